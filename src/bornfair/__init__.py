@@ -1,0 +1,42 @@
+"""Tabular classifiers that are born fair and stay fair, with a proof a sceptic can check."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from bornfair import datasets
+    from bornfair.bundle import load_bundle as load
+    from bornfair.domain import Domain
+    from bornfair.estimator import FairClassifier
+    from bornfair.fitting import FairnessWarning
+    from bornfair.model import FairModel
+    from bornfair.verify import Verdict
+
+# Loaded on first use, so that `import bornfair` and `bornfair --help` do not wait for JAX and scikit-learn.
+_HOMES = {
+    "Domain": ("bornfair.domain", "Domain"),
+    "FairClassifier": ("bornfair.estimator", "FairClassifier"),
+    "FairModel": ("bornfair.model", "FairModel"),
+    "FairnessWarning": ("bornfair.fitting", "FairnessWarning"),
+    "Verdict": ("bornfair.verify", "Verdict"),
+    "load": ("bornfair.bundle", "load_bundle"),
+}
+
+__all__ = ["Domain", "FairClassifier", "FairModel", "FairnessWarning", "Verdict", "__version__", "datasets", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "datasets":
+        return importlib.import_module("bornfair.datasets")
+    if name in _HOMES:
+        module, attribute = _HOMES[name]
+        return getattr(importlib.import_module(module), attribute)
+    raise AttributeError(f"module 'bornfair' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

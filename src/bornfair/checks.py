@@ -1,0 +1,29 @@
+"""Options checked where they come in: one sentence with the name, the value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from bornfair.errors import InputError, shown
+
+
+def whole(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, found {value!r}.")
+
+
+def number(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
+    good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
+    if not good or not (low <= value <= high) or (open_low and value == low):  # type: ignore[operator]
+        upper = "" if high == math.inf else f" and at most {high:g}"
+        raise InputError(
+            f"{name} must be a number {'above' if open_low else 'of at least'} {low:g}{upper}, found {value!r}."
+        )
+
+
+def choice(name: str, value: object, allowed: Iterable[str]) -> None:
+    if value not in tuple(allowed):
+        raise InputError(f"{name}={value!r} is not known; use one of {shown(allowed)}.")

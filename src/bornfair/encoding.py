@@ -1,0 +1,326 @@
+"""How a row becomes numbers, exactly and invertibly.
+
+The network's input is x = [u, c]: the free part u (what twins share), then the codes c of the sensitive values.
+Numbers become (v − centre)·2^-exponent with a power of two near the standard deviation: standardised, and without
+rounding for whole numbers, so that claims about encoded people are claims about people. Categories become one-hot.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict
+
+from bornfair.domain import NUMERIC, Domain, Feature, NumericFeature, Value, unknown_column
+from bornfair.errors import InputError, plain, plain_value, shown
+from bornfair.sensitive import CodedFeature
+
+MissingPolicy = Literal["error", "impute"]
+UnseenPolicy = Literal["error", "ignore"]
+OutsidePolicy = Literal["allow", "clip", "error"]
+
+
+class Policies(BaseModel):
+    """What to do with rows that do not fit. The defaults never guess.
+
+    missing: 'error', or 'impute' the training table's median (numbers) or most frequent value.
+    unseen:  a category that is not in the domain: 'error', or 'ignore' (none of the categories is on).
+    outside: a number outside its range: 'allow' it (a structural proof covers it too), 'clip' it, or 'error'.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    missing: MissingPolicy = "error"
+    unseen: UnseenPolicy = "error"
+    outside: OutsidePolicy = "allow"
+
+
+class Scale(BaseModel):
+    """x = (v − centre) · 2^-exponent."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    centre: float
+    exponent: int
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A table as network input. `sensitive` is None when the table came without those columns."""
+
+    free: np.ndarray  # float32 [rows, free width]
+    sensitive: np.ndarray | None  # float32 [rows, sensitive width]
+    sensitive_levels: np.ndarray | None  # int [rows, sensitive features]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The affine map between raw rows and network input for one domain."""
+
+    domain: Domain
+    scales: dict[str, Scale]
+    fill: dict[str, Value] = field(default_factory=dict)
+    policies: Policies = field(default_factory=Policies)
+
+    # --- making one ---
+
+    @staticmethod
+    def fit(domain: Domain, table: pd.DataFrame, policies: Policies | None = None) -> Encoding:
+        """Standardise numbers by the table's mean and spread; remember what to impute."""
+        scales: dict[str, Scale] = {}
+        fill: dict[str, Value] = {}
+        for feature in domain.features:
+            _require(feature.name, table)
+            present = table[feature.name].dropna()
+            if isinstance(feature, NUMERIC):
+                numbers = _numbers(feature, present, present.index).astype(np.float64)
+                scales[feature.name] = _scale(feature, numbers)
+                fill[feature.name] = float(np.median(numbers)) if len(numbers) else feature.low
+            else:
+                fill[feature.name] = plain_value(present.mode().iloc[0]) if len(present) else feature.levels()[0]
+        return Encoding(domain, scales, fill, policies or Policies())
+
+    # --- where things are ---
+
+    @property
+    def free_width(self) -> int:
+        return sum(_width(feature) for feature in self.domain.free_features)
+
+    @property
+    def sensitive_width(self) -> int:
+        return self.domain.sensitive_space.width
+
+    @property
+    def width(self) -> int:
+        return self.free_width + self.sensitive_width
+
+    def free_columns(self) -> dict[str, slice]:
+        """Which columns of u belong to which feature."""
+        columns, start = {}, 0
+        for feature in self.domain.free_features:
+            columns[feature.name] = slice(start, start + _width(feature))
+            start += _width(feature)
+        return columns
+
+    def column_names(self) -> list[str]:
+        names = []
+        for feature in self.domain.free_features:
+            if feature.kind == "categorical":
+                names += [f"{feature.name}={level}" for level in feature.levels()]
+            else:
+                names.append(feature.name)
+        for coded in self.domain.sensitive_space.features:
+            count = coded.codes.shape[1]
+            one = count == 1
+            names += [
+                coded.feature.name if one else f"{coded.feature.name}={coded.feature.levels()[i]}" for i in range(count)
+            ]
+        return names
+
+    # --- raw → numbers ---
+
+    def encode(self, table: pd.DataFrame, *, sensitive: bool = True) -> Encoded:
+        """Encode a table. Without its sensitive columns (all of them absent) the free part alone is encoded."""
+        absent = [name for name in self.domain.sensitive if name not in table.columns]
+        if absent and len(absent) < len(self.domain.sensitive):
+            raise InputError(
+                f"sensitive column {shown(absent)} is missing but "
+                f"{shown(name for name in self.domain.sensitive if name not in absent)} is there; "
+                "give all sensitive columns or none."
+            )
+        free = aligned_zeros((len(table), self.free_width), np.float32)
+        columns = self.free_columns()
+        for feature in self.domain.free_features:
+            _require(feature.name, table)
+            self._encode_free(feature, table[feature.name], free[:, columns[feature.name]])
+        if absent or not sensitive or not self.domain.sensitive:
+            with_codes = None if (absent or not sensitive) else np.zeros((len(table), 0), np.float32)
+            return Encoded(free, with_codes, None if with_codes is None else np.zeros((len(table), 0), np.int64))
+        blocks, levels = [], []
+        for coded in self.domain.sensitive_space.features:
+            codes, level = self._encode_sensitive(coded, table[coded.feature.name])
+            blocks.append(codes)
+            levels.append(level)
+        return Encoded(free, np.concatenate(blocks, axis=1), np.stack(levels, axis=1))
+
+    def sensitive_index(self, encoded: Encoded) -> np.ndarray:
+        """Each row's position in S (needed only where the true value matters: γ ≠ 0)."""
+        if encoded.sensitive_levels is None:
+            raise InputError(f"the sensitive columns {shown(self.domain.sensitive)} are needed here but absent.")
+        return self.domain.sensitive_space.index_of(encoded.sensitive_levels)
+
+    def _encode_free(self, feature: Feature, column: pd.Series, out: np.ndarray) -> None:
+        column = self._without_missing(feature, column)
+        if isinstance(feature, NUMERIC):
+            numbers = self._inside(feature, _numbers(feature, column, column.index))
+            scale = self.scales[feature.name]
+            # Computed in float64 and rounded into place: a second float64 column would be memory for nothing.
+            np.ldexp(numbers - scale.centre, -scale.exponent, out=out[:, 0], casting="same_kind")
+            return
+        position = self._category(feature, column)
+        if feature.kind == "boolean":
+            out[:, 0] = position == 1
+        else:
+            seen = np.flatnonzero(position >= 0)
+            out[seen, position[seen]] = 1.0
+
+    def _encode_sensitive(self, coded: CodedFeature, column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+        feature = coded.feature
+        column = self._without_missing(feature, column)
+        if not isinstance(feature, NUMERIC):
+            position = self._category(feature, column)
+            if (position < 0).any():
+                raise InputError(_unseen_message(feature, column, position))
+            return coded.table[position], position
+        numbers = self._inside(feature, _numbers(feature, column, column.index))
+        levels = feature.levels()
+        step = (feature.high - feature.low) / (len(levels) - 1)
+        index = (numbers - feature.low) / step
+        slope = int(coded.codes[1, 0] - coded.codes[0, 0])
+        code = np.ldexp(slope * index + int(coded.codes[0, 0]), -coded.exponent)
+        nearest = np.clip(np.round(index), 0, len(levels) - 1).astype(np.int64)
+        return code.astype(np.float32)[:, None], nearest
+
+    def _without_missing(self, feature: Feature, column: pd.Series) -> pd.Series:
+        missing = column.isna().to_numpy()
+        if not missing.any():
+            return column
+        if self.policies.missing == "error":
+            row = column.index[int(np.argmax(missing))]
+            raise InputError(
+                f"column '{feature.name}' has a missing value (NaN) in row {row!r} and {int(missing.sum()) - 1} other "
+                "rows; fill or drop them, or set missing='impute'."
+            )
+        filled = column.astype(object)
+        filled[missing] = self.fill[feature.name]
+        return filled
+
+    def _category(self, feature: Feature, column: pd.Series) -> np.ndarray:
+        levels = pd.Index(list(feature.levels()))
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            position = levels.get_indexer_for(column.cat.categories)[column.cat.codes]
+        else:
+            position = levels.get_indexer_for(pd.Index(column))
+        if self.policies.unseen == "error" and (position < 0).any():
+            raise InputError(_unseen_message(feature, column, position))
+        return position
+
+    def _inside(self, feature: NumericFeature, numbers: np.ndarray) -> np.ndarray:
+        if self.policies.outside == "allow":
+            return numbers
+        if self.policies.outside == "clip":
+            return np.clip(numbers, feature.low, feature.high)
+        bad = (numbers < feature.low) | (numbers > feature.high)
+        if bad.any():
+            raise InputError(
+                f"column '{feature.name}' holds {numbers[int(np.argmax(bad))]:g}, outside the domain's range "
+                f"[{feature.low:g}, {feature.high:g}]; widen the domain, or set outside='clip' or 'allow'."
+            )
+        return numbers
+
+    # --- numbers → raw ---
+
+    def decode(self, free: np.ndarray, sensitive: np.ndarray | None = None) -> pd.DataFrame:
+        """The people behind network inputs: the inverse of `encode`. `sensitive` holds positions in S."""
+        columns = self.free_columns()
+        table: dict[str, Any] = {}
+        for feature in self.domain.free_features:
+            block = np.asarray(free, dtype=np.float64)[:, columns[feature.name]]
+            if isinstance(feature, NUMERIC):
+                scale = self.scales[feature.name]
+                numbers = np.ldexp(block[:, 0], scale.exponent) + scale.centre
+                table[feature.name] = np.round(numbers).astype(np.int64) if feature.kind == "integer" else numbers
+            elif feature.kind == "boolean":
+                table[feature.name] = block[:, 0] > 0.5
+            else:
+                levels = np.array(feature.levels(), dtype=object)
+                table[feature.name] = levels[np.argmax(block, axis=1)]
+        if sensitive is not None:
+            values = self.domain.sensitive_space.values
+            for j, name in enumerate(self.domain.sensitive):
+                table[name] = [values[int(i)][j] for i in sensitive]
+        order = [name for name in self.domain.names if name in table]
+        return pd.DataFrame(table, columns=order).infer_objects()
+
+    # --- as JSON ---
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "scales": {name: scale.model_dump() for name, scale in self.scales.items()},
+            "fill": dict(self.fill),
+            "policies": self.policies.model_dump(),
+        }
+
+    @staticmethod
+    def from_json(domain: Domain, data: Any, *, origin: str = "encoding") -> Encoding:
+        try:
+            scales = {str(name): Scale.model_validate(scale) for name, scale in data["scales"].items()}
+            encoding = Encoding(domain, scales, dict(data["fill"]), Policies.model_validate(data["policies"]))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"{origin}: not an encoding of this domain ({reason}); was the file edited or cut?"
+            ) from error
+        numeric = {feature.name for feature in domain.features if isinstance(feature, NUMERIC)}
+        if set(scales) != numeric:
+            raise InputError(
+                f"{origin}: scales are given for {shown(scales)}, the domain's numbers are {shown(numeric)}."
+            )
+        return encoding
+
+
+def aligned_zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
+    """Zeros that begin at a multiple of 64 bytes, which is where JAX reads an array in place instead of copying it.
+
+    >>> aligned_zeros((3, 2), np.float32).ctypes.data % 64
+    0
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.zeros(size + 64, np.uint8)
+    begin = -memory.ctypes.data % 64
+    return memory[begin : begin + size].view(dtype).reshape(shape)
+
+
+def _width(feature: Feature) -> int:
+    return len(feature.levels()) if feature.kind == "categorical" else 1
+
+
+def _require(name: str, table: pd.DataFrame) -> None:
+    if name not in table.columns:
+        raise InputError(unknown_column(name, list(table.columns)))
+
+
+def _numbers(feature: Feature, column: pd.Series, rows: pd.Index) -> np.ndarray:
+    try:
+        numbers = column.to_numpy(dtype=np.float64)
+    except (TypeError, ValueError):
+        numeric = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+        bad = int(np.argmax(np.isnan(numeric)))
+        raise InputError(
+            f"column '{feature.name}' holds {plain(column.iloc[bad])!r} in row {rows[bad]!r}; a number is needed."
+        ) from None
+    if not np.isfinite(numbers).all():
+        bad = int(np.argmax(~np.isfinite(numbers)))
+        raise InputError(f"column '{feature.name}' holds {numbers[bad]} in row {rows[bad]!r}; numbers must be finite.")
+    return numbers
+
+
+def _scale(feature: NumericFeature, numbers: np.ndarray) -> Scale:
+    mean = float(np.mean(numbers)) if len(numbers) else 0.0
+    spread = float(np.std(numbers)) if len(numbers) else 1.0
+    centre = float(round(mean)) if feature.kind == "integer" else float(np.float32(mean))
+    if not np.isfinite(centre):
+        centre = 0.0
+    exponent = round(np.log2(spread)) if spread > 0 and np.isfinite(spread) else 0
+    return Scale(centre=centre, exponent=int(np.clip(exponent, -1000, 1000)))
+
+
+def _unseen_message(feature: Feature, column: pd.Series, position: np.ndarray) -> str:
+    bad = int(np.argmax(position < 0))
+    return (
+        f"column '{feature.name}' holds {plain(column.iloc[bad])!r} in row {column.index[bad]!r}, which is not one of "
+        f"{shown(feature.levels())}; correct it, or add it to the domain and train again, "
+        "or (for a feature that is not sensitive) set unseen='ignore'."
+    )

@@ -1,0 +1,181 @@
+"""From a table to a domain, and from a domain to people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from bornfair.domain import (
+    BooleanFeature,
+    CategoricalFeature,
+    Domain,
+    Feature,
+    IntegerFeature,
+    Label,
+    RealFeature,
+    Value,
+    unknown_column,
+)
+from bornfair.errors import InputError, plain, shown
+from bornfair.tables import as_pandas
+
+MOST_CATEGORIES = 1_000
+LARGEST_EXACT_INTEGER = 2**53
+
+
+def infer_domain(
+    table: Any,
+    *,
+    target: str | None,
+    sensitive: Sequence[str],
+    combinations: Literal["all", "observed"] = "all",
+) -> Domain:
+    """Ranges and categories as observed. Edit the result where more people could exist than the table shows."""
+    frame = as_pandas(table)
+    names = [str(column) for column in frame.columns]
+    for name, role in [(target, "target"), *((s, "sensitive feature") for s in sensitive)]:
+        if name is not None and name not in frame.columns:
+            raise InputError(unknown_column(name, names, role))
+    if target is not None and target in sensitive:
+        raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
+    features = [infer_feature(str(name), frame[name]) for name in frame.columns if name != target]
+    if not features:
+        raise InputError("the table has no feature columns besides the target.")
+    label = None if target is None else infer_label(target, frame[target])
+    domain = _built(features, tuple(sensitive), None, label)
+    if combinations == "all" or not sensitive:
+        return domain
+    if combinations != "observed":
+        raise InputError(f"combinations must be 'all' or 'observed', found {combinations!r}.")
+    return _built(features, tuple(sensitive), observed_combinations(domain, frame), label)
+
+
+def infer_feature(name: str, column: pd.Series) -> Feature:
+    present = column.dropna()
+    if present.empty:
+        raise InputError(f"column '{name}' has no values at all; drop it or fill it.")
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return CategoricalFeature(name=name, categories=tuple(_value(name, c) for c in column.cat.categories))
+    if pd.api.types.is_bool_dtype(present) or _all_python_bools(present):
+        return BooleanFeature(name=name)
+    if pd.api.types.is_numeric_dtype(present) and not pd.api.types.is_complex_dtype(present):
+        return _number(name, present.to_numpy())
+    if pd.api.types.is_datetime64_any_dtype(present):
+        raise InputError(f"column '{name}' holds dates; turn them into numbers (a year, an age, days since) first.")
+    values = {_value(name, value) for value in (present if present.dtype == object else present.unique())}
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+        return _number(name, present.to_numpy(dtype=np.float64))
+    if len(values) > MOST_CATEGORIES:
+        raise InputError(
+            f"column '{name}' has {len(values):,} different texts, more than {MOST_CATEGORIES:,}: an identifier? "
+            "Drop it, or group its values."
+        )
+    return CategoricalFeature(name=name, categories=tuple(sorted(values, key=lambda v: (str(type(v)), v))))
+
+
+def infer_label(name: str, column: pd.Series) -> Label:
+    if column.isna().any():
+        raise InputError(
+            f"target '{name}' is missing in {int(column.isna().sum())} of {len(column)} rows; remove those rows."
+        )
+    classes = sorted({_value(name, value) for value in pd.unique(column)}, key=lambda v: (str(type(v)), v))
+    if len(classes) < 2:
+        raise InputError(
+            f"target '{name}' has one class only, {shown(classes)}, in all {len(column)} rows; "
+            "a classifier needs at least two."
+        )
+    if len(classes) > MOST_CATEGORIES:
+        raise InputError(
+            f"target '{name}' has {len(classes):,} different values; a class label has few. Is it a number?"
+        )
+    return Label(name=name, classes=tuple(classes))
+
+
+def observed_combinations(domain: Domain, frame: pd.DataFrame) -> list[list[Value]]:
+    rows = frame[list(domain.sensitive)].dropna().drop_duplicates()
+    space = domain.sensitive_space
+    order = [{level: i for i, level in enumerate(c.feature.levels())} for c in space.features]
+    seen = {
+        tuple(_value(name, v) for name, v in zip(domain.sensitive, row, strict=True)) for row in rows.to_numpy(object)
+    }
+    return [list(row) for row in sorted(seen, key=lambda row: [order[j][v] for j, v in enumerate(row)])]
+
+
+def sample_people(domain: Domain, count: int, *, seed: int) -> pd.DataFrame:
+    generator = np.random.default_rng(seed)
+    columns: dict[str, Any] = {}
+    for feature in domain.features:
+        if isinstance(feature, RealFeature):
+            columns[feature.name] = generator.uniform(feature.low, feature.high, count)
+        elif isinstance(feature, IntegerFeature):
+            columns[feature.name] = generator.integers(feature.low, feature.high, count, endpoint=True)
+        else:
+            levels = np.array(feature.levels(), dtype=object)
+            columns[feature.name] = levels[generator.integers(len(levels), size=count)]
+    if domain.combinations is not None:
+        rows = np.array(domain.combinations, dtype=object)[generator.integers(len(domain.combinations), size=count)]
+        columns |= {name: rows[:, j] for j, name in enumerate(domain.sensitive)}
+    return pd.DataFrame(columns, columns=list(domain.names)).infer_objects()
+
+
+def rows_outside(domain: Domain, table: pd.DataFrame) -> np.ndarray:
+    outside = np.zeros(len(table), dtype=bool)
+    for feature in domain.features:
+        if feature.name not in table.columns:
+            continue
+        column = table[feature.name]
+        if isinstance(feature, (RealFeature, IntegerFeature)):
+            numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+            outside |= ~((numbers >= feature.low) & (numbers <= feature.high))
+            if isinstance(feature, IntegerFeature):
+                outside |= numbers != np.round(numbers)
+        else:
+            outside |= ~column.isin(list(feature.levels())).to_numpy()
+    if domain.combinations is not None and all(name in table.columns for name in domain.sensitive):
+        known = set(domain.combinations)
+        rows = table[list(domain.sensitive)].to_numpy(object)
+        outside |= np.array([tuple(plain(v) for v in row) not in known for row in rows], dtype=bool)
+    return outside
+
+
+def _number(name: str, values: np.ndarray) -> Feature:
+    numbers = values.astype(np.float64)
+    if not np.isfinite(numbers).all():
+        row = int(np.argmax(~np.isfinite(numbers)))
+        raise InputError(f"column '{name}' holds {numbers[row]} in row {row}; numbers must be finite.")
+    low, high = float(numbers.min()), float(numbers.max())
+    whole = bool((numbers == np.round(numbers)).all()) and max(abs(low), abs(high)) <= LARGEST_EXACT_INTEGER
+    if whole:
+        return IntegerFeature(name=name, low=int(low), high=int(high))
+    return RealFeature(name=name, low=low, high=high)
+
+
+def _value(name: str, value: object) -> Value:
+    scalar = plain(value)
+    if isinstance(scalar, (bool, int, float, str)):
+        return scalar
+    raise InputError(
+        f"column '{name}' holds {scalar!r} of type {type(scalar).__name__}; "
+        "values must be numbers, texts or true/false."
+    )
+
+
+def _all_python_bools(values: pd.Series) -> bool:
+    return values.dtype == object and all(isinstance(value, (bool, np.bool_)) for value in values)
+
+
+def _built(features: list[Feature], sensitive: tuple[str, ...], rows: Any, label: Label | None) -> Domain:
+    from bornfair.domain import _validated
+
+    return _validated(
+        {
+            "features": [feature.model_dump() for feature in features],
+            "sensitive": list(sensitive),
+            "combinations": rows,
+            "label": None if label is None else label.model_dump(),
+        },
+        "table",
+    )

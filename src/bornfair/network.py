@@ -1,0 +1,216 @@
+"""What the network is: plain arrays, not a framework object.
+
+Hidden layers compute activation(W x + b); the last layer is linear. One output is the logit of the positive class
+(decision: logit > 0); K outputs are compared by argmax (the first of equal ones wins).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from bornfair.errors import InputError, shown
+
+if TYPE_CHECKING:
+    import jax
+
+Activation = Literal["relu", "tanh", "gelu"]
+Parameters = Any  # a list of (weight [out, in], bias [out]) pairs of JAX arrays: a pytree
+
+WIDTHS: dict[str, tuple[int, ...]] = {
+    "paper": (64, 32, 16, 8, 4),
+    "shallow": (16,),
+    "deep": (256, 256, 64, 64, 32, 32, 16, 8, 4),
+    "large": (2048, 2048, 2048, 4),
+}
+"""Hidden widths by name: the paper's network, and those of its Figure 5."""
+
+BLOCK = 64  # rows computed together when predicting
+CHUNK = 1024 * BLOCK  # rows handed to the compiled loop at once: bounds memory for long tables
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One affine map; arrays are float32 and read-only."""
+
+    weight: np.ndarray  # [outputs, inputs]
+    bias: np.ndarray  # [outputs]
+
+    def __post_init__(self) -> None:
+        weight = _frozen(self.weight)
+        bias = _frozen(self.bias)
+        if weight.ndim != 2 or bias.shape != weight.shape[:1]:
+            raise InputError(
+                f"a layer needs weight [outputs, inputs] and bias [outputs], found {weight.shape} and {bias.shape}."
+            )
+        object.__setattr__(self, "weight", weight)
+        object.__setattr__(self, "bias", bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A frozen record of layers.
+
+    >>> import numpy as np
+    >>> net = Network((Layer(np.eye(2), np.zeros(2)), Layer(np.ones((1, 2)), np.zeros(1))), "relu")
+    >>> net.widths, net.decide(np.array([[1.0, -3.0], [-1.0, -1.0]])).tolist()
+    ((2, 2, 1), [1, 0])
+    """
+
+    layers: tuple[Layer, ...]
+    activation: Activation = "relu"
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise InputError("a network needs at least one layer.")
+        if self.activation not in get_args(Activation):
+            raise InputError(f"activation {self.activation!r} is not known; use one of {shown(get_args(Activation))}.")
+        for i, (first, second) in enumerate(zip(self.layers, self.layers[1:], strict=False)):
+            if first.weight.shape[0] != second.weight.shape[1]:
+                raise InputError(
+                    f"layer {i} gives {first.weight.shape[0]} values but layer {i + 1} takes {second.weight.shape[1]}."
+                )
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Input width, hidden widths, output width."""
+        return (self.layers[0].weight.shape[1], *(layer.weight.shape[0] for layer in self.layers))
+
+    @property
+    def outputs(self) -> int:
+        return self.widths[-1]
+
+    @property
+    def parameters(self) -> int:
+        return sum(layer.weight.size + layer.bias.size for layer in self.layers)
+
+    def sensitive_weights(self, free_width: int) -> np.ndarray:
+        """V: the part of the first layer that reads the sensitive codes (the columns behind the free ones)."""
+        return self.layers[0].weight[:, free_width:]
+
+    def scores(self, inputs: np.ndarray) -> np.ndarray:
+        """The outputs [rows, outputs] for encoded inputs, in float32.
+
+        Rows are computed in blocks of one fixed shape, so that a person's score does not depend, in its last bit,
+        on who else is in the table: the same input always gives the same output.
+        """
+        rows = np.asarray(inputs, np.float32)
+        if rows.ndim != 2 or rows.shape[1] != self.widths[0]:
+            raise InputError(
+                f"the network takes rows of {self.widths[0]} numbers, found an array of shape {rows.shape}."
+            )
+        parameters, run = self.to_jax(), _compiled_blocks(self.activation)
+        parts = [run(parameters, _blocks(rows[i : i + CHUNK])) for i in range(0, len(rows), CHUNK)]
+        scores = [np.asarray(part).reshape(-1, self.outputs) for part in parts]
+        return np.concatenate([np.zeros((0, self.outputs), np.float32), *scores])[: len(rows)]
+
+    def decide(self, inputs: np.ndarray) -> np.ndarray:
+        """The class index of each row."""
+        return decisions(self.scores(inputs))
+
+    def to_jax(self) -> Parameters:
+        import jax.numpy as jnp
+
+        return [(jnp.asarray(layer.weight), jnp.asarray(layer.bias)) for layer in self.layers]
+
+    @staticmethod
+    def from_jax(parameters: Parameters, activation: Activation) -> Network:
+        return Network(tuple(Layer(np.asarray(w), np.asarray(b)) for w, b in parameters), activation)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Named arrays, for safetensors."""
+        named = {}
+        for i, layer in enumerate(self.layers):
+            named[f"layer{i}.weight"] = layer.weight
+            named[f"layer{i}.bias"] = layer.bias
+        return named
+
+    @staticmethod
+    def from_tensors(tensors: dict[str, np.ndarray], activation: Activation, origin: str | Path = "network") -> Network:
+        count = len(tensors) // 2
+        wanted = {f"layer{i}.{part}" for i in range(count) for part in ("weight", "bias")}
+        if not count or set(tensors) != wanted:
+            raise InputError(f"'{origin}' must hold layer0.weight, layer0.bias, …; found {shown(sorted(tensors))}.")
+        for name, array in tensors.items():
+            if array.dtype != np.float32 or not np.isfinite(array).all():
+                raise InputError(
+                    f"'{origin}': {name} must be finite float32 numbers, found {array.dtype} with NaN or infinity."
+                )
+        layers = tuple(Layer(tensors[f"layer{i}.weight"], tensors[f"layer{i}.bias"]) for i in range(count))
+        return Network(layers, activation)
+
+
+def decisions(scores: np.ndarray) -> np.ndarray:
+    """Class indices from outputs."""
+    if scores.shape[-1] == 1:
+        return (scores[..., 0] > 0).astype(np.int64)
+    return np.argmax(scores, axis=-1)
+
+
+def hidden_widths(hidden: str | Sequence[int]) -> tuple[int, ...]:
+    """Widths from a preset name or a list of numbers."""
+    if isinstance(hidden, str):
+        if hidden not in WIDTHS:
+            raise InputError(
+                f"hidden={hidden!r} is not a preset; use one of {shown(WIDTHS)}, or a list of widths such as [64, 32]."
+            )
+        return WIDTHS[hidden]
+    widths = tuple(hidden)
+    if not all(isinstance(w, (int, np.integer)) and not isinstance(w, bool) and w > 0 for w in widths):
+        raise InputError(f"hidden widths must be whole numbers above 0, found {list(widths)}.")
+    return tuple(int(w) for w in widths)
+
+
+def activation_function(name: Activation) -> Callable[[jax.Array], jax.Array]:
+    import jax
+    import jax.numpy as jnp
+
+    functions: dict[str, Callable[[jax.Array], jax.Array]] = {
+        "relu": jax.nn.relu,
+        "tanh": jnp.tanh,
+        "gelu": functools.partial(jax.nn.gelu, approximate=False),
+    }
+    return functions[name]
+
+
+def forward(parameters: Parameters, inputs: jax.Array, activation: Activation) -> jax.Array:
+    """The network as a JAX function: [rows, inputs] → [rows, outputs]."""
+    weight, bias = parameters[0]
+    return forward_from_first(parameters, inputs @ weight.T + bias, activation)
+
+
+def forward_from_first(parameters: Parameters, first: jax.Array, activation: Activation) -> jax.Array:
+    """The rest of the network, from the first layer's pre-activation on."""
+    act = activation_function(activation)
+    values = first
+    for weight, bias in parameters[1:]:
+        values = act(values) @ weight.T + bias
+    return values
+
+
+@functools.lru_cache
+def _compiled_blocks(activation: Activation) -> Any:
+    import jax
+
+    return jax.jit(lambda parameters, blocks: jax.lax.map(lambda block: forward(parameters, block, activation), blocks))
+
+
+def _blocks(rows: np.ndarray) -> np.ndarray:
+    """Rows as [blocks, BLOCK, inputs]; the number of blocks is rounded up to a power of two, so few shapes are
+    compiled.
+    """
+    count = 1 << max(-(-len(rows) // BLOCK) - 1, 0).bit_length()
+    padded = np.zeros((count * BLOCK, rows.shape[1]), np.float32)
+    padded[: len(rows)] = rows
+    return padded.reshape(count, BLOCK, rows.shape[1])
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    fixed = np.array(array, dtype=np.float32)
+    fixed.flags.writeable = False
+    return fixed

@@ -1,0 +1,153 @@
+"""How a row becomes numbers, and back."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bornfair import Domain
+from bornfair.encoding import Encoding, Policies
+from bornfair.errors import InputError
+from bornfair.relation import flip_relation, free_space
+from conftest import make_people
+
+
+def encoding_of(table, sensitive=("sex",), **policies):
+    domain = Domain.infer(table.drop(columns="grant"), sensitive=sensitive)
+    return Encoding.fit(domain, table, Policies(**policies))
+
+
+@pytest.mark.parametrize("sensitive", [("sex",), ("age",), ("sex", "race"), ("race", "age", "owner"), ()])
+def test_decoding_gives_back_the_people(people, sensitive):
+    encoding = encoding_of(people, sensitive)
+    encoded = encoding.encode(people)
+    back = encoding.decode(encoded.free, encoding.sensitive_index(encoded) if sensitive else None)
+    exact = [name for name in back.columns if name != "income"]
+    pd.testing.assert_frame_equal(back[exact], people[exact], check_dtype=False)
+    np.testing.assert_allclose(back["income"], people["income"], rtol=1e-6)
+
+
+@given(st.integers(-(2**23), 2**23), st.integers(-(2**20), 2**20), st.integers(1, 2**20))
+def test_whole_numbers_are_encoded_without_rounding(value, low, spread):
+    domain = Domain.infer(pd.DataFrame({"x": [low, low + spread]}))
+    encoding = Encoding.fit(domain, pd.DataFrame({"x": [low, low + spread]}))
+    scale = encoding.scales["x"]
+    encoded = encoding.encode(pd.DataFrame({"x": [value]})).free[0, 0]
+    assert float(encoded) * 2.0**scale.exponent + scale.centre == value
+
+
+def test_numbers_are_standardised_up_to_a_power_of_two(people):
+    encoded = encoding_of(people).encode(people).free
+    spread = encoded[:, :2].std(axis=0)  # age, income
+    assert ((spread > 0.7) & (spread < 1.45)).all()
+    assert (np.abs(encoded[:, :2].mean(axis=0)) < 0.1).all()
+
+
+def test_exactly_one_category_is_on(people):
+    encoding = encoding_of(people)
+    block = encoding.encode(people).free[:, encoding.free_columns()["job"]]
+    assert (block.sum(axis=1) == 1).all() and set(np.unique(block)) == {0.0, 1.0}
+
+
+def test_without_sensitive_columns_the_free_part_is_the_same(people):
+    encoding = encoding_of(people, ("sex", "age"))
+    bare = encoding.encode(people.drop(columns=["sex", "age"]))
+    assert bare.sensitive is None
+    assert (bare.free == encoding.encode(people).free).all()
+
+
+def test_twins_share_the_free_part_and_differ_in_the_codes(people):
+    encoding = encoding_of(people)
+    women, men = (encoding.encode(people.assign(sex=sex)) for sex in ("female", "male"))
+    assert (women.free == men.free).all()
+    assert (women.sensitive == -1).all() and (men.sensitive == 1).all()
+
+
+def test_views_of_the_relation_are_the_encoded_twins(people):
+    encoding = encoding_of(people, ("sex", "race"))
+    relation = flip_relation(encoding)
+    free = encoding.encode(people).free
+    for view, value in zip(relation.views, encoding.domain.sensitive_space.values, strict=True):
+        twin = encoding.encode(people.assign(sex=value[0], race=value[1]))
+        assert (view(free) == np.concatenate([twin.free, twin.sensitive], axis=1)).all()
+
+
+def test_the_free_space_holds_every_encoded_person(people):
+    encoding = encoding_of(people)
+    space = free_space(encoding)
+    free = encoding.encode(encoding.domain.sample(2000, seed=1)).free.astype(np.float64)
+    slack = 1e-6  # real numbers are rounded to float32
+    assert (free >= space.low - slack).all() and (free <= space.high + slack).all()
+    steps = (free - space.low) / np.where(space.step > 0, space.step, 1)
+    assert (steps == np.round(steps))[:, space.step > 0].all()
+    assert all((free[:, group].sum(axis=1) == 1).all() for group in space.groups)
+
+
+def test_json_round_trip_encodes_the_same(people):
+    encoding = encoding_of(people)
+    again = Encoding.from_json(encoding.domain, encoding.to_json())
+    assert (again.encode(people).free == encoding.encode(people).free).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"job": "pilot"}, r"column 'job' holds 'pilot' in row 0, which is not one of 'clerk', 'nurse', 'smith'"),
+        ({"sex": "x"}, r"column 'sex' holds 'x' in row 0, which is not one of 'female', 'male'"),
+        ({"job": None}, r"column 'job' has a missing value \(NaN\) in row 0 and 239 other rows; fill or drop them"),
+        ({"age": np.nan}, r"column 'age' has a missing value \(NaN\) in row 0"),
+        ({"age": "old"}, r"column 'age' holds 'old' in row 0; a number is needed"),
+        ({"income": np.inf}, r"column 'income' holds inf in row 0; numbers must be finite"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_by_default(people, change, message):
+    with pytest.raises(InputError, match=message):
+        encoding_of(people).encode(people.assign(**change))
+
+
+def test_an_absent_column_is_named(people):
+    with pytest.raises(InputError, match=r"column 'job' is not in the table"):
+        encoding_of(people).encode(people.drop(columns="job"))
+
+
+def test_half_of_the_sensitive_columns_is_refused(people):
+    with pytest.raises(
+        InputError, match=r"sensitive column 'sex' is missing but 'race' is there; give all sensitive columns or none"
+    ):
+        encoding_of(people, ("sex", "race")).encode(people.drop(columns="sex"))
+
+
+def test_imputing_uses_the_training_median_and_mode(people):
+    encoding = encoding_of(people, missing="impute")
+    filled = encoding.encode(people.assign(age=np.nan, job=None))
+    expected = encoding.encode(people.assign(age=people["age"].median(), job=people["job"].mode()[0]))
+    assert (filled.free == expected.free).all()
+
+
+def test_ignoring_unseen_categories_turns_none_on_but_never_for_sensitive_ones(people):
+    encoding = encoding_of(people, unseen="ignore")
+    block = encoding.encode(people.assign(job="pilot")).free[:, encoding.free_columns()["job"]]
+    assert (block == 0).all()
+    with pytest.raises(InputError, match="column 'sex' holds 'x'"):
+        encoding.encode(people.assign(sex="x"))
+
+
+def test_numbers_outside_are_allowed_clipped_or_refused(people):
+    far = people.assign(age=500)
+    assert encoding_of(people).encode(far).free[:, 0].max() > 10
+    clipped = encoding_of(people, outside="clip").encode(far).free
+    assert (clipped == encoding_of(people).encode(people.assign(age=people["age"].max())).free).all()
+    with pytest.raises(InputError, match=r"column 'age' holds 500, outside the domain's range \[18, 79\]"):
+        encoding_of(people, outside="error").encode(far)
+
+
+def test_a_combination_that_does_not_exist_is_named():
+    table = make_people(30, seed=1)
+    table.loc[table["sex"] == "male", "race"] = "a"
+    domain = Domain.infer(table.drop(columns="grant"), sensitive=["sex", "race"], combinations="observed")
+    encoding = Encoding.fit(domain, table)
+    with pytest.raises(
+        InputError, match=r"sensitive combination 'male', 'b' of \(sex, race\) is in the table but not among the 4"
+    ):
+        encoding.sensitive_index(encoding.encode(table.assign(sex="male", race="b")))

@@ -1,0 +1,103 @@
+"""The network as plain arrays."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bornfair.errors import InputError
+from bornfair.network import WIDTHS, Layer, Network, decisions, hidden_widths
+
+
+def random_network(widths, seed=0, activation="relu"):
+    random = np.random.default_rng(seed)
+    layers = [
+        Layer(random.normal(size=(o, i)) / np.sqrt(i), random.normal(size=o)) for i, o in itertools.pairwise(widths)
+    ]
+    return Network(tuple(layers), activation)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+@pytest.mark.parametrize("widths", [(3, 1), (5, 8, 1), (5, 8, 4, 3)])
+def test_scores_are_the_textbook_formula(widths, activation):
+    from scipy.special import erf
+
+    act = {"relu": lambda z: np.maximum(z, 0), "tanh": np.tanh, "gelu": lambda z: z * 0.5 * (1 + erf(z / np.sqrt(2)))}[
+        activation
+    ]
+    network = random_network(widths, activation=activation)
+    x = np.random.default_rng(1).normal(size=(70, widths[0])).astype(np.float32)
+    values = x.astype(np.float64)
+    for i, layer in enumerate(network.layers):
+        values = (act(values) if i else values) @ layer.weight.T.astype(np.float64) + layer.bias
+    np.testing.assert_allclose(network.scores(x), values, rtol=2e-4, atol=2e-5)
+
+
+@given(st.lists(st.integers(0, 499), min_size=1, max_size=200))
+def test_a_persons_score_does_not_depend_on_who_else_is_in_the_table(rows):
+    network = random_network((11, 64, 32, 4, 1))
+    everyone = np.random.default_rng(2).normal(size=(500, 11)).astype(np.float32)
+    assert network.scores(everyone[rows]).tobytes() == network.scores(everyone)[rows].tobytes()
+
+
+def test_one_output_decides_by_sign_and_many_by_the_first_largest():
+    assert decisions(np.array([[-1.0], [0.0], [1e-30]])).tolist() == [0, 0, 1]
+    assert decisions(np.array([[1.0, 1.0, 0.0], [0.0, 2.0, 2.0]])).tolist() == [0, 1]
+
+
+def test_layers_are_frozen():
+    network = random_network((3, 2, 1))
+    with pytest.raises(ValueError, match="read-only"):
+        network.layers[0].weight[0, 0] = 1.0
+
+
+def test_presets_are_those_of_the_paper():
+    assert WIDTHS == {
+        "paper": (64, 32, 16, 8, 4), "shallow": (16,), "deep": (256, 256, 64, 64, 32, 32, 16, 8, 4), "large": (2048,
+        2048, 2048, 4),
+    }  # fmt: skip
+    assert hidden_widths("paper") == (64, 32, 16, 8, 4)
+    assert hidden_widths([np.int64(7), 3]) == (7, 3)
+
+
+def test_tensors_round_trip_to_the_same_bytes():
+    network = random_network((5, 8, 4, 3), activation="tanh")
+    again = Network.from_tensors(network.tensors(), "tanh")
+    x = np.random.default_rng(1).normal(size=(9, 5))
+    assert again.scores(x).tobytes() == network.scores(x).tobytes()
+
+
+def mismatched():
+    return Network((Layer(np.ones((2, 3)), np.ones(2)), Layer(np.ones((1, 3)), np.ones(1))))
+
+
+def with_nan():
+    tensors = {"layer0.weight": np.full((1, 1), np.nan, np.float32), "layer0.bias": np.ones(1, np.float32)}
+    return Network.from_tensors(tensors, "relu")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: hidden_widths("huge"),
+            "hidden='huge' is not a preset; use one of 'paper', 'shallow', 'deep', 'large'",
+        ),
+        (lambda: hidden_widths([8, 0]), "hidden widths must be whole numbers above 0, found"),
+        (lambda: hidden_widths([8, 2.5]), "hidden widths must be whole numbers above 0, found"),
+        (
+            lambda: random_network((3, 1), activation="swish"),
+            "activation 'swish' is not known; use one of 'relu', 'tanh'",
+        ),
+        (mismatched, "layer 0 gives 2 values but layer 1 takes 3"),
+        (lambda: Layer(np.ones((2, 3)), np.ones(3)), "a layer needs weight"),
+        (lambda: random_network((3, 1)).scores(np.ones((2, 4))), "the network takes rows of 3 numbers, found an array"),
+        (lambda: Network.from_tensors({"w": np.ones(1, np.float32)}, "relu"), "must hold layer0.weight, layer0.bias"),
+        (with_nan, "layer0.weight must be finite float32 numbers"),
+    ],
+)
+def test_bad_networks_are_explained(make, message):
+    with pytest.raises(InputError, match=message):
+        make()

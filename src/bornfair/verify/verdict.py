@@ -1,0 +1,33 @@
+"""One answer for all engines: verified, falsified with twins, or undecided with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Answer = Literal["verified", "falsified", "undecided"]
+Proof = Literal["structural", "bounds", "none"]
+Arithmetic = Literal["real", "float32"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found out, how, and about which arithmetic (`real`: exact numbers; `float32`: as executed)."""
+
+    verdict: Answer
+    proof: Proof
+    engine: str
+    arithmetic: tuple[Arithmetic, ...]
+    reason: str
+    twins: list[dict[str, Any]] | None = None
+    decisions: list[Any] | None = None
+    partitions: int = 1
+    boxes: int = 1
+    seconds: float = 0.0
+
+    def __bool__(self) -> bool:
+        """True only for "verified", so that `if verify(...)` never mistakes undecided for fair."""
+        return self.verdict == "verified"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,231 @@
+"""The structural proof: exact, fast, and never about more than it shows."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bornfair.errors import InputError
+from bornfair.network import Layer, Network
+from bornfair.relation import FreeSpace, Relation, View
+from bornfair.verify import confirm, prove_structurally
+from bornfair.verify.structural import prove_zero_weights
+from oracle import STYLES, exact_inputs, refutes, small_network, small_relation
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def flips(codes: np.ndarray, free: int = 2) -> Relation:
+    """Views of [u, code] with u in [0, 1]."""
+    codes = np.asarray(codes, np.float64)
+    width = free + codes.shape[1]
+    offsets = np.zeros((len(codes), width))
+    offsets[:, free:] = codes
+    embed = np.eye(width, free)
+    space = FreeSpace(np.zeros(free), np.ones(free), np.zeros(free), ())
+    return Relation(tuple(View(embed, offset) for offset in offsets), space)
+
+
+def network(first: list[list[float]], bias: float = 0.0, last: float = 1.0) -> Network:
+    weight = np.array(first)
+    return Network((Layer(weight, np.full(len(weight), bias)), Layer(np.full((1, len(weight)), last), np.zeros(1))))
+
+
+SEX = flips([[-1], [1]])
+
+
+# --- what it proves ---
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_zero_sensitive_weights_are_fair_in_both_arithmetics(zero):
+    verdict = prove_structurally(network([[1, 2, zero], [3, -4, zero]]), SEX)
+    assert verdict
+    assert (verdict.proof, verdict.arithmetic) == ("structural", ("real", "float32"))
+
+
+@pytest.mark.parametrize("tiny", [1e-9, 1e-44])
+def test_one_tiny_sensitive_weight_is_not_zero(tiny):
+    verdict = prove_structurally(network([[1, 2, 0], [3, -4, tiny]]), SEX)
+    assert verdict.verdict == "undecided"
+    assert "neuron 1" in verdict.reason
+    assert "views 0 and 1" in verdict.reason
+
+
+def test_reason_names_the_first_view_that_differs():
+    relation = flips([[0.5], [0.5], [0.5], [0.25]])
+    assert "neuron 0 responds differently to views 0 and 3" in prove_structurally(network([[1, 1, 1]]), relation).reason
+
+
+def test_weights_that_cancel_are_fair_in_real_arithmetic_only():
+    twice = flips([[-1, -1], [1, 1]])
+    verdict = prove_structurally(network([[1, 2, 0.1, -0.1]]), twice)
+    assert verdict
+    assert verdict.arithmetic == ("real",)
+    # 0.1 and the next float32 differ by 7e-9: no longer an exact cancellation.
+    nearly = network([[1, 2, 0.1, -np.nextafter(np.float32(0.1), np.float32(1))]])
+    assert prove_structurally(nearly, twice).verdict == "undecided"
+
+
+def test_cancellation_is_exact_where_float64_would_lose_it():
+    """1e30·1 + 1·1 − 1e30·1 is 1, which float64 computes as 0."""
+    big = float(np.float32(1e30))
+    relation = flips([[0, 0, 0], [1, 1, 1]])
+    assert prove_structurally(network([[1, 1, big, 1, -big]]), relation).verdict == "undecided"
+    assert prove_structurally(network([[1, 1, big, 0, -big]]), relation).arithmetic == ("real",)
+
+
+def test_permuted_columns_are_fair_when_weights_are_symmetric():
+    """The geometry of a declared swap: view 1 exchanges columns 0 and 1, and negates the code."""
+    swap = np.zeros((4, 3))
+    swap[[0, 1, 2], [1, 0, 2]] = 1
+    space = FreeSpace(np.zeros(3), np.ones(3), np.ones(3), (slice(0, 2),))
+    views = (View(np.eye(4, 3), np.array([0.0, 0, 0, 1])), View(swap, np.array([0.0, 0, 0, -1])))
+    relation = Relation(views, space)
+    symmetric = prove_structurally(network([[0.3, 0.3, 5, 0], [1, 1, -2, 0]]), relation)
+    assert symmetric
+    assert symmetric.arithmetic == ("real",)
+    blind = prove_structurally(network([[0, 0, 5, 0], [0, 0, -2, 0]]), relation)
+    assert blind.arithmetic == ("real", "float32")
+    asymmetric = prove_structurally(network([[0.3, 0.3, 5, 0], [1, 2, -2, 0]]), relation)
+    assert "neuron 1 responds differently to views 0 and 1" in asymmetric.reason
+
+
+def test_one_view_alone_is_fair():
+    assert prove_structurally(network([[1, 2, 3]]), flips([[1]]))
+
+
+@settings(deadline=None, max_examples=200)
+@given(SEEDS)
+def test_structural_proof_is_equality_of_functions(seed):
+    """Against fractions, with general matrices and numbers that cancel often: verified exactly when all views agree."""
+    rng = np.random.default_rng(seed)
+    free, inputs = int(rng.integers(1, 4)), int(rng.integers(1, 5))
+    scale = 2.0 ** rng.integers(-160, 20)
+    views = tuple(
+        View(rng.integers(-1, 2, (inputs, free)) * scale, rng.integers(-1, 2, inputs) * scale)
+        for _ in range(int(rng.integers(1, 4)))
+    )
+    weight = rng.integers(-1, 2, (int(rng.integers(1, 3)), inputs)) * rng.choice([1e-3, 7.0])
+    relation = Relation(views, FreeSpace(np.zeros(free), np.ones(free), np.zeros(free), ()))
+    candidate = network(weight.tolist())
+    corners = [tuple(map(Fraction, corner)) for corner in itertools.product((0, 1), repeat=free)]
+    first = Network(candidate.layers[:1])
+
+    def response(view: View) -> list[list[Fraction]]:
+        rows = first.layers[0].weight.tolist()
+        return [
+            [sum(Fraction(w) * x for w, x in zip(row, exact_inputs(view, u), strict=True)) for row in rows]
+            for u in corners
+        ]
+
+    same = all(response(view) == response(views[0]) for view in views)
+    assert bool(prove_structurally(candidate, relation)) == same
+
+
+# --- what it must not prove ---
+
+
+@settings(deadline=None, max_examples=150)
+@given(SEEDS, st.sampled_from(STYLES), st.integers(1, 3))
+def test_confirm_never_calls_an_unfair_network_verified(seed, style, outputs):
+    rng = np.random.default_rng(seed)
+    relation = small_relation(rng)
+    candidate = small_network(rng, relation, style, outputs)
+    for verdict in (prove_structurally(candidate, relation), confirm(candidate, relation)):
+        if verdict:
+            # A structural proof is about twins on one machine that adds in one order, which is what `refutes` runs.
+            assert refutes(candidate, relation, verdict.arithmetic, seed % 1000) is None
+
+
+def test_input_that_overflows_float32_is_not_multiplied_away():
+    """0·∞ is NaN: with a code of 1e300 only real arithmetic is safe."""
+    relation = flips([[-1], [1e300]])
+    assert prove_structurally(network([[1, 2, 0]]), relation).arithmetic == ("real",)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_no_proof_about_weights_that_are_not_numbers(bad):
+    broken = Network((Layer(np.array([[1.0, 2, 0]]), np.zeros(1)), Layer(np.array([[bad]]), np.zeros(1))))
+    for verdict in (prove_structurally(broken, SEX), prove_zero_weights(broken, 2), confirm(broken, SEX)):
+        assert verdict.verdict == "undecided"
+        assert "layer 1 of the network holds NaN or infinity" in verdict.reason
+
+
+def test_no_proof_about_views_that_are_not_numbers():
+    assert not prove_structurally(network([[1, 2, 0]]), flips([[-1], [np.inf]]))
+    broken = Relation((View(np.full((3, 2), np.nan), np.zeros(3)),), SEX.free)
+    assert not prove_structurally(network([[1, 2, 0]]), broken)
+
+
+def test_relation_of_another_width_is_refused():
+    with pytest.raises(InputError, match="network has 4 inputs and the free space 2 columns"):
+        prove_structurally(network([[1, 2, 3, 4]]), SEX)
+    with pytest.raises(InputError, match="no views"):
+        prove_structurally(network([[1, 2, 3]]), Relation((), SEX.free))
+
+
+# --- without a list ---
+
+
+@given(st.integers(0, 3), st.sampled_from([0.0, -0.0, 1e-45, 1.0]))
+@example(0, 0.0)
+def test_zero_weights_need_no_list_of_values(free_width, value):
+    weight = np.ones((2, 3))
+    weight[:, free_width:] = 0
+    if free_width < 3:
+        weight[1, 2] = value
+    verdict = prove_zero_weights(network(weight.tolist()), free_width)
+    assert bool(verdict) == (free_width == 3 or value == 0)
+    assert verdict or "neuron 1 reads the sensitive codes" in verdict.reason
+
+
+def test_zero_weights_refuse_an_impossible_width():
+    with pytest.raises(InputError, match="free_width is 5"):
+        prove_zero_weights(network([[1, 2, 3]]), 5)
+
+
+# --- speed and manners ---
+
+
+def test_wide_layers_and_many_views_take_no_time():
+    rng = np.random.default_rng(0)
+    relation = flips(np.linspace(-1, 1, 4000)[:, None], free=106)
+    weight = rng.normal(size=(2048, 107))
+    weight[:, -1] = 0
+    fair, unfair = network(weight.tolist()), network(rng.normal(size=(2048, 107)).tolist())
+    began = time.perf_counter()
+    assert prove_structurally(fair, relation)
+    assert not prove_structurally(unfair, relation)
+    assert time.perf_counter() - began < 2  # milliseconds on an idle machine
+
+
+def test_confirm_prefers_the_proof_that_covers_more():
+    """Weights that cancel: structure proves real arithmetic; bounds, if the decision is constant, prove both."""
+    twice = flips([[-1, -1], [1, 1]])
+    constant = network([[1, 2, 0.1, -0.1]], bias=1, last=1)
+    verdict = confirm(constant, twice)
+    assert (verdict.proof, verdict.arithmetic) == ("bounds", ("real", "float32"))
+    assert verdict.seconds > 0
+    varying = network([[1, -2, 0.1, -0.1]], bias=0, last=1)
+    assert (confirm(varying, twice).proof, confirm(varying, twice).arithmetic) == ("structural", ("real",))
+
+
+def test_confirm_gives_both_reasons_when_undecided():
+    verdict = confirm(network([[1, -2, 1]]), SEX)
+    assert verdict.verdict == "undecided"
+    assert "neuron 0" in verdict.reason
+    assert "allow both decisions" in verdict.reason
+
+
+def test_importing_does_not_load_jax():
+    code = "import sys, bornfair.verify, bornfair.initialise; print('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

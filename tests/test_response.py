@@ -1,0 +1,62 @@
+"""The mechanism: P(ŝ = ω_j | s = ω_i) = e^{γ·1[i=j]} / (e^γ + |S| − 1)."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bornfair.errors import InputError
+from bornfair.response import Response
+
+
+@given(st.integers(2, 9), st.floats(-5, 5))
+def test_probabilities_follow_the_formula(size, gamma):
+    matrix = Response("sampled", gamma).matrix(size)
+    for i in range(size):
+        for j in range(size):
+            assert matrix[i, j] == pytest.approx(math.exp(gamma * (i == j)) / (math.exp(gamma) + size - 1), rel=1e-12)
+
+
+@given(st.integers(2, 9), st.floats(-800, 800))
+def test_every_row_is_a_distribution_however_large_gamma_is(size, gamma):
+    matrix = Response("sampled", gamma).matrix(size)
+    assert (matrix >= 0).all()
+    np.testing.assert_allclose(matrix.sum(axis=1), 1, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("size", "gamma", "draws"), [(2, 0.0, 1), (2, 1.5, 3), (5, 0.0, 2), (5, 2.0, 1), (8, -1.0, 4)])
+def test_frequencies_of_draws_match_the_formula(size, gamma, draws):
+    response = Response("sampled", gamma, draws)
+    rows = 40_000
+    true = np.arange(rows) % size
+    drawn = np.asarray(response.draw(jax.random.key(3), jnp.asarray(true), size))
+    assert drawn.shape == (rows, draws)
+    expected = response.matrix(size)
+    for value in range(size):
+        found = np.bincount(drawn[true == value].ravel(), minlength=size)
+        spread = np.sqrt(found.sum() * expected[value] * (1 - expected[value]))
+        assert (np.abs(found - found.sum() * expected[value]) < 5 * spread + 1).all()
+
+
+def test_only_the_exact_expectation_at_gamma_zero_preserves_fairness():
+    assert Response("expected", 0.0).preserves_fairness
+    assert not Response("expected", 0.1).preserves_fairness
+    assert not Response("sampled", 0.0).preserves_fairness
+    assert not Response("none").preserves_fairness
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("guessed",), r"response='guessed' is not known; use one of 'expected', 'sampled', 'none'"),
+        (("sampled", math.nan), "gamma must be a finite number, found nan"),
+        (("sampled", 0.0, 0), "draws must be a whole number of at least 1, found 0"),
+    ],
+)
+def test_bad_responses_are_explained(arguments, message):
+    with pytest.raises(InputError, match=message):
+        Response(*arguments)

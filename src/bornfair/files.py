@@ -36,6 +36,16 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
     return target
 
 
+def check_replaceable(path: str | Path, *, marker: str) -> None:
+    """Refuse a folder that holds something else than an earlier result. Ask before long work, not after it."""
+    target = Path(path)
+    if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not (target / marker).is_file())):
+        raise InputError(
+            f"'{target}' exists and is not a bornfair result (no {marker} in it), so it is left alone; "
+            "name a new folder."
+        )
+
+
 @contextlib.contextmanager
 def folder_written_atomically(path: str | Path, *, marker: str) -> Iterator[Path]:
     """Fill a temporary folder, then put it in place of `path` in one rename.
@@ -44,11 +54,7 @@ def folder_written_atomically(path: str | Path, *, marker: str) -> Iterator[Path
     a mistyped --out must not wipe somebody's work.
     """
     target = Path(path)
-    if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not (target / marker).is_file())):
-        raise InputError(
-            f"'{target}' exists and is not a bornfair result (no {marker} in it), so it is left alone; "
-            "name a new folder."
-        )
+    check_replaceable(target, marker=marker)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))

@@ -155,16 +155,18 @@ def draw(
         return _fitting(start.network, inputs, outputs)
     _require(seed >= 0, f"seed={seed} is below 0; use a whole number from 0 on")
     rng = np.random.default_rng([seed, attempt])
-    widths = (inputs, *hidden_widths(hidden), outputs)
-    layers = default_layers(widths, rng)
+    # V is drawn last, so that all else is what a network without the sensitive columns would start from: `Exact` then
+    # learns, bit for bit, what training without those columns learns.
+    layers = default_layers((free_width, *hidden_widths(hidden), outputs), rng)
+    bound = 1 / math.sqrt(max(inputs, 1))
+    V = rng.uniform(-bound, bound, (len(layers[0].bias), sensitive_width))
+    layers = (_with_sensitive_weights(layers[0], np.zeros_like(V) if isinstance(start, Exact) else V), *layers[1:])
     match start:
-        case Exact():
-            layers = (_without_sensitive_weights(layers[0], free_width), *layers[1:])
         case Bernoulli() | NearZero():
             tossed = layers[:1] if start.layers == "first" else layers
             layers = (*(_toss(layer, start, rng) for layer in tossed), *layers[len(tossed) :])
         case Constant(value=value):
-            layers = tuple(Layer(0.0 * layer.weight, 0.0 * layer.bias) for layer in layers)
+            layers = tuple(Layer(np.zeros_like(layer.weight), np.zeros_like(layer.bias)) for layer in layers)
             layers = (*layers[:-1], Layer(layers[-1].weight, np.full(outputs, value)))
     return Network(layers, activation)
 
@@ -224,10 +226,8 @@ def _listable(encoding: Encoding) -> bool:
     return encoding.domain.sensitive_space.size <= ENUMERATION_LIMIT
 
 
-def _without_sensitive_weights(layer: Layer, free_width: int) -> Layer:
-    weight = layer.weight.copy()
-    weight[:, free_width:] = 0.0
-    return Layer(weight, layer.bias)
+def _with_sensitive_weights(layer: Layer, V: np.ndarray) -> Layer:
+    return Layer(np.concatenate([layer.weight, V], axis=1), layer.bias)
 
 
 def _toss(layer: Layer, coin: Bernoulli | NearZero, rng: np.random.Generator) -> Layer:

@@ -1,0 +1,53 @@
+"""How an interrupted training goes on: one file with all that changes from epoch to epoch, replaced atomically."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as read_tensors
+from safetensors.numpy import save as tensor_bytes
+
+from bornfair.errors import InputError
+from bornfair.files import write_atomically
+
+FORMAT = "bornfair-checkpoint/1"
+
+
+@dataclass(frozen=True)
+class Saved:
+    tensors: dict[str, np.ndarray]
+    facts: dict[str, Any]
+
+
+def save(path: str | Path, saved: Saved, *, expected: str) -> None:
+    """`expected` is the fingerprint of the run: its settings, start and data."""
+    facts = json.dumps({"format": FORMAT, "run": expected, "facts": saved.facts})
+    tensors = dict(saved.tensors) | {"facts": np.frombuffer(facts.encode(), dtype=np.uint8)}
+    write_atomically(path, tensor_bytes({name: np.asarray(array, order="C") for name, array in tensors.items()}))
+
+
+def load(path: str | Path, *, expected: str) -> Saved:
+    try:
+        tensors = read_tensors(Path(path).read_bytes())
+        header = json.loads(tensors.pop("facts").tobytes())
+        stored, facts = header["run"], header["facts"]
+        known = header["format"] == FORMAT
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"'{path}' is not a bornfair checkpoint ({error}); delete it to start from the beginning."
+        ) from error
+    if not known:
+        raise InputError(
+            f"'{path}' is a checkpoint of another version ({header['format']!r}); delete it to start again."
+        )
+    if stored != expected:
+        raise InputError(
+            f"the checkpoint '{path}' belongs to a run with other data or settings; resume with the same ones, "
+            "or delete it to start from the beginning."
+        )
+    return Saved(tensors, facts)

@@ -1,0 +1,69 @@
+"""bornfair bench: the measurements behind the claims, each with one command."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from bornfair.cli.output import print_json, print_table, say
+
+app = typer.Typer(help="Measurements behind the claims.", no_args_is_help=True, rich_markup_mode=None)
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers (but not the same seconds).")]
+
+
+@app.callback()
+def _group() -> None:
+    """Measurements behind the claims."""
+
+
+@app.command()
+def preservation(
+    epochs: Annotated[int, typer.Option(help="Epochs of training.")] = 100,
+    people: Annotated[int, typer.Option(help="People for the attack over whole numbers.")] = 300,
+    crossings: Annotated[int, typer.Option(help="Decision boundaries to cross in the attack over real numbers.")] = 250,
+    row: Annotated[list[str] | None, typer.Option(help="Only this row (start/response); repeat for several.")] = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Does fairness survive training? Starts and responses on census, attacked over people who could exist."""
+    from bornfair.experiments import preservation as experiment
+
+    outcomes = experiment.run(seed=seed, epochs=epochs, people=people, crossings=crossings, rows=row, say=say)
+    if json:
+        print_json({"rows": [outcome.to_json() for outcome in outcomes]})
+        return
+    headers, *cells = experiment.table(outcomes)
+    print_table("Census, sensitive: sex. Twins with different decisions found", headers, cells, numbers_from=2)
+    for outcome in outcomes:
+        if outcome.integer_twins is not None:
+            print(f"\n{outcome.start}, {outcome.response}: {_told(outcome.integer_twins)}")
+
+
+@app.command()
+def accuracy(
+    dataset: Annotated[str, typer.Option(help="A built-in dataset.")] = "census",
+    sensitive: Annotated[list[str] | None, typer.Option(help="A sensitive column; repeat for several.")] = None,
+    preset: Annotated[str, typer.Option(help="default or paper.")] = "paper",
+    seeds: Annotated[int, typer.Option(help="How many splits.")] = 5,
+    json: Json = False,
+) -> None:
+    """What does fairness cost? Ours beside training without the sensitive column, and with it."""
+    from bornfair.experiments import accuracy as experiment
+
+    names = sensitive or ["sex"]
+    outcomes = experiment.run(dataset=dataset, sensitive=names, preset=preset, seeds=seeds, say=say)
+    if json:
+        print_json({"dataset": dataset, "sensitive": names, "preset": preset, "runs": [o.to_json() for o in outcomes]})
+        return
+    title = f"{dataset}, sensitive: {', '.join(names)}; preset {preset}, {seeds} splits, 20 % kept aside"
+    print_table(title, experiment.HEADERS, experiment.table(outcomes))
+
+
+def _told(twins: Any) -> str:
+    """Two people in one sentence."""
+    shared = ", ".join(f"{name} {value}" for name, value in twins.person.items())
+    pairs = zip(twins.sensitive, twins.decisions, strict=True)
+    versions = ", ".join(f"{' '.join(map(str, who.values()))}: {decision}" for who, decision in pairs)
+    return f"{versions} — both {shared}."

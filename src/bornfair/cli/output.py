@@ -1,0 +1,77 @@
+"""What commands print: results on stdout (one JSON document with --json), progress and warnings on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bornfair.training import Epoch
+
+
+def print_json(document: dict[str, Any]) -> None:
+    print(json.dumps(document, ensure_ascii=False))
+
+
+def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1) -> None:
+    """A table for a person; columns from `numbers_from` on are aligned right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for i, header in enumerate(headers):
+        table.add_column(header, justify="right" if i >= numbers_from else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def training_progress(label: str, *, quiet: bool) -> Iterator[Callable[[Epoch], None]]:
+    """A progress bar with the time left at most (early stopping may end sooner), on stderr."""
+    if quiet:
+        yield lambda epoch: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("epochs"),
+        TimeElapsedColumn(), TextColumn("at most"), TimeRemainingColumn(), TextColumn("left, loss {task.fields[loss]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None, loss="–")
+
+        def advance(epoch: Epoch) -> None:
+            bar.update(task, total=epoch.epochs, completed=epoch.record.epoch, loss=f"{epoch.record.loss:.4f}")
+
+        yield advance
+
+
+@contextlib.contextmanager
+def warnings_as_sentences() -> Iterator[None]:
+    """Warnings about the guarantee reach a person as plain sentences."""
+    from bornfair.fitting import FairnessWarning
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        say(f"bornfair: warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", FairnessWarning)
+        warnings.showwarning = show
+        yield

@@ -1,0 +1,206 @@
+"""bornfair train: from a table to a certified bundle."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from bornfair.cli.output import print_json, print_table, training_progress, warnings_as_sentences
+from bornfair.errors import InputError
+from bornfair.files import check_replaceable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bornfair.domain import Domain
+
+Option = typer.Option
+
+
+def train(
+    table: Annotated[Path | None, typer.Argument(help="A CSV or Parquet table.", show_default=False)] = None,
+    target: Annotated[str | None, Option(help="The column to predict.")] = None,
+    sensitive: Annotated[list[str] | None, Option(help="A sensitive column; repeat for several.")] = None,
+    dataset: Annotated[str | None, Option(help="Train on a built-in dataset instead of a table.")] = None,
+    out: Annotated[Path, Option(help="The folder to write the bundle to.")] = Path("bornfair-bundle"),
+    drop: Annotated[
+        list[str] | None, Option(help="A column to leave out (an identifier, say); repeat for several.")
+    ] = None,
+    domain: Annotated[
+        Path | None, Option(help="Who could exist (domain.json); inferred from the table by default.")
+    ] = None,
+    combinations: Annotated[str, Option(help="Sensitive combinations that exist: all or observed.")] = "all",
+    preset: Annotated[str, Option(help="default or paper.")] = "default",
+    hidden: Annotated[str | None, Option(help="Hidden widths such as 128,64, or paper, shallow, deep, large.")] = None,
+    activation: Annotated[str, Option(help="relu, tanh or gelu.")] = "relu",
+    init: Annotated[
+        str, Option(help="The start: exact, bernoulli:phi=-10,p=0.5, near_zero:scale=1e-10, constant.")
+    ] = "exact",
+    response: Annotated[
+        str, Option(help="expected (certified), sampled (Algorithm 1 as printed) or none (not fair).")
+    ] = "expected",
+    gamma: Annotated[str, Option(help="solve for the γ that preserves fairness, or a number.")] = "solve",
+    draws: Annotated[int, Option(help="Random responses per row and step, for sampled.")] = 1,
+    optimiser: Annotated[str | None, Option(help="sgd, momentum, adam or adamw.")] = None,
+    learning_rate: Annotated[float | None, Option()] = None,
+    batch_size: Annotated[int | None, Option()] = None,
+    epochs: Annotated[int | None, Option()] = None,
+    weight_decay: Annotated[float | None, Option()] = None,
+    validation_fraction: Annotated[
+        float | None, Option(help="Share of the training rows used for early stopping.")
+    ] = None,
+    patience: Annotated[int | None, Option(help="Epochs without improvement before stopping.")] = None,
+    class_weight: Annotated[str | None, Option(help="balanced, to give rare classes more weight.")] = None,
+    missing: Annotated[str, Option(help="Missing values: error or impute.")] = "error",
+    unseen: Annotated[str, Option(help="Categories that are not in the domain: error or ignore.")] = "error",
+    outside: Annotated[str, Option(help="Numbers outside their range: allow, clip or error.")] = "allow",
+    test_fraction: Annotated[float, Option(help="Share of the rows kept aside to measure on.")] = 0.2,
+    checkpoint: Annotated[Path | None, Option(help="A file to go on from if training was interrupted.")] = None,
+    seed: Annotated[int, Option(help="The same seed gives the same bytes.")] = 0,
+    json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Train a fair classifier, prove it fair, and write it to a bundle.
+
+    Status 0: done. Status 3: trained and written, but fairness could not be proven (sampled response, γ other than 0,
+    …).
+    """
+    began = time.perf_counter()
+    people, target, names = _people(table, dataset, target, sensitive or [], drop or [])
+    check_replaceable(out, marker="domain.json")
+    from bornfair.estimator import FairClassifier
+
+    known = _domain(domain, people.drop(columns=target), names, combinations)
+    training, test = _split(people, test_fraction, seed)
+    classifier = FairClassifier(
+        names, preset=preset, hidden=_widths(hidden), activation=activation, init=init, response=response,  # type: ignore[arg-type]
+        gamma=_gamma(gamma), draws=draws, optimiser=optimiser, learning_rate=learning_rate, batch_size=batch_size,
+        epochs=epochs, weight_decay=weight_decay, validation_fraction=validation_fraction, patience=patience,
+        class_weight=class_weight, combinations=combinations, domain=known, missing=missing, unseen=unseen,  # type: ignore[arg-type]
+        outside=outside, checkpoint=checkpoint, random_state=seed,  # type: ignore[arg-type]
+    )  # fmt: skip
+    with training_progress("training", quiet=json) as advance, warnings_as_sentences():
+        classifier.set_params(callbacks=(advance,))
+        classifier.fit(training.drop(columns=target), training[target])
+    result = describe(classifier, test if len(test) else training, target)
+    result = {"bundle": str(classifier.save(out)), **result, "seconds": round(time.perf_counter() - began, 3)}
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)  # finished: nothing is left to go on with
+    if json:
+        print_json(result)
+    else:
+        _print(result)
+    certified = result["verdict"] == "verified" or response == "none" or not names
+    raise typer.Exit(0 if certified else 3)
+
+
+def describe(classifier: Any, rows: pd.DataFrame, target: str) -> dict[str, Any]:
+    """The facts of a trained classifier, measured on rows it was not trained on."""
+    from bornfair import metrics
+
+    certificate = classifier.certificate_
+    X, truth = rows.drop(columns=target), rows[target].to_numpy()
+    decided = classifier.predict(X)
+    probabilities = classifier.predict_proba(X)
+    return {
+        "accuracy": metrics.accuracy(truth, decided),
+        "empirical_fairness": classifier.empirical_fairness(X) if classifier.domain_.sensitive else None,
+        "verdict": certificate.verdict.verdict,
+        "proof": certificate.verdict.proof,
+        "gamma": classifier.gamma_,
+        "epochs": len(classifier.history_),
+        "balanced_accuracy": metrics.balanced_accuracy(truth, decided),
+        "auc": metrics.auc(truth, probabilities, classifier.classes_),
+        "claim": certificate.claim,
+        "arithmetic": list(certificate.verdict.arithmetic),
+        "local_privacy": certificate.response["local_privacy"],
+        "sensitive": list(classifier.domain_.sensitive),
+        "sensitive_values": certificate.sensitive_values,
+        "rows_measured": len(rows),
+    }
+
+
+def _people(
+    table: Path | None, dataset: str | None, target: str | None, sensitive: list[str], drop: list[str]
+) -> tuple[pd.DataFrame, str, list[str]]:
+    if (table is None) == (dataset is None):
+        raise InputError("give either a TABLE with --target, or --dataset NAME.")
+    if dataset is not None:
+        from bornfair import datasets
+
+        loaded = datasets.load(dataset)
+        people, target = loaded.table, target or loaded.target
+        if not sensitive:
+            usual = ", ".join(loaded.sensitive)
+            raise InputError(f"name the sensitive columns with --sensitive; for {dataset} usually one of {usual}.")
+    else:
+        from bornfair.tables import read_table
+
+        people = read_table(table or "")
+    if target is None:
+        raise InputError(
+            f"name the column to predict with --target; the columns are {', '.join(map(str, people.columns))}."
+        )
+    from bornfair.domain import unknown_column
+
+    for name, role in [
+        (target, "target"),
+        *((n, "sensitive feature") for n in sensitive),
+        *((n, "column") for n in drop),
+    ]:
+        if name not in people.columns:
+            raise InputError(unknown_column(name, list(people.columns), role))
+    return people.drop(columns=drop), target, sensitive
+
+
+def _split(people: pd.DataFrame, fraction: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    if not 0 <= fraction < 1:
+        raise InputError(f"--test-fraction must be at least 0 and below 1, found {fraction}.")
+    from bornfair.datasets import split_rows
+
+    return split_rows(people, seed=seed, test_fraction=fraction)
+
+
+def _domain(path: Path | None, people: pd.DataFrame, sensitive: list[str], combinations: str) -> Domain:
+    """Who could exist: as the file says, or everybody in the table, those kept aside to measure on included."""
+    from bornfair.domain import Domain
+
+    if path is not None:
+        return Domain.load(path)
+    return Domain.infer(people, sensitive=sensitive, combinations=combinations)  # type: ignore[arg-type]
+
+
+def _widths(text: str | None) -> str | list[int] | None:
+    if text is None or not text.replace(",", "").replace(" ", "").isdigit():
+        return text
+    return [int(part) for part in text.split(",")]
+
+
+def _gamma(text: str) -> float | Literal["solve"]:
+    if text == "solve":
+        return "solve"
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"--gamma must be 'solve' or a number, found {text!r}.") from None
+
+
+def _print(result: dict[str, Any]) -> None:
+    percent = lambda share: "–" if share is None else f"{100 * share:.2f} %"  # noqa: E731
+    rows = [
+        ("accuracy", percent(result["accuracy"])),
+        ("balanced accuracy", percent(result["balanced_accuracy"])),
+        ("AUC", "–" if result["auc"] is None else f"{result['auc']:.4f}"),
+        ("same decision for every sensitive value", percent(result["empirical_fairness"])),
+        ("verdict over the whole domain", result["verdict"]),
+        ("proof", f"{result['proof']}" + (f" ({', '.join(result['arithmetic'])})" if result["arithmetic"] else "")),
+        ("γ", f"{result['gamma']:g}"),
+        ("privacy of the sensitive value", result["local_privacy"]),
+        ("epochs", str(result["epochs"])),
+        ("seconds", f"{result['seconds']:.1f}"),
+        ("bundle", result["bundle"]),
+    ]
+    print_table(f"Measured on {result['rows_measured']:,} rows kept aside", ["", "result"], rows)
+    print(result["claim"])

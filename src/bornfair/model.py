@@ -1,0 +1,117 @@
+"""A trained model as people use it: raw tables in, decisions out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bornfair.encoding import Encoding
+from bornfair.errors import InputError, shown
+from bornfair.network import CHUNK, Network, decisions
+from bornfair.tables import as_pandas
+
+if TYPE_CHECKING:
+    from bornfair.certificate import Certificate
+    from bornfair.domain import Domain
+    from bornfair.verify import Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class FairModel:
+    """A network with the encoding of its domain, and the certificate that came with it."""
+
+    network: Network
+    encoding: Encoding
+    certificate: Certificate | None = None
+
+    @property
+    def domain(self) -> Domain:
+        return self.encoding.domain
+
+    @property
+    def classes(self) -> np.ndarray:
+        label = self.domain.label
+        if label is None:
+            raise InputError("this domain has no label, so the model's classes have no names.")
+        return np.array(label.classes)
+
+    @property
+    def ignores_sensitive(self) -> bool:
+        """Whether every weight that reads a sensitive code is exactly 0."""
+        return not np.any(self.network.sensitive_weights(self.encoding.free_width))
+
+    def scores(self, table: Any) -> np.ndarray:
+        """The network's outputs for raw rows.
+
+        A model that ignores the sensitive values is given the mean code for everybody: it needs no such column, and
+        twins get the same bits.
+        """
+        frame = as_pandas(table)
+        reads = not self.ignores_sensitive
+        encoded = self.encoding.encode(frame, sensitive=reads)
+        if encoded.sensitive is None:
+            if reads:
+                raise InputError(
+                    f"the table has no sensitive column {shown(self.domain.sensitive)}, but this model reads it; "
+                    "give the column, or train with the expected response, which needs none."
+                )
+            codes = np.zeros((len(frame), self.encoding.sensitive_width), np.float32)
+        else:
+            codes = encoded.sensitive
+        return self.network.scores(np.concatenate([encoded.free, codes], axis=1))
+
+    def decision_function(self, table: Any) -> np.ndarray:
+        scores = self.scores(table)
+        return scores[:, 0] if self.network.outputs == 1 else scores
+
+    def predict_proba(self, table: Any) -> np.ndarray:
+        return probabilities(self.scores(table))
+
+    def predict(self, table: Any) -> np.ndarray:
+        return self.classes[decisions(self.scores(table))]
+
+    def scores_of_versions(self, table: Any) -> np.ndarray:
+        """Each person's outputs as every version of themselves: [|S|, rows, outputs], in the order of S.
+
+        The codes are fed to the network even if it ignores them: that is how fairness is put to the test.
+        """
+        codes = self.domain.sensitive_space.codes
+        free = self.encoding.encode(as_pandas(table), sensitive=False).free
+        together = max(1, CHUNK // max(len(free), 1))  # values of S computed in one call
+        parts = []
+        for i in range(0, len(codes), together):
+            some = codes[i : i + together]
+            people = np.tile(free, (len(some), 1))
+            inputs = np.concatenate([people, np.repeat(some, len(free), axis=0)], axis=1)
+            parts.append(self.network.scores(inputs).reshape(len(some), len(free), -1))
+        return np.concatenate(parts)
+
+    def empirical_fairness(self, table: Any) -> float:
+        """Share of rows whose decision is the same for every sensitive value. It speaks of these rows only."""
+        if not self.domain.sensitive:
+            raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+        decided = decisions(self.scores_of_versions(table))
+        return float(np.mean((decided == decided[0]).all(axis=0)))
+
+    def verify(self) -> Verdict:
+        """Prove anew, from the weights alone, that twins get the same decision."""
+        from bornfair.verify.encoded import confirm_encoded
+
+        return confirm_encoded(self.network, self.encoding)
+
+    def save(self, path: str | Path) -> Path:
+        from bornfair.bundle import save_bundle
+
+        return save_bundle(self, path)
+
+
+def probabilities(scores: np.ndarray) -> np.ndarray:
+    """Class probabilities [rows, K] from outputs."""
+    wide = scores.astype(np.float64)
+    if scores.shape[1] == 1:
+        wide = np.concatenate([np.zeros_like(wide), wide], axis=1)
+    grown = np.exp(wide - wide.max(axis=1, keepdims=True))
+    return grown / grown.sum(axis=1, keepdims=True)

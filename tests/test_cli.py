@@ -1,0 +1,218 @@
+"""The command line, as another program sees it: stdout, stderr and status."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import make_people
+
+FIELDS = {"bundle", "accuracy", "empirical_fairness", "verdict", "proof", "gamma", "epochs", "seconds"}
+QUICK = ["--epochs", "5", "--hidden", "16"]
+
+
+def bornfair(*arguments, cwd, **options):
+    command = [sys.executable, "-c", "from bornfair.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **options)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a table and a bundle trained on it."""
+    folder = tmp_path_factory.mktemp("place")
+    table = make_people(240, seed=7)
+    table.to_csv(folder / "people.csv", index=False)
+    table.drop(columns=["sex", "grant"]).to_csv(folder / "bare.csv", index=False)
+    done = bornfair(
+        "train",
+        "people.csv",
+        "--target",
+        "grant",
+        "--sensitive",
+        "sex",
+        "--out",
+        "bundle",
+        "--json",
+        *QUICK,
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    (folder / "train.json").write_text(done.stdout)
+    return folder
+
+
+def test_train_prints_one_json_document_with_the_promised_fields(place):
+    result = json.loads((place / "train.json").read_text())
+    assert set(result) >= FIELDS
+    assert result["verdict"] == "verified" and result["proof"] == "structural" and result["gamma"] == 0.0
+    assert result["empirical_fairness"] == 1.0 and 0.4 < result["accuracy"] <= 1.0 and result["epochs"] == 5
+    assert (place / result["bundle"] / "certificate.json").is_file()
+
+
+def test_predict_needs_no_sensitive_column_and_agrees_with_one(place):
+    with_sex = bornfair("predict", "bundle", "people.csv", "--json", cwd=place)
+    without = bornfair("predict", "bundle", "bare.csv", "--json", cwd=place)
+    first, second = json.loads(with_sex.stdout), json.loads(without.stdout)
+    assert first["predictions"] == second["predictions"] and first["probabilities"] == second["probabilities"]
+    assert first["rows"] == 240 and first["classes"] == ["no", "yes"]
+    printed = bornfair("predict", "bundle", "bare.csv", cwd=place).stdout.splitlines()
+    assert printed[0] == "prediction,probability_no,probability_yes" and len(printed) == 241
+    saved = bornfair("predict", "bundle", "bare.csv", "--out", "out.csv", cwd=place)
+    assert saved.returncode == 0 and (place / "out.csv").read_text().splitlines() == printed
+
+
+def test_train_without_json_shows_a_table_and_the_claim(place):
+    done = bornfair(
+        "train", "people.csv", "--target", "grant", "--sensitive", "sex", "--out", "other", *QUICK, cwd=place
+    )
+    assert done.returncode == 0
+    assert (
+        "verified" in done.stdout
+        and "Two individuals who differ only in sex always get the same decision" in done.stdout
+    )
+
+
+def test_undecided_training_is_status_3_and_says_why(place):
+    done = bornfair(
+        "train", "people.csv", "--target", "grant", "--sensitive", "sex", "--response", "sampled", "--out", "sampled",
+        "--json", *QUICK, cwd=place,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["verdict"] == "undecided"
+    assert "bornfair: warning: Nothing about fairness is certified: sampled response" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train"], "give either a TABLE with --target, or --dataset NAME."),
+        (["train", "nowhere.csv", "--target", "y"], "there is no file 'nowhere.csv'"),
+        (["train", "people.csv"], "name the column to predict with --target; the columns are age, income"),
+        (["train", "people.csv", "--target", "grnt"], "target 'grnt' is not in the table; did you mean 'grant'?"),
+        (
+            ["train", "people.csv", "--target", "grant", "--sensitive", "sx"],
+            "sensitive feature 'sx' is not in the table",
+        ),
+        (["train", "people.csv", "--target", "grant", "--hidden", "0"], "hidden widths must be whole numbers above 0"),
+        (
+            ["train", "people.csv", "--target", "grant", "--gamma", "x"],
+            "--gamma must be 'solve' or a number, found 'x'",
+        ),
+        (
+            ["train", "people.csv", "--target", "grant", "--missing", "guess"],
+            "missing='guess' is not known; use one of 'error', 'impute'",
+        ),
+        (
+            ["train", "people.csv", "--target", "grant", "--test-fraction", "2"],
+            "--test-fraction must be at least 0 and below 1",
+        ),
+        (["train", "--dataset", "credits"], "dataset 'credits' is not known; the datasets are 'census', 'credit'"),
+        (
+            ["train", "--dataset", "credit"],
+            "name the sensitive columns with --sensitive; for credit usually one of sex, age",
+        ),
+        (["train", "one.csv", "--target", "y"], "the target has one class only, 1, in all 2 rows"),
+        (["train", "gap.csv", "--target", "y"], "column 'x' has a missing value (NaN) in row"),
+        (
+            ["train", "people.csv", "--target", "grant", "--out", "people.csv"],
+            "'people.csv' exists and is not a bornfair result",
+        ),
+        (["predict", "nowhere", "people.csv"], "there is no bundle 'nowhere'"),
+        (
+            ["predict", "bundle", "strange.csv"],
+            "column 'job' holds 'pilot' in row 0, which is not one of 'clerk', 'nurse'",
+        ),
+        (["train", "people.csv", "--target", "grant", "--domain", "cut.json"], "'cut.json' is not JSON"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(place, arguments, message):
+    (place / "one.csv").write_text("x,y\n1,1\n2,1\n3,1\n")
+    (place / "gap.csv").write_text("x,y\n" + "1,0\n2,1\n,0\n,1\n" * 5)
+    (place / "cut.json").write_text('{"features": [')
+    make_people(5, seed=1).assign(job="pilot").to_csv(place / "strange.csv", index=False)
+    before = sorted(p.name for p in place.iterdir())
+    options = ["--test-fraction", "0.2", *QUICK] if arguments[0] == "train" and "--hidden" not in arguments else []
+    if "--test-fraction" in arguments:
+        options = options[2:]
+    done = bornfair(*arguments, *options, cwd=place)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and done.stdout == ""
+    assert sorted(p.name for p in place.iterdir()) == before, "something was half-written"
+
+
+def test_usage_errors_are_status_2(place):
+    assert bornfair("train", "people.csv", "--no-such-option", cwd=place).returncode == 2
+    assert bornfair("fly", cwd=place).returncode == 2
+
+
+def test_help_does_not_wait_for_the_heavy_libraries(place):
+    code = (
+        "import sys; sys.argv = ['bornfair', '--help']\n"
+        "from bornfair.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'jax', 'numpy', 'pandas', 'sklearn', 'optax', 'pydantic'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert all(word in done.stdout for word in ("demo", "train", "predict", "datasets", "bench"))
+
+
+def test_datasets_are_listed(place):
+    listed = json.loads(bornfair("datasets", "list", "--json", cwd=place).stdout)["datasets"]
+    assert {d["name"]: d["rows"] for d in listed} == {"census": 32561, "credit": 1000}
+
+
+def test_training_on_a_dataset_by_name(place):
+    done = bornfair(
+        "train", "--dataset", "credit", "--sensitive", "age", "--out", "credit", "--json", *QUICK, cwd=place
+    )
+    result = json.loads(done.stdout)
+    assert result["verdict"] == "verified" and result["sensitive_values"] == 57
+
+
+def test_demo_tells_the_whole_story(tmp_path):
+    done = bornfair("demo", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["verdict"] == "verified" and result["empirical_fairness"] == 1.0
+    assert result["same_without_sensitive_columns"] is True
+    assert result["plain"]["empirical_fairness"] < 1.0 and result["accuracy"] > 0.7
+    first, second = result["twins"]["people"]
+    assert {name for name in first if first[name] != second[name]} <= {"sex", "age"}
+    assert len(set(result["twins"]["decisions"])) == 2
+    told = bornfair("demo", cwd=tmp_path).stdout
+    assert "proven fair" in told and "sex and age alone change the decision" in told
+
+
+def test_training_killed_at_any_moment_goes_on_to_the_same_bytes(place):
+    def train(out, *more):
+        return [
+            sys.executable, "-c", "from bornfair.cli import main; main()", "train", "people.csv", "--target", "grant",
+            "--sensitive", "sex", "--epochs", "400", "--patience", "400", "--hidden", "16", "--json",
+            "--out", out, *more,
+        ]  # fmt: skip
+
+    subprocess.run(train("whole"), cwd=place, check=True, capture_output=True, timeout=300)
+    mark = place / "run.safetensors"
+    going = subprocess.Popen(
+        train("resumed", "--checkpoint", mark.name), cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while not mark.exists() and going.poll() is None:
+        time.sleep(0.01)
+    assert going.poll() is None, "it ended before it could be killed"
+    os.kill(going.pid, signal.SIGKILL)
+    going.wait()
+    assert not (place / "resumed").exists()
+    done = subprocess.run(
+        train("resumed", "--checkpoint", mark.name), cwd=place, capture_output=True, timeout=300, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (place / "resumed/model.safetensors").read_bytes() == (place / "whole/model.safetensors").read_bytes()
+    assert not mark.exists(), "a finished run leaves no checkpoint"

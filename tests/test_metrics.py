@@ -1,0 +1,50 @@
+"""How good and how fair on the rows of a table."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bornfair import Domain, metrics
+from bornfair.errors import InputError
+
+
+def test_empirical_fairness_is_the_share_of_rows_that_survive_every_change():
+    table = pd.DataFrame({"x": [0, 1, 2, 3], "sex": ["f", "m", "f", "m"], "race": ["a", "b", "c", "a"]})
+    domain = Domain.infer(table, sensitive=["sex", "race"])
+
+    def decide(rows):  # only at x = 2 does it matter who you are, and only for one of the six combinations
+        return ((rows["x"] == 2) & (rows["sex"] == "m") & (rows["race"] == "b")).to_numpy()
+
+    assert metrics.survives_every_change(decide, table, domain).tolist() == [True, True, False, True]
+    assert metrics.empirical_fairness(decide, table, domain) == 0.75
+
+
+def test_empirical_fairness_needs_a_sensitive_feature():
+    table = pd.DataFrame({"x": [0, 1]})
+    with pytest.raises(InputError, match="no feature is sensitive, so nobody has a twin"):
+        metrics.empirical_fairness(lambda rows: rows["x"], table, Domain.infer(table))
+
+
+def test_scores_against_hand_computed_values():
+    truth, decided = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
+    assert metrics.accuracy(truth, decided) == 0.75
+    assert metrics.balanced_accuracy(truth, decided) == pytest.approx((2 / 3 + 1) / 2)
+    shares = np.array([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.5, 0.5]])
+    assert metrics.auc(truth, shares, np.array([0, 1])) == pytest.approx(2 / 3)
+    assert metrics.auc(np.zeros(4), shares, np.array([0, 1])) is None
+
+
+def test_auc_of_many_classes_is_one_against_the_rest():
+    truth = np.array(["a", "b", "c", "a"])
+    shares = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0.6, 0.3, 0.1]])
+    assert metrics.auc(truth, shares, np.array(["a", "b", "c"])) == 1.0
+
+
+def test_group_metrics_count_each_group():
+    truth, decided = ["yes", "no", "yes", "no"], ["yes", "yes", "no", "no"]
+    groups = pd.Series(["f", "f", "m", "m"], name="sex")
+    found = metrics.group_metrics(truth, decided, groups, positive="yes")
+    assert found.loc["f"].to_dict() == {
+        "count": 2, "selection_rate": 1.0, "accuracy": 0.5, "true_positive_rate": 1.0, "false_positive_rate": 1.0,
+    }  # fmt: skip
+    assert found.loc["m", "selection_rate"] == 0.0

@@ -1,0 +1,59 @@
+"""Reading tables."""
+
+import gzip
+
+import pandas as pd
+import pytest
+
+from bornfair.errors import InputError
+from bornfair.tables import as_pandas, read_table
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_csv_with_any_usual_separator(tmp_path, people, separator):
+    people.to_csv(tmp_path / "people.csv", index=False, sep=separator)
+    pd.testing.assert_frame_equal(read_table(tmp_path / "people.csv"), people)
+
+
+def test_parquet_and_gzip(tmp_path, people):
+    people.to_parquet(tmp_path / "people.parquet")
+    (tmp_path / "people.csv.gz").write_bytes(gzip.compress(people.to_csv(index=False).encode()))
+    pd.testing.assert_frame_equal(read_table(tmp_path / "people.parquet"), people)
+    pd.testing.assert_frame_equal(read_table(tmp_path / "people.csv.gz"), people)
+
+
+def test_none_and_na_stay_texts_and_empty_is_missing(tmp_path):
+    (tmp_path / "t.csv").write_text("country,x\nNA,1\nNone,2\n,3\n")
+    column = read_table(tmp_path / "t.csv")["country"]
+    assert column[:2].tolist() == ["NA", "None"] and column.isna().tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", b"", "cannot read '.*t.csv' as a table"),
+        ("t.csv", b"a,b\n", "has no rows; a table needs a header and at least one row"),
+        ("t.csv", b"a,b\n1,2\n3,4,5,6\n", "cannot read '.*t.csv' as a table"),
+        ("t.csv", b"\xff\xfe\x00bad", "cannot read '.*t.csv' as a table"),
+        ("t.parquet", b"PAR1garbage", "cannot read '.*t.parquet' as a table"),
+        ("t.csv.gz", b"not gzip", "cannot read '.*t.csv.gz' as a table"),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 1000, mtime=0)[:40], "cannot read '.*t.csv.gz' as a table"),
+    ],
+)
+def test_unreadable_files_are_explained(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_table(tmp_path / name)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"there is no file '.*nowhere.csv'"):
+        read_table(tmp_path / "nowhere.csv")
+
+
+def test_what_is_not_a_table_is_named():
+    with pytest.raises(InputError, match=r"a table must be a pandas or polars data frame, found list"):
+        as_pandas([1, 2])
+    twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    with pytest.raises(InputError, match=r"two columns named 'a'; rename one"):
+        as_pandas(twice)

@@ -1,0 +1,393 @@
+"""Whom does the sensitive value alone decide about? Two attacks that look where such twins live: at the boundary.
+
+Both try people who could exist: the categories of real people, numbers within the domain. `attack_reals` walks to the
+boundary and changes the sensitive value there; exact arithmetic has the last word. `attack_integers` answers for every
+whole number of one column, in float32 as shipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from bornfair.domain import NUMERIC, Domain, NumericFeature
+from bornfair.encoding import Encoding
+from bornfair.errors import InputError, plain
+from bornfair.network import CHUNK, Network, decisions
+
+MOVES = 8  # other places to try for each person before giving up on a crossing
+GROUP = 2048  # people or intervals looked at together: bounds memory
+UNIT = 2.0**-24  # relative error of one float32 operation
+FLOOR = 2.0**-100  # far above what a layer can lose when a machine flushes subnormals (each below 2^-126) to zero
+
+
+@dataclass(frozen=True)
+class Twins:
+    """One person under two sensitive values, decided differently. `person` and `sensitive` are raw values."""
+
+    arithmetic: Literal["exact", "float32"]
+    person: dict[str, Any]
+    sensitive: tuple[dict[str, Any], dict[str, Any]]
+    decisions: tuple[Any, Any]
+    logits: tuple[float, float]
+
+    def table(self, domain: Domain) -> pd.DataFrame:
+        """The two as rows of a raw table."""
+        return pd.DataFrame([self.person | values for values in self.sensitive])[list(domain.names)]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an attack found: `tried` chances, `suspected` by fast arithmetic, and those confirmed as twins."""
+
+    tried: int
+    suspected: int
+    twins: tuple[Twins, ...]
+
+    @property
+    def unfair(self) -> int:
+        return len(self.twins)
+
+
+# --- numbers anywhere in their ranges ---
+
+
+def attack_reals(network: Network, encoding: Encoding, table: pd.DataFrame, *, most: int, seed: int) -> Found:
+    """Bisect to the decision boundary in float64, change the sensitive value there, judge the two in exact arithmetic.
+
+    A chance is a crossing: a person of the table and the same person with some numbers moved, decided differently
+    under the recorded sensitive value. At most one per person, at most `most` in all.
+    """
+    lens = _Lens(network, encoding)
+    who, accepted, rejected = _crossings(lens, table, most, np.random.default_rng([seed, 31]))
+    people = table.iloc[who]
+    suspects = _to_the_boundary(lens, people, accepted, rejected)
+    return Found(len(who), int(suspects.differ.sum()), _confirmed(suspects))
+
+
+class _Suspects:
+    """For each crossing the clearest point seen at which two sensitive values lead to different decisions, if any.
+
+    The clearest, not the last of a bisection: where a logit is as small as float64's own rounding, exact arithmetic
+    may see another sign.
+    """
+
+    def __init__(self, lens: _Lens, people: pd.DataFrame) -> None:
+        self.lens, self.people, self.fixed = lens, people, lens.fixed(people)
+        self.clarity = np.full(len(people), -np.inf)
+        self.numbers = np.zeros((len(people), len(lens.numeric)))
+        self.values = np.zeros((len(people), 2), np.int64)  # positions in S of the rejected and the accepted twin
+
+    @property
+    def differ(self) -> np.ndarray:
+        return self.clarity >= 0
+
+    def look(self, numbers: np.ndarray) -> np.ndarray:
+        """The logits [values, crossings] of everybody at these numbers, taking note of those that disagree."""
+        values = range(len(self.lens.codes))
+        logits = np.stack([self.lens.logits(self.fixed, numbers, np.full(len(numbers), value)) for value in values])
+        least, most = logits.min(axis=0), logits.max(axis=0)
+        clarity = np.where((least <= 0) & (most > 0), np.minimum(-least, most), -np.inf)
+        clearer = clarity > self.clarity
+        self.clarity[clearer], self.numbers[clearer] = clarity[clearer], numbers[clearer]
+        self.values[clearer] = np.stack([logits.argmin(axis=0), logits.argmax(axis=0)], axis=1)[clearer]
+        return logits
+
+
+def _crossings(
+    lens: _Lens, table: pd.DataFrame, most: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """People (positions in the table), and for each the numbers of an accepted and of a rejected version."""
+    kinds = len(lens.numeric)
+    parts = [(np.zeros(0, np.int64), np.zeros((0, kinds)), np.zeros((0, kinds)))]
+    order = rng.permutation(len(table))
+    for start in range(0, len(order), GROUP):
+        who = order[start : start + GROUP]
+        people = table.iloc[who]
+        fixed, own, here = lens.fixed(people), lens.own(people), lens.numbers(people)
+        decided = lens.logits(fixed, here, own) > 0
+        there, found = here.copy(), np.zeros(len(who), bool)
+        for _ in range(MOVES):
+            moved = np.where(rng.random(here.shape) < 0.5, rng.uniform(lens.low, lens.high, here.shape), here)
+            new = ~found & ((lens.logits(fixed, moved, own) > 0) != decided)
+            there[new], found = moved[new], found | new
+        swap = decided[:, None]
+        parts.append((who[found], np.where(swap, here, there)[found], np.where(swap, there, here)[found]))
+        if sum(len(part[0]) for part in parts) >= most:
+            break
+    who, accepted, rejected = (np.concatenate(part)[:most] for part in zip(*parts, strict=True))
+    return who, accepted, rejected
+
+
+def _to_the_boundary(lens: _Lens, people: pd.DataFrame, accepted: np.ndarray, rejected: np.ndarray) -> _Suspects:
+    """Halve the way between the two until no float64 lies between. Midpoints stay in the box, so they could exist."""
+    suspects, own, everyone = _Suspects(lens, people), lens.own(people), np.arange(len(people))
+    suspects.look(accepted)
+    suspects.look(rejected)
+    while True:
+        middle = accepted + (rejected - accepted) / 2
+        over = (middle == accepted).all(axis=1) | (middle == rejected).all(axis=1)
+        if over.all():
+            return suspects
+        yes = suspects.look(middle)[own, everyone] > 0
+        accepted = np.where((yes & ~over)[:, None], middle, accepted)
+        rejected = np.where((~yes & ~over)[:, None], middle, rejected)
+
+
+def _confirmed(suspects: _Suspects) -> tuple[Twins, ...]:
+    """Those suspects whose two decisions differ in exact arithmetic, starting from their raw values."""
+    lens, numbers = suspects.lens, suspects.numbers[suspects.differ]
+    shares = suspects.people.iloc[np.flatnonzero(suspects.differ)]
+    values = suspects.values[suspects.differ]
+    logits = [exact_logits(lens.network, lens.exact_inputs(shares, numbers, side)) for side in values.T]
+    twins = []
+    for i, pair in enumerate(zip(*logits, strict=True)):
+        if (pair[0] > 0) != (pair[1] > 0):
+            moved = {feature.name: float(v) for feature, v in zip(lens.numeric, numbers[i], strict=True)}
+            person = _shared(lens.encoding.domain, shares.iloc[i]) | moved
+            twins.append(_twins(lens.encoding.domain, "exact", person, values[i], pair))
+    return tuple(twins)
+
+
+# --- every whole number of one column ---
+
+
+def attack_integers(network: Network, encoding: Encoding, table: pd.DataFrame, *, column: str) -> Found:
+    """For each person: is there a whole number in the column's range at which the sensitive value decides, in float32?
+
+    Exact for float32 as shipped, without evaluating every number: whole intervals of the column are decided by bounds
+    that hold for any order of summation, and what bounds leave open is evaluated one by one.
+    """
+    sweep = _Sweep(_Lens(network, encoding), table, column)
+    low, high = int(sweep.feature.low), int(sweep.feature.high)
+    hits: dict[int, int] = {}  # person → a number at which the sensitive value decides
+    open_ends: list[np.ndarray] = []
+    pending = np.array([[person, low, high] for person in range(len(table))], np.int64).reshape(-1, 3)
+    while len(pending):
+        groups = [pending[i : i + GROUP] for i in range(0, len(pending), GROUP)]
+        signs = np.concatenate([sweep.signs(*group.T) for group in groups], axis=1)
+        for person, number, _ in pending[(signs.max(axis=0) > 0) & (signs.min(axis=0) < 0)].tolist():
+            hits.setdefault(person, number)
+        pending = pending[(signs == 0).any(axis=0) & ~np.isin(pending[:, 0], list(hits))]
+        single = pending[:, 1] == pending[:, 2]
+        open_ends.append(pending[single])
+        person, first, last = pending[~single].T
+        half = (first + last) // 2
+        pending = np.concatenate([np.stack([person, first, half], 1), np.stack([person, half + 1, last], 1)])
+    rest = np.concatenate(open_ends)[:, :2] if open_ends else np.zeros((0, 2), np.int64)
+    for person, number in sweep.decided_differently(rest[~np.isin(rest[:, 0], list(hits))]):
+        hits.setdefault(person, number)
+    twins = tuple(sweep.confirmed(person, hits[person]) for person in sorted(hits))
+    return Found(len(table), len(hits), twins)
+
+
+class _Sweep:
+    """A table of people, one whole-number column of which runs through its range."""
+
+    def __init__(self, lens: _Lens, table: pd.DataFrame, column: str) -> None:
+        self.lens, self.table, self.column = lens, table, column
+        names = [feature.name for feature in lens.numeric]
+        if column not in names or lens.numeric[names.index(column)].kind != "integer":
+            raise InputError(
+                f"'{column}' is not a whole-number feature outside the sensitive ones; choose one that is."
+            )
+        self.feature = lens.numeric[names.index(column)]
+        self.place = lens.places[names.index(column)]
+        self.free = lens.encoding.encode(table, sensitive=False).free
+        others = self.free.astype(np.float64)
+        others[:, self.place] = 0.0
+        weight, bias = lens.weights[0]
+        weight = weight[:, : lens.free_width]
+        self.slope = weight[:, self.place]
+        self.base, self.size = others @ weight.T + bias, np.abs(others) @ np.abs(weight).T + np.abs(bias)
+
+    def signs(self, person: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """int [values, intervals]: +1 accepted throughout the interval, −1 rejected throughout, 0 not known."""
+        scale = self.lens.encoding.scales[self.column]
+        middle, radius = (
+            (np.ldexp(v, -scale.exponent))[:, None] for v in ((first + last) / 2 - scale.centre, (last - first) / 2)
+        )
+        # Absent categories add exact zeros, so a sum rounds once for each feature at most.
+        rounding = _gamma(len(self.lens.encoding.domain.features) + self.lens.codes.shape[1])
+        slopes = radius * self.slope
+        size = self.size[person] + (np.abs(middle) + radius) * np.abs(self.slope)
+        signs = []
+        for offset, offset_size in zip(self.lens.offsets, self.lens.offset_sizes, strict=True):
+            centre = self.base[person] + middle * self.slope + offset
+            low, high = self._logit_bounds(centre, slopes, rounding * (size + offset_size) + FLOOR)
+            signs.append(np.where(low > 0, 1, np.where(high <= 0, -1, 0)))
+        return np.stack(signs)
+
+    def _logit_bounds(self, centre: np.ndarray, slope: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What the float32 logit lies between when the first layer gives centre + slope·t ± spread, |t| ≤ 1.
+
+        Carrying t along keeps what moves together together: on an interval where no neuron switches, only rounding
+        remains as spread. A neuron that switches lies within ±lift of a line. Our own float64 rounding is millions
+        of times smaller than what `_gamma` has to spare.
+        """
+        for weight, bias in self.lens.weights[1:]:
+            reach = np.abs(slope) + spread
+            low, high = centre - reach, centre + reach
+            switches = (low < 0) & (high > 0)
+            pass_on = np.where(switches, high / np.where(switches, high - low, 1.0), low >= 0)
+            lift = np.where(switches, -pass_on * low / 2, 0.0)
+            centre, slope, spread = pass_on * centre + lift, pass_on * slope, pass_on * spread + lift
+            rounding, size = _gamma(weight.shape[1]), np.abs(weight).T
+            spread = (
+                spread @ size + rounding * ((np.abs(centre) + np.abs(slope) + spread) @ size + np.abs(bias)) + FLOOR
+            )
+            centre, slope = centre @ weight.T + bias, slope @ weight.T
+        reach = np.abs(slope) + spread
+        return (centre - reach)[:, 0], (centre + reach)[:, 0]
+
+    def decided_differently(self, pairs: np.ndarray) -> list[tuple[int, int]]:
+        """Which (person, number) pairs the network, run as shipped, decides by the sensitive value."""
+        scale = self.lens.encoding.scales[self.column]
+        found = []
+        for part in (pairs[i : i + CHUNK] for i in range(0, len(pairs), CHUNK)):
+            free = self.free[part[:, 0]]
+            free[:, self.place] = np.ldexp(part[:, 1] - scale.centre, -scale.exponent)
+            decided = decisions(scores_under_every_value(self.lens.network, self.lens.encoding, free))
+            found += [(int(person), int(number)) for person, number in part[(decided != decided[0]).any(axis=0)]]
+        return found
+
+    def confirmed(self, person: int, number: int) -> Twins:
+        """The twins as raw rows, encoded and decided the way anybody's table is."""
+        domain, space = self.lens.encoding.domain, self.lens.encoding.domain.sensitive_space
+        shared = _shared(domain, self.table.iloc[person]) | {self.column: number}
+        rows = pd.DataFrame([shared | dict(zip(domain.sensitive, value, strict=True)) for value in space.values])
+        encoded = self.lens.encoding.encode(rows)
+        logits = self.lens.network.scores(np.concatenate([encoded.free, encoded.sensitive], axis=1))[:, 0]
+        accepted = logits > 0
+        if accepted.all() or not accepted.any():
+            raise ArithmeticError(
+                f"bounds say that the sensitive value decides about row {person} at {self.column} = {number}, but the "
+                f"network gives the logits {logits.tolist()}: the bounds do not cover this machine's float32."
+            )
+        pair = (0, int(np.argmax(accepted != accepted[0])))
+        return _twins(domain, "float32", shared, pair, (logits[pair[0]], logits[pair[1]]))
+
+
+def _gamma(terms: int) -> float:
+    """Relative rounding error of a float32 sum: products, sums, the bias, the cast of an input, and two to spare."""
+    return (terms + 4) * UNIT / (1 - (terms + 4) * UNIT)
+
+
+# --- evaluating people ---
+
+
+def scores_under_every_value(network: Network, encoding: Encoding, free: np.ndarray) -> np.ndarray:
+    """Outputs [values, rows, outputs] of encoded people under each sensitive value, in float32 as shipped."""
+    codes = encoding.domain.sensitive_space.codes
+    repeated = (np.broadcast_to(code, (len(free), len(code))) for code in codes)
+    return np.stack([network.scores(np.concatenate([free, code], axis=1)) for code in repeated])
+
+
+class _Lens:
+    """A network seen in float64 from raw numbers, the first layer split by what moves: categories, numbers, codes."""
+
+    def __init__(self, network: Network, encoding: Encoding) -> None:
+        if network.activation != "relu" or network.outputs != 1:
+            raise InputError(
+                f"the attacks need a relu network with one output, found {network.activation} with {network.outputs}."
+            )
+        self.network, self.encoding, self.free_width = network, encoding, encoding.free_width
+        columns = encoding.free_columns()
+        self.numeric: list[NumericFeature] = [f for f in encoding.domain.free_features if isinstance(f, NUMERIC)]
+        self.places = [columns[feature.name].start for feature in self.numeric]
+        self.low, self.high = (np.array([getattr(f, end) for f in self.numeric], float) for end in ("low", "high"))
+        scales = [encoding.scales[feature.name] for feature in self.numeric]
+        self.centre = np.array([scale.centre for scale in scales])
+        self.exponent = np.array([scale.exponent for scale in scales], dtype=int)
+        self.weights = [(layer.weight.astype(np.float64), layer.bias.astype(np.float64)) for layer in network.layers]
+        self.codes = encoding.domain.sensitive_space.codes.astype(np.float64)
+        sensitive = self.weights[0][0][:, self.free_width :]
+        self.offsets, self.offset_sizes = self.codes @ sensitive.T, np.abs(self.codes) @ np.abs(sensitive).T
+
+    def numbers(self, table: pd.DataFrame) -> np.ndarray:
+        """The raw numbers of people, float64 [people, numeric features]."""
+        return table[[feature.name for feature in self.numeric]].to_numpy(np.float64)
+
+    def own(self, table: pd.DataFrame) -> np.ndarray:
+        """Each person's position in S."""
+        return self.encoding.sensitive_index(self.encoding.encode(table))
+
+    def categories(self, table: pd.DataFrame) -> np.ndarray:
+        """The encoded free part, with zeros in place of numbers."""
+        free = self.encoding.encode(table, sensitive=False).free.astype(np.float64)
+        free[:, self.places] = 0.0
+        return free
+
+    def fixed(self, table: pd.DataFrame) -> np.ndarray:
+        """What a person's categories give to the first layer, with its bias."""
+        weight, bias = self.weights[0]
+        return self.categories(table) @ weight[:, : self.free_width].T + bias
+
+    def logits(self, fixed: np.ndarray, numbers: np.ndarray, value: np.ndarray) -> np.ndarray:
+        """Logits in float64. The code's part is added last: where it is 0, twins get the same bits."""
+        encoded = np.ldexp(numbers - self.centre, -self.exponent)
+        values = (fixed + encoded @ self.weights[0][0][:, self.places].T) + self.offsets[value]
+        for weight, bias in self.weights[1:]:
+            values = np.maximum(values, 0.0) @ weight.T + bias
+        return values[:, 0]
+
+    def exact_inputs(self, table: pd.DataFrame, numbers: np.ndarray, value: np.ndarray) -> np.ndarray:
+        """Network inputs as Fractions: what the raw numbers say, without any rounding."""
+        inputs = _fractions(np.concatenate([self.categories(table), self.codes[value]], axis=1))
+        for j, place in enumerate(self.places):
+            centre, scale = Fraction(float(self.centre[j])), Fraction(2) ** -int(self.exponent[j])
+            inputs[:, place] = [(Fraction(number) - centre) * scale for number in numbers[:, j].tolist()]
+        return inputs
+
+
+def exact_logits(network: Network, inputs: np.ndarray) -> list[Fraction]:
+    """The logits of a relu network in exact arithmetic, for inputs that are Fractions over powers of two.
+
+    All weights are floats, hence whole numbers times a power of two: whole numbers of any length are all it takes.
+
+    >>> from bornfair.network import Layer
+    >>> tiny = Network((Layer(np.array([[1.0, 2.0**-100]]), np.zeros(1)), Layer(np.ones((1, 1)), -np.ones(1))))
+    >>> [logit > 0 for logit in exact_logits(tiny, np.array([[Fraction(1), Fraction(0)], [Fraction(1), Fraction(1)]]))]
+    [False, True]
+    """
+    values, exponent = _whole(inputs)
+    for i, layer in enumerate(network.layers):
+        if i:
+            values = np.maximum(values, 0)
+        whole, more = _whole(_fractions(np.concatenate([layer.weight, layer.bias[:, None]], axis=1)))
+        one = np.full((len(values), 1), 1 << exponent, dtype=object)
+        values, exponent = np.concatenate([values, one], axis=1) @ whole.T, exponent + more
+    return [Fraction(value, 1 << exponent) for value in values[:, 0]]
+
+
+def _fractions(numbers: np.ndarray) -> np.ndarray:
+    return np.array([Fraction(number) for number in numbers.ravel().tolist()], dtype=object).reshape(numbers.shape)
+
+
+def _whole(fractions: np.ndarray) -> tuple[np.ndarray, int]:
+    """Whole numbers and one exponent: fraction = number · 2^-exponent."""
+    exponent = max((entry.denominator.bit_length() - 1 for entry in fractions.flat), default=0)
+    numbers = [entry.numerator << (exponent - entry.denominator.bit_length() + 1) for entry in fractions.flat]
+    return np.array(numbers, dtype=object).reshape(fractions.shape), exponent
+
+
+# --- showing people ---
+
+
+def _shared(domain: Domain, row: pd.Series) -> dict[str, Any]:
+    return {name: plain(row[name]) for name in domain.free_names}
+
+
+def _twins(
+    domain: Domain, arithmetic: Literal["exact", "float32"], person: dict[str, Any], values: Any, logits: Any
+) -> Twins:
+    names = (0, 1) if domain.label is None else domain.label.classes
+    first, second = (
+        dict(zip(domain.sensitive, domain.sensitive_space.values[int(value)], strict=True)) for value in values
+    )
+    decided = tuple(names[int(logit > 0)] for logit in logits)
+    return Twins(arithmetic, person, (first, second), (decided[0], decided[1]), (float(logits[0]), float(logits[1])))

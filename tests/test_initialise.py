@@ -28,7 +28,7 @@ from bornfair.initialise import (
 from bornfair.network import Network
 from bornfair.relation import flip_relation
 from bornfair.sensitive import ENUMERATION_LIMIT
-from bornfair.verify import confirm
+from bornfair.verification import confirm
 from oracle import disagreeing_twins
 
 

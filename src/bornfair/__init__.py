@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bornfair.estimator import FairClassifier
     from bornfair.fitting import FairnessWarning
     from bornfair.model import FairModel
-    from bornfair.verify import Verdict
+    from bornfair.verification import Verdict
 
 # Loaded on first use, so that `import bornfair` and `bornfair --help` do not wait for JAX and scikit-learn.
 _HOMES = {
@@ -22,7 +22,7 @@ _HOMES = {
     "FairClassifier": ("bornfair.estimator", "FairClassifier"),
     "FairModel": ("bornfair.model", "FairModel"),
     "FairnessWarning": ("bornfair.fitting", "FairnessWarning"),
-    "Verdict": ("bornfair.verify", "Verdict"),
+    "Verdict": ("bornfair.verification", "Verdict"),
     "load": ("bornfair.bundle", "load_bundle"),
 }
 

@@ -19,7 +19,7 @@ from bornfair.errors import InputError
 from bornfair.files import folder_written_atomically
 from bornfair.model import FairModel
 from bornfair.network import Network
-from bornfair.verify import Verdict
+from bornfair.verification import Verdict
 
 CERTIFICATE, DOMAIN, ENCODING, MODEL = "certificate.json", "domain.json", "encoding.json", "model.safetensors"
 

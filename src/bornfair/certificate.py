@@ -14,7 +14,7 @@ from bornfair.initialise import FairStart
 from bornfair.network import Network
 from bornfair.response import Response, privacy
 from bornfair.training import Plan, Training
-from bornfair.verify import Verdict
+from bornfair.verification import Verdict
 
 FORMAT = "bornfair-certificate/1"
 

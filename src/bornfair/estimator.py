@@ -31,7 +31,7 @@ from bornfair.training import Callback, Plan
 
 if TYPE_CHECKING:
     from bornfair.certificate import Certificate
-    from bornfair.verify import Verdict
+    from bornfair.verification import Verdict
 
 
 class FairClassifier(ClassifierMixin, BaseEstimator):

@@ -20,7 +20,7 @@ from bornfair.network import Activation, Network
 from bornfair.presets import resolve_automatic, settings
 from bornfair.response import Mode, Response
 from bornfair.training import Callback, Plan, Training, TrainingData, train
-from bornfair.verify.encoded import confirm_encoded
+from bornfair.verification.encoded import confirm_encoded
 
 
 class FairnessWarning(UserWarning):

@@ -19,8 +19,8 @@ from bornfair.encoding import Encoding
 from bornfair.errors import InputError, NoFairStart, shown
 from bornfair.network import Activation, Layer, Network, hidden_widths
 from bornfair.sensitive import ENUMERATION_LIMIT
-from bornfair.verify import Verdict
-from bornfair.verify.encoded import confirm_encoded
+from bornfair.verification import Verdict
+from bornfair.verification.encoded import confirm_encoded
 
 Layers = Literal["first", "all"]
 LARGEST = float(np.finfo(np.float32).max)

@@ -1,4 +1,4 @@
-"""How good, and how fair on the rows of a table. Proof over the whole domain is the business of `verify`."""
+"""How good, and how fair on the rows of a table. Proof over the whole domain is the business of `verification`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from bornfair.tables import as_pandas
 if TYPE_CHECKING:
     from bornfair.certificate import Certificate
     from bornfair.domain import Domain
-    from bornfair.verify import Verdict
+    from bornfair.verification import Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class FairModel:
 
     def verify(self) -> Verdict:
         """Prove anew, from the weights alone, that twins get the same decision."""
-        from bornfair.verify.encoded import confirm_encoded
+        from bornfair.verification.encoded import confirm_encoded
 
         return confirm_encoded(self.network, self.encoding)
 

@@ -41,7 +41,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
             table = pd.read_csv(source, sep=_separator(source), keep_default_na=False, na_values=[""])
     except ImportError as error:
         raise InputError(f"reading '{source}' needs pyarrow: pip install 'bornfair[parquet]'.") from error
-    except (ValueError, OSError, UnicodeError) as error:
+    except (ValueError, OSError, EOFError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"cannot read '{source}' as a table ({reason}); is it a complete CSV or Parquet file?"

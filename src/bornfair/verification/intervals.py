@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bornfair.errors import InputError
-from bornfair.verify.structural import distinct_matrices, not_finite, require_fit, undecided
-from bornfair.verify.verdict import Arithmetic, Verdict
+from bornfair.verification.structural import distinct_matrices, not_finite, require_fit, undecided
+from bornfair.verification.verdict import Arithmetic, Verdict
 
 if TYPE_CHECKING:
     from bornfair.network import Activation, Layer, Network

@@ -6,9 +6,9 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING
 
-from bornfair.verify.intervals import prove_by_intervals
-from bornfair.verify.structural import prove_structurally
-from bornfair.verify.verdict import Verdict
+from bornfair.verification.intervals import prove_by_intervals
+from bornfair.verification.structural import prove_structurally
+from bornfair.verification.verdict import Verdict
 
 if TYPE_CHECKING:
     from bornfair.network import Network

@@ -9,9 +9,9 @@ from bornfair.encoding import Encoding
 from bornfair.network import Network
 from bornfair.relation import flip_relation
 from bornfair.sensitive import ENUMERATION_LIMIT
-from bornfair.verify import confirm
-from bornfair.verify.structural import prove_zero_weights, undecided
-from bornfair.verify.verdict import Verdict
+from bornfair.verification import confirm
+from bornfair.verification.structural import prove_zero_weights, undecided
+from bornfair.verification.verdict import Verdict
 
 
 def confirm_encoded(network: Network, encoding: Encoding) -> Verdict:

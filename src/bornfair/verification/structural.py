@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bornfair.errors import InputError
-from bornfair.verify.verdict import Arithmetic, Verdict
+from bornfair.verification.verdict import Arithmetic, Verdict
 
 if TYPE_CHECKING:
     from bornfair.network import Network

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from bornfair.errors import InputError
 from bornfair.network import Layer, Network
 from bornfair.relation import FreeSpace, Relation, View
-from bornfair.verify import intervals, prove_by_intervals, prove_structurally
-from bornfair.verify.intervals import EXECUTIONS, output_bounds
+from bornfair.verification import intervals, prove_by_intervals, prove_structurally
+from bornfair.verification.intervals import EXECUTIONS, output_bounds
 from oracle import (
     STYLES,
     disagreeing_twins,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from bornfair.domain import Domain
     from bornfair.estimator import FairClassifier
-    from bornfair.verify import Verdict
+    from bornfair.verification import Verdict
 
 
 def demo(

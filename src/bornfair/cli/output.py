@@ -18,16 +18,22 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1) -> None:
-    """A table for a person; columns from `numbers_from` on are aligned right."""
+    """A table for a person; columns from `numbers_from` on are aligned right and never broken."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for i, header in enumerate(headers):
-        table.add_column(header, justify="right" if i >= numbers_from else "left", overflow="fold")
+        number = i >= numbers_from
+        table.add_column(header, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+        table.add_row(*(Text(cell) for cell in row))  # as it is: a category may look like markup
+    # What goes to a file or a pipe is not squeezed into a screen's width.
+    console = Console() if sys.stdout.isatty() else Console(width=max(100, Console().width))
+    console.print(Text(title, style="bold"))
+    console.print(table)
 
 
 def say(text: str) -> None:

@@ -202,5 +202,5 @@ def _print(result: dict[str, Any]) -> None:
         ("seconds", f"{result['seconds']:.1f}"),
         ("bundle", result["bundle"]),
     ]
-    print_table(f"Measured on {result['rows_measured']:,} rows kept aside", ["", "result"], rows)
+    print_table(f"Measured on {result['rows_measured']:,} rows kept aside", ["", "result"], rows, numbers_from=2)
     print(result["claim"])

@@ -48,7 +48,7 @@ ROWS: dict[str, Row] = {
 }
 """The rows of the table by name; all of them with γ = 0."""
 
-HEADERS = ("start", "response", "accuracy", "flip-stable", "max logit change", "real", "integer", "seconds")
+HEADERS = ("first-layer start", "response", "accuracy %", "flip- stable %", "max logit change", "real", "integer", "s")
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,12 @@ class Outcome:
         return (
             self.start,
             self.response,
-            f"{100 * self.accuracy:.2f} %",
-            f"{100 * self.flip_stable:.2f} %",
+            f"{100 * self.accuracy:.2f}",
+            f"{100 * self.flip_stable:.2f}",
             f"{self.max_logit_change:.1e}" if self.max_logit_change else "0",
-            f"{self.real_unfair} of {self.real_tried}",
-            f"{self.integer_unfair} of {self.integer_tried}",
-            f"{self.seconds:.1f}",
+            f"{self.real_unfair}/{self.real_tried}",
+            f"{self.integer_unfair}/{self.integer_tried}",
+            f"{self.seconds:.0f}",
         )
 
 

@@ -81,14 +81,14 @@ def output_bounds(
     """Arrays low, high [views, outputs] that every output lies between; infinite where overflow cannot be excluded."""
     require_fit(network, relation)
     shape = (len(relation.views), network.outputs)
-    if not_finite(network, relation) is None:
-        last = _Affine.of(network.layers[-1])
-        try:
-            parts = list(_bounds(network, last, relation, EXECUTIONS[arithmetic], hull=False))
-            return np.concatenate([low for low, _ in parts]), np.concatenate([high for _, high in parts])
-        except _OverflowError:
-            pass
-    return np.full(shape, -np.inf), np.full(shape, np.inf)
+    nothing_known = np.full(shape, -np.inf), np.full(shape, np.inf)
+    if not_finite(network, relation) is not None:
+        return nothing_known
+    try:
+        parts = list(_bounds(network, _Affine.of(network.layers[-1]), relation, EXECUTIONS[arithmetic], hull=False))
+    except _OverflowError:
+        return nothing_known
+    return np.concatenate([low for low, _ in parts]), np.concatenate([high for _, high in parts])
 
 
 def _verified(arithmetic: tuple[Arithmetic, ...], reason: str) -> Verdict:

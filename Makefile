@@ -29,6 +29,7 @@ format: $(DEV)
 # Installs PyTorch for the comparison; bornfair itself never needs it.
 bench: $(BENCH)
 	@$(BIN)/bornfair bench speed
+	@$(BIN)/bornfair bench scaling
 
 clean:
 	rm -rf $(VENV) demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

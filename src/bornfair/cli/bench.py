@@ -61,6 +61,41 @@ def accuracy(
     print_table(title, experiment.HEADERS, experiment.table(outcomes))
 
 
+@app.command()
+def speed(
+    repeats: Annotated[int, typer.Option(help="Rounds in which every contender runs once.")] = 7,
+    json: Json = False,
+) -> None:
+    """Seconds per epoch on one core, side by side: ours plain and fair, PyTorch, scikit-learn."""
+    from bornfair.experiments.speed import run_epochs
+
+    report = run_epochs(repeats=repeats, say=say)
+    if json:
+        print_json(report.to_json())
+        return
+    _print_report(report.title(), report.table())
+    _print_report("Ratios of medians", report.ratio_table())
+
+
+@app.command()
+def scaling(json: Json = False) -> None:
+    """Rows per second and memory for 1e5, 1e6 and 1e7 rows, and the network of 8.6 million parameters."""
+    from bornfair.experiments.scaling import run_large, run_scaling
+
+    report, large = run_scaling(say=say), run_large(say=say)
+    if json:
+        print_json({"scaling": report.to_json(), "large": large.to_json()})
+        return
+    _print_report(report.title(), report.table())
+    _print_report("Claims", report.claim_table())
+    _print_report(large.title(), large.table())
+
+
+def _print_report(title: str, lines: list[tuple[str, ...]]) -> None:
+    headers, *cells = lines
+    print_table(title, headers, cells)
+
+
 def _told(twins: Any) -> str:
     """Two people in one sentence."""
     shared = ", ".join(f"{name} {value}" for name, value in twins.person.items())

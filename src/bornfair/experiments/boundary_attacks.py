@@ -18,6 +18,7 @@ from bornfair.domain import NUMERIC, Domain, NumericFeature
 from bornfair.encoding import Encoding
 from bornfair.errors import InputError, plain
 from bornfair.network import CHUNK, Network, decisions
+from bornfair.verification.exact import exact_scores, fractions
 
 MOVES = 8  # other places to try for each person before giving up on a crossing
 GROUP = 2048  # people or intervals looked at together: bounds memory
@@ -143,7 +144,7 @@ def _confirmed(suspects: _Suspects) -> tuple[Twins, ...]:
     lens, numbers = suspects.lens, suspects.numbers[suspects.differ]
     shares = suspects.people.iloc[np.flatnonzero(suspects.differ)]
     values = suspects.values[suspects.differ]
-    logits = [exact_logits(lens.network, lens.exact_inputs(shares, numbers, side)) for side in values.T]
+    logits = [exact_scores(lens.network, lens.exact_inputs(shares, numbers, side))[:, 0].tolist() for side in values.T]
     twins = []
     for i, pair in enumerate(zip(*logits, strict=True)):
         if (pair[0] > 0) != (pair[1] > 0):
@@ -337,42 +338,11 @@ class _Lens:
 
     def exact_inputs(self, table: pd.DataFrame, numbers: np.ndarray, value: np.ndarray) -> np.ndarray:
         """Network inputs as Fractions: what the raw numbers say, without any rounding."""
-        inputs = _fractions(np.concatenate([self.categories(table), self.codes[value]], axis=1))
+        inputs = fractions(np.concatenate([self.categories(table), self.codes[value]], axis=1))
         for j, place in enumerate(self.places):
             centre, scale = Fraction(float(self.centre[j])), Fraction(2) ** -int(self.exponent[j])
             inputs[:, place] = [(Fraction(number) - centre) * scale for number in numbers[:, j].tolist()]
         return inputs
-
-
-def exact_logits(network: Network, inputs: np.ndarray) -> list[Fraction]:
-    """The logits of a relu network in exact arithmetic, for inputs that are Fractions over powers of two.
-
-    All weights are floats, hence whole numbers times a power of two: whole numbers of any length are all it takes.
-
-    >>> from bornfair.network import Layer
-    >>> tiny = Network((Layer(np.array([[1.0, 2.0**-100]]), np.zeros(1)), Layer(np.ones((1, 1)), -np.ones(1))))
-    >>> [logit > 0 for logit in exact_logits(tiny, np.array([[Fraction(1), Fraction(0)], [Fraction(1), Fraction(1)]]))]
-    [False, True]
-    """
-    values, exponent = _whole(inputs)
-    for i, layer in enumerate(network.layers):
-        if i:
-            values = np.maximum(values, 0)
-        whole, more = _whole(_fractions(np.concatenate([layer.weight, layer.bias[:, None]], axis=1)))
-        one = np.full((len(values), 1), 1 << exponent, dtype=object)
-        values, exponent = np.concatenate([values, one], axis=1) @ whole.T, exponent + more
-    return [Fraction(value, 1 << exponent) for value in values[:, 0]]
-
-
-def _fractions(numbers: np.ndarray) -> np.ndarray:
-    return np.array([Fraction(number) for number in numbers.ravel().tolist()], dtype=object).reshape(numbers.shape)
-
-
-def _whole(fractions: np.ndarray) -> tuple[np.ndarray, int]:
-    """Whole numbers and one exponent: fraction = number · 2^-exponent."""
-    exponent = max((entry.denominator.bit_length() - 1 for entry in fractions.flat), default=0)
-    numbers = [entry.numerator << (exponent - entry.denominator.bit_length() + 1) for entry in fractions.flat]
-    return np.array(numbers, dtype=object).reshape(fractions.shape), exponent
 
 
 # --- showing people ---

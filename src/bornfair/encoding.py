@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -63,8 +64,20 @@ class Encoding:
     scales: dict[str, Scale]
     fill: dict[str, Value] = field(default_factory=dict)
     policies: Policies = field(default_factory=Policies)
+    raw: bool = False
+    """Whether the network reads numbers as they stand, sensitive ones included: how other people's networks do."""
 
     # --- making one ---
+
+    @staticmethod
+    def of_raw_numbers(domain: Domain, policies: Policies | None = None) -> Encoding:
+        """For a network that takes the numbers of the domain unscaled."""
+        for feature in domain.features:
+            if not isinstance(feature, NUMERIC):
+                raise InputError(f"feature '{feature.name}' is {feature.kind}; a network of raw numbers needs numbers.")
+        scales = {feature.name: Scale(centre=0.0, exponent=0) for feature in domain.features}
+        fill: dict[str, Value] = {f.name: f.low for f in domain.features if isinstance(f, NUMERIC)}
+        return Encoding(domain, scales, fill, policies or Policies(), raw=True)
 
     @staticmethod
     def fit(domain: Domain, table: pd.DataFrame, policies: Policies | None = None) -> Encoding:
@@ -90,7 +103,13 @@ class Encoding:
 
     @property
     def sensitive_width(self) -> int:
-        return self.domain.sensitive_space.width
+        return len(self.domain.sensitive) if self.raw else self.domain.sensitive_space.width
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """What the network sees for each value of S, in the order of S: float32 [|S|, sensitive width]."""
+        space = self.domain.sensitive_space
+        return np.array(space.values, dtype=np.float32) if self.raw else space.codes
 
     @property
     def width(self) -> int:
@@ -112,7 +131,7 @@ class Encoding:
             else:
                 names.append(feature.name)
         for coded in self.domain.sensitive_space.features:
-            count = coded.codes.shape[1]
+            count = 1 if self.raw else coded.codes.shape[1]
             one = count == 1
             names += [
                 coded.feature.name if one else f"{coded.feature.name}={coded.feature.levels()[i]}" for i in range(count)
@@ -176,6 +195,9 @@ class Encoding:
             return coded.table[position], position
         numbers = self._inside(feature, _numbers(feature, column, column.index))
         levels = feature.levels()
+        if self.raw:
+            nearest = np.abs(numbers[:, None] - np.array(levels, np.float64)).argmin(axis=1)
+            return numbers.astype(np.float32)[:, None], nearest
         step = (feature.high - feature.low) / (len(levels) - 1)
         index = (numbers - feature.low) / step
         slope = int(coded.codes[1, 0] - coded.codes[0, 0])
@@ -251,13 +273,15 @@ class Encoding:
             "scales": {name: scale.model_dump() for name, scale in self.scales.items()},
             "fill": dict(self.fill),
             "policies": self.policies.model_dump(),
+            "raw": self.raw,
         }
 
     @staticmethod
     def from_json(domain: Domain, data: Any, *, origin: str = "encoding") -> Encoding:
         try:
             scales = {str(name): Scale.model_validate(scale) for name, scale in data["scales"].items()}
-            encoding = Encoding(domain, scales, dict(data["fill"]), Policies.model_validate(data["policies"]))
+            policies = Policies.model_validate(data["policies"])
+            encoding = Encoding(domain, scales, dict(data["fill"]), policies, raw=data["raw"] is True)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise InputError(

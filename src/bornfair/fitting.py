@@ -183,9 +183,7 @@ def training_data(
     if response.mode == "none":
         return TrainingData(encoded.free, classes, sensitive=encoded.sensitive, weights=weights)
     index = None if response.preserves_fairness else encoding.sensitive_index(encoded)
-    return TrainingData(
-        encoded.free, classes, true_index=index, codes=encoding.domain.sensitive_space.codes, weights=weights
-    )
+    return TrainingData(encoded.free, classes, true_index=index, codes=encoding.codes, weights=weights)
 
 
 def resolve_response(recipe: Recipe, domain: Domain) -> Response:

@@ -58,7 +58,7 @@ class FairModel:
                     f"the table has no sensitive column {shown(self.domain.sensitive)}, but this model reads it; "
                     "give the column, or train with the expected response, which needs none."
                 )
-            codes = np.zeros((len(frame), self.encoding.sensitive_width), np.float32)
+            codes = np.zeros((len(frame), self.encoding.sensitive_width), np.float32)  # times weights that are 0
         else:
             codes = encoded.sensitive
         return self.network.scores(np.concatenate([encoded.free, codes], axis=1))
@@ -78,7 +78,7 @@ class FairModel:
 
         The codes are fed to the network even if it ignores them: that is how fairness is put to the test.
         """
-        codes = self.domain.sensitive_space.codes
+        codes = self.encoding.codes
         free = self.encoding.encode(as_pandas(table), sensitive=False).free
         together = max(1, CHUNK // max(len(free), 1))  # values of S computed in one call
         parts = []

@@ -81,5 +81,5 @@ def flip_relation(encoding: Encoding) -> Relation:
     free, total = encoding.free_width, encoding.width
     embed = np.eye(total, free)
     offsets = np.zeros((encoding.domain.sensitive_space.size, total))
-    offsets[:, free:] = encoding.domain.sensitive_space.codes
+    offsets[:, free:] = encoding.codes
     return Relation(tuple(View(embed, offset) for offset in offsets), free_space(encoding))

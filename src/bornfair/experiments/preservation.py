@@ -48,7 +48,7 @@ ROWS: dict[str, Row] = {
 }
 """The rows of the table by name; all of them with γ = 0."""
 
-HEADERS = ("first-layer start", "response", "accuracy %", "flip- stable %", "max logit change", "real", "integer", "s")
+HEADERS = ("first-layer start", "response", "accuracy %", "stable %", "max change", "real", "integer", "s")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Other people's models: read as data, never executed."""

@@ -1,0 +1,56 @@
+"""What a network computes in real arithmetic, without any rounding.
+
+Weights are floats, hence whole numbers times a power of two; so are inputs. Whole numbers of any length are all it
+takes. ReLU networks only: tanh and gelu leave the rationals.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from bornfair.errors import InputError
+from bornfair.network import Network
+
+
+def exact_scores(network: Network, inputs: np.ndarray) -> np.ndarray:
+    """Outputs [rows, outputs] as Fractions, for inputs [rows, inputs] that are Fractions over powers of two.
+
+    >>> from bornfair.network import Layer
+    >>> tiny = Network((Layer(np.array([[1.0, 2.0**-100]]), np.zeros(1)), Layer(np.ones((1, 1)), -np.ones(1))))
+    >>> people = fractions(np.array([[1.0, 0.0], [1.0, 1.0]]))
+    >>> [score > 0 for score in exact_scores(tiny, people)[:, 0]]
+    [False, True]
+    """
+    if network.activation != "relu":
+        raise InputError(f"exact evaluation needs a relu network, found {network.activation}.")
+    values, exponent = _whole(inputs)
+    for i, layer in enumerate(network.layers):
+        if i:
+            values = np.maximum(values, 0)
+        whole, more = _whole(fractions(np.concatenate([layer.weight, layer.bias[:, None]], axis=1)))
+        one = np.full((len(values), 1), 1 << exponent, dtype=object)
+        values, exponent = np.concatenate([values, one], axis=1) @ whole.T, exponent + more
+    scores = [Fraction(value, 1 << exponent) for value in values.flat]
+    return np.array(scores, dtype=object).reshape(values.shape)
+
+
+def exact_decisions(network: Network, inputs: np.ndarray) -> np.ndarray:
+    """Class indices in real arithmetic: logit > 0 for one output, the first largest of many."""
+    scores = exact_scores(network, inputs)
+    if network.outputs == 1:
+        return np.array([int(score > 0) for score in scores[:, 0]], dtype=np.int64)
+    return np.array([max(range(len(row)), key=lambda k: (row[k], -k)) for row in scores], dtype=np.int64)
+
+
+def fractions(numbers: np.ndarray) -> np.ndarray:
+    """Floats as the exact numbers they are."""
+    return np.array([Fraction(number) for number in numbers.ravel().tolist()], dtype=object).reshape(numbers.shape)
+
+
+def _whole(entries: np.ndarray) -> tuple[np.ndarray, int]:
+    """Whole numbers and one exponent: entry = number · 2^-exponent."""
+    exponent = max((entry.denominator.bit_length() - 1 for entry in entries.flat), default=0)
+    numbers = [entry.numerator << (exponent - entry.denominator.bit_length() + 1) for entry in entries.flat]
+    return np.array(numbers, dtype=object).reshape(entries.shape), exponent

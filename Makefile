@@ -9,7 +9,7 @@ RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench nightly clean
 
 demo: $(RUN)
 	@$(BIN)/bornfair demo
@@ -25,6 +25,10 @@ lint: $(DEV)
 format: $(DEV)
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
+
+# 20,000 random small models, each engine's word against counting out. Some twenty minutes.
+nightly: $(DEV)
+	@cd tests && ../$(BIN)/python nightly.py 20000
 
 # Installs PyTorch for the comparison; bornfair itself never needs it.
 bench: $(BENCH)

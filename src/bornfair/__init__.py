@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bornfair.fitting import FairnessWarning
     from bornfair.model import FairModel
     from bornfair.verification import Verdict
+    from bornfair.verification.ask import verify
 
 # Loaded on first use, so that `import bornfair` and `bornfair --help` do not wait for JAX and scikit-learn.
 _HOMES = {
@@ -24,9 +25,20 @@ _HOMES = {
     "FairnessWarning": ("bornfair.fitting", "FairnessWarning"),
     "Verdict": ("bornfair.verification", "Verdict"),
     "load": ("bornfair.bundle", "load_bundle"),
+    "verify": ("bornfair.verification.ask", "verify"),
 }
 
-__all__ = ["Domain", "FairClassifier", "FairModel", "FairnessWarning", "Verdict", "__version__", "datasets", "load"]
+__all__ = [
+    "Domain",
+    "FairClassifier",
+    "FairModel",
+    "FairnessWarning",
+    "Verdict",
+    "__version__",
+    "datasets",
+    "load",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

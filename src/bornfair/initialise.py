@@ -24,6 +24,8 @@ from bornfair.verification.encoded import confirm_encoded
 
 Layers = Literal["first", "all"]
 LARGEST = float(np.finfo(np.float32).max)
+SECONDS_FOR_A_START = 10.0
+"""A start that is fair is proven in far less; longer thought about one draw is better spent on the next."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ def fair_start(
             seed=seed,
             attempt=number,
         )
-        verdict = confirm_encoded(network, encoding)
+        verdict = _judged(network, encoding, seed)
         attempts.append(Attempt(number, verdict.verdict, verdict.proof, verdict.reason, verdict.seconds))
         if verdict:
             return FairStart(network, verdict, tuple(attempts))
@@ -220,6 +222,17 @@ def default_layers(widths: Sequence[int], rng: np.random.Generator) -> tuple[Lay
         lowest = 0.0 if len(layers) < len(widths) - 2 else -bound
         layers.append(Layer(rng.uniform(-bound, bound, (outputs, inputs)), rng.uniform(lowest, bound, outputs)))
     return tuple(layers)
+
+
+def _judged(network: Network, encoding: Encoding, seed: int) -> Verdict:
+    """The verifier's word on a start: the quick proofs, and where they leave it open, all of it for a few seconds."""
+    verdict = confirm_encoded(network, encoding)
+    if verdict or not _listable(encoding):
+        return verdict
+    from bornfair.model import FairModel
+    from bornfair.verification.ask import verify
+
+    return verify(FairModel(network, encoding), timeout=SECONDS_FOR_A_START, seed=seed)
 
 
 def _listable(encoding: Encoding) -> bool:

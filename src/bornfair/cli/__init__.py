@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from bornfair.cli import bench, datasets, demo, predict, train
+from bornfair.cli import bench, datasets, demo, predict, train, verify
 
 app = typer.Typer(
     name="bornfair",
@@ -19,6 +19,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
+app.command("verify")(verify.verify)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(bench.app, name="bench")
 

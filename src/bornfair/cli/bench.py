@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -89,6 +90,54 @@ def scaling(json: Json = False) -> None:
     _print_report(report.title(), report.table())
     _print_report("Claims", report.claim_table())
     _print_report(large.title(), large.table())
+
+
+@app.command()
+def table1(
+    dataset: Annotated[list[str] | None, typer.Option(help="Only this dataset; repeat for several.")] = None,
+    engine: Annotated[list[str] | None, typer.Option(help="Only this engine (auto, bounds, smt, milp).")] = None,
+    start: Annotated[list[str] | None, typer.Option(help="Only this start; repeat for several.")] = None,
+    partitions: Annotated[int | None, typer.Option(help="Parts for smt; by default as in the paper.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for each question.")] = 1800.0,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """The paper's Table 1 beside ours: are the starts provably fair, and how long does it take to know?"""
+    from bornfair.experiments import table1 as experiment
+
+    rows = experiment.run(
+        names=dataset, starts=start or experiment.STARTS, engines=engine or experiment.ENGINES,  # type: ignore[arg-type]
+        partitions=partitions, timeout=timeout, seed=seed, say=say,
+    )  # fmt: skip
+    if json:
+        print_json({"rows": [row.to_json() for row in rows]})
+        return
+    print_table("Starts of the paper's network", experiment.HEADERS, [row.cells() for row in rows], numbers_from=4)
+    for line in experiment.ratios(rows):
+        print(line)
+
+
+@app.command()
+def audit(
+    models: Annotated[Path, typer.Option(help="A folder of .nnet files.")],
+    sensitive: Annotated[
+        list[str] | None, typer.Option(help="Sensitive inputs; by default those of the public files.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for each question.")] = 60.0,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """A verdict for every network of a folder, such as the public ones of Fairify and FairQuant. One core."""
+    from bornfair.experiments import audit as experiment
+    from bornfair.experiments.speed import pin_to_one_core
+
+    pin_to_one_core()
+    audited = experiment.run(models, sensitive=sensitive, timeout=timeout, seed=seed, say=say)
+    if json:
+        print_json({"audited": [row.to_json() for row in audited]})
+        return
+    print_table(str(models.name), experiment.HEADERS, [row.cells() for row in audited], numbers_from=7)
+    print(experiment.summary(audited))
 
 
 def _print_report(title: str, lines: list[tuple[str, ...]]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.output import print_json, print_table, say, training_progress
+from bornfair.cli.output import print_json, print_table, print_twins, say, training_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,13 +128,7 @@ def _print(
 
 
 def _print_twins(twins: dict[str, Any]) -> None:
-    first, second = twins["people"]
-    differing = [name for name in first if first[name] != second[name]]
-    cells = [(f"▶ {name}", str(first[name]), str(second[name])) for name in differing]
-    cells += [(f"  {name}", str(first[name]), str(second[name])) for name in first if name not in differing]
-    cells += [("▶ decision", f"{twins['decisions'][0]} risk", f"{twins['decisions'][1]} risk")]
-    names = " and ".join(differing)
-    print_table(
-        f"Plain training tells twins apart: only {names} differ", ["", "one", "the other"], cells, numbers_from=9
+    print_twins(
+        "Plain training tells twins apart", twins["people"], [f"{decision} risk" for decision in twins["decisions"]]
     )
     print(f"For {twins['affected']} of {twins['of']} test applicants, sex and age alone change the decision.\n")

@@ -31,9 +31,19 @@ def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # as it is: a category may look like markup
     # What goes to a file or a pipe is not squeezed into a screen's width.
-    console = Console() if sys.stdout.isatty() else Console(width=max(100, Console().width))
+    console = Console() if sys.stdout.isatty() else Console(width=max(120, Console().width))
     console.print(Text(title, style="bold"))
     console.print(table)
+
+
+def print_twins(title: str, twins: Sequence[dict[str, Any]], decisions: Sequence[Any]) -> None:
+    """People side by side, what differs first."""
+    differing = [name for name in twins[0] if len({str(person[name]) for person in twins}) > 1]
+    order = differing + [name for name in twins[0] if name not in differing]
+    cells = [(("▶ " if n in differing else "  ") + n, *(str(person[n]) for person in twins)) for n in order]
+    cells.append(("▶ decision", *(str(decision) for decision in decisions)))
+    headers = ["", "one", "the other"] if len(twins) == 2 else ["", *(f"person {i + 1}" for i in range(len(twins)))]
+    print_table(title, headers, cells, numbers_from=99)
 
 
 def say(text: str) -> None:

@@ -78,8 +78,8 @@ def falsified(model: FairModel, found: Replay, *, engine: str, reason: str, **fa
     if not found.unfair_in:
         raise AssertionError("twins that get the same decision were reported as a counterexample")
     first = found.unfair_in[0]
-    classes = model.classes
-    decided = [classes[index].item() for index in found.decisions[first]]
+    label = model.domain.label
+    decided = [index if label is None else label.classes[index] for index in found.decisions[first]]
     return Verdict(
         "falsified", "none", engine, found.unfair_in, reason,
         twins=[dict(person) for person in found.people], decisions=decided, **facts,

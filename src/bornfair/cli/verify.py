@@ -1,0 +1,106 @@
+"""bornfair verify: is it fair, for everyone who could exist?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bornfair.cli.output import print_json, print_table, print_twins, say
+from bornfair.errors import InputError
+
+STATUS = {"verified": 0, "falsified": 1, "undecided": 3}
+
+
+def verify(
+    model: Annotated[Path, typer.Argument(help="A bundle folder or a .nnet file.")],
+    domain: Annotated[
+        Path | None, typer.Option(help="Who could exist (domain.json), if not as the model says.")
+    ] = None,
+    sensitive: Annotated[
+        list[str] | None, typer.Option(help="A sensitive feature: name or position from 0; repeat for several.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="auto, bounds, smt or milp.")] = "auto",
+    timeout: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
+    data: Annotated[
+        Path | None, typer.Option(help="A table of real rows, to show twins close to a real person.")
+    ] = None,
+    partitions: Annotated[int | None, typer.Option(help="smt: how many parts to cut the domain into.")] = None,
+    soft_timeout: Annotated[float, typer.Option(help="smt: seconds for each part.")] = 100.0,
+    where: Annotated[
+        list[str] | None, typer.Option(help="smt: only these people, as age=30..40 or job=nurse,smith.")
+    ] = None,
+    relax: Annotated[list[str] | None, typer.Option(help="smt: twins may differ in this number too, as age=2.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="bounds: a file to go on from if interrupted.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed asks in the same order.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Do two people who differ only in the sensitive features always get the same decision?
+
+    Status 0: verified. Status 1: falsified, with two people who show it. Status 3: undecided, with the reason.
+    """
+    from bornfair.tables import read_table
+    from bornfair.verification.ask import verify as ask
+
+    verdict = ask(
+        model, domain, sensitive_features=sensitive, engine=engine, timeout=timeout,  # type: ignore[arg-type]
+        table=None if data is None else read_table(data), partitions=partitions, soft_timeout=soft_timeout,
+        where=_population(where or []), relax=_allowances(relax or []), seed=seed, resume=resume,
+        say=None if json else say,
+    )  # fmt: skip
+    if json:
+        print_json(verdict.to_json())
+    else:
+        _print(verdict)
+    raise typer.Exit(STATUS[verdict.verdict])
+
+
+def _print(verdict: Any) -> None:
+    in_words = {
+        "verified": "VERIFIED: twins always get the same decision",
+        "falsified": "FALSIFIED: these twins get different decisions",
+        "undecided": "UNDECIDED: neither proven nor disproven",
+    }[verdict.verdict]
+    if not verdict.twins:
+        print(f"{in_words}\n")
+    else:
+        print_twins(in_words, verdict.twins, verdict.decisions)
+    facts = [
+        ("proof", verdict.proof),
+        ("engine", verdict.engine),
+        ("arithmetic", ", ".join(verdict.arithmetic) or "–"),
+        ("partitions", f"{verdict.partitions:,}"),
+        ("boxes", f"{verdict.boxes:,}"),
+        ("seconds", f"{verdict.seconds:.2f}"),
+        ("reason", verdict.reason),
+    ]
+    print_table("How it was found out", ["", ""], facts, numbers_from=2)
+
+
+def _population(texts: list[str]) -> dict[str, Any] | None:
+    """Sub-populations as the user writes them: age=30..40, job=nurse,smith."""
+    parts: dict[str, Any] = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        if not equals or not rest:
+            raise InputError(f"--where {text!r} is not understood; write age=30..40 or job=nurse,smith.")
+        low, dots, high = rest.partition("..")
+        parts[name] = (_number(low, text), _number(high, text)) if dots else rest.split(",")
+    return parts or None
+
+
+def _allowances(texts: list[str]) -> dict[str, float] | None:
+    allowed = {}
+    for text in texts:
+        name, _, rest = text.partition("=")
+        allowed[name] = _number(rest, text)
+    return allowed or None
+
+
+def _number(text: str, whole: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"{whole!r} is not understood: {text!r} should be a number.") from None
+    return int(value) if value.is_integer() else value

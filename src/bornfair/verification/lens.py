@@ -1,0 +1,248 @@
+"""How do people look to a network, fast and in numbers? For whoever searches; it guides and never judges.
+
+A person is a point: one float64 per free feature, the raw number or the position of the category. Points of the box
+with whole coordinates where features are whole are just the people of the domain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from bornfair.domain import NUMERIC, Value, unknown_column
+from bornfair.errors import InputError
+from bornfair.network import BLOCK
+
+if TYPE_CHECKING:
+    from bornfair.model import FairModel
+
+WORK = 2e8  # multiplications of one look: some tenths of a second
+NEAR = 1e-5  # of a typical score: closer to the boundary than this, float32 may decide by its rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """People under several sensitive values: for each class (one, if there is one output) the highest and the lowest
+    lead over the best other class, and the position among the values where it is reached. All [people, classes].
+    """
+
+    top: np.ndarray
+    bottom: np.ndarray
+    high_at: np.ndarray
+    low_at: np.ndarray
+
+    @property
+    def middle(self) -> np.ndarray:
+        """Halfway between the highest and the lowest lead: where it is 0 and they differ, twins disagree."""
+        return (self.top + self.bottom) / 2
+
+    @property
+    def klass(self) -> np.ndarray:
+        """The class that separates the twins best."""
+        return np.minimum(self.top, -self.bottom).argmax(axis=1)
+
+    @property
+    def gap(self) -> np.ndarray:
+        """Positive if some two of the values lead to different decisions, and by how much [people]."""
+        return np.minimum(self.top, -self.bottom).max(axis=1)
+
+    def rows(self, which: np.ndarray) -> Look:
+        return Look(*(getattr(self, field.name)[which] for field in fields(self)))
+
+    def replaced(self, where: np.ndarray, other: Look) -> Look:
+        """This look, but the other one at the people `where`."""
+        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
+        return Look(*(np.where(where[:, None], new, old) for old, new in pairs))
+
+
+class Lens:
+    """People as points: one float64 per free feature, the raw number or the position of the category.
+
+    Scores are computed in float64, fast but not exact: they guide, they never judge.
+    """
+
+    def __init__(self, model: FairModel) -> None:
+        self.model, encoding = model, model.encoding
+        self.features = encoding.domain.free_features
+        self.width = len(self.features)
+        columns = encoding.free_columns()
+        self.place = np.array([columns[f.name].start for f in self.features], dtype=np.int64)
+        numeric = np.array([isinstance(f, NUMERIC) for f in self.features], dtype=bool)
+        self.numbers = np.flatnonzero(numeric)
+        self.reals = np.array([i for i, f in enumerate(self.features) if f.kind == "real"], dtype=np.int64)
+        self.whole = np.array([f.kind != "real" for f in self.features], dtype=bool)
+        self.one_hot = np.array([f.kind == "categorical" for f in self.features], dtype=bool)
+        ends = [(f.low, f.high) if isinstance(f, NUMERIC) else (0, len(f.levels()) - 1) for f in self.features]
+        self.low, self.high = np.array(ends, dtype=np.float64).reshape(-1, 2).T
+        scales = [encoding.scales[f.name] if isinstance(f, NUMERIC) else None for f in self.features]
+        self.centre = np.array([0.0 if s is None else s.centre for s in scales])
+        self.exponent = np.array([0 if s is None else s.exponent for s in scales], dtype=int)
+        self.weights = [(la.weight.astype(np.float64), la.bias.astype(np.float64)) for la in model.network.layers]
+        self.codes = encoding.codes
+        self.offsets = self.codes.astype(np.float64) @ self.weights[0][0][:, encoding.free_width :].T
+        self.first_weight = self.weights[0][0][:, : encoding.free_width]
+        self.most_rows = int(np.clip(WORK / model.network.parameters, 256, 200_000))
+        few = self.sample(64, np.random.default_rng(0))
+        self.typical = float(np.mean(np.abs(self.scores(few, np.arange(1)))))
+        self.near = NEAR * self.typical
+
+    def room(self, most: int, rows: int) -> int:
+        """How many people to look at together, `most` if that is quick, when each of them costs some rows."""
+        return max(4, min(most, 2 * self.most_rows // max(rows, 1)))
+
+    # --- people ---
+
+    def sample(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """People drawn uniformly, as `Domain.sample` draws them."""
+        span = self.high - self.low
+        drawn = self.low + rng.random((count, self.width)) * np.where(self.whole, span + 1, span)
+        return self.inside(np.where(self.whole, np.floor(drawn), drawn))
+
+    def inside(self, people: np.ndarray) -> np.ndarray:
+        """The nearest people who exist."""
+        return np.clip(np.where(self.whole, np.round(people), people), self.low, self.high)
+
+    def from_table(self, table: pd.DataFrame) -> np.ndarray:
+        """The rows that are people of the domain; sensitive columns are not needed."""
+        for feature in self.features:
+            if feature.name not in table.columns:
+                raise InputError(unknown_column(feature.name, [str(column) for column in table.columns]))
+        table = table[[feature.name for feature in self.features]]
+        table = table[~self.model.domain.outside(table)]
+        columns = [
+            table[f.name].to_numpy(dtype=np.float64)
+            if isinstance(f, NUMERIC)
+            else pd.Index(list(f.levels())).get_indexer_for(pd.Index(table[f.name].astype(object))).astype(np.float64)
+            for f in self.features
+        ]
+        people = np.stack(columns, axis=1) if columns else np.zeros((len(table), 0))
+        return np.unique(people[(people >= self.low).all(axis=1)], axis=0)
+
+    def person(self, point: np.ndarray) -> dict[str, Value]:
+        """Raw values, as a table would hold them."""
+        raw: dict[str, Value] = {}
+        for feature, number in zip(self.features, point.tolist(), strict=True):
+            if feature.kind == "real":
+                raw[feature.name] = number
+            else:
+                # A bound beyond 2^53 may have been rounded on its way here.
+                whole = min(max(int(number), feature.low), feature.high) if feature.kind == "integer" else int(number)
+                raw[feature.name] = whole if feature.kind == "integer" else feature.levels()[whole]
+        return raw
+
+    def changed(self, people: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """One feature of each person changed by chance: a little, anywhere, or to an end of its range."""
+        count = len(people)
+        if not self.width:
+            return people
+        who, which = np.arange(count), rng.integers(self.width, size=count)
+        low, high, old = self.low[which], self.high[which], people[who, which]
+        little = rng.choice([-5.0, -2.0, -1.0, 1.0, 2.0, 5.0], count)
+        little *= np.where(self.whole[which], 1.0, (high - low) * 10.0 ** rng.uniform(-6, -1, count))
+        anywhere = low + rng.random(count) * (high - low)
+        kind = rng.random(count)
+        new = np.where(kind < 0.5, old + little, np.where(kind < 0.8, anywhere, np.where(kind < 0.9, low, high)))
+        new = np.where(self.one_hot[which], rng.integers(0, np.maximum(high - low + 1, 1).astype(np.int64)), new)
+        result = people.copy()
+        result[who, which] = np.clip(np.where(self.whole[which], np.round(new), new), low, high)
+        return result
+
+    # --- scores ---
+
+    def encode(self, people: np.ndarray) -> np.ndarray:
+        """The free part of the network's input, before it is rounded to float32."""
+        free = np.zeros((len(people), self.model.encoding.free_width))
+        plain = ~self.one_hot
+        free[:, self.place[plain]] = np.ldexp(people[:, plain] - self.centre[plain], -self.exponent[plain])
+        for feature in np.flatnonzero(self.one_hot):
+            free[np.arange(len(people)), self.place[feature] + people[:, feature].astype(np.int64)] = 1.0
+        return free
+
+    def scores(self, people: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Outputs in float64, [people, values, outputs]. The code's part is added last: where it is 0, twins get the
+        same bits.
+        """
+        size = max(1, self.most_rows // max(len(values), 1))
+        parts = [np.zeros((0, len(values), self.model.network.outputs))]
+        for part in (people[i : i + size] for i in range(0, len(people), size)):
+            first = self.encode(part) @ self.first_weight.T + self.weights[0][1]
+            values_ = (first[:, None, :] + self.offsets[values]).reshape(-1, first.shape[1])
+            for weight, bias in self.weights[1:]:
+                values_ = _activated(self.model.network.activation, values_)[0] @ weight.T + bias
+            parts.append(values_.reshape(len(part), len(values), -1))
+        return np.concatenate(parts)
+
+    def look(self, people: np.ndarray, values: np.ndarray) -> Look:
+        return summary(self.scores(people, values))
+
+    def worth(self, look: Look) -> np.ndarray:
+        """The gap, less where the sensitive value changes nothing at all: flat ground on the boundary leads nowhere."""
+        return look.gap - np.where((look.top == look.bottom).all(axis=1), self.typical + 1e-300, 0.0)
+
+    def shipped(self, people: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Outputs as the shipped network gives them in float32, [people, values, outputs]."""
+        free = np.repeat(self.encode(people).astype(np.float32), len(values), axis=0)
+        inputs = np.concatenate([free, np.tile(self.codes[values], (len(people), 1))], axis=1)
+        # Always in calls of one block: each new number of blocks would be compiled anew.
+        parts = [self.model.network.scores(inputs[i : i + BLOCK]) for i in range(0, len(inputs), BLOCK)]
+        return np.concatenate(parts).reshape(len(people), len(values), -1)
+
+    def gradient(self, people: np.ndarray, values: np.ndarray, look: Look) -> tuple[np.ndarray, np.ndarray]:
+        """The derivative of the middle of each person's best class by their encoded features, and that middle."""
+        who, klass = np.arange(len(people)), look.klass
+        first = self.encode(people) @ self.first_weight.T + self.weights[0][1]
+        total = np.zeros_like(first)
+        for at in (look.high_at, look.low_at):
+            numbers, slopes = first + self.offsets[values[at[who, klass]]], []
+            for weight, bias in self.weights[1:]:
+                active, slope = _activated(self.model.network.activation, numbers)
+                slopes.append(slope)
+                numbers = active @ weight.T + bias
+            back = np.zeros_like(numbers)
+            back[who, klass] = 0.5
+            if numbers.shape[1] > 1:
+                numbers[who, klass] = -np.inf
+                back[who, numbers.argmax(axis=1)] -= 0.5
+            for (weight, _), slope in zip(reversed(self.weights[1:]), reversed(slopes), strict=True):
+                back = (back @ weight) * slope
+            total += back
+        return total @ self.first_weight, look.middle[who, klass]
+
+    def slopes(self, gradient: np.ndarray) -> np.ndarray:
+        """The derivative by raw numbers; 0 for categories."""
+        return np.where(self.one_hot, 0.0, np.ldexp(gradient[:, self.place], -self.exponent))
+
+    def foreseen(self, before: np.ndarray, after: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """By how much the middle moves, to first order, when people change."""
+        moved = np.ldexp(after - before, -self.exponent) * gradient[:, self.place]
+        who = np.arange(len(before))
+        for feature in np.flatnonzero(self.one_hot):
+            new, old = ((self.place[feature] + p[:, feature].astype(np.int64)) for p in (after, before))
+            moved[:, feature] = gradient[who, new] - gradient[who, old]
+        return moved.sum(axis=1)
+
+
+def summary(scores: np.ndarray) -> Look:
+    """A look from outputs [people, values, outputs]."""
+    leads = scores
+    if scores.shape[2] > 1:
+        order = np.sort(scores, axis=2)
+        best, second = order[:, :, -1:], order[:, :, -2:-1]
+        leads = scores - np.where(scores == best, second, best)
+    return Look(leads.max(axis=1), leads.min(axis=1), leads.argmax(axis=1), leads.argmin(axis=1))
+
+
+def _activated(name: str, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The activation and its derivative."""
+    if name == "relu":
+        return np.maximum(numbers, 0.0), (numbers > 0).astype(np.float64)
+    if name == "tanh":
+        value = np.tanh(numbers)
+        return value, 1.0 - value**2
+    from scipy.special import ndtr
+
+    below = ndtr(numbers)
+    return numbers * below, below + numbers * np.exp(-(numbers**2) / 2) / np.sqrt(2 * np.pi)

@@ -1,0 +1,395 @@
+"""Is there a pair of twins with different decisions, and how far apart can their scores be? A second opinion by HiGHS.
+
+A mixed-integer program (Benussi et al., IJCAI 2022) finds people; its own word is floating point and proves nothing.
+What counts was replayed exactly (twins) or bounded safely (`milp_bounds`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from bornfair.domain import RealFeature, Value
+from bornfair.errors import InputError, plain_value
+from bornfair.model import FairModel
+from bornfair.relation import Relation, flip_relation
+from bornfair.verification.encoded import confirm_encoded
+from bornfair.verification.exact import exact_decisions, exact_scores
+from bornfair.verification.milp_bounds import Judge, ask_highs, branch, tightened
+from bornfair.verification.milp_encoding import NoProgram, Pair, Program, reach_of, sums_of_views, write_program
+from bornfair.verification.replay import Replay, exact_input, falsified, replay
+from bornfair.verification.structural import undecided
+from bornfair.verification.verdict import Verdict
+
+ENGINE = "milp"
+Say = Callable[[str], None]
+Person = Mapping[str, Value]
+
+PAIRS = 6  # ordered pairs of S that get a program each; above, 0/1 columns choose the values
+MOST_VALUES = 2_000  # of S that one program can choose from
+EXHAUSTIVE_WORK = 4_000_000  # products of exact numbers: a few seconds
+TIGHTENED = 80  # neurons up to which linear programs tighten the bounds of each
+MET = 1e-6  # relative distance of what is found and what is proven that counts as none
+STRETCH = 40  # tiny changes are seen through a lens: their cost is multiplied by up to 2^40
+
+
+@dataclass(frozen=True)
+class Change:
+    """The largest possible difference |f(u, i) − f(u, j)| of a score between twins, in real arithmetic.
+
+    low:         attained by `twins` (their exact scores were compared, and the difference rounded down).
+    high:        proven: nobody's twins differ by more.
+    solver_high: what HiGHS claims in place of `high`: a floating-point answer, not a proof.
+    output:      which class's score changes that much (0 where there is one output).
+    """
+
+    low: float
+    high: float
+    solver_high: float
+    output: int
+    twins: list[dict[str, Value]] | None
+    reason: str
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def decide_by_milp(model: FairModel, *, timeout: float = 60.0, seed: int = 0, say: Say | None = None) -> Verdict:
+    """Twins with different decisions (replayed), a proof that there are none, or why neither was found in time."""
+    clock = _Clock(timeout, say)
+    verdict = confirm_encoded(model.network, model.encoding)
+    refused = _refusal(model)
+    if not verdict and refused is not None:
+        verdict = undecided(ENGINE, refused)
+    elif not verdict:
+        hunt = _Hunt(model)
+        verdict = _search(model, clock, seed, hunt, verdict.reason)
+        if hunt.twins is not None:
+            reason = f"{hunt.by} led to these twins in {clock.spent:.2g} s; they were replayed exactly"
+            verdict = falsified(model, hunt.twins, engine=ENGINE, reason=reason)
+    return replace(verdict, seconds=clock.spent)
+
+
+def _search(model: FairModel, clock: _Clock, seed: int, hunt: _Hunt, doubt: str) -> Verdict:
+    """What to say if the hunt ends without twins."""
+    try:
+        questions = _questions(model, hunt.relation, clock)
+        # A short try first: small trees are faster than HiGHS' machinery, and what they end with is proven.
+        unproven, nodes = _without_proof(clock, 0.15, hunt, questions)
+        note = _claim_of_none(clock, seed, hunt, unproven) if unproven and hunt.twins is None else ""
+    except NoProgram as error:
+        unproven, nodes, note = [], 0, f"no program could be written: {error}"
+    if hunt.twins is None and _exhaustible(model) and (unproven or not nodes):
+        hunt.by = "a list of everybody"
+        if _all_pass(model, clock, hunt.consider):
+            return _verified(f"everybody was decided exactly; {note}")
+    elif hunt.twins is None and unproven:
+        unproven, more = _without_proof(clock, 1.0, hunt, unproven)
+        nodes += more
+    if nodes and not unproven:
+        return _verified(f"safe bounds of {nodes:,} linear programs leave no margin for twins", boxes=nodes)
+    return undecided(ENGINE, f"{note}; not confirmed rigorously: {doubt}")
+
+
+def _verified(reason: str, boxes: int = 1) -> Verdict:
+    return Verdict("verified", "bounds", ENGINE, ("real",), reason, boxes=boxes)
+
+
+def _without_proof(clock: _Clock, share: float, hunt: _Hunt, questions: list[_Question]) -> tuple[list[_Question], int]:
+    """The questions for which safe bounds still allow twins after that share of the time, and how many it took."""
+    rest, nodes, hunt.by = [], 0, "branch and bound"
+    until = clock.spent + share * clock.left
+    for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
+        program = question.margin
+        judge, cost = hunt.disagreement(program, question.pair), _cost_of_margin(program)
+        tree = branch(program, cost, (until - clock.spent) / left, judge, lambda: 0.0, all_or_nothing=True)
+        clock.say(
+            f"values {question.pair}: margin at most {-tree.bound * _unit(program):.4g} by {tree.nodes} safe bounds"
+        )
+        nodes += tree.nodes
+        if not tree.bound > 0:
+            rest.append(question)
+        if hunt.twins is not None:
+            break
+    return rest, nodes
+
+
+def _claim_of_none(clock: _Clock, seed: int, hunt: _Hunt, questions: list[_Question]) -> str:
+    """Ask HiGHS about each pair of sensitive values, until the hunt has twins. Else: its claim, in words."""
+    found, allowed, ended, hunt.by = -math.inf, -math.inf, True, "HiGHS"
+    for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
+        program, limit = question.margin, 0.6 * clock.left / left
+        judge = hunt.disagreement(program, question.pair)
+        claim = ask_highs(program, _cost_of_margin(program), limit, seed, judge)
+        if hunt.twins is None and program.sums[-1].shape[1] == 1 and claim.best <= 1e-6:
+            # The best margin is 0: somebody may have f(u, i) > 0 = f(u, j), so f(u, i) alone is maximised.
+            ask_highs(*_tie(program), 0.2 * clock.left / left, seed, judge)
+        if hunt.twins is not None:
+            return ""
+        best, bound = -claim.best * _unit(program), -claim.bound * _unit(program)
+        clock.say(f"values {question.pair}: HiGHS' best margin {best:.4g}, bound {bound:.4g}")
+        found, allowed, ended = max(found, best), max(allowed, bound), ended and claim.ended
+    word = f"best margin {found:.3g}" if ended else f"best margin {found:.3g} when time ran out, at most {allowed:.3g}"
+    if found > 0:
+        return f"HiGHS claims twins ({word}, a floating-point answer), but replayed they are decided alike"
+    return f"HiGHS found no twins ({word}, a floating-point answer)"
+
+
+def _unit(program: Program) -> float:
+    """What 1 means in the columns of the outputs."""
+    return math.ldexp(1.0, int(program.exponents[-1][0]))
+
+
+def largest_change(model: FairModel, *, timeout: float = 60.0, seed: int = 0, say: Say | None = None) -> Change:
+    """How far apart the scores (logits) of twins can be: attained, proven, claimed. Ends early when the two meet."""
+    refused = _refusal(model)
+    if refused is not None:
+        raise InputError(f"the largest change cannot be computed: {refused}.")
+    clock, hunt = _Clock(timeout, say), _Hunt(model)
+    if model.ignores_sensitive:
+        return Change(0.0, 0.0, 0.0, 0, None, "twins have the same scores: the sensitive weights are 0", clock.spent)
+    hunt.sample(seed)
+    try:
+        questions = _questions(model, hunt.relation, clock)
+    except NoProgram as error:
+        return hunt.change(math.inf, math.inf, f"no bound: {error}", clock)
+    tasks = [(question, output) for question in questions for output in range(model.network.outputs)]
+    tasks.sort(key=lambda task: -task[0].most(task[1]))
+    bounds = [(question.most(output),) * 2 for question, output in tasks]  # proven, and as HiGHS claims
+    for _ in range(2):  # the second round has what time the first has left over
+        unmet = [i for i in range(len(tasks)) if bounds[i][0] > hunt.low * (1 + MET)]
+        for done, i in enumerate(unmet):
+            found = _bound_change(*tasks[i], clock, clock.left / (len(unmet) - done), seed, hunt)
+            bounds[i] = min(bounds[i][0], found[0]), min(bounds[i][1], found[1])
+    proven, claimed = (max(part) for part in zip(*bounds, strict=True))
+    if proven > hunt.low * (1 + MET) and _exhaustible(model) and _all_pass(model, clock, hunt.measure):
+        proven = math.nextafter(hunt.low, math.inf)
+    proven, claimed = max(proven, hunt.low), max(claimed, hunt.low)
+    why = "time ran out" if clock.left <= 0 else "what is left is lost to the rounding of floating-point programs"
+    return hunt.change(proven, claimed, "found and proven meet" if proven <= hunt.low * (1 + MET) else why, clock)
+
+
+def _bound_change(
+    question: _Question, output: int, clock: _Clock, seconds: float, seed: int, hunt: _Hunt
+) -> tuple[float, float]:
+    """Upper bounds of f_a − f_b for one output: proven, and as HiGHS claims. What is found goes to the hunt."""
+    deadline, most = clock.spent + seconds, question.most(output)
+    if most <= hunt.low or seconds <= 0:
+        return most, most
+    program = question.plain
+    exponent = int(program.exponents[-1][output])
+    stretch = max(0, min(STRETCH, exponent - math.frexp(most)[1] + 4))
+    unit = math.ldexp(1.0, exponent - stretch)
+    cost = np.zeros(len(program.lower))
+    cost[program.sums[-1][:, output]] = math.ldexp(-1.0, stretch), math.ldexp(1.0, stretch)
+    judge = hunt.distance(program, question.pair)
+
+    def reached() -> float:
+        return -hunt.low / unit
+
+    claim = ask_highs(program, cost, 0.5 * seconds, seed, judge, reached)
+    where = f"values {question.pair}, output {output}"
+    clock.say(f"{where}: found {hunt.low:.6g}, HiGHS' bound {-claim.bound * unit:.6g}")
+    tree = branch(program, cost, deadline - clock.spent, judge, reached, all_or_nothing=False)
+    proven = math.nextafter(-tree.bound * unit, math.inf)  # scaling rounds nothing but subnormal numbers
+    clock.say(f"{where}: found {hunt.low:.6g}, proven {min(most, proven):.6g} by {tree.nodes} safe bounds")
+    return min(most, proven), min(most, -claim.bound * unit)
+
+
+def _refusal(model: FairModel) -> str | None:
+    if model.network.activation != "relu":
+        return f"a mixed-integer program needs a relu network, found {model.network.activation}; use another engine"
+    if not all(np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all() for layer in model.network.layers):
+        return "the network holds NaN or infinity"
+    size = model.domain.sensitive_space.size
+    if size > MOST_VALUES:
+        return f"there are {size:,} sensitive values, and a program chooses from {MOST_VALUES:,} at most"
+    return None
+
+
+# --- what is asked ---
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """Which values of S the two copies may take, and the programs for that."""
+
+    pair: Pair
+    margin: Program
+    plain: Program
+    gap_high: np.ndarray
+
+    def most(self, output: int) -> float:
+        """No twins' scores differ by more, by bounds alone."""
+        return max(float(self.gap_high[output]), 0.0)
+
+
+def _questions(model: FairModel, relation: Relation, clock: _Clock) -> list[_Question]:
+    """Together they cover all ordered pairs of sensitive values."""
+    values = range(len(model.encoding.codes))
+    pairs: list[Pair] = [(tuple(values), tuple(values))]
+    if len(values) * (len(values) - 1) <= PAIRS:
+        pairs = [((i,), (j,)) for i, j in itertools.permutations(values, 2)]
+    network, encoding = model.network, model.encoding
+    sums = sums_of_views(network, relation)
+    found = []
+    for pair in pairs:
+        reach = reach_of(network, encoding.codes, sums, pair)
+        if sum(network.widths[1:]) <= TIGHTENED:
+            reach = tightened(network, encoding, relation, pair, reach, 0.15 * clock.timeout / len(pairs))
+        margin, plain = (
+            write_program(network, encoding, relation, pair, reach, layers=len(network.layers), margin=with_margin)
+            for with_margin in (True, False)
+        )
+        found.append(_Question(pair, margin, plain, reach.gap_high[-1]))
+    return found
+
+
+def _cost_of_margin(program: Program) -> np.ndarray:
+    cost = np.zeros(len(program.lower))
+    cost[program.margin] = -1.0
+    return cost
+
+
+def _tie(program: Program) -> tuple[Program, np.ndarray]:
+    """The first copy's score as large as can be while the second's is at most 0."""
+    first, second = (int(column) for column in program.sums[-1][:, 0])
+    upper, cost = program.upper.copy(), np.zeros(len(program.lower))
+    upper[second], cost[first] = min(upper[second], 0.0), -1.0
+    return replace(program, upper=upper), cost
+
+
+class _Clock:
+    def __init__(self, timeout: float, say: Say | None) -> None:
+        if not timeout > 0:
+            raise InputError(f"timeout is {timeout}; give a number of seconds above 0.")
+        self.began, self.timeout, self.tell = time.perf_counter(), timeout, say
+
+    @property
+    def spent(self) -> float:
+        return time.perf_counter() - self.began
+
+    @property
+    def left(self) -> float:
+        return self.timeout - self.spent
+
+    def say(self, text: str) -> None:
+        if self.tell is not None:
+            self.tell(f"{self.spent:.1f} s: {text}")
+
+
+# --- people ---
+
+
+class _Hunt:
+    """The best twins so far. Everybody a solver proposes is judged here, in exact arithmetic."""
+
+    def __init__(self, model: FairModel) -> None:
+        self.model = model
+        self.relation = flip_relation(model.encoding)
+        self.twins: Replay | None = None
+        self.by = ""  # who is hunting, for the report
+        self.low = 0.0
+        self.best: tuple[Person, tuple[int, int], int] | None = None
+        self.seen: set[tuple[Value, ...]] = set()
+
+    def disagreement(self, program: Program, pair: Pair) -> Judge:
+        """Whether a solution is a person whose twins are decided differently; they are kept."""
+        encoding = self.model.encoding
+        return lambda solution: self.consider(program.person(solution, encoding), program.chosen(solution, pair))
+
+    def consider(self, person: Person, values: Iterable[int]) -> bool:
+        positions = list(values)
+        if not self._is_new(person, positions):
+            return False
+        inputs = np.stack([exact_input(self.model.encoding, person, value) for value in positions])
+        decided = exact_decisions(self.model.network, inputs)
+        if (decided == decided[0]).all():
+            return False
+        other = positions[int(np.argmax(decided != decided[0]))]
+        self.twins = replay(self.model, person, [positions[0], other])
+        return True
+
+    def distance(self, program: Program, pair: Pair) -> Judge:
+        """Keeps the person of a solution if no twins found before are further apart. Never says that it is enough."""
+        encoding = self.model.encoding
+        return lambda solution: self.measure(program.person(solution, encoding), program.chosen(solution, pair))
+
+    def measure(self, person: Person, values: Iterable[int]) -> bool:
+        positions = list(values)
+        if not self._is_new(person, positions):
+            return False
+        inputs = np.stack([exact_input(self.model.encoding, person, value) for value in positions])
+        for output, scores in enumerate(exact_scores(self.model.network, inputs).T):
+            most, least = (pick(range(len(scores)), key=scores.__getitem__) for pick in (max, min))
+            low = _rounded_down(scores[most] - scores[least])
+            if low > self.low:
+                self.low, self.best = low, (dict(person), (positions[most], positions[least]), output)
+        return False
+
+    def _is_new(self, person: Person, positions: Iterable[int]) -> bool:
+        key = (*person.values(), *positions)
+        known = key in self.seen
+        self.seen.add(key)
+        return not known
+
+    def sample(self, seed: int, count: int = 256) -> None:
+        """A start for largest changes: random people, the furthest of them measured exactly."""
+        model = self.model
+        people = model.domain.sample(count, seed=seed)
+        free = model.encoding.encode(people, sensitive=False).free
+        with np.errstate(all="ignore"):  # only a guess: overflow does no harm
+            scores = np.stack([_rough_scores(model, free, code) for code in model.encoding.codes])
+            gaps = np.nan_to_num(scores.max(axis=0) - scores.min(axis=0))  # [people, outputs]
+        for row in np.argsort(-gaps.max(axis=1))[:4].tolist():
+            versions = scores[:, row, int(np.argmax(gaps[row]))]
+            person = {name: plain_value(people[name].iloc[row]) for name in model.domain.free_names}
+            self.measure(person, (int(np.argmax(versions)), int(np.argmin(versions))))
+
+    def change(self, high: float, solver: float, reason: str, clock: _Clock) -> Change:
+        if self.best is None:
+            found = f"nobody whose scores change was found; {reason}" if high > 0 else "proven: nobody's scores change"
+            return Change(0.0, high, solver, 0, None, found, clock.spent)
+        person, pair, output = self.best
+        twins = [dict(twin) for twin in replay(self.model, person, pair).people]
+        return Change(self.low, high, solver, output, twins, reason, clock.spent)
+
+
+def _rough_scores(model: FairModel, free: np.ndarray, code: np.ndarray) -> np.ndarray:
+    values = np.concatenate([free, np.broadcast_to(code, (len(free), len(code)))], axis=1).astype(np.float64)
+    for i, layer in enumerate(model.network.layers):
+        values = (np.maximum(values, 0.0) if i else values) @ layer.weight.T.astype(np.float64) + layer.bias
+    return values
+
+
+def _rounded_down(exact: Fraction) -> float:
+    try:
+        near = float(exact)
+    except OverflowError:
+        return math.nextafter(math.inf, 0.0)
+    return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
+
+
+def _exhaustible(model: FairModel) -> bool:
+    """Whether everybody can be listed and decided exactly in seconds."""
+    features = model.domain.free_features
+    if any(isinstance(feature, RealFeature) and feature.low < feature.high for feature in features):
+        return False
+    people = math.prod(1 if isinstance(feature, RealFeature) else len(feature.levels()) for feature in features)
+    return people * len(model.encoding.codes) * model.network.parameters <= EXHAUSTIVE_WORK
+
+
+def _all_pass(model: FairModel, clock: _Clock, stops: Callable[[Person, Iterable[int]], bool]) -> bool:
+    """Whether everybody there is, in all versions, was looked at in time without a stop."""
+    names, values = model.domain.free_names, range(len(model.encoding.codes))
+    levels = [(f.low,) if isinstance(f, RealFeature) else tuple(f.levels()) for f in model.domain.free_features]
+    people = (dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*levels))
+    return not any(clock.left <= 0 or stops(person, values) for person in people)

@@ -1,0 +1,386 @@
+"""Is everybody treated as their twins are? Branch and bound over the free space, largest open boxes first.
+
+A box is done when linear bounds prove it fair, or when its few people have been looked at one by one. Open boxes are
+searched for twins who are decided differently, then cut in two. It can stop at any time and say what share is decided.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bornfair.domain import NUMERIC, Value
+from bornfair.errors import InputError
+from bornfair.model import FairModel
+from bornfair.network import Network
+from bornfair.relation import Relation, flip_relation
+from bornfair.verification.boxes import FORMAT, Boxes, Places, State
+from bornfair.verification.exact import exact_decisions, fractions
+from bornfair.verification.linear import LinearBounds
+from bornfair.verification.replay import Replay, exact_input, falsified, replay
+from bornfair.verification.structural import prove_structurally, undecided
+from bornfair.verification.verdict import Arithmetic, Verdict
+
+ENGINE = "bounds"
+FEW = 32  # people in a box who are looked at one by one rather than cut apart
+WAVE = 8  # batches between two looks at all open boxes
+REPLAYS = 8  # suspected twins replayed per round
+BISECTIONS = 64  # lines per batch on which the decision boundary is looked for: in the first rounds, later less often
+OFTEN = 8
+ROUNDING_RULES = 0.8  # share of the bounds' width from which on cutting cannot help: only real arithmetic may
+WORTH_COMPILING = 120.0  # seconds allowed from which on the bounds are compiled
+SAVE_EVERY = 60.0  # seconds between savings of the open boxes
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A box, as rows of u, that was accepted, and in which arithmetics."""
+
+    low: np.ndarray
+    high: np.ndarray
+    arithmetic: tuple[Arithmetic, ...]
+
+
+def search(
+    model: FairModel,
+    *,
+    timeout: float,
+    relation: Relation | None = None,
+    arithmetic: Sequence[Arithmetic] = ("real", "float32"),
+    batch: int = 512,
+    most_boxes: int = 200_000,
+    say: Callable[[str], None] | None = None,
+    resume: str | Path | None = None,
+    seed: int = 0,
+    record: list[Leaf] | None = None,
+) -> Verdict:
+    """Verified when every box is proven fair, falsified when replayed twins differ, undecided when time is up.
+
+    Proofs are for float32 in any order of summation, which covers real arithmetic; where that cannot be had the verdict
+    is about ("real",) alone, if `arithmetic` names it. Beyond `most_boxes` open boxes the newest are taken first
+    (depth-first), so memory stays bounded. `resume` names a file: the open boxes are kept in it when the search stops
+    (also by an interrupt), and taken up from it when it exists. Accepted boxes are appended to `record`.
+    """
+    wanted = tuple(arithmetic)
+    if not wanted or not set(wanted) <= {"real", "float32"}:
+        raise InputError(f"arithmetic must name 'real', 'float32' or both, found {list(wanted)}.")
+    if batch < 1 or most_boxes < 1 or not timeout >= 0:
+        raise InputError(f"batch, most_boxes ≥ 1 and timeout ≥ 0 are needed, found {batch}, {most_boxes}, {timeout}.")
+    flip = flip_relation(model.encoding)
+    chosen = flip if relation is None else relation
+    structural = prove_structurally(model.network, chosen)
+    if set(wanted) <= set(structural.arithmetic) or structural.arithmetic == ("real", "float32"):
+        return structural
+    verdict = _Search(
+        model, chosen, relation is None or _equal(relation, flip), wanted, batch, most_boxes, say, seed, record,
+        LinearBounds(model.network, chosen, compiled=timeout >= WORTH_COMPILING), Places(chosen.free),
+    ).run(timeout, None if resume is None else Path(resume))  # fmt: skip
+    if structural and verdict.verdict == "undecided":  # proven in real arithmetic at least
+        reason = f"{structural.reason}; in float32: {verdict.reason}"
+        return dataclasses.replace(structural, reason=reason, boxes=verdict.boxes, seconds=verdict.seconds)
+    return verdict
+
+
+class _Found(Exception):
+    """Twins who are decided differently: the search is over."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    model: FairModel
+    relation: Relation
+    flips: bool  # views are the values of S in order, so twins can be replayed from raw values
+    wanted: tuple[Arithmetic, ...]
+    batch: int
+    most_boxes: int
+    say: Callable[[str], None] | None
+    seed: int
+    record: list[Leaf] | None
+    bounds: LinearBounds
+    places: Places
+
+    def run(self, timeout: float, file: Path | None) -> Verdict:
+        if self.bounds.flaw is not None:
+            return undecided(ENGINE, self.bounds.flaw)
+        began = spoke = saved = time.monotonic()
+        digest = self._digest()
+        state = self._start(file, digest)
+        before, why = state.seconds, "time is up"
+        try:
+            while len(state.open):
+                now = time.monotonic()
+                if now - began >= timeout:
+                    break
+                if self.say is not None and now - spoke >= 1:
+                    spoke = now
+                    self.say(_progress(state))
+                if file is not None and now - saved >= SAVE_EVERY:
+                    saved = now
+                    state.save(file, digest)
+                state = self._round(state, began + timeout)
+                state = dataclasses.replace(state, seconds=before + time.monotonic() - began)
+        except KeyboardInterrupt:
+            why = "interrupted"
+        except _Found as found:
+            seconds = before + time.monotonic() - began
+            return dataclasses.replace(found.verdict, boxes=state.boxes, partitions=state.boxes, seconds=seconds)
+        if file is not None and len(state.open):
+            state.save(file, digest)
+        if self.say is not None:
+            self.say(_progress(state))
+        return self._verdict(state, why)
+
+    def _verdict(self, state: State, why: str) -> Verdict:
+        facts: dict[str, Any] = {"partitions": state.boxes, "boxes": state.boxes, "seconds": state.seconds}
+        if not len(state.open) and not state.stuck:
+            if state.real_only or self.wanted == ("real",):
+                reason = "every box is proven fair in real arithmetic; not shown in float32 for somebody"
+                reason = reason if state.real_only else "every box is proven fair"
+                return Verdict("verified", "bounds", ENGINE, ("real",), reason, **facts)
+            return Verdict("verified", "bounds", ENGINE, ("real", "float32"), "every box is proven fair", **facts)
+        if not len(state.open):
+            why = "what is left is too close to the decision boundary to be told in this arithmetic"
+        left = float(state.share.sum()) + state.stuck
+        reason = (
+            f"{why}: {_percent(1 - left)} of the domain is decided, {_percent(left)} is not "
+            f"({len(state.open):,} open boxes after {state.boxes:,} in {state.seconds:.1f} s)"
+        )
+        return Verdict("undecided", "none", ENGINE, (), reason, **facts)
+
+    # --- one round ---
+
+    def _round(self, state: State, deadline: float) -> State:
+        """Decide or cut a wave of boxes; the state is replaced as a whole, so an interrupt loses one wave at most."""
+        count, wave = len(state.open), WAVE * self.batch
+        if count <= wave:
+            taken = np.arange(count)
+        elif count > self.most_boxes:
+            taken = np.arange(count - wave, count)
+        else:
+            taken = np.argpartition(state.share, count - wave)[count - wave :]
+        rest = np.ones(count, bool)
+        rest[taken] = False
+        parts, done = [state.open[rest]], state
+        for start in range(0, len(taken), self.batch):
+            some = taken[start : start + self.batch]
+            if start and time.monotonic() >= deadline:
+                parts.append(state.open[taken[start:]])
+                break
+            done, fresh = self._decide_or_cut(done, state.open[some], state.share[some], deadline)
+            parts.append(fresh)
+        fresh = Boxes.joined(*parts[1:])
+        share = np.concatenate([state.share[rest], self.places.share(fresh)])
+        return dataclasses.replace(done, open=Boxes.joined(parts[0], fresh), share=share, rounds=state.rounds + 1)
+
+    def _decide_or_cut(self, state: State, boxes: Boxes, share: np.ndarray, deadline: float) -> tuple[State, Boxes]:
+        """The counters after these boxes, and what is still open of them."""
+        mode: Arithmetic = "real" if state.real_only or self.wanted == ("real",) else "float32"
+        found = self.bounds.judge(*self.places.bounds(boxes), mode)
+        fair, real_only = found.fair.copy(), np.zeros(len(boxes), bool)
+        if mode == "float32" and "real" in self.wanted:
+            thin = np.flatnonzero(~fair & (found.rounding > ROUNDING_RULES))
+            if len(thin):
+                real_only[thin] = self.bounds.judge(*self.places.bounds(boxes[thin]), "real").fair
+        hard = np.flatnonzero(~fair & ~real_only)
+        small = self.places.count(boxes[hard]) <= FEW
+        few, many = hard[small], hard[~small]
+        self._attack(boxes[many], found.slope[many], state)
+        looked_at, exactly, late = self._look_at(boxes[few], mode, deadline)
+        fair[few[looked_at]] = True
+        real_only[few[exactly]] = True
+        first, second, cuttable = self.places.cut(boxes[many], found.weight[many], found.slope[many])
+        stuck = np.concatenate([few[~(looked_at | exactly | late)], many[~cuttable]])
+        self._keep(boxes, fair, real_only, mode)
+        done = dataclasses.replace(
+            state,
+            decided=state.decided + float(share[fair | real_only].sum()),
+            stuck=state.stuck + float(share[stuck].sum()),
+            boxes=state.boxes + len(boxes),
+            real_only=state.real_only or bool(real_only.any()),
+        )
+        return done, Boxes.joined(first, second, boxes[few[late]])
+
+    def _keep(self, boxes: Boxes, fair: np.ndarray, real_only: np.ndarray, mode: Arithmetic) -> None:
+        if self.record is None:
+            return
+        low, high = self.places.bounds(boxes)
+        both: tuple[Arithmetic, ...] = ("real",) if mode == "real" else ("real", "float32")
+        self.record.extend(Leaf(low[i], high[i], both) for i in np.flatnonzero(fair))
+        self.record.extend(Leaf(low[i], high[i], ("real",)) for i in np.flatnonzero(real_only & ~fair))
+
+    def _look_at(self, boxes: Boxes, mode: Arithmetic, deadline: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Everybody in small boxes, one by one: which boxes are fair, fair in real arithmetic only, or not yet done."""
+        fair, exactly, late = np.ones(len(boxes), bool), np.zeros(len(boxes), bool), np.zeros(len(boxes), bool)
+        if not len(boxes):
+            return fair, exactly, late
+        people, owners = self.places.everybody(boxes)
+        proven, classes = self.bounds.points(self.places.values(people), mode)
+        self._replay(people[(classes != classes[:, :1]).any(axis=1)])
+        stuck = np.zeros(len(boxes), bool)
+        for row in np.flatnonzero(~proven):
+            box = owners[row]
+            if stuck[box] or late[box]:
+                continue
+            if time.monotonic() > deadline:
+                late[box] = True
+                continue
+            shown = self._decide(people[row])
+            if mode == "float32" and "float32" in shown:
+                continue
+            fair[box] &= mode == "real" and "real" in shown
+            exactly[box] = "real" in shown and "real" in self.wanted
+            stuck[box] = not ("real" in shown and "real" in self.wanted)
+        fair &= ~(stuck | late)
+        exactly &= ~(fair | stuck | late)
+        return fair, exactly, late
+
+    def _decide(self, places: np.ndarray) -> tuple[Arithmetic, ...]:
+        """In which arithmetics a single person's twins are shown to agree. Raises if they do not."""
+        network = self.model.network
+        if network.activation != "relu":
+            self._replay(places[None])
+            return ()
+        if self.flips:
+            person = self._person(places)
+            views = range(len(self.relation.views))
+            inputs = np.stack([exact_input(self.model.encoding, person, i) for i in views])
+        else:
+            u = fractions(self.places.values(places[None])[0])
+            inputs = np.stack([fractions(v.matrix) @ u + fractions(v.offset) for v in self.relation.views])
+        self._replay(places[None])
+        if len(set(exact_decisions(network, inputs).tolist())) > 1:
+            return ()
+        return ("real", "float32") if _executes_exactly(network, inputs) else ("real",)
+
+    # --- looking for unequal twins ---
+
+    def _attack(self, boxes: Boxes, slope: np.ndarray, state: State) -> None:
+        """Corners and random people of open boxes, and people on lines between two who are decided differently."""
+        if not len(boxes):
+            return
+        places, rng = self.places, np.random.default_rng([self.seed, state.boxes])
+        tried = [places.corner(boxes, slope), places.corner(boxes, -slope), places.draw(boxes, rng)]
+        classes = [self._classes(people) for people in tried]
+        for people, decided in zip(tried, classes, strict=True):
+            self._replay(people[(decided != decided[:, :1]).any(axis=1)])
+        if state.rounds >= OFTEN and state.rounds % OFTEN:
+            return
+        crossed = np.flatnonzero(classes[0][:, 0] != classes[1][:, 0])[:BISECTIONS]
+        one, other, target = tried[0][crossed], tried[1][crossed], classes[0][crossed, 0]
+        for _ in range(24 if len(crossed) else 0):
+            middle = places.between(one, other)
+            decided = self._classes(middle)
+            self._replay(middle[(decided != decided[:, :1]).any(axis=1)])
+            near = (decided[:, 0] == target)[:, None]
+            one, other = np.where(near, middle, one), np.where(near, other, middle)
+
+    def _classes(self, people: np.ndarray) -> np.ndarray:
+        """Likely decisions [people, views], in plain float64."""
+        return self.bounds.guess(self.places.values(people))
+
+    def _replay(self, people: np.ndarray) -> None:
+        """Replay suspected people; raise when twins differ in an arithmetic that was asked about."""
+        for places in people[:REPLAYS]:
+            if not self.flips:
+                u = self.places.values(places[None])
+                inputs = np.concatenate([view(u) for view in self.relation.views]).astype(np.float32)
+                if len(set(self.model.network.decide(inputs).tolist())) > 1:
+                    raise _Found(undecided(ENGINE, f"the views of u = {u[0].tolist()} are decided differently"))
+                continue
+            person = self._person(places)
+            found = replay(self.model, person, range(len(self.relation.views)))
+            for name in self.wanted:
+                decided = found.decisions.get(name, (0,))
+                if len(set(decided)) > 1:
+                    other = next(i for i, d in enumerate(decided) if d != decided[0])
+                    raise _Found(self._falsified(replay(self.model, person, [0, other])))
+
+    def _falsified(self, twins: Replay) -> Verdict:
+        return falsified(self.model, twins, engine=ENGINE, reason="twins were found who are decided differently")
+
+    def _person(self, places: np.ndarray) -> dict[str, Value]:
+        """Raw values: decoding rounds to whole numbers, and may not leave the range of a real feature."""
+        if not len(places):
+            return {}
+        row = self.model.encoding.decode(self.places.values(places[None])).iloc[0].to_dict()
+        for feature in self.model.domain.free_features:
+            if isinstance(feature, NUMERIC):
+                row[feature.name] = min(max(row[feature.name], feature.low), feature.high)
+        return {str(name): getattr(value, "item", lambda value=value: value)() for name, value in row.items()}
+
+    # --- stopping and going on ---
+
+    def _start(self, file: Path | None, digest: str) -> State:
+        if file is None or not file.exists():
+            return State(self.places.root, np.ones(1))
+        if self.record is not None:
+            raise InputError(f"'{file}' holds open boxes only; boxes accepted earlier cannot be recorded from it.")
+        return State.load(file, digest)
+
+    def _digest(self) -> str:
+        """What the question is."""
+        parts = hashlib.sha256(f"{FORMAT} {self.wanted} {self.model.network.activation}".encode())
+        free = self.relation.free
+        arrays = [*self.model.network.tensors().values(), free.low, free.high, free.step, np.array(free.groups, str)]
+        arrays += [array for view in self.relation.views for array in (view.matrix, view.offset)]
+        for array in arrays:
+            parts.update(f"{array.shape}{array.dtype}".encode() + np.ascontiguousarray(array).tobytes())
+        return parts.hexdigest()
+
+
+def _progress(state: State) -> str:
+    pace = state.boxes / state.seconds if state.seconds else 0.0
+    return f"{_percent(state.decided)} decided, {len(state.open):,} boxes open, {pace:,.0f} boxes/s"
+
+
+def _percent(share: float) -> str:
+    """A share that never rounds up to all or down to nothing.
+
+    >>> _percent(1 - 1e-9), _percent(0.5), _percent(3e-12)
+    ('99.9999 %', '50.0000 %', '3e-10 %')
+    """
+    if 0 < share < 1e-6:
+        return f"{100 * share:.1g} %"
+    return f"{np.floor(1e6 * share) / 1e4:.4f} %"
+
+
+def _equal(one: Relation, other: Relation) -> bool:
+    """Whether both speak of the same views in the same order."""
+    return len(one.views) == len(other.views) and all(
+        np.array_equal(a.offset, b.offset) and np.array_equal(a.matrix, b.matrix)
+        for a, b in zip(one.views, other.views, strict=True)
+    )
+
+
+def _executes_exactly(network: Network, inputs: np.ndarray) -> bool:
+    """Whether float32 makes no error on these inputs (Fractions), in any order of summation.
+
+    If all terms of a sum are multiples of one unit 2^-k and their sizes add up to at most 2^24 units, every partial sum
+    is a float32. No exponent comes near underflow or overflow.
+    """
+    for row in inputs:
+        values = list(row)
+        for i, layer in enumerate(network.layers):
+            if i:
+                values = [max(value, Fraction(0)) for value in values]
+            sums = []
+            for weights, bias in zip(layer.weight.tolist(), layer.bias.tolist(), strict=True):
+                terms = [Fraction(w) * v for w, v in zip(weights, values, strict=True)] + [Fraction(bias)]
+                # The operands must be float32 numbers themselves; weights are.
+                units = max(term.denominator for term in (*terms, *values))
+                if units > 2**100 or units * max(sum(map(abs, terms)), *map(abs, values)) > 2**24:
+                    return False
+                sums.append(sum(terms, Fraction(0)))
+            values = sums
+    return True

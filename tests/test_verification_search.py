@@ -1,0 +1,301 @@
+"""Search agrees with brute force wherever it comes to an end, and never calls fair what is not."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bornfair.verification.search as engine
+from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, IntegerFeature, Label, RealFeature
+from bornfair.encoding import Encoding, Scale
+from bornfair.errors import InputError
+from bornfair.model import FairModel
+from bornfair.network import Layer, Network
+from bornfair.relation import Relation, flip_relation
+from bornfair.verification.boxes import Places
+from bornfair.verification.search import Leaf, search
+from oracle import disagreeing_twins, refutes
+
+SEEDS = st.integers(0, 2**32 - 1)
+SEX = CategoricalFeature(name="s", categories=("p", "q"))
+
+
+def model_of(features, layers, outputs=1, sensitive=SEX, activation="relu"):
+    """A model over these free features, with numbers taken as they are."""
+    label = Label(name="y", classes=tuple(range(max(outputs, 2))))
+    domain = Domain(features=(*features, sensitive), sensitive=(sensitive.name,), label=label)
+    scales = {f.name: Scale(centre=0.0, exponent=0) for f in domain.features if f.kind in ("integer", "real")}
+    return FairModel(Network(tuple(Layer(*layer) for layer in layers), activation), Encoding(domain, scales))
+
+
+def random_model(rng, style, outputs, *, features=None):
+    pool = [
+        IntegerFeature(name="n", low=-2, high=int(rng.integers(-1, 6))),
+        IntegerFeature(name="m", low=0, high=int(rng.integers(1, 5))),
+        BooleanFeature(name="b"),
+        CategoricalFeature(name="c", categories=("x", "y", "z")),
+    ]
+    kept = features or [f for f in pool if rng.random() < 0.7] or pool[:1]
+    sensitive = CategoricalFeature(name="s", categories=("p", "q", "o")[: int(rng.integers(2, 4))])
+    width = sum(len(f.levels()) if f.kind == "categorical" else 1 for f in kept) + (
+        1 if len(sensitive.categories) == 2 else 3
+    )
+    sizes = [width, *(int(n) for n in rng.integers(1, 5, int(rng.integers(0, 3)))), outputs]
+    layers = []
+    for i, (a, b) in enumerate(itertools.pairwise(sizes)):
+        if style == "tame":
+            weight, bias = rng.integers(-4, 5, (b, a)) / 2.0, rng.integers(-4, 5, b) / 2.0
+        else:
+            weight, bias = rng.normal(size=(b, a)), rng.normal(size=b)
+        if style == "weak" and i == 0:
+            weight[:, width - (1 if len(sensitive.categories) == 2 else 3) :] *= 10.0 ** rng.uniform(-7, -1)
+        layers.append((weight, bias))
+    return model_of(kept, layers, outputs, sensitive)
+
+
+@settings(max_examples=100)
+@given(SEEDS, st.sampled_from(["tame", "normal", "weak"]), st.sampled_from([1, 1, 3]))
+def test_search_agrees_with_brute_force(seed, style, outputs):
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, style, outputs)
+    relation = flip_relation(model.encoding)
+    verdict = search(model, timeout=60, batch=int(rng.choice([1, 7, 512])))
+    unfair = disagreeing_twins(model.network, relation)
+    assert verdict.verdict != "undecided"
+    if verdict:
+        assert "real" in verdict.arithmetic
+        assert refutes(model.network, relation, verdict.arithmetic, seed % 1000) is None
+    else:
+        assert verdict.twins is not None
+        assert len(set(verdict.decisions or [])) == 2
+        assert ("real" in verdict.arithmetic) <= (unfair is not None)
+    if unfair is not None:
+        assert verdict.verdict == "falsified"
+
+
+@settings(max_examples=40)
+@given(SEEDS)
+def test_search_without_looking_for_twins_agrees_too(seed):
+    """The bounds alone, cut down to single people: the attack hides no mistake of theirs."""
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, "weak", 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine._Search, "_attack", lambda *_: None)
+        patch.setattr(engine, "FEW", 1)
+        verdict = search(model, timeout=60)
+    unfair = disagreeing_twins(model.network, flip_relation(model.encoding))
+    assert (unfair is not None) <= (verdict.verdict == "falsified")
+    assert bool(verdict) <= (unfair is None)
+
+
+@settings(max_examples=15)
+@given(SEEDS, st.sampled_from(["relu", "tanh", "gelu"]))
+def test_real_features_are_never_called_fair_wrongly(seed, activation):
+    rng = np.random.default_rng(seed)
+    features = (RealFeature(name="r", low=-1.0, high=2.0), IntegerFeature(name="n", low=0, high=3))
+    layers = [(rng.normal(size=(3, 3)), rng.normal(size=3)), (rng.normal(size=(1, 3)), rng.normal(size=1) * 2)]
+    layers[0][0][:, 2] *= 0.1
+    model = model_of(features, layers, activation=activation)
+    verdict = search(model, timeout=0.4)
+    people = np.stack([rng.uniform(-1, 2, 3000), rng.integers(0, 4, 3000)], axis=1)
+    scores = [model.network.scores(view(people))[:, 0] > 0 for view in flip_relation(model.encoding).views]
+    if verdict:
+        assert (scores[0] == scores[1]).all()
+
+
+def hidden_person_model(width, where):
+    """Everybody is refused, but for one person in (width + 1)^3, of one sex: 1 − Σ|x_k − where_k| + (s − 1)/2 > 0."""
+    rows, biases = [], []
+    for k, place in enumerate(where):
+        for sign in (1.0, -1.0):
+            row = np.zeros(4)
+            row[k] = sign
+            rows.append(row)
+            biases.append(-sign * place)
+    rows.append(np.array([0.0, 0, 0, 1.0]))
+    biases.append(0.0)
+    last = np.array([[-1.0] * 6 + [0.75]])
+    features = tuple(IntegerFeature(name=f"x{k}", low=0, high=width) for k in range(3))
+    return model_of(features, [(np.array(rows), np.array(biases)), (last, np.array([-0.5]))])
+
+
+def test_one_unfair_person_among_a_million_million_is_found_or_nothing_is_claimed():
+    model = hidden_person_model(10_000, (1234, 777, 9001))
+    assert not search(model, timeout=0.05)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine._Search, "_attack", lambda *_: None)
+        verdict = search(model, timeout=30)
+    assert verdict.verdict == "falsified"
+    assert verdict.twins is not None
+    assert [verdict.twins[0][f"x{k}"] for k in range(3)] == [1234, 777, 9001]
+
+
+def test_a_million_million_people_without_the_unfair_one_are_verified():
+    """The same network, with its peak half way between two lattice points."""
+    model = hidden_person_model(10_000, (1234.5, 777, 9001))
+    verdict = search(model, timeout=30)
+    assert verdict
+    assert verdict.arithmetic == ("real", "float32")
+    assert verdict.proof == "bounds"
+    assert verdict.engine == "bounds"
+
+
+def test_an_effect_too_small_for_the_lattice_is_fair():
+    """x − 2.5 ± 0.1 never changes sign on whole numbers, although no box around 2.5 has one sign."""
+    features = (IntegerFeature(name="x", low=0, high=5), IntegerFeature(name="z", low=0, high=1000))
+    model = model_of(features, [(np.array([[1.0, 0.0, 0.1]]), np.array([-2.5]))])
+    verdict = search(model, timeout=30)
+    assert verdict.arithmetic == ("real", "float32")
+    assert not engine.prove_structurally(model.network, flip_relation(model.encoding))
+
+
+def test_an_effect_clipped_by_dead_neurons_is_fair_even_on_the_boundary():
+    first = np.array([[1.0, 0.0], [0.0, 0.5]]), np.array([0.0, -2.0])
+    model = model_of((RealFeature(name="x", low=-1.0, high=1.0),), [first, (np.array([[1.0, 5.0]]), np.array([-0.3]))])
+    verdict = search(model, timeout=30)
+    assert verdict.arithmetic == ("real", "float32")
+
+
+def test_what_holds_in_real_arithmetic_only_is_said_to():
+    """(x + 1e7) − (1e7 + s/100) − 1/2 has the sign of x − 1/2; in float32 that depends on the order of summation."""
+    first = np.array([[1.0, 0.0], [0.0, 0.01]]), np.array([1e7, 1e7])
+    model = model_of((IntegerFeature(name="x", low=0, high=40),), [first, (np.array([[1.0, -1.0]]), np.array([-0.5]))])
+    assert search(model, timeout=30).arithmetic == ("real",)
+    assert search(model, timeout=30, arithmetic=("real",)).arithmetic == ("real",)
+    assert search(model, timeout=30, arithmetic=("float32",)).verdict == "undecided"
+
+
+def test_weights_that_cancel_in_real_arithmetic_only_keep_their_structural_proof():
+    """Two sensitive columns whose weights cancel for every value of S, with the boundary inside the domain."""
+    sensitive = CategoricalFeature(name="s", categories=("p", "q", "o"))
+    layers = [(np.array([[1.0, 0.7, 0.7, 0.7]]), np.array([0.1]))]
+    model = model_of((RealFeature(name="x", low=-1.0, high=1.0),), layers, sensitive=sensitive)
+    codes = model.encoding.codes.sum(axis=1)
+    verdict = search(model, timeout=0.5)
+    assert (codes == 0).all()
+    assert verdict.arithmetic in [("real",), ("float32",)]
+    assert verdict.verdict == ("verified" if verdict.arithmetic == ("real",) else "falsified")
+
+
+def test_twins_of_another_relation_can_be_verified():
+    model = hidden_person_model(40, (12.5, 7, 31))
+    flip = flip_relation(model.encoding)
+    backwards = Relation(flip.views[::-1], flip.free)
+    assert search(model, timeout=30, relation=backwards)
+    unfair = search(hidden_person_model(40, (12, 7, 21)), timeout=30, relation=backwards)
+    assert unfair.verdict == "undecided"  # twins that cannot be replayed from raw values are not shown
+
+
+def test_many_views_and_many_classes():
+    rng = np.random.default_rng(4)
+    sensitive = IntegerFeature(name="s", low=0, high=11)
+    features = (IntegerFeature(name="x", low=0, high=9), CategoricalFeature(name="c", categories=("u", "v", "w")))
+    for strength in (0.0001, 0.5):
+        weight = rng.normal(size=(6, 5))
+        weight[:, 4] *= strength
+        model = model_of(features, [(weight, rng.normal(size=6)), (rng.normal(size=(4, 6)), rng.normal(size=4))], 4,
+                         sensitive)  # fmt: skip
+        verdict = search(model, timeout=30)
+        unfair = disagreeing_twins(model.network, flip_relation(model.encoding))
+        assert verdict.verdict == ("verified" if unfair is None else "falsified")
+
+
+def test_an_interrupted_search_resumes_to_the_same_verdict(tmp_path):
+    file = tmp_path / "open.npz"
+    model = hidden_person_model(300, (123.5, 77, 201))
+    said = []
+    first = search(model, timeout=0.0, resume=file)
+    assert first.verdict == "undecided"
+    assert file.exists()
+    calls = itertools.count()
+    judge = engine.LinearBounds.judge
+
+    def interrupt(self, *arguments):
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        return judge(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine.LinearBounds, "judge", interrupt)
+        second = search(model, timeout=30, resume=file, batch=1, say=said.append)
+    assert second.verdict == "undecided"
+    assert second.reason.startswith("interrupted")
+    assert second.boxes > 0
+    third = search(model, timeout=30, resume=file)
+    assert third.arithmetic == search(model, timeout=30).arithmetic == ("real", "float32")
+    assert third.boxes > second.boxes
+    assert said
+
+
+def test_a_file_of_another_question_is_refused(tmp_path):
+    file = tmp_path / "open.npz"
+    search(hidden_person_model(300, (123.5, 77, 201)), timeout=0.0, resume=file)
+    with pytest.raises(InputError, match="another network"):
+        search(hidden_person_model(300, (124.5, 77, 201)), timeout=0.0, resume=file)
+    file.write_bytes(b"nothing of the kind")
+    with pytest.raises(InputError, match="not a search"):
+        search(hidden_person_model(300, (123.5, 77, 201)), timeout=0.0, resume=file)
+
+
+def test_recorded_boxes_cover_the_domain_once():
+    model = hidden_person_model(40, (12.5, 7, 31))
+    leaves: list[Leaf] = []
+    assert search(model, timeout=30, record=leaves)
+    count = sum(np.prod(leaf.high - leaf.low + 1) for leaf in leaves)
+    assert count == 41**3
+
+
+def test_depth_first_beyond_the_cap_ends_with_the_same_verdict():
+    model = hidden_person_model(100, (12.5, 7, 31))
+    assert search(model, timeout=30, most_boxes=2, batch=3)
+
+
+def test_undecided_says_how_much_is_decided():
+    verdict = search(hidden_person_model(10_000, (1234.5, 777, 9001)), timeout=0.0)
+    assert "0.0000 % of the domain is decided" in verdict.reason
+    assert "open boxes" in verdict.reason
+
+
+def test_people_who_are_nothing_but_sensitive():
+    for weight, answer in ((0.5, "verified"), (2.0, "falsified")):
+        model = model_of((), [(np.array([[weight]]), np.array([1.0]))])
+        assert search(model, timeout=10).verdict == answer
+
+
+def test_domains_too_large_to_count_are_measured():
+    """10^400 people: shares are computed from logarithms."""
+    features = tuple(IntegerFeature(name=f"x{k}", low=0, high=9999) for k in range(100))
+    weight = np.concatenate([np.full((1, 100), 1e-4), np.array([[1.0]])], axis=1)
+    model = model_of(features, [(weight, np.array([-50.0]))])
+    verdict = search(model, timeout=0.3)
+    assert verdict.verdict in ("undecided", "falsified")
+    sure = model_of(features, [(weight, np.array([-200.0])), (np.array([[1.0]]), np.array([-1.0]))])
+    assert search(sure, timeout=10)
+
+
+@pytest.mark.parametrize("wrong", [{"arithmetic": ("float64",)}, {"batch": 0}, {"timeout": float("nan")}])
+def test_wrong_options_are_refused(wrong):
+    with pytest.raises(InputError):
+        search(hidden_person_model(3, (1, 1, 1)), **({"timeout": 1.0} | wrong))
+
+
+@settings(max_examples=40)
+@given(SEEDS)
+def test_cutting_loses_nobody(seed):
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, "normal", 1)
+    places = Places(flip_relation(model.encoding).free)
+    boxes = places.root
+    for _ in range(4):
+        noise = rng.normal(size=(2, len(boxes), places.free.width))
+        first, second, cuttable = places.cut(boxes, np.abs(noise[0]), noise[1])
+        boxes = boxes.joined(first, second, boxes[~cuttable])
+    people, _ = places.everybody(boxes)
+    everybody, _ = places.everybody(places.root)
+    assert sorted(map(tuple, people)) == sorted(map(tuple, everybody))
+    assert places.share(boxes).sum() == pytest.approx(1)
+    assert places.count(boxes).sum() == len(everybody)

@@ -81,7 +81,7 @@ def _in_order(
                 found = attack(model, seconds=turn, table=table, seed=seed, say=say)
             else:
                 found = verdict = _by_bounds(model, turn, seed, resume, say)
-            if found is not None and found.verdict != "undecided":
+            if found is not None and (found.verdict != "undecided" or found.reason.startswith("interrupted")):
                 return found
     return verdict
 

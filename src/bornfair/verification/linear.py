@@ -22,6 +22,8 @@ from bornfair.verification.verdict import Arithmetic
 
 NUMBERS = {True: 2**22, False: 2**17}  # per array, compiled or not: what fits the caches, where NumPy passes many times
 
+LEAST_COMPILED = 64  # boxes
+
 
 @dataclass(frozen=True, eq=False)
 class LinearBounds:
@@ -80,15 +82,18 @@ class LinearBounds:
         import jax.numpy as jnp
 
         groups = tuple((group.start, group.stop) for group in self.relation.free.groups)
-        xp = jnp if self.compiled else np
+        # Few boxes, and points, come in all numbers: compiling for each would take longer than it saves.
+        compiled = self.compiled and kind != "points" and len(low) >= LEAST_COMPILED
+        xp = jnp if compiled else np
         shape = Shape(xp, self.network.widths, self.network.activation, groups, self.pairs)
         arrays = self._float32 if arithmetic == "float32" else self._real
         found = []
-        for start, stop in self._parts(kind, len(low)):
+        for start, stop in self._parts(kind, len(low), compiled):
             part = [np.asarray(end[start:stop], np.float64) for end in (low, high)]
-            if self.compiled:
+            if compiled:
                 # Padded to a power of two, so that few shapes are compiled.
-                rows = np.minimum(np.arange(1 << (len(part[0]) - 1).bit_length()), len(part[0]) - 1)
+                padded = max(1 << (stop - start - 1).bit_length(), 4 * LEAST_COMPILED)
+                rows = np.minimum(np.arange(padded), stop - start - 1)
                 with jax.enable_x64(True):
                     result = _compiled(shape, kind)(arrays, *(end[rows] for end in part))
                     found.append([np.asarray(array)[: stop - start] for array in result])
@@ -97,11 +102,11 @@ class LinearBounds:
                     found.append(list(getattr(backward, kind)(shape, arrays, *part)))
         return [np.concatenate(group) for group in zip(*found, strict=True)]
 
-    def _parts(self, kind: str, count: int) -> list[tuple[int, int]]:
+    def _parts(self, kind: str, count: int, compiled: bool) -> list[tuple[int, int]]:
         """Groups of boxes that keep memory small."""
         widths = self.network.widths
         per_row = max(widths) if kind == "points" else 2 * max(widths[1:]) * max(self.relation.free.width, *widths) // 2
-        most = max(NUMBERS[self.compiled] // (per_row * len(self.relation.views)), 1)
+        most = max(NUMBERS[compiled] // (per_row * len(self.relation.views)), 1)
         most = 1 << most.bit_length() - 1
         return [(start, min(start + most, count)) for start in range(0, max(count, 1), most)]
 

@@ -1,0 +1,323 @@
+"""Into which parts is a domain cut, so that each can be asked about by itself? (After Fairify, ICSE 2023.)
+
+Each free feature is cut into chunks: ranges of numbers, lists of categories. A part takes one chunk of each feature;
+all parts together hold every person once (who stands on the border of two chunks of a real number is held by both).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from bornfair.domain import NUMERIC, Domain, Feature, NumericFeature, RealFeature, Value
+from bornfair.encoding import Encoding
+from bornfair.errors import InputError, shown
+from bornfair.model import FairModel
+from bornfair.relation import FreeSpace, free_space
+
+Limit = tuple[Value, ...]
+"""(low, high) of a number, ends included; the possible values of anything else."""
+
+Where = Mapping[str, Sequence[Value]]
+"""A sub-population: (low, high) of numbers, a list of values of anything else."""
+Relax = Mapping[str, float]
+"""Numbers that may differ between twins, and by how much at most."""
+
+MOST_PARTS = 10_000_000
+MOST_CHUNKS_OF_REAL = 1_000_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of the people of a domain: for every free feature what it may be."""
+
+    limits: Mapping[str, Limit]
+
+    def holds(self, person: Mapping[str, Any], domain: Domain) -> bool:
+        """Whether a person (raw values) is one of them.
+
+        >>> from bornfair.domain import IntegerFeature
+        >>> people = Domain(features=(IntegerFeature(name="age", low=18, high=99),))
+        >>> whole_domain(people, {"age": (30, 40)}).holds({"age": 35}, people)
+        True
+        """
+        return all(_within(domain.feature(name), limit, person[name]) for name, limit in self.limits.items())
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The Cartesian product of the chunks of all free features, in an order shuffled by `seed`."""
+
+    chunks: Mapping[str, tuple[Limit, ...]]
+    seed: int = 0
+
+    def __len__(self) -> int:
+        return math.prod(len(chunks) for chunks in self.chunks.values())
+
+    def __iter__(self) -> Iterator[Part]:
+        shape = tuple(len(chunks) for chunks in self.chunks.values())
+        for index in np.random.default_rng([self.seed, 31]).permutation(len(self)):
+            chosen = np.unravel_index(index, shape) if shape else ()
+            pairs = zip(self.chunks.items(), chosen, strict=True)
+            yield Part({name: chunks[int(i)] for (name, chunks), i in pairs})
+
+
+def partition_domain(
+    domain: Domain,
+    *,
+    count: int | None = None,
+    size: int | None = None,
+    seed: int = 0,
+    where: Where | None = None,
+    importance: Mapping[str, float] | None = None,
+) -> Partition:
+    """Cut the free features into chunks of `size` values, or into about `count` parts in all; `where` comes first.
+
+    With `count`, the chunk that matters most is cut next, and what matters is the `importance` of its feature (all
+    the same unless given) divided by its number of chunks. Small changes then bring the product close to the wish.
+
+    >>> from bornfair.domain import IntegerFeature
+    >>> ranges = {"age": (18, 99), "hours": (1, 9)}
+    >>> people = Domain(features=tuple(IntegerFeature(name=n, low=a, high=b) for n, (a, b) in ranges.items()))
+    >>> len(partition_domain(people, size=10)), len(partition_domain(people, count=12))
+    (9, 12)
+    """
+    if (count is None) == (size is None):
+        raise InputError(f"give either count or size, found count={count} and size={size}.")
+    for name, wish in (("count", count), ("size", size)):
+        if wish is not None and wish < 1:
+            raise InputError(f"{name}={wish} is below 1; use a whole number from 1 on.")
+    limits = whole_domain(domain, where).limits
+    features = {name: domain.feature(name) for name in limits}
+    levels = {name: _levels(features[name], limit) for name, limit in limits.items()}
+    if size is not None:
+        numbers = {name: max(1, math.ceil(_extent(features[name], limits[name]) / size)) for name in limits}
+        numbers = {name: min(number, levels[name]) for name, number in numbers.items()}
+    else:
+        assert count is not None
+        numbers = _numbers_for(count, levels, importance or {})
+    parts = math.prod(numbers.values())
+    if parts > MOST_PARTS:
+        raise InputError(
+            f"this makes {parts:,} parts, more than the {MOST_PARTS:,} that can be gone through; wish for fewer, "
+            "or for larger ones."
+        )
+    return Partition({name: _cut(features[name], limit, numbers[name]) for name, limit in limits.items()}, seed)
+
+
+def whole_domain(domain: Domain, where: Where | None = None) -> Part:
+    """Everybody, or the sub-population that `where` names: (low, high) for numbers, a list of values for the rest."""
+    limits: dict[str, Limit] = {}
+    for name in where or {}:
+        domain.feature(name)  # refuses a name that is not there
+    for feature in domain.free_features:
+        limits[feature.name] = full = _feature_limit(feature)
+        if where is not None and feature.name in where:
+            limits[feature.name] = _narrowed(feature, full, where[feature.name])
+    return Part(limits)
+
+
+def _feature_limit(feature: Feature) -> Limit:
+    return (feature.low, feature.high) if isinstance(feature, NUMERIC) else tuple(feature.levels())
+
+
+def _narrowed(feature: Feature, full: Limit, wanted: Sequence[Value]) -> Limit:
+    """What of a feature is left when only the wanted range or the wanted values count."""
+    if isinstance(wanted, str):
+        raise InputError(f"where['{feature.name}'] is the text {wanted!r}; give a list of values.")
+    asked = tuple(wanted)
+    if not isinstance(feature, NUMERIC):
+        unknown = [value for value in asked if value not in full]
+        if unknown or not asked:
+            raise InputError(
+                f"where['{feature.name}'] asks for {shown(unknown or asked)}; it may name any of {shown(full)}, "
+                "and must name at least one."
+            )
+        return tuple(value for value in full if value in asked)
+    if len(asked) != 2 or not all(isinstance(end, (int, float)) and math.isfinite(end) for end in asked):
+        raise InputError(f"where['{feature.name}'] must be (lowest, highest), found {list(asked)}.")
+    low, high = max(feature.low, asked[0]), min(feature.high, asked[1])
+    if feature.kind == "integer":
+        low, high = math.ceil(low), math.floor(high)  # type: ignore[arg-type]
+    if low > high:  # type: ignore[operator]
+        raise InputError(
+            f"where['{feature.name}'] = {list(asked)} leaves nobody: the domain goes from {feature.low:g} to "
+            f"{feature.high:g}; give a range that overlaps it."
+        )
+    return (low, high)
+
+
+def part_space(encoding: Encoding, part: Part) -> FreeSpace:
+    """The free vectors of the people of a part, in the columns of the whole encoding."""
+    space = free_space(encoding)
+    columns = encoding.free_columns()
+    for name, limit in part.limits.items():
+        feature, place = encoding.domain.feature(name), columns[name]
+        if isinstance(feature, NUMERIC):
+            scale = encoding.scales[name]
+            ends = np.ldexp(np.array(limit, np.float64) - scale.centre, -scale.exponent)
+            space.low[place], space.high[place] = ends
+        elif feature.kind == "boolean":
+            space.low[place], space.high[place] = float(False not in limit), float(True in limit)
+        else:
+            space.high[place] = [float(level in limit) for level in feature.levels()]
+    return space
+
+
+# --- whom a question is about ---
+
+
+def twin_values(model: FairModel, where: Where | None) -> list[int]:
+    """The positions in S that the sub-population has."""
+    if not model.domain.sensitive:
+        raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+    space, positions = model.domain.sensitive_space, list(range(model.domain.sensitive_space.size))
+    for j, feature in enumerate(model.domain.sensitive_features):
+        if where is None or feature.name not in where:
+            continue
+        limit = _narrowed(feature, _feature_limit(feature), where[feature.name])
+        numeric = isinstance(feature, NUMERIC)
+        kept = [v for v in feature.levels() if (limit[0] <= v <= limit[1] if numeric else v in limit)]  # type: ignore[operator]
+        positions = [i for i in positions if space.values[i][j] in kept]
+    if len(positions) < 2:
+        raise InputError(f"where={dict(where or {})} leaves {len(positions)} sensitive value; twins need two or more.")
+    return positions
+
+
+def allowed_differences(model: FairModel, relax: Relax | None) -> dict[str, Fraction]:
+    """By how much twins may differ in each relaxed number."""
+    allowed = [f.name for f in model.domain.free_features if isinstance(f, NUMERIC)]
+    for name, most in (relax or {}).items():
+        if name not in allowed:
+            raise InputError(f"relax names '{name}', which is no free number; those are {shown(allowed, most=30)}.")
+        if not (math.isfinite(most) and most >= 0):
+            raise InputError(f"relax['{name}'] = {most} must be a number from 0 on: the most twins may differ by.")
+    return {name: Fraction(most) for name, most in (relax or {}).items() if most > 0}
+
+
+def widened(part: Part, everybody: Part, slack: Mapping[str, Fraction]) -> Part:
+    """The part and all twins of its people."""
+    limits = dict(part.limits)
+    for name, most in slack.items():
+        low, high = (Fraction(end) for end in part.limits[name])
+        least, largest = everybody.limits[name]
+        # Rounding to float must not cut anybody off; the ends of the sub-population are floats themselves.
+        below, above = np.nextafter(float(low - most), -np.inf), np.nextafter(float(high + most), np.inf)
+        limits[name] = (max(float(below), least), min(float(above), largest))
+    return Part(limits)
+
+
+def importance_of_features(model: FairModel) -> dict[str, float]:
+    """How much each free feature can move the outputs, roughly: Σ |weights along all paths| · range."""
+    network, encoding = model.network, model.encoding
+    paths = np.ones(network.outputs)
+    for layer in reversed(network.layers[1:]):
+        paths = np.minimum(paths @ np.abs(layer.weight.astype(np.float64)), 1e200)
+    weight, columns, found = network.layers[0].weight.astype(np.float64), encoding.free_columns(), {}
+    for feature in model.domain.free_features:
+        block = weight[:, columns[feature.name]]
+        if isinstance(feature, NUMERIC):
+            moved = np.abs(block[:, 0]) * np.ldexp(feature.high - feature.low, -encoding.scales[feature.name].exponent)
+        elif feature.kind == "boolean":
+            moved = np.abs(block[:, 0])
+        else:
+            moved = block.max(axis=1) - block.min(axis=1)
+        found[feature.name] = float(np.minimum(moved, 1e100) @ paths)
+    return found
+
+
+# --- how many chunks ---
+
+
+def _numbers_for(wish: int, levels: Mapping[str, int], importance: Mapping[str, float]) -> dict[str, int]:
+    numbers = dict.fromkeys(levels, 1)
+
+    def matters(name: str) -> tuple[float, float]:
+        return importance.get(name, 1.0) / numbers[name], levels[name] / numbers[name]
+
+    growing = [name for name in levels if levels[name] > 1]
+    total = 1
+    while growing:
+        name = max(growing, key=matters)
+        larger = total // numbers[name] * (numbers[name] + 1)
+        if larger > wish or numbers[name] == levels[name]:
+            growing.remove(name)
+            continue
+        numbers[name], total = numbers[name] + 1, larger
+    return _closer(wish, numbers, levels)
+
+
+def _closer(wish: int, numbers: dict[str, int], levels: Mapping[str, int]) -> dict[str, int]:
+    """Change one or two features by one chunk each, as long as that brings the product closer to the wish."""
+    names = [name for name in numbers if levels[name] > 1]
+    steps = [(name, step) for name in names for step in (1, -1)]
+    while True:
+        total = math.prod(numbers.values())
+        best, moved = abs(math.log(total / wish)), None
+        for one in steps:
+            for other in [("", 0), *steps]:
+                changed = dict(numbers)
+                for name, step in (one, other):
+                    if name:
+                        changed[name] += step
+                if one[0] == other[0] or not all(
+                    1 <= changed[name] <= levels[name] for name in (one[0], other[0] or one[0])
+                ):
+                    continue
+                distance = abs(math.log(math.prod(changed.values()) / wish))
+                if distance < best - 1e-12:
+                    best, moved = distance, changed
+        if moved is None:
+            return numbers
+        numbers = moved
+
+
+def _levels(feature: Feature, limit: Limit) -> int:
+    """Most chunks a feature can be cut into."""
+    if isinstance(feature, RealFeature):
+        return MOST_CHUNKS_OF_REAL if limit[0] < limit[1] else 1  # type: ignore[operator]
+    return int(_extent(feature, limit))
+
+
+def _extent(feature: Feature, limit: Limit) -> float:
+    """How many values there are; of a real number, how long its range is."""
+    if isinstance(feature, NUMERIC):
+        return float(limit[1]) - float(limit[0]) + (feature.kind == "integer")
+    return len(limit)
+
+
+# --- cutting ---
+
+
+def _cut(feature: Feature, limit: Limit, number: int) -> tuple[Limit, ...]:
+    """Chunks that differ by at most one in how many values they hold."""
+    if not isinstance(feature, NUMERIC):
+        return tuple(limit[a:b] for a, b in _runs(len(limit), number))
+    return _cut_range(feature, limit, number)
+
+
+def _cut_range(feature: NumericFeature, limit: Limit, number: int) -> tuple[Limit, ...]:
+    if isinstance(feature, RealFeature):
+        low, high = float(limit[0]), float(limit[1])
+        inner = (low * (1 - i / number) + high * (i / number) for i in range(1, number))
+        borders = [low, *sorted({border for border in inner if low < border < high}), high]
+        return tuple(itertools.pairwise(borders))
+    low, high = int(limit[0]), int(limit[1])
+    return tuple((low + a, low + b - 1) for a, b in _runs(high - low + 1, number))
+
+
+def _runs(length: int, number: int) -> list[tuple[int, int]]:
+    borders = [length * i // number for i in range(number + 1)]
+    return list(itertools.pairwise(borders))
+
+
+def _within(feature: Feature, limit: Limit, value: Any) -> bool:
+    if isinstance(feature, NUMERIC):
+        return bool(limit[0] <= value <= limit[1])
+    return value in limit

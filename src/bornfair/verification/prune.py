@@ -1,0 +1,320 @@
+"""Which neurons need no case split over a part of the domain, and what is left of the network? (After Fairify.)
+
+A ReLU whose input is never above 0, for nobody of the part and no sensitive value, gives 0 and is removed; one whose
+input is never below 0 is the identity. Bounds are about real arithmetic, and every rounding of ours goes outward.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from bornfair.domain import NUMERIC, Domain
+from bornfair.errors import InputError
+from bornfair.model import FairModel
+from bornfair.network import Layer, Network
+from bornfair.verification.partition import Limit, Part
+
+Views = slice | list[int]
+EVERY_VIEW = slice(None)
+Sources = dict[int, list[int]]  # whose outputs of the layer before a sum is made of
+
+
+BATCH = 2**18  # numbers per array of bounds
+OWN_UNIT = 2.0**-53  # bounds are computed in float64
+OWN_FLOOR = 2.0**-1000  # per operation, far above what float64 loses to underflow, even when flushed to zero
+
+
+@dataclass(frozen=True, eq=False)
+class Pruning:
+    """Bounds [views, neurons] of what the neurons of each layer receive over a part, and what follows from them."""
+
+    low: tuple[np.ndarray, ...]
+    high: tuple[np.ndarray, ...]
+
+    def never(self, layer: int, views: Views = EVERY_VIEW) -> np.ndarray:
+        """Which neurons give 0 in all of the views."""
+        return np.all(self.high[layer][views] <= 0, axis=0)
+
+    def always(self, layer: int, views: Views = EVERY_VIEW) -> np.ndarray:
+        """Which neurons pass on what they receive in all of the views."""
+        return np.all(self.low[layer][views] >= 0, axis=0)
+
+    @property
+    def share(self) -> float:
+        """Share of hidden neurons that need no case split in any view."""
+        settled = [self.never(i) | self.always(i) for i in range(len(self.low) - 1)]
+        return float(np.concatenate(settled).mean()) if settled else 1.0
+
+    @property
+    def one_class(self) -> bool:
+        """Whether one class is decided for everybody of the part in every view."""
+        low, high = self.low[-1].min(axis=0), self.high[-1].max(axis=0)
+        if len(low) == 1:
+            return bool(low[0] > 0 or high[0] <= 0)
+        winner = int(np.argmax(low))
+        return bool((low[winner] > np.delete(high, winner)).all())
+
+
+class NeuronBounds:
+    """Bounds of every neuron over parts of the domain, many parts at a time.
+
+    A feature adds to a first-layer sum something between its least and its largest weight times value. That is
+    computed in fractions for each chunk, once, and rounded outward; so is every float64 sum of them. Later layers map
+    [l, h] to W⁺l + W⁻h + b … W⁺h + W⁻l + b, widened by what float64 may lose: γ_n·(|W||x| + |b|), and underflow.
+    """
+
+    def __init__(self, model: FairModel, views: Sequence[int]) -> None:
+        self.domain, self.columns, self.network = model.domain, model.encoding.free_columns(), model.network
+        weights, biases = raw_layers(model, views)
+        self.first = weights[0]
+        base = [[b + w for w, b in zip(column, biases[0], strict=True)] for column in self._sensitive_columns()]
+        self.base = _outward(base), _outward(base, up=True)
+        self.chunks: dict[tuple[str, Limit], tuple[np.ndarray, np.ndarray]] = {}
+
+    def _sensitive_columns(self) -> list[list[Fraction]]:
+        start = sum(place.stop - place.start for place in self.columns.values())
+        return [list(column) for column in zip(*(row[start:] for row in self.first), strict=True)]
+
+    def each(self, parts: Iterable[Part], with_twins: Callable[[Part], Part]) -> Iterator[tuple[Part, Pruning]]:
+        """Each part with the bounds that hold for its people and their twins."""
+        rest, together = iter(parts), max(1, BATCH // (len(self.base[0]) * max(self.network.widths)))
+        while some := list(itertools.islice(rest, together)):
+            yield from zip(some, self.of([with_twins(part) for part in some]), strict=True)
+
+    def of(self, parts: Sequence[Part]) -> list[Pruning]:
+        with np.errstate(all="ignore"):  # infinities and what comes of them are caught in _layer
+            low, high = self._first_layer(parts)
+            lows, highs = [low], [high]
+            for layer in self.network.layers[1:]:
+                low, high = _layer(layer, np.maximum(low, 0.0), np.maximum(high, 0.0))
+                lows.append(low)
+                highs.append(high)
+        return [Pruning(tuple(a[i] for a in lows), tuple(a[i] for a in highs)) for i in range(len(parts))]
+
+    def _first_layer(self, parts: Sequence[Part]) -> tuple[np.ndarray, np.ndarray]:
+        low, high = (np.broadcast_to(base, (len(parts), *base.shape)) for base in self.base)
+        for name in self.columns:
+            added = [self._chunk(name, part.limits[name]) for part in parts]
+            low = np.nextafter(low + np.stack([least for least, _ in added])[:, None], -np.inf)
+            high = np.nextafter(high + np.stack([most for _, most in added])[:, None], np.inf)
+        return low, high
+
+    def _chunk(self, name: str, limit: Limit) -> tuple[np.ndarray, np.ndarray]:
+        """What a feature within a limit adds to each neuron's sum: at least, at most."""
+        if (name, limit) not in self.chunks:
+            feature, place = self.domain.feature(name), self.columns[name]
+            if feature.kind == "categorical":
+                chosen = [place.start + i for i, level in enumerate(feature.levels()) if level in limit]
+                added = [[row[j] for j in chosen] for row in self.first]
+            else:
+                added = [[row[place.start] * Fraction(end) for end in limit] for row in self.first]
+            ends = _outward([list(map(min, added))])[0], _outward([list(map(max, added))], up=True)[0]
+            self.chunks[name, limit] = ends
+        return self.chunks[name, limit]
+
+
+def _outward(exact: Sequence[Sequence[Fraction]], *, up: bool = False) -> np.ndarray:
+    """Fractions as floats below them, or above."""
+    largest = Fraction(2) ** 1000
+    near = np.array([[float(min(max(value, -largest), largest)) for value in row] for row in exact])
+    beyond = np.array([[abs(value) >= largest for value in row] for row in exact])
+    toward = np.inf if up else -np.inf
+    return np.where(beyond, toward, np.nextafter(near, toward))
+
+
+def _layer(layer: Layer, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of W x + b for 0 ≤ low ≤ x ≤ high."""
+    weight, bias = layer.weight.astype(np.float64), layer.bias.astype(np.float64)
+    size = np.abs(weight)
+    falls, rises = np.minimum(weight, 0.0).T, np.maximum(weight, 0.0).T
+    terms = weight.shape[1]
+    slack = 8 * (terms + 8) * OWN_UNIT  # four times γ of both products together
+    floors = size.sum(axis=1) + high.sum(axis=-1, keepdims=True) + 8 * (terms + 8)
+    off = slack * (high @ size.T + np.abs(bias)) + OWN_FLOOR * floors
+    least, most = low @ rises + high @ falls + bias - off, high @ rises + low @ falls + bias + off
+    lost = ~(np.isfinite(least) & np.isfinite(most))  # an overflow: nothing is known
+    return np.where(lost, -np.inf, np.nextafter(least, -np.inf)), np.where(lost, np.inf, np.nextafter(most, np.inf))
+
+
+def without_dead_neurons(network: Network, pruning: Pruning) -> Network:
+    """The network that is left when neurons that are never active are removed.
+
+    A layer keeps one neuron of weight 0 rather than none.
+    """
+    layers = list(network.layers)
+    for i in range(len(pruning.low) - 1):
+        kept = np.flatnonzero(~pruning.never(i))
+        this, following = layers[i], layers[i + 1]
+        if len(kept):
+            layers[i] = Layer(this.weight[kept], this.bias[kept])
+            layers[i + 1] = Layer(following.weight[:, kept], following.bias)
+        else:
+            layers[i] = Layer(np.zeros((1, this.weight.shape[1])), np.zeros(1))
+            layers[i + 1] = Layer(np.zeros((len(following.bias), 1)), following.bias)
+    return Network(tuple(layers), network.activation)
+
+
+# --- as terms of a solver ---
+
+OPEN, ZERO, ONE = range(3)  # what a part says about an input that is 0 or 1; numbers are open
+Term = Any  # a z3 expression: the package has no types
+
+
+def known_inputs(domain: Domain, part: Part) -> list[int]:
+    """What a part says about each free input."""
+    known: list[int] = []
+    for feature in domain.free_features:
+        limit = part.limits[feature.name]
+        if isinstance(feature, NUMERIC):
+            known.append(OPEN)
+        elif feature.kind == "boolean":
+            known.append(OPEN if len(limit) == 2 else ONE if limit[0] else ZERO)
+        else:
+            known += [(OPEN if len(limit) > 1 else ONE) if level in limit else ZERO for level in feature.levels()]
+    return known
+
+
+def raw_layers(model: FairModel, views: Sequence[int]) -> tuple[list[list[list[Fraction]]], list[list[Fraction]]]:
+    """Weights and biases, exactly, of the network that reads raw values: W(v − centre)/2^e + V c(s) + b."""
+    layers = model.network.layers
+    weights = [[[Fraction(w) for w in row] for row in layer.weight.tolist()] for layer in layers]
+    biases = [[Fraction(b) for b in layer.bias.tolist()] for layer in layers]
+    encoding = model.encoding
+    free, columns = encoding.free_width, encoding.free_columns()
+    codes = [[Fraction(c) for c in code] for code in encoding.codes[list(views)].astype(np.float64).tolist()]
+    for i, row in enumerate(weights[0]):
+        for name, scale in encoding.scales.items():
+            if name in columns:
+                place = columns[name].start
+                row[place] /= Fraction(2) ** scale.exponent
+                biases[0][i] -= row[place] * Fraction(scale.centre)
+        reads = [sum((v * c for v, c in zip(row[free:], code, strict=True)), Fraction(0)) for code in codes]
+        weights[0][i] = row[:free] + reads
+    return weights, biases
+
+
+def solver_package() -> Any:
+    try:
+        import z3
+    except ImportError as error:
+        raise InputError("the smt engine needs z3, which is not installed; pip install z3-solver.") from error
+    return z3
+
+
+@dataclass
+class Version:
+    """The pruned network as read for one twin."""
+
+    sums: list[list[Term]] = field(default_factory=list)
+    """For each layer what its neurons receive; for the last one these are the outputs."""
+    owners: list[list[int | None]] = field(default_factory=list)
+    """For each hidden neuron the twin whose variable holds its output; None if it is never active."""
+    owned: list[tuple[Term, Term, float]] = field(default_factory=list)
+    """Output, what is received and its lower bound, of the neurons this twin owns."""
+
+
+class NetworkTerms:
+    """Exact weights [neuron][input] and biases of all layers, and terms made of them.
+
+    Products of a weight and a variable are made once for all parts; `inputs` are the variables of each twin.
+    """
+
+    def __init__(
+        self, weights: list[list[list[Fraction]]], biases: list[list[Fraction]], inputs: list[list[Term]]
+    ) -> None:
+        self.z3 = solver_package()
+        self.weights, self.biases, self.inputs = weights, biases, inputs
+        self.products: dict[tuple[int, int, int], list[Any]] = {}
+        self.kept: list[list[Term]] = []  # z3 frees a term when Python forgets it
+        self.outputs: dict[tuple[int, int, int], Term] = {}
+        self.constants: dict[Fraction, Term] = {}
+        self.bias_terms = [[self.number(bias) for bias in row] for row in biases]
+
+    def version(
+        self, twin: int, free: list[int], ones: list[int], pruning: Pruning, views: Views, other: Version | None
+    ) -> Version:
+        """One twin's network, with `free` inputs to be found, `ones` known to be 1 and all others 0.
+
+        A neuron that receives the same as the other twin's is the other twin's: then z3 sees one variable, not two.
+        """
+        version = Version()
+        sources: Sources = {twin: free}
+        for layer, biases in enumerate(self.biases):
+            sums = [self._sum(layer, i, sources, ones) for i in range(len(biases))]
+            version.sums.append(sums)
+            if layer == len(self.biases) - 1:
+                break
+            never = pruning.never(layer, views)
+            low = pruning.low[layer][views].min(axis=0)
+            owners: list[int | None] = []
+            for i, received in enumerate(sums):
+                if other is not None and received.eq(other.sums[layer][i]):
+                    owners.append(other.owners[layer][i])
+                    continue
+                owners.append(None if never[i] else twin)
+                if not never[i]:
+                    version.owned.append((self._output(layer, i, twin), received, float(low[i])))
+            version.owners.append(owners)
+            sources, ones = {whose: [i for i, owner in enumerate(owners) if owner == whose] for whose in (0, 1)}, []
+            if other is not None and owners == other.owners[layer]:
+                # The layer's outputs are the other twin's, and so is all that follows.
+                return Version([*version.sums, *other.sums[layer + 1 :]], [*version.owners, *other.owners[layer + 1 :]])
+        return version
+
+    def number(self, value: Fraction | float) -> Term:
+        exact = Fraction(value)
+        if exact not in self.constants:
+            self.constants[exact] = self._exact(exact)
+        return self.constants[exact]
+
+    def _exact(self, value: Fraction) -> Term:
+        return self.z3.RealVal(f"{value.numerator}/{value.denominator}")
+
+    def definitions(self, version: Version) -> list[Term]:
+        """What the outputs of a twin's own neurons are: max(received, 0)."""
+        defined: list[Term] = []
+        for output, received, low in version.owned:
+            linear = low >= 0
+            defined.append(output == (received if linear else self.z3.If(received > 0, received, 0)))
+        return defined
+
+    def _sum(self, layer: int, i: int, sources: Sources, ones: list[int]) -> Term:
+        weights = self.weights[layer][i]
+        terms: list[Any] = []
+        for owner, places in sources.items():
+            row = self._products(layer, i, owner)
+            terms += [row[j] for j in places if row[j] is not None]
+        terms += [self.number(weights[j]).as_ast() for j in ones if weights[j]]
+        bias = self.bias_terms[layer][i]
+        if not terms:
+            return bias
+        terms.append(bias.as_ast())
+        context = self.z3.main_ctx()
+        # Not z3.Sum, which inspects every term anew: making sums is most of the time spent on a part.
+        added = self.z3.Z3_mk_add(context.ref(), len(terms), (self.z3.Ast * len(terms))(*terms))
+        return self.z3.ArithRef(added, context)
+
+    def _products(self, layer: int, i: int, owner: int) -> list[Any]:
+        """Weight times variable for each input of a neuron, None where the weight is 0."""
+        key = (layer, i, owner)
+        if key not in self.products:
+            row = self.weights[layer][i]
+            made = [
+                self.number(w) * (self._output(layer - 1, j, owner) if layer else self.inputs[owner][j]) if w else None
+                for j, w in enumerate(row)
+            ]
+            self.kept.append(made)
+            self.products[key] = [None if term is None else term.as_ast() for term in made]
+        return self.products[key]
+
+    def _output(self, layer: int, i: int, owner: int) -> Term:
+        key = (layer, i, owner)
+        if key not in self.outputs:
+            self.outputs[key] = self.z3.Real(f"neuron {layer}.{i} of twin {owner}")
+        return self.outputs[key]

@@ -1,0 +1,398 @@
+"""Do twins with different decisions exist? Asked of the solver z3, part by part, in exact arithmetic (after Fairify).
+
+Per part: sound bounds first, which settle it or prune neurons; then "one person, two sensitive values, two decisions"
+as linear arithmetic over the rationals. Twins it reports are replayed; that there are none is its word, not a proof.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from bornfair.domain import NUMERIC
+from bornfair.errors import InputError
+from bornfair.model import FairModel
+from bornfair.relation import flip_relation
+from bornfair.verification.partition import (
+    Part,
+    Relax,
+    Where,
+    allowed_differences,
+    importance_of_features,
+    partition_domain,
+    twin_values,
+    whole_domain,
+    widened,
+)
+from bornfair.verification.prune import (
+    ONE,
+    OPEN,
+    ZERO,
+    NetworkTerms,
+    NeuronBounds,
+    Pruning,
+    Term,
+    Version,
+    known_inputs,
+    raw_layers,
+    solver_package,
+)
+from bornfair.verification.replay import Replay, falsified, replay
+from bornfair.verification.structural import not_finite, undecided
+from bornfair.verification.verdict import Verdict
+
+ENGINE = "smt"
+Answer = Literal["sat", "unsat", "unknown", "unconfirmed"]
+
+DEFAULT_PARTITIONS = 500
+GRID_BITS = 30  # of a real number in twins that a float must hold, when z3's own are too fine
+SPOKEN_EVERY = 5.0  # seconds between two lines about the progress
+
+
+@dataclass
+class Tally:
+    """What became of the partitions, as Fairify's tables count them."""
+
+    total: int
+    sat: int = 0
+    unsat: int = 0
+    bounds: int = 0
+    """Partitions (not counted as unsat) that bounds alone settled: one class for everybody in them."""
+    unknown: int = 0
+    unconfirmed: int = 0
+    """Partitions for which z3 named twins that did not differ when replayed."""
+    neurons_pruned: float = 0.0
+    """Mean share of neurons that needed no case split, over the partitions z3 was asked about."""
+    seconds: float = 0.0
+    twins: Replay | None = None
+
+    @property
+    def asked(self) -> int:
+        return self.sat + self.unsat + self.unknown + self.unconfirmed
+
+    @property
+    def attempted(self) -> int:
+        return self.asked + self.bounds
+
+    @property
+    def open(self) -> int:
+        return self.total - self.sat - self.unsat - self.bounds
+
+    def __str__(self) -> str:
+        return (
+            f"of {self.total:,} partitions {self.attempted:,} were attempted: {self.sat:,} have twins (SAT), "
+            f"{self.unsat:,} have none (UNSAT), {self.bounds:,} have none by bounds alone, "
+            f"{self.unknown + self.unconfirmed:,} unknown; {self.neurons_pruned:.0%} of neurons pruned"
+        )
+
+
+def decide_by_smt(
+    model: FairModel,
+    *,
+    partitions: int | None = None,
+    soft_timeout: float = 100.0,
+    hard_timeout: float = 1800.0,
+    seed: int = 0,
+    where: Where | None = None,
+    relax: Relax | None = None,
+    every: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> Verdict:
+    """Whether twins are ever decided differently: in all partitions none (verified), in one of them (falsified).
+
+    partitions:   how many are wished for; the domain is cut into about as many.
+    soft_timeout: seconds z3 gets for one partition; hard_timeout: seconds for all.
+    where:        only this sub-population: {"age": (30, 40), "job": ["nurse"]}. Both twins belong to it.
+    relax:        numbers that may differ between twins as well, by at most so much: {"age": 2}.
+    every:        go on after the first twins, to count the partitions that have some.
+    """
+    counted = tally_by_smt(
+        model, partitions=partitions, soft_timeout=soft_timeout, hard_timeout=hard_timeout, seed=seed, where=where,
+        relax=relax, every=every, say=say,
+    )  # fmt: skip
+    if isinstance(counted, Verdict):
+        return counted
+    about = _about(where, relax)
+    facts: dict[str, Any] = {"partitions": counted.attempted, "seconds": counted.seconds}
+    if counted.twins is not None:
+        return falsified(model, counted.twins, engine=ENGINE, reason=f"{about}z3 named twins; {counted}", **facts)
+    if not counted.open:
+        if not counted.asked:
+            reason = f"{about}one class is decided within each of {counted.total:,} partitions"
+            return Verdict("verified", "bounds", ENGINE, ("real",), reason, **facts)
+        reason = f"{about}z3 found every partition unsatisfiable; its word, no checkable proof: {counted}"
+        return Verdict("verified", "none", ENGINE, ("real",), reason, **facts)
+    why = {
+        f"z3 gave up within the soft timeout of {soft_timeout:g} s": counted.unknown,
+        "twins named by z3 were not confirmed by replay": counted.unconfirmed,
+        f"not reached within the hard timeout of {hard_timeout:g} s": counted.total - counted.attempted,
+    }
+    listed = ", ".join(f"{number:,} {reason}" for reason, number in why.items() if number)
+    reason = f"{about}{counted.open:,} of {counted.total:,} partitions are open ({listed}); {counted}"
+    return Verdict("undecided", "none", ENGINE, (), reason, **facts)
+
+
+def tally_by_smt(
+    model: FairModel,
+    *,
+    partitions: int | None = None,
+    soft_timeout: float = 100.0,
+    hard_timeout: float = 1800.0,
+    seed: int = 0,
+    where: Where | None = None,
+    relax: Relax | None = None,
+    every: bool = True,
+    say: Callable[[str], None] | None = None,
+) -> Tally | Verdict:
+    """The counts behind `decide_by_smt`; an undecided verdict for networks that z3 cannot be asked about."""
+    began = time.perf_counter()
+    _require_above_zero(partitions=partitions, soft_timeout=soft_timeout, hard_timeout=hard_timeout)
+    model.classes  # noqa: B018  # refuses a domain without a label now, not when twins are to be reported
+    everybody = whole_domain(model.domain, where)
+    slack = allowed_differences(model, relax)
+    views = twin_values(model, where)
+    if model.network.activation != "relu":
+        return undecided(ENGINE, f"z3 is asked about relu networks only; {model.network.activation} is not linear")
+    if (flaw := not_finite(model.network, flip_relation(model.encoding))) is not None:
+        return undecided(ENGINE, flaw)
+    parts = partition_domain(
+        model.domain,
+        count=partitions or DEFAULT_PARTITIONS,
+        seed=seed,
+        where=where,
+        importance=importance_of_features(model),
+    )
+    questions = _Questions(model, views, everybody, slack, seed)
+    bounds = NeuronBounds(model, views)
+    tally, pruned, spoken = Tally(len(parts)), 0.0, began
+    for part, pruning in bounds.each(parts, lambda part: widened(part, everybody, slack)):
+        left = hard_timeout - (time.perf_counter() - began)
+        if left <= 0 or (tally.sat and not every):
+            break
+        if pruning.one_class:
+            tally.bounds += 1
+        else:
+            pruned += pruning.share
+            answer, twins = questions.ask(part, pruning, min(soft_timeout, left))
+            setattr(tally, answer, getattr(tally, answer) + 1)
+            tally.twins = tally.twins or twins
+            tally.neurons_pruned = pruned / tally.asked
+        tally.seconds = time.perf_counter() - began
+        if say is not None and time.perf_counter() - spoken > SPOKEN_EVERY:
+            spoken = time.perf_counter()
+            say(f"{tally.seconds:.0f} s: {tally}")
+    tally.seconds = time.perf_counter() - began
+    return tally
+
+
+# --- what is asked ---
+
+
+def _require_above_zero(**options: float | None) -> None:
+    for name, value in options.items():
+        if value is not None and not value > 0:
+            raise InputError(f"{name}={value} must be above 0.")
+
+
+def _about(where: Where | None, relax: Relax | None) -> str:
+    """Whom a verdict is about, if not the whole domain."""
+    said = []
+    if where:
+        said.append("only people with " + " and ".join(f"{name} in {list(limit)}" for name, limit in where.items()))
+    if relax:
+        said.append("twins may differ by " + " and ".join(f"{most:g} in {name}" for name, most in relax.items()))
+    return f"({'; '.join(said)}) " if said else ""
+
+
+# --- asking z3 ---
+
+Pair = tuple[int | None, int | None]
+"""Which sensitive value each twin has; None: to be found."""
+
+
+class _Questions:
+    """The network's inputs as z3 variables, and what is asked about them.
+
+    Inputs are the raw values of the free features (of a category: 0 or 1 for each level), then 0 or 1 for each
+    sensitive value. All scales and codes are in the first layer's weights.
+    """
+
+    def __init__(
+        self, model: FairModel, views: Sequence[int], everybody: Part, slack: Mapping[str, Fraction], seed: int
+    ) -> None:
+        self.z3 = solver_package()
+        self.model, self.views, self.everybody, self.slack, self.seed = model, list(views), everybody, slack, seed
+        self.columns, self.free_width = model.encoding.free_columns(), model.encoding.free_width
+        self.raw = [self._variables(twin) for twin in (0, 1)]
+        inputs = [[self.z3.ToReal(v) if v.is_int() else v for v in row] for row in self.raw]
+        self.terms = NetworkTerms(*raw_layers(model, self.views), inputs)
+
+    def _variables(self, twin: int) -> list[Term]:
+        found = []
+        for feature in self.model.domain.free_features:
+            place = self.columns[feature.name]
+            kind = self.z3.Real if feature.kind == "real" else self.z3.Int
+            whose = f" of twin {twin}" if feature.name in self.slack else ""  # what twins share is one variable
+            found += [kind(f"{feature.name} {i}{whose}") for i in range(place.stop - place.start)]
+        return found + [self.z3.Int(f"value {k} of twin {twin}") for k in range(len(self.views))]
+
+    def ask(self, part: Part, pruning: Pruning, seconds: float) -> tuple[Answer, Replay | None]:
+        """Whether somebody of the part has a twin who is decided differently."""
+        ends = time.perf_counter() + seconds
+        pairs: list[Pair] = [(None, None)]
+        if len(self.views) == 2:
+            # The two share all else unless relaxed; then their order does not matter.
+            pairs = [(0, 1), (1, 0)] if self.slack else [(0, 1)]
+        asked = [(question, pair) for pair in pairs for question in self._questions(part, pruning, pair)]
+        worst: Answer = "unsat"
+        for i, (question, pair) in enumerate(asked):
+            now = time.perf_counter()
+            answer, twins = self._solve(question, part, pair, now + (ends - now) / (len(asked) - i))
+            if answer == "sat":
+                return answer, twins
+            worst = answer if answer != "unsat" else worst
+        return worst, None
+
+    def _solve(self, question: list[Term], part: Part, pair: Pair, ends: float) -> tuple[Answer, Replay | None]:
+        answer, model = self._check(question, ends)
+        if answer != "sat":
+            return answer, None
+        twins = self._replayed(model, part, pair)
+        if twins is None and (grid := self._representable()):
+            answer, model = self._check(question + grid, ends)
+            twins = self._replayed(model, part, pair) if answer == "sat" else None
+        return ("sat", twins) if twins is not None else ("unconfirmed", None)
+
+    def _check(self, question: list[Term], ends: float) -> tuple[Answer, Term]:
+        left = ends - time.perf_counter()
+        if left <= 0:
+            return "unknown", None
+        solver = self.z3.Solver()
+        solver.set("timeout", max(1, int(left * 1000)))
+        solver.set("random_seed", self.seed)
+        solver.add(*question)
+        answer = str(solver.check())
+        return ("sat", solver.model()) if answer == "sat" else ("unsat" if answer == "unsat" else "unknown", None)
+
+    # --- the question ---
+
+    def _questions(self, part: Part, pruning: Pruning, pair: Pair) -> list[list[Term]]:
+        """One for each way two decisions can differ: z3 is faster on them one by one."""
+        known = known_inputs(self.model.domain, part)
+        versions: list[Version] = []
+        for twin, chosen in enumerate(pair):
+            states = known + [OPEN if chosen is None else ONE if k == chosen else ZERO for k in range(len(self.views))]
+            free, ones = ([j for j, state in enumerate(states) if state == kind] for kind in (OPEN, ONE))
+            seen = slice(None) if chosen is None else [chosen]
+            versions.append(self.terms.version(twin, free, ones, pruning, seen, versions[0] if versions else None))
+        first, second = (version.sums[-1] for version in versions)
+        ways = self._ways_to_differ(first, second)
+        if all(a.eq(b) for a, b in zip(first, second, strict=True)):
+            return [[self.z3.Or(*ways)]]  # the same terms twice: z3 can answer without being told what they stand for
+        definitions = [term for version in versions for term in self.terms.definitions(version)]
+        common = [*self._people(part, known), *self._values(pair), *definitions]
+        return [[*common, way] for way in ways]
+
+    def _people(self, part: Part, known: list[int]) -> list[Term]:
+        """Who is in the part, and how far a twin may be from them."""
+        asserted: list[Term] = []
+        for feature in self.model.domain.free_features:
+            limit, place = part.limits[feature.name], self.columns[feature.name]
+            first, second = (row[place] for row in self.raw)
+            if isinstance(feature, NUMERIC):
+                asserted += self._between(first[0], limit)
+                if feature.name in self.slack:
+                    most = self.terms.number(self.slack[feature.name])
+                    asserted += self._between(second[0], self.everybody.limits[feature.name])
+                    asserted += [first[0] - second[0] <= most, second[0] - first[0] <= most]
+            elif feature.kind == "boolean":
+                asserted += self._between(first[0], (0, 1))
+            else:
+                asserted += self._one_of([v for v, state in zip(first, known[place], strict=True) if state == OPEN])
+        return asserted
+
+    def _values(self, pair: Pair) -> list[Term]:
+        """Which sensitive values twins have, where z3 is to find them."""
+        if pair != (None, None):
+            return []
+        first, second = (row[self.free_width :] for row in self.raw)
+        # People of one sensitive value are no twins; they could differ in a relaxed number.
+        apart = [a + b <= 1 for a, b in zip(first, second, strict=True)] if self.slack else []
+        return [*self._one_of(first), *self._one_of(second), *apart]
+
+    def _ways_to_differ(self, first: list[Term], second: list[Term]) -> list[Term]:
+        """The first twin gets a class, the second does not."""
+
+        def wins(k: int, scores: list[Term]) -> Term:
+            if len(scores) == 1:
+                return scores[0] > 0 if k else scores[0] <= 0
+            return self.z3.And(*(scores[k] > s if j < k else scores[k] >= s for j, s in enumerate(scores) if j != k))
+
+        classes = range(max(2, len(first)))
+        return [self.z3.And(wins(k, first), self.z3.Not(wins(k, second))) for k in classes]
+
+    def _between(self, variable: Term, limit: Sequence[Any]) -> list[Term]:
+        low, high = (self.z3.IntVal(int(end)) if variable.is_int() else self.terms.number(end) for end in limit)
+        return [variable >= low, variable <= high]
+
+    def _one_of(self, choices: list[Term]) -> list[Term]:
+        bounded = [term for choice in choices for term in self._between(choice, (0, 1))]
+        return [*bounded, self.z3.Sum(choices) == 1] if choices else []
+
+    def _representable(self) -> list[Term]:
+        """Real features on a grid of numbers that floats can hold: what z3 finds there survives the rounding."""
+        found = []
+        for feature in self.model.domain.free_features:
+            if feature.kind == "real":
+                exponent = math.frexp(max(abs(feature.low), abs(feature.high), 2.0**-900))[1] - GRID_BITS
+                for twin, row in enumerate(self.raw):
+                    whole = self.z3.Int(f"{feature.name} on the grid of twin {twin}")
+                    step = self.terms.number(Fraction(2) ** exponent)
+                    found.append(row[self.columns[feature.name].start] == step * self.z3.ToReal(whole))
+        return found
+
+    # --- the answer ---
+
+    def _replayed(self, found: Term, part: Part, pair: Pair) -> Replay | None:
+        """The twins z3 found, as raw values; None unless they get different decisions in some arithmetic."""
+
+        def values(row: list[Term]) -> list[Fraction]:
+            exact = (found.eval(variable, model_completion=True) for variable in row)
+            return [Fraction(value.as_long() if value.is_int() else value.as_fraction()) for value in exact]
+
+        people, positions = [], []
+        for row, chosen in zip(map(values, self.raw), pair, strict=True):
+            people.append(self._person(row, part))
+            marks = row[self.free_width :]
+            positions.append(self.views[marks.index(max(marks)) if chosen is None else chosen])
+        if any(abs(Fraction(people[0][n]) - Fraction(people[1][n])) > most for n, most in self.slack.items()):
+            return None  # rounded apart
+        return _replay_both(self.model, people, positions)
+
+    def _person(self, values: list[Fraction], part: Part) -> dict[str, Any]:
+        person: dict[str, Any] = {}
+        for feature in self.model.domain.free_features:
+            limit, row = part.limits[feature.name], values[self.columns[feature.name]]
+            if isinstance(feature, NUMERIC):
+                low, high = self.everybody.limits[feature.name]
+                # A float near the end of the range could lie beyond it.
+                person[feature.name] = int(row[0]) if feature.kind == "integer" else min(max(float(row[0]), low), high)
+            elif len(limit) == 1:
+                person[feature.name] = limit[0]  # a known input is no variable of the question
+            else:
+                levels = feature.levels()
+                person[feature.name] = levels[int(row[0]) if feature.kind == "boolean" else row.index(max(row))]
+        return person
+
+
+def _replay_both(model: FairModel, people: list[dict[str, Any]], positions: list[int]) -> Replay | None:
+    replays = [replay(model, person, [value]) for person, value in zip(people, positions, strict=True)]
+    both = Replay(
+        tuple(person for one in replays for person in one.people),
+        {name: tuple(one.decisions[name][0] for one in replays) for name in replays[0].decisions},
+    )
+    return both if both.unfair_in else None

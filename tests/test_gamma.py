@@ -204,7 +204,7 @@ def test_one_hot_codes_stay_fair_under_the_uniform_expectation_although_no_gamma
 # --- networks ---
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid", "gelu"])
 def test_sensitive_weights_of_zero_put_the_whole_first_layer_and_nothing_else_into_the_set(activation: str) -> None:
     net = blind_network(0, (3, 4, 3, 1), 1, activation)
     solution = solve_network(net, SIGNS, PEOPLE)

@@ -129,7 +129,7 @@ def test_model_to_start_from_must_fit():
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.integers(0, 10**6), st.sampled_from([[], [3], "paper"]), st.sampled_from(["relu", "tanh", "gelu"]))
+@given(st.integers(0, 10**6), st.sampled_from([[], [3], "paper"]), st.sampled_from(["relu", "tanh", "sigmoid", "gelu"]))
 def test_exact_is_fair_at_the_first_attempt(seed, hidden, activation):
     started = fair_start(Exact(), encoding=small_encoding(), hidden=hidden, outputs=1, activation=activation, seed=seed)
     assert started.verdict.proof == "structural"
@@ -138,7 +138,7 @@ def test_exact_is_fair_at_the_first_attempt(seed, hidden, activation):
 
 
 @pytest.mark.parametrize("start", [Bernoulli(), NearZero(), Bernoulli(layers="all"), NearZero(layers="all")])
-@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid", "gelu"])
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_near_zero_starts_are_proven_by_bounds_on_a_census(census, start, activation, outputs):
     started = fair_start(start, encoding=census, hidden="paper", outputs=outputs, activation=activation, seed=1)

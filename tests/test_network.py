@@ -19,14 +19,18 @@ def random_network(widths, seed=0, activation="relu"):
     return Network(tuple(layers), activation)
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid", "gelu"])
 @pytest.mark.parametrize("widths", [(3, 1), (5, 8, 1), (5, 8, 4, 3)])
 def test_scores_are_the_textbook_formula(widths, activation):
     from scipy.special import erf
 
-    act = {"relu": lambda z: np.maximum(z, 0), "tanh": np.tanh, "gelu": lambda z: z * 0.5 * (1 + erf(z / np.sqrt(2)))}[
-        activation
-    ]
+    functions = {
+        "relu": lambda z: np.maximum(z, 0),
+        "tanh": np.tanh,
+        "sigmoid": lambda z: 1 / (1 + np.exp(-z)),
+        "gelu": lambda z: z * 0.5 * (1 + erf(z / np.sqrt(2))),
+    }
+    act = functions[activation]
     network = random_network(widths, activation=activation)
     x = np.random.default_rng(1).normal(size=(70, widths[0])).astype(np.float32)
     values = x.astype(np.float64)

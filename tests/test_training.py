@@ -63,7 +63,7 @@ def every_version(network, data):
     size=st.integers(2, 8),
     classes=st.integers(2, 4),
     optimiser=st.sampled_from(["sgd", "momentum", "adam", "adamw"]),
-    activation=st.sampled_from(["relu", "tanh", "gelu"]),
+    activation=st.sampled_from(["relu", "tanh", "sigmoid", "gelu"]),
     learning_rate=st.sampled_from([1e-3, 0.05, 0.5]),
     weight_decay=st.sampled_from([0.0, 0.1]),
     batch_size=st.sampled_from([8, 64, 500]),

@@ -256,7 +256,7 @@ def test_categories_alone_can_be_searched():
     assert_are_unfair_twins(model, attack)
 
 
-@pytest.mark.parametrize("activation", ["tanh", "gelu"])
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "gelu"])
 def test_smooth_networks_are_attacked_in_float32(activation):
     features = (RealFeature(name="r", low=-2.0, high=2.0), IntegerFeature(name="n", low=0, high=50), SEX)
     rng = np.random.default_rng(2)
@@ -271,7 +271,7 @@ def test_smooth_networks_are_attacked_in_float32(activation):
 
 
 def test_the_lens_sees_what_the_network_computes():
-    for activation in ("relu", "tanh", "gelu"):
+    for activation in ("relu", "tanh", "sigmoid", "gelu"):
         model = small_model(np.random.default_rng(4), "on the edge", 3)
         model = dataclasses.replace(model, network=Network(model.network.layers, activation))
         lens, values = Lens(model), np.arange(len(model.encoding.codes))

@@ -100,7 +100,7 @@ def test_bounds_contain_every_output(seed, style, outputs):
 
 
 @settings(deadline=None, max_examples=40)
-@given(SEEDS, st.sampled_from(["relu", "tanh", "gelu"]), st.integers(1, 3))
+@given(SEEDS, st.sampled_from(["relu", "tanh", "sigmoid", "gelu"]), st.integers(1, 3))
 def test_bounds_contain_what_jax_computes(seed, activation, outputs):
     rng = np.random.default_rng(seed)
     relation = box([-3, -1, 0, 0], [2, 4, 1, 1], [[-1.0], [1.0]], (slice(2, 4),))
@@ -293,9 +293,16 @@ def test_many_views_are_bounded_in_parts(monkeypatch):
 
 
 @settings(deadline=None)
-@given(st.floats(-9, 9), st.floats(0, 4), st.sampled_from(["tanh", "gelu"]), st.sampled_from(["real", "float32"]))
+@given(
+    st.floats(-9, 9),
+    st.floats(0, 4),
+    st.sampled_from(["tanh", "sigmoid", "gelu"]),
+    st.sampled_from(["real", "float32"]),
+)
 def test_activations_are_enclosed_and_tight(low, width, activation, arithmetic):
     def exact(x: float) -> float:
+        if activation == "sigmoid":
+            return 1 / (1 + math.exp(-x))
         return math.tanh(x) if activation == "tanh" else 0.5 * x * math.erfc(-x / math.sqrt(2))
 
     ends = np.array([[low]]), np.array([[low + width]])
@@ -319,7 +326,7 @@ def test_gelu_turns_where_we_say_and_nowhere_below_what_we_say():
     assert at_before + slope(before) * (after - before) > intervals.GELU_LEAST + 1e-6
 
 
-@pytest.mark.parametrize("activation", ["tanh", "gelu"])
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "gelu"])
 def test_float32_activations_err_by_less_than_a_third_of_what_we_allow(activation):
     """The pads are assumptions about libraries; this watches the one we ship with."""
     from bornfair.network import activation_function
@@ -328,9 +335,9 @@ def test_float32_activations_err_by_less_than_a_third_of_what_we_allow(activatio
     x = x[x != 0]
     executed = np.asarray(activation_function(activation)(x)).astype(np.float64)
     wide = x.astype(np.float64)
-    exact = np.tanh(wide) if activation == "tanh" else intervals._gelu(wide)
-    size = np.abs(exact) if activation == "tanh" else np.abs(wide)
-    allowed = getattr(EXECUTIONS["float32"], activation)
+    exact = {"tanh": np.tanh, "sigmoid": intervals.sigmoid, "gelu": intervals._gelu}[activation](wide)
+    size = {"tanh": np.abs(exact), "sigmoid": 1.0, "gelu": np.abs(wide)}[activation]
+    allowed = getattr(EXECUTIONS["float32"], "gelu" if activation == "gelu" else "tanh")
     assert (np.abs(executed - exact) / size).max() < allowed / 3
 
 

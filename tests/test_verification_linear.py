@@ -102,7 +102,7 @@ def test_lines_contain_exact_and_executed_outputs(seed, style, outputs):
 
 
 @settings(max_examples=25)
-@given(SEEDS, st.sampled_from(["relu", "tanh", "gelu"]), st.integers(1, 3))
+@given(SEEDS, st.sampled_from(["relu", "tanh", "sigmoid", "gelu"]), st.integers(1, 3))
 def test_lines_contain_what_jax_computes(seed, activation, outputs):
     rng = np.random.default_rng(seed)
     space = FreeSpace(np.array([-3.0, -1, 0, 0]), np.array([2.0, 4, 1, 1]), np.array([0.0, 0, 1, 1]), (slice(2, 4),))
@@ -127,7 +127,7 @@ def test_lines_contain_what_jax_computes(seed, activation, outputs):
 
 
 @settings(max_examples=40)
-@given(SEEDS, st.sampled_from(["relu", "tanh", "gelu"]))
+@given(SEEDS, st.sampled_from(["relu", "tanh", "sigmoid", "gelu"]))
 def test_bounds_are_never_wider_than_intervals(seed, activation):
     rng = np.random.default_rng(seed)
     relation = small_relation(rng)

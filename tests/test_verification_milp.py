@@ -282,7 +282,7 @@ def test_the_largest_change_has_bounds_at_any_time() -> None:
     assert Change(**change.to_json()) == change
 
 
-@pytest.mark.parametrize("activation", ["tanh", "gelu"])
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "gelu"])
 def test_other_activations_are_refused(activation: str) -> None:
     model = random_model(2, DOMAINS["two values"], "normal")
     other = FairModel(dataclasses.replace(model.network, activation=activation), model.encoding)

@@ -93,7 +93,7 @@ def test_search_without_looking_for_twins_agrees_too(seed):
 
 
 @settings(max_examples=15)
-@given(SEEDS, st.sampled_from(["relu", "tanh", "gelu"]))
+@given(SEEDS, st.sampled_from(["relu", "tanh", "sigmoid", "gelu"]))
 def test_real_features_are_never_called_fair_wrongly(seed, activation):
     rng = np.random.default_rng(seed)
     features = (RealFeature(name="r", low=-1.0, high=2.0), IntegerFeature(name="n", low=0, high=3))
@@ -179,6 +179,7 @@ def test_weights_that_cancel_in_real_arithmetic_only_keep_their_structural_proof
     assert (codes == 0).all()
     assert verdict.arithmetic in [("real",), ("float32",)]
     assert verdict.verdict == ("verified" if verdict.arithmetic == ("real",) else "falsified")
+    assert not search(model, timeout=0.2, arithmetic=("float32",))
 
 
 def test_twins_of_another_relation_can_be_verified():

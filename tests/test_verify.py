@@ -158,6 +158,18 @@ def test_command_line_verdicts_are_statuses(nnet, tmp_path):
     assert odd.returncode == 2 and "write age=30..40 or job=nurse,smith" in odd.stderr
 
 
+def test_command_line_bounds_the_change_of_the_score(nnet, tmp_path):
+    found = bornfair("verify", nnet, "--sensitive", "1", "--change", "--json", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    document = json.loads(found.stdout)
+    # By hand: changing x1 moves the first neuron by 2 and the second by 1/2 (times 3); at x0 = 9 that is 2 in all.
+    assert document["low"] == pytest.approx(2.0) and document["low"] <= document["high"] <= 2.001
+    assert (
+        "By how much twins' scores can differ"
+        in bornfair("verify", nnet, "--sensitive", "1", "--change", cwd=tmp_path).stdout
+    )
+
+
 def test_an_audit_gives_every_network_of_a_folder_a_verdict(nnet):
     (nnet.parent / "other-2.nnet").write_text(TEXT.replace("-4.0,", "-400.0,"))
     rows = audit.run(nnet.parent, sensitive=["1"], timeout=30)

@@ -25,7 +25,7 @@ from bornfair.encoding import MissingPolicy, OutsidePolicy, Policies, UnseenPoli
 from bornfair.errors import InputError, plain, plain_value, shown
 from bornfair.fitting import Fitted, Recipe, continue_fit, fit_table, resolve_response
 from bornfair.model import probabilities
-from bornfair.network import decisions
+from bornfair.network import Activation, decisions
 from bornfair.tables import as_pandas
 from bornfair.training import Callback, Plan
 
@@ -42,7 +42,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
     sensitive_features : names (or, for arrays, positions) of the columns in which twins may differ.
     preset : 'default', or 'paper' for the setting of the paper's experiments. Options left None follow the preset.
     hidden : hidden widths, or one of 'paper', 'shallow', 'deep', 'large'.
-    activation : 'relu', 'tanh' or 'gelu'.
+    activation : 'relu', 'tanh', 'sigmoid' or 'gelu'.
     init : the fair start: 'exact', 'bernoulli:phi=-10,p=0.5', 'near_zero:scale=1e-10', 'constant', a network or model.
     response : 'expected' (exact, certified), 'sampled' (Algorithm 1 as printed) or 'none' (plain training, not fair).
     gamma : 'solve' for the γ that preserves fairness, or a number; then nothing is certified unless it is 0.
@@ -77,7 +77,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         *,
         preset: str = "default",
         hidden: str | Sequence[int] | None = None,
-        activation: Literal["relu", "tanh", "gelu"] = "relu",
+        activation: Activation = "relu",
         init: Any = "exact",
         response: Literal["expected", "sampled", "none"] = "expected",
         gamma: float | Literal["solve"] = "solve",

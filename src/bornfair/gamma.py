@@ -26,7 +26,7 @@ LARGEST_BLOCK = 2**21
 """Numbers held at once in one array while networks are examined (16 MB in float64)."""
 
 EPSILON = float(np.finfo(np.float64).eps)
-STEEPEST = {"relu": 1.0, "tanh": 1.0, "gelu": 1.13}
+STEEPEST = {"relu": 1.0, "tanh": 1.0, "sigmoid": 0.25, "gelu": 1.13}
 """The largest slope of each activation: how much it can magnify a rounding error."""
 
 

@@ -19,7 +19,7 @@ from bornfair.errors import InputError, shown
 if TYPE_CHECKING:
     import jax
 
-Activation = Literal["relu", "tanh", "gelu"]
+Activation = Literal["relu", "tanh", "sigmoid", "gelu"]
 Parameters = Any  # a list of (weight [out, in], bias [out]) pairs of JAX arrays: a pytree
 
 WIDTHS: dict[str, tuple[int, ...]] = {
@@ -173,6 +173,7 @@ def activation_function(name: Activation) -> Callable[[jax.Array], jax.Array]:
     functions: dict[str, Callable[[jax.Array], jax.Array]] = {
         "relu": jax.nn.relu,
         "tanh": jnp.tanh,
+        "sigmoid": jax.nn.sigmoid,
         "gelu": functools.partial(jax.nn.gelu, approximate=False),
     }
     return functions[name]

@@ -35,7 +35,7 @@ def train(
     combinations: Annotated[str, Option(help="Sensitive combinations that exist: all or observed.")] = "all",
     preset: Annotated[str, Option(help="default or paper.")] = "default",
     hidden: Annotated[str | None, Option(help="Hidden widths such as 128,64, or paper, shallow, deep, large.")] = None,
-    activation: Annotated[str, Option(help="relu, tanh or gelu.")] = "relu",
+    activation: Annotated[str, Option(help="relu, tanh, sigmoid or gelu.")] = "relu",
     init: Annotated[
         str, Option(help="The start: exact, bernoulli:phi=-10,p=0.5, near_zero:scale=1e-10, constant.")
     ] = "exact",

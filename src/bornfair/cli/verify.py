@@ -33,6 +33,9 @@ def verify(
     ] = None,
     relax: Annotated[list[str] | None, typer.Option(help="smt: twins may differ in this number too, as age=2.")] = None,
     resume: Annotated[Path | None, typer.Option(help="bounds: a file to go on from if interrupted.")] = None,
+    change: Annotated[
+        bool, typer.Option("--change", help="Ask instead by how much the score of twins can differ (ε-δ fairness).")
+    ] = False,
     seed: Annotated[int, typer.Option(help="The same seed asks in the same order.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -43,6 +46,9 @@ def verify(
     from bornfair.tables import read_table
     from bornfair.verification.ask import verify as ask
 
+    if change:
+        _change(model, domain, sensitive, timeout, seed, json=json)
+        return
     verdict = ask(
         model, domain, sensitive_features=sensitive, engine=engine, timeout=timeout,  # type: ignore[arg-type]
         table=None if data is None else read_table(data), partitions=partitions, soft_timeout=soft_timeout,
@@ -76,6 +82,30 @@ def _print(verdict: Any) -> None:
         ("reason", verdict.reason),
     ]
     print_table("How it was found out", ["", ""], facts, numbers_from=2)
+
+
+def _change(
+    model: Path, domain: Path | None, sensitive: list[str] | None, timeout: float, seed: int, *, json: bool
+) -> None:
+    """The largest possible change of the score between twins: attained, and proven not to be exceeded."""
+    from bornfair.interop.load import load_model
+    from bornfair.verification.milp import largest_change
+
+    asked = load_model(model, domain=domain, sensitive=sensitive)
+    found = largest_change(asked, timeout=timeout, seed=seed, say=None if json else say)
+    if json:
+        print_json(found.to_json())
+        return
+    if found.twins:
+        print_twins(f"These twins' scores differ by {found.low:.6g}", found.twins)
+    facts = [
+        ("largest change attained", f"{found.low:.9g}"),
+        ("proven not to be exceeded", f"{found.high:.9g}"),
+        ("HiGHS' own bound (not a proof)", f"{found.solver_high:.9g}"),
+        ("seconds", f"{found.seconds:.2f}"),
+        ("reason", found.reason),
+    ]
+    print_table("By how much twins' scores can differ", ["", ""], facts, numbers_from=2)
 
 
 def _population(texts: list[str]) -> dict[str, Any] | None:

@@ -316,6 +316,9 @@ def _activated(shape: Shape, arrays: Arrays, low: Any, high: Any) -> tuple[Any, 
     if shape.activation == "tanh":
         pad = arrays.tanh + TILT
         return xp.tanh(low) - pad, xp.tanh(high) + pad
+    if shape.activation == "sigmoid":
+        pad = arrays.tanh + TILT
+        return 0.5 + 0.5 * xp.tanh(0.5 * low) - pad, 0.5 + 0.5 * xp.tanh(0.5 * high) + pad
     at_low, at_high = gelu(xp, low), gelu(xp, high)
     turns = (low <= GELU_TURN[1]) & (high >= GELU_TURN[0])
     least = xp.where(turns, GELU_LEAST, xp.minimum(at_low, at_high))
@@ -343,6 +346,17 @@ def _relax(shape: Shape, arrays: Arrays, low: Any, high: Any, values: tuple[Any,
         found = _Relaxed(lower, xp.zeros_like(low), slope, xp.where(bends, needed, 0.0))
     elif shape.activation == "tanh":
         found = _relax_tanh(xp, arrays, low, high)
+    elif shape.activation == "sigmoid":
+        # 1/2 + tanh(z/2)/2: lines for tanh at half the place, at half the height. Slopes and halves are exact; the
+        # sum with 1/2 rounds once, and an execution may err as much as tanh itself, not half of it.
+        half = _relax_tanh(xp, arrays, 0.5 * low, 0.5 * high)
+        pad = arrays.tanh + 4 * TILT
+        found = _Relaxed(
+            0.25 * half.lower_slope,
+            0.5 + 0.5 * half.lower_shift - pad,
+            0.25 * half.upper_slope,
+            0.5 + 0.5 * half.upper_shift + pad,
+        )
     else:
         flat = xp.zeros_like(low)
         found = _Relaxed(flat, values[0], flat, values[1])

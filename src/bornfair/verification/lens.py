@@ -15,6 +15,7 @@ import pandas as pd
 from bornfair.domain import NUMERIC, Value, unknown_column
 from bornfair.errors import InputError
 from bornfair.network import BLOCK
+from bornfair.verification.intervals import sigmoid
 
 if TYPE_CHECKING:
     from bornfair.model import FairModel
@@ -242,6 +243,9 @@ def _activated(name: str, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if name == "tanh":
         value = np.tanh(numbers)
         return value, 1.0 - value**2
+    if name == "sigmoid":
+        value = sigmoid(numbers)
+        return value, value * (1.0 - value)
     from scipy.special import ndtr
 
     below = ndtr(numbers)

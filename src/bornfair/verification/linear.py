@@ -16,7 +16,7 @@ from bornfair.network import Network, decisions
 from bornfair.relation import Relation
 from bornfair.verification import backward
 from bornfair.verification.backward import Affine, Arrays, Findings, Lines, Shape
-from bornfair.verification.intervals import EXECUTIONS, OWN_UNIT
+from bornfair.verification.intervals import EXECUTIONS, OWN_UNIT, sigmoid
 from bornfair.verification.structural import distinct_matrices, not_finite, require_fit
 from bornfair.verification.verdict import Arithmetic
 
@@ -122,6 +122,8 @@ class LinearBounds:
 def _activation(name: str, values: np.ndarray) -> np.ndarray:
     if name == "relu":
         return np.maximum(values, 0)
+    if name == "sigmoid":
+        return sigmoid(values)
     return np.tanh(values) if name == "tanh" else backward.gelu(np, values)
 
 

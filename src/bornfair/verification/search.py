@@ -31,7 +31,7 @@ from bornfair.verification.verdict import Arithmetic, Verdict
 
 ENGINE = "bounds"
 FEW = 32  # people in a box who are looked at one by one rather than cut apart
-WAVE = 8  # batches between two looks at all open boxes
+WAVE = 8  # batches, at least, between two looks at all open boxes
 REPLAYS = 8  # suspected twins replayed per round
 BISECTIONS = 64  # lines per batch on which the decision boundary is looked for: in the first rounds, later less often
 OFTEN = 8
@@ -56,7 +56,7 @@ def search(
     relation: Relation | None = None,
     arithmetic: Sequence[Arithmetic] = ("real", "float32"),
     batch: int = 512,
-    most_boxes: int = 200_000,
+    most_boxes: int = 1_000_000,
     say: Callable[[str], None] | None = None,
     resume: str | Path | None = None,
     seed: int = 0,
@@ -65,9 +65,11 @@ def search(
     """Verified when every box is proven fair, falsified when replayed twins differ, undecided when time is up.
 
     Proofs are for float32 in any order of summation, which covers real arithmetic; where that cannot be had the verdict
-    is about ("real",) alone, if `arithmetic` names it. Beyond `most_boxes` open boxes the newest are taken first
-    (depth-first), so memory stays bounded. `resume` names a file: the open boxes are kept in it when the search stops
-    (also by an interrupt), and taken up from it when it exists. Accepted boxes are appended to `record`.
+    is about ("real",) alone, if `arithmetic` names it. Beyond `most_boxes` open boxes (16 bytes each per column) the
+    newest are taken first, depth-first: memory stays bounded, but the decided share then grows slowly.
+    `resume` names a file: the open boxes are kept in it when the search stops (also by an interrupt), and taken up from
+    it when it exists. Accepted boxes are appended to `record`. Twins of another relation than the flip cannot be
+    replayed from raw values; if some are found, the answer is undecided and names u.
     """
     wanted = tuple(arithmetic)
     if not wanted or not set(wanted) <= {"real", "float32"}:
@@ -83,7 +85,7 @@ def search(
         model, chosen, relation is None or _equal(relation, flip), wanted, batch, most_boxes, say, seed, record,
         LinearBounds(model.network, chosen, compiled=timeout >= WORTH_COMPILING), Places(chosen.free),
     ).run(timeout, None if resume is None else Path(resume))  # fmt: skip
-    if structural and verdict.verdict == "undecided":  # proven in real arithmetic at least
+    if structural and "real" in wanted and verdict.verdict == "undecided":  # proven in real arithmetic at least
         reason = f"{structural.reason}; in float32: {verdict.reason}"
         return dataclasses.replace(structural, reason=reason, boxes=verdict.boxes, seconds=verdict.seconds)
     return verdict
@@ -134,9 +136,12 @@ class _Search:
             why = "interrupted"
         except _Found as found:
             seconds = before + time.monotonic() - began
-            return dataclasses.replace(found.verdict, boxes=state.boxes, partitions=state.boxes, seconds=seconds)
+            boxes = max(state.boxes, 1)
+            return dataclasses.replace(found.verdict, boxes=boxes, partitions=boxes, seconds=seconds)
         if file is not None and len(state.open):
             state.save(file, digest)
+        elif file is not None:
+            file.unlink(missing_ok=True)  # nothing is left to go on with
         if self.say is not None:
             self.say(_progress(state))
         return self._verdict(state, why)
@@ -162,7 +167,8 @@ class _Search:
 
     def _round(self, state: State, deadline: float) -> State:
         """Decide or cut a wave of boxes; the state is replaced as a whole, so an interrupt loses one wave at most."""
-        count, wave = len(state.open), WAVE * self.batch
+        count = len(state.open)
+        wave = max(WAVE * self.batch, count // 32)  # moving all open boxes must stay cheap beside bounding some
         if count <= wave:
             taken = np.arange(count)
         elif count > self.most_boxes:

@@ -53,6 +53,10 @@ def test_plain_training_on_the_same_table_is_not_fair(table):
     assert clf.empirical_fairness(X) < 0.9
     assert clf.certificate_.verdict.verdict != "verified"
     assert clf.certificate_.claim.startswith("Nothing about fairness is certified: the network was trained on the true")
+    verdict = clf.verify(timeout=20)
+    assert verdict.verdict == "falsified"
+    first, second = verdict.twins
+    assert {name for name in first if first[name] != second[name]} == {"sex"} and len(set(verdict.decisions)) == 2
 
 
 def test_predicts_without_the_sensitive_columns(table, fitted):

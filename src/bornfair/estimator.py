@@ -216,10 +216,10 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.model_.empirical_fairness(self._frame(X, reset=False))
 
-    def verify(self) -> Verdict:
-        """Prove from the weights alone that twins always get the same decision."""
+    def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
+        """Ask the verifier, from the weights alone, whether twins always get the same decision."""
         check_is_fitted(self)
-        return self.model_.verify()
+        return self.model_.verify(timeout=timeout, seed=seed)
 
     def save(self, path: str | Path) -> Path:
         """Write a bundle that `bornfair.load` and `bornfair predict` read."""

@@ -96,11 +96,11 @@ class FairModel:
         decided = decisions(self.scores_of_versions(table))
         return float(np.mean((decided == decided[0]).all(axis=0)))
 
-    def verify(self) -> Verdict:
-        """Prove anew, from the weights alone, that twins get the same decision."""
-        from bornfair.verification.encoded import confirm_encoded
+    def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
+        """Ask the verifier anew, from the weights alone, whether twins always get the same decision."""
+        from bornfair.verification.ask import verify
 
-        return confirm_encoded(self.network, self.encoding)
+        return verify(self, timeout=timeout, seed=seed)
 
     def save(self, path: str | Path) -> Path:
         from bornfair.bundle import save_bundle

@@ -126,7 +126,7 @@ class _Search:
                     break
                 if self.say is not None and now - spoke >= 1:
                     spoke = now
-                    self.say(_progress(state))
+                    self.say(f"{_progress(state)}, at most {timeout - (now - began):.0f} s left")
                 if file is not None and now - saved >= SAVE_EVERY:
                     saved = now
                     state.save(file, digest)

@@ -31,6 +31,11 @@ FORMAT: Literal["bornfair-domain/1"] = "bornfair-domain/1"
 DEFAULT_GRID = 17  # levels of a real-valued sensitive feature: odd, so that the middle of the range is one of them
 
 
+def _as_tuple(value: Any) -> Any:
+    """JSON knows lists only; records hold tuples, all the way down."""
+    return tuple(_as_tuple(item) for item in value) if isinstance(value, list) else value
+
+
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -83,10 +88,7 @@ class CategoricalFeature(_Record):
     name: str
     categories: tuple[Value, ...]
 
-    @field_validator("categories", mode="before")
-    @classmethod
-    def _lists_are_tuples(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
+    _lists_are_tuples = field_validator("categories", mode="before")(_as_tuple)
 
     @model_validator(mode="after")
     def _categories_are_distinct(self) -> CategoricalFeature:
@@ -122,10 +124,7 @@ class Label(_Record):
     name: str
     classes: tuple[Value, ...]
 
-    @field_validator("classes", mode="before")
-    @classmethod
-    def _lists_are_tuples(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
+    _lists_are_tuples = field_validator("classes", mode="before")(_as_tuple)
 
     @model_validator(mode="after")
     def _classes_differ(self) -> Label:
@@ -154,15 +153,7 @@ class Domain(_Record):
     """The sensitive combinations that exist, in the order of `sensitive`; None means all of them."""
     label: Label | None = None
 
-    @field_validator("features", "sensitive", mode="before")
-    @classmethod
-    def _lists_are_tuples(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-    @field_validator("combinations", mode="before")
-    @classmethod
-    def _nested_lists_are_tuples(cls, value: Any) -> Any:
-        return tuple(tuple(row) for row in value) if isinstance(value, list) else value
+    _lists_are_tuples = field_validator("features", "sensitive", "combinations", mode="before")(_as_tuple)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Domain:

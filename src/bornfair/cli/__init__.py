@@ -54,9 +54,7 @@ def main() -> None:
         print(f"bornfair: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        print(
-            "bornfair: interrupted; with --checkpoint FILE the same command goes on where it stopped.", file=sys.stderr
-        )
+        print("bornfair: interrupted; train --checkpoint FILE and verify --resume FILE go on later.", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:  # the reader (head, less) has seen enough
         sys.stderr.close()

@@ -38,7 +38,7 @@ PAPER = {
     "law": Published(13_394, 14.5, 73.7),
 }
 STARTS = ("near_zero", "bernoulli", "exact")
-ENGINES: tuple[Engine, ...] = ("auto", "bounds", "smt")
+ENGINES: tuple[Engine, ...] = ("auto", "bounds", "milp", "smt")
 HEADERS = (
     "dataset", "start", "engine", "result", "parts", "seconds", "accuracy %", "paper: parts", "minutes", "accuracy %",
 )  # fmt: skip

@@ -179,3 +179,18 @@ def test_an_audit_gives_every_network_of_a_folder_a_verdict(nnet):
         audit.run(nnet.parent)
     with pytest.raises(InputError, match=r"there are no .nnet files in"):
         audit.run(nnet.parent / "nowhere")
+
+
+def test_a_given_domain_brings_its_ranges_and_nothing_of_its_own_sensitive_values(fair):
+    """The space of sensitive values is worked out once and kept; another domain's must not slip in with its ranges."""
+    other = fair.domain_.with_sensitive(["race"])
+    assert other.sensitive_space.size == 3
+    asked = load_model(fair, domain=other).domain
+    assert asked.sensitive == ("sex",) and asked.sensitive_space.values == (("female",), ("male",))
+    assert asked.label == fair.domain_.label
+
+
+@pytest.mark.parametrize("engine", ["bounds", "milp"])
+def test_questions_only_smt_understands_are_not_answered_by_another_engine_silently(nnet, engine):
+    with pytest.raises(InputError, match=rf"where and relax are questions for the smt engine, found engine='{engine}'"):
+        verify(nnet, sensitive_features=["x1"], engine=engine, where={"x0": (0, 3)})

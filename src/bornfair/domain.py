@@ -248,11 +248,18 @@ class Domain(_Record):
         """
         changed = self.feature(name).model_dump() | changes
         features = [changed if f.name == name else f.model_dump() for f in self.features]
-        return _validated(self.model_dump() | {"features": features})
+        return self.replaced(features=features)
+
+    def replaced(self, **changes: Any) -> Domain:
+        """A copy with some parts replaced, checked anew.
+
+        Not `model_copy`, which neither checks nor forgets: the copy would keep the old one's sensitive space.
+        """
+        return _validated(self.model_dump() | changes)
 
     def with_sensitive(self, sensitive: Sequence[str], combinations: Sequence[Sequence[Value]] | None = None) -> Domain:
         rows = None if combinations is None else [list(row) for row in combinations]
-        return _validated(self.model_dump() | {"sensitive": list(sensitive), "combinations": rows})
+        return self.replaced(sensitive=list(sensitive), combinations=rows)
 
     def sample(self, count: int, *, seed: int) -> pd.DataFrame:
         """People drawn uniformly from the domain, sensitive values included."""

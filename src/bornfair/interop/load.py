@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -74,10 +75,5 @@ def _with_ranges(model: FairModel, domain: Domain) -> FairModel:
                 f"feature '{mine.name}' is encoded into the network as {mine.kind} with "
                 f"{shown(mine.levels())}; another domain may change only the ranges of numbers that are not sensitive."
             )
-    changed = domain.model_copy(
-        update={"sensitive": own.sensitive, "combinations": own.combinations, "label": own.label}
-    )
-    encoding = type(model.encoding)(
-        changed, model.encoding.scales, model.encoding.fill, model.encoding.policies, model.encoding.raw
-    )
-    return FairModel(model.network, encoding, None)
+    changed = domain.replaced(sensitive=own.sensitive, combinations=own.combinations, label=own.label)
+    return FairModel(model.network, dataclasses.replace(model.encoding, domain=changed))

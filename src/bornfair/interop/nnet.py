@@ -65,8 +65,8 @@ def load_nnet(path: str | Path, *, sensitive: Sequence[str | int] = (), domain: 
     if sensitive:
         domain = domain.with_sensitive([sensitive_name(item, domain) for item in sensitive])
     classes = (0, 1) if network.outputs == 1 else tuple(range(network.outputs))
-    label = domain.label or Label(name="decision", classes=classes)
-    domain = domain.model_copy(update={"label": label})
+    if domain.label is None:
+        domain = domain.replaced(label=Label(name="decision", classes=classes))
     return FairModel(_free_inputs_first(network, domain), Encoding.of_raw_numbers(domain))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from bornfair.checks import choice, number
 from bornfair.domain import Domain
+from bornfair.errors import InputError
 from bornfair.interop.load import load_model
 from bornfair.model import FairModel
 from bornfair.verification.encoded import confirm_encoded
@@ -48,6 +49,8 @@ def verify(
     """
     choice("engine", engine, get_args(Engine))
     number("timeout", timeout, 0.0, float("inf"), open_low=True)
+    if (where or relax) and engine not in ("auto", "smt"):
+        raise InputError(f"where and relax are questions for the smt engine, found engine={engine!r}; leave it out.")
     asked = load_model(model, domain=domain, sensitive=sensitive_features)
     began = time.perf_counter()
     if engine == "smt" or where or relax:

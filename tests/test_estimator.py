@@ -139,7 +139,9 @@ def test_warm_start_goes_on_and_keeps_fairness(table):
     X, y = table.drop(columns="grant"), table["grant"]
     clf = FairClassifier(["sex"], warm_start=True, validation_fraction=0.0, **QUICK).fit(X, y)
     before = clf.history_[0].loss
-    clf.fit(X, y)
+    seen = []
+    clf.set_params(callbacks=(seen.append,)).fit(X, y)
+    assert len(seen) == len(clf.history_), "callbacks see a warm start too"
     assert clf.history_[0].loss < before
     assert clf.verify().verdict == "verified"
 

@@ -17,6 +17,7 @@ from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError
 from bornfair.experiments import boundary_attacks, preservation
 from bornfair.experiments.boundary_attacks import Found, Twins, attack_integers, attack_reals
+from bornfair.model import scores_under_every_code
 from bornfair.network import Layer, Network
 from bornfair.training import Plan
 from bornfair.verification.exact import exact_scores
@@ -227,7 +228,7 @@ def test_integer_attack_finds_whom_trying_every_number_finds(seed):
     network = Network(tuple(Layer(weight, bias) for weight, bias in arrays))
     everyone = people.loc[people.index.repeat(301)].assign(points=list(range(301)) * 4)
     free = encoding.encode(everyone, sensitive=False).free
-    scores = boundary_attacks.scores_under_every_value(network, encoding, free)[..., 0]
+    scores = scores_under_every_code(network, free, encoding.codes)[..., 0]
     unfair = ((scores[0] > 0) != (scores[1] > 0)).reshape(4, 301)
     found = attack_integers(network, encoding, people, column="points")
     assert found.unfair == unfair.any(axis=1).sum()

@@ -136,10 +136,13 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         recipe = self._recipe()
         if self.warm_start and hasattr(self, "model_"):
             codes = self._class_indices(labels)
-            weights = self._weights(labels, sample_weight, X)
+            weights = self._weights(labels, sample_weight)
             response = resolve_response(recipe, self.domain_)
-            network, encoding = self.model_.network, self.model_.encoding
-            return self._keep(continue_fit(network, frame, codes, encoding, recipe, response, weights=weights))
+            fitted = continue_fit(
+                self.model_.network, frame, codes, self.model_.encoding, recipe, response, weights=weights,
+                callbacks=tuple(self.callbacks), checkpoint_path=self.checkpoint, resume=self.checkpoint is not None,
+            )  # fmt: skip
+            return self._keep(fitted)
         self.classes_ = self._classes(labels)
         fitted = fit_table(
             frame,
@@ -147,7 +150,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             self._domain(frame, y),
             recipe,
             policies=self._policies(),
-            weights=self._weights(labels, sample_weight, X),
+            weights=self._weights(labels, sample_weight),
             callbacks=tuple(self.callbacks),
             checkpoint_path=self.checkpoint,
             resume=self.checkpoint is not None,
@@ -181,7 +184,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         fitted = continue_fit(
             self.model_.network, frame, self._class_indices(labels), self.model_.encoding, recipe,
             resolve_response(recipe, self.domain_),
-            plan=once, weights=self._weights(labels, sample_weight, X), callbacks=tuple(self.callbacks),
+            plan=once, weights=self._weights(labels, sample_weight), callbacks=tuple(self.callbacks),
             optimiser_state=self._optimiser_state,
         )  # fmt: skip
         return self._keep(fitted)
@@ -293,7 +296,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
             )
         return index
 
-    def _weights(self, labels: np.ndarray, sample_weight: Any, X: Any) -> np.ndarray | None:
+    def _weights(self, labels: np.ndarray, sample_weight: Any) -> np.ndarray | None:
         if sample_weight is None and self.class_weight is None:
             return None
         weights = _check_sample_weight(sample_weight, np.zeros((len(labels), 1)))
@@ -316,7 +319,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         while name in domain.names:
             name += "_"
         label = Label(name=name, classes=tuple(plain_value(c) for c in self.classes_))
-        return domain.model_copy(update={"label": label})
+        return domain.replaced(label=label)
 
     def _sensitive_name(self, feature: str | int, frame: pd.DataFrame) -> str:
         if isinstance(feature, (int, np.integer)) and not isinstance(feature, bool):

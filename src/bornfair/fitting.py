@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -49,11 +49,10 @@ class Recipe:
     seed: int = 0
 
     def plan(self, rows: int) -> Plan:
-        named = self.optimiser is None or isinstance(self.optimiser, str)
         chosen = settings(
             self.preset,
             hidden=self.hidden,
-            optimiser=self.optimiser if named else None,
+            optimiser=self.optimiser if isinstance(self.optimiser, str) else None,
             learning_rate=self.learning_rate,
             schedule=self.schedule,
             weight_decay=self.weight_decay,
@@ -107,10 +106,8 @@ def fit_table(
     callbacks: tuple[Callback, ...] = (),
     checkpoint_path: str | Path | None = None,
     resume: bool = False,
-    say: Callable[[str], None] | None = None,
 ) -> Fitted:
     """Train on the rows of a table; `classes` are positions in the domain's label."""
-    said = say or (lambda _: None)
     response = resolve_response(recipe, domain)
     encoding = Encoding.fit(domain, table, policies)
     start = None
@@ -119,10 +116,8 @@ def fit_table(
         kind = recipe.start if isinstance(recipe.start, FromModel) else Plain()
         network = draw(kind, free_width=encoding.free_width, sensitive_width=encoding.sensitive_width, **shape)
     else:
-        said("looking for a fair start")
         start = fair_start(recipe.start, encoding=encoding, **shape)
         network = start.network
-    said("training")
     return continue_fit(
         network, table, classes, encoding, recipe, response,
         start=start, weights=weights, callbacks=callbacks, checkpoint_path=checkpoint_path, resume=resume,
@@ -176,7 +171,7 @@ def training_data(
     weights: np.ndarray | None,
 ) -> TrainingData:
     """The encoded table, with the sensitive part only where this response reads it."""
-    unread = response.preserves_fairness and not np.any(network.sensitive_weights(encoding.free_width))
+    unread = response.preserves_fairness and network.ignores_sensitive(encoding.free_width)
     encoded = encoding.encode(table, sensitive=not unread)
     if unread or not encoding.domain.sensitive:
         return TrainingData(encoded.free, classes, weights=weights)

@@ -41,7 +41,7 @@ class FairModel:
     @property
     def ignores_sensitive(self) -> bool:
         """Whether every weight that reads a sensitive code is exactly 0."""
-        return not np.any(self.network.sensitive_weights(self.encoding.free_width))
+        return self.network.ignores_sensitive(self.encoding.free_width)
 
     def scores(self, table: Any) -> np.ndarray:
         """The network's outputs for raw rows.
@@ -78,16 +78,8 @@ class FairModel:
 
         The codes are fed to the network even if it ignores them: that is how fairness is put to the test.
         """
-        codes = self.encoding.codes
         free = self.encoding.encode(as_pandas(table), sensitive=False).free
-        together = max(1, CHUNK // max(len(free), 1))  # values of S computed in one call
-        parts = []
-        for i in range(0, len(codes), together):
-            some = codes[i : i + together]
-            people = np.tile(free, (len(some), 1))
-            inputs = np.concatenate([people, np.repeat(some, len(free), axis=0)], axis=1)
-            parts.append(self.network.scores(inputs).reshape(len(some), len(free), -1))
-        return np.concatenate(parts)
+        return scores_under_every_code(self.network, free, self.encoding.codes)
 
     def empirical_fairness(self, table: Any) -> float:
         """Share of rows whose decision is the same for every sensitive value. It speaks of these rows only."""
@@ -106,6 +98,18 @@ class FairModel:
         from bornfair.bundle import save_bundle
 
         return save_bundle(self, path)
+
+
+def scores_under_every_code(network: Network, free: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Outputs [codes, rows, outputs] of encoded people under each sensitive code, in float32 as shipped."""
+    together = max(1, CHUNK // max(len(free), 1))  # values of S computed in one call
+    parts = []
+    for i in range(0, len(codes), together):
+        some = codes[i : i + together]
+        people = np.tile(free, (len(some), 1))
+        inputs = np.concatenate([people, np.repeat(some, len(free), axis=0)], axis=1)
+        parts.append(network.scores(inputs).reshape(len(some), len(free), -1))
+    return np.concatenate(parts)
 
 
 def probabilities(scores: np.ndarray) -> np.ndarray:

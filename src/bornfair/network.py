@@ -93,6 +93,10 @@ class Network:
         """V: the part of the first layer that reads the sensitive codes (the columns behind the free ones)."""
         return self.layers[0].weight[:, free_width:]
 
+    def ignores_sensitive(self, free_width: int) -> bool:
+        """Whether every weight that reads a sensitive code is exactly 0."""
+        return not self.sensitive_weights(free_width).any()
+
     def scores(self, inputs: np.ndarray) -> np.ndarray:
         """The outputs [rows, outputs] for encoded inputs, in float32.
 

@@ -171,7 +171,7 @@ class _Run:
         self.free_width = data.free.shape[1]
         _check_shapes(start, data, response)
         no_sensitive = start.widths[0] == self.free_width
-        zero_start = not np.any(start.sensitive_weights(self.free_width))
+        zero_start = start.ignores_sensitive(self.free_width)
         self.collapsed = no_sensitive or (response.preserves_fairness and zero_start)
         self.responded = not self.collapsed and response.mode != "none"
         inputs = data.free

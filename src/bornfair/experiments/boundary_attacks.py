@@ -17,6 +17,7 @@ import pandas as pd
 from bornfair.domain import NUMERIC, Domain, NumericFeature
 from bornfair.encoding import Encoding
 from bornfair.errors import InputError, plain
+from bornfair.model import scores_under_every_code
 from bornfair.network import CHUNK, Network, decisions
 from bornfair.verification.exact import exact_scores, fractions
 
@@ -252,7 +253,7 @@ class _Sweep:
         for part in (pairs[i : i + CHUNK] for i in range(0, len(pairs), CHUNK)):
             free = self.free[part[:, 0]]
             free[:, self.place] = np.ldexp(part[:, 1] - scale.centre, -scale.exponent)
-            decided = decisions(scores_under_every_value(self.lens.network, self.lens.encoding, free))
+            decided = decisions(scores_under_every_code(self.lens.network, free, self.lens.encoding.codes))
             found += [(int(person), int(number)) for person, number in part[(decided != decided[0]).any(axis=0)]]
         return found
 
@@ -281,13 +282,6 @@ def _gamma(terms: int) -> float:
 # --- evaluating people ---
 
 
-def scores_under_every_value(network: Network, encoding: Encoding, free: np.ndarray) -> np.ndarray:
-    """Outputs [values, rows, outputs] of encoded people under each sensitive value, in float32 as shipped."""
-    codes = encoding.domain.sensitive_space.codes
-    repeated = (np.broadcast_to(code, (len(free), len(code))) for code in codes)
-    return np.stack([network.scores(np.concatenate([free, code], axis=1)) for code in repeated])
-
-
 class _Lens:
     """A network seen in float64 from raw numbers, the first layer split by what moves: categories, numbers, codes."""
 
@@ -305,7 +299,7 @@ class _Lens:
         self.centre = np.array([scale.centre for scale in scales])
         self.exponent = np.array([scale.exponent for scale in scales], dtype=int)
         self.weights = [(layer.weight.astype(np.float64), layer.bias.astype(np.float64)) for layer in network.layers]
-        self.codes = encoding.domain.sensitive_space.codes.astype(np.float64)
+        self.codes = encoding.codes.astype(np.float64)
         sensitive = self.weights[0][0][:, self.free_width :]
         self.offsets, self.offset_sizes = self.codes @ sensitive.T, np.abs(self.codes) @ np.abs(sensitive).T
 

@@ -18,9 +18,10 @@ from bornfair import datasets
 from bornfair.checks import choice, whole
 from bornfair.domain import Domain
 from bornfair.encoding import Encoding
-from bornfair.experiments.boundary_attacks import Twins, attack_integers, attack_reals, scores_under_every_value
+from bornfair.experiments.boundary_attacks import Twins, attack_integers, attack_reals
 from bornfair.initialise import Bernoulli, Exact, NearZero, Plain, Start, draw
 from bornfair.metrics import accuracy
+from bornfair.model import scores_under_every_code
 from bornfair.network import Network, decisions
 from bornfair.response import Response
 from bornfair.training import Plan, TrainingData, train
@@ -188,7 +189,7 @@ def measure(
     network, encoding, test = train_row(name, census, plan, hidden=hidden), census.encoding, census.test
     trained = time.perf_counter()
     encoded = encoding.encode(test)
-    scores = scores_under_every_value(network, encoding, encoded.free)
+    scores = scores_under_every_code(network, encoded.free, encoding.codes)
     decided, own = decisions(scores), encoding.sensitive_index(encoded)
     reals = attack_reals(network, encoding, test, most=crossings, seed=plan.seed)
     chosen = np.random.default_rng([plan.seed, 32]).permutation(len(test))[:people]

@@ -194,3 +194,19 @@ def test_a_given_domain_brings_its_ranges_and_nothing_of_its_own_sensitive_value
 def test_questions_only_smt_understands_are_not_answered_by_another_engine_silently(nnet, engine):
     with pytest.raises(InputError, match=rf"where and relax are questions for the smt engine, found engine='{engine}'"):
         verify(nnet, sensitive_features=["x1"], engine=engine, where={"x0": (0, 3)})
+
+
+def test_people_whom_float32_cannot_tell_are_verified_in_real_arithmetic_only():
+    """f = (2²⁴ + s) − 2²⁴ + 1/2 is above 0 for both twins; in another order of summation float32 gives 0."""
+    domain = Domain.from_json(
+        '{"features": [{"kind": "integer", "name": "a", "low": 0, "high": 1},'
+        ' {"kind": "integer", "name": "s", "low": 0, "high": 1}], "sensitive": ["s"],'
+        ' "label": {"name": "y", "classes": [0, 1]}}'
+    )
+    big = 2.0**24
+    first = Layer(np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([big, big]))
+    model = FairModel(
+        Network((first, Layer(np.array([[1.0, -1.0]]), np.array([0.5])))), Encoding.of_raw_numbers(domain)
+    )
+    verdict = verify(model, engine="bounds", timeout=20)
+    assert (verdict.verdict, verdict.arithmetic) == ("verified", ("real",))

@@ -3,9 +3,9 @@
 import json
 
 import numpy as np
+import onnx
 import pytest
-from safetensors.numpy import load as read_tensors
-from safetensors.numpy import save as tensor_bytes
+from onnx import numpy_helper
 
 from bornfair import FairClassifier, load
 from bornfair.errors import InputError
@@ -38,7 +38,7 @@ def test_nothing_is_left_behind_when_writing_fails(classifier, tmp_path, monkeyp
     def fail(*_):
         raise RuntimeError("disk on fire")
 
-    monkeypatch.setattr("bornfair.bundle.tensor_bytes", fail)
+    monkeypatch.setattr("bornfair.bundle.render", fail)
     with pytest.raises(RuntimeError, match=r"disk on fire"):
         classifier.save(tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
@@ -50,16 +50,14 @@ def test_a_place_that_cannot_be_written_is_named(classifier, tmp_path):
         classifier.save(tmp_path / "file" / "bundle")
 
 
-def changed_weight(folder):
-    tensors = read_tensors((folder / "model.safetensors").read_bytes())
-    tensors["layer0.weight"] = tensors["layer0.weight"] + np.float32(1e-3)
-    (folder / "model.safetensors").write_bytes(tensor_bytes(tensors))
+def reweighted(change):
+    def edit(folder):
+        model = onnx.load(folder / "model.onnx")
+        tensor = next(t for t in model.graph.initializer if t.name == "weight 0")
+        tensor.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(tensor)), tensor.name))
+        onnx.save(model, folder / "model.onnx")
 
-
-def other_shape(folder):
-    tensors = read_tensors((folder / "model.safetensors").read_bytes())
-    tensors["layer0.weight"] = tensors["layer0.weight"][:, 1:].copy()
-    (folder / "model.safetensors").write_bytes(tensor_bytes(tensors))
+    return edit
 
 
 def edited(name, change):
@@ -82,20 +80,19 @@ def truncated(name):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (changed_weight, "the certificate is about another network"),
-        (other_shape, "the network has 9 inputs and 1 outputs, but its domain needs 10 and 1"),
-        (truncated("model.safetensors"), "cannot read '.*model.safetensors'"),
+        (reweighted(lambda w: w + np.float32(1e-3)), "the certificate is about another model.onnx"),
+        (reweighted(lambda w: w[:, 1:].copy()), "cannot read '.*bundle': two layers do not fit together"),
+        (reweighted(lambda w: w * np.float32("nan")), "'weight 0' holds NaN or infinity"),
+        (truncated("model.onnx"), "cannot read '.*bundle': .*cut off"),
         (truncated("domain.json"), "is not JSON .* is it truncated"),
-        (truncated("encoding.json"), "cannot read '.*encoding.json'"),
-        (truncated("certificate.json"), "cannot read '.*certificate.json'"),
+        (truncated("certificate.json"), "certificate.json is not JSON"),
         (
-            edited("encoding.json", lambda d: d["scales"].pop("age")),
-            "scales are given for 'income', the domain's numbers are",
+            edited("domain.json", lambda d: d["features"].pop()),
+            "the model has an input 'race' that is not in the domain",
         ),
-        (edited("encoding.json", lambda d: d.pop("fill")), "not an encoding of this domain"),
-        (edited("encoding.json", lambda d: d.update(activation="exec")), "activation 'exec' is not known"),
-        (edited("certificate.json", lambda d: d.update(surprise=1)), "is not a bornfair certificate"),
-        (lambda folder: (folder / "model.safetensors").unlink(), "cannot read '.*model.safetensors'"),
+        (edited("certificate.json", lambda d: d.update(claim="All is well.")), "or it was edited"),
+        (edited("certificate.json", lambda d: d.update(surprise=1)), "or it was edited"),
+        (lambda folder: (folder / "model.onnx").unlink(), "there is no 'model.onnx'"),
     ],
 )
 def test_damaged_bundles_are_refused(bundle, damage, message):
@@ -105,5 +102,27 @@ def test_damaged_bundles_are_refused(bundle, damage, message):
 
 
 def test_a_bundle_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"there is no bundle '.*nowhere'; give the folder that training wrote"):
+    with pytest.raises(
+        InputError, match=r"there is no bundle '.*nowhere'; give the folder or .zip that training wrote"
+    ):
         load(tmp_path / "nowhere")
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path):
+    table = make_people(120, seed=2)
+    for name in ("one", "two"):
+        clf = FairClassifier(["sex"], epochs=2, hidden=(8,)).fit(table.drop(columns="grant"), table["grant"])
+        clf.save(tmp_path / name)
+        clf.save(tmp_path / f"{name}.zip")
+    for file in ("model.onnx", "domain.json", "certificate.json", "report.html"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+
+
+def test_a_model_nobody_examined_says_so(classifier, tmp_path):
+    from bornfair import FairModel, checker
+
+    FairModel(classifier.model_.network, classifier.model_.encoding).save(tmp_path / "bare")
+    found = checker.check(tmp_path / "bare")
+    assert (found["valid"], found["verdict"]) == (True, "undecided")
+    assert found["claim"] == "Nothing about fairness is certified: this model was not examined."

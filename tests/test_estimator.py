@@ -204,8 +204,8 @@ def test_a_saved_model_is_the_same_model(table, fitted, tmp_path):
     assert sorted(p.name for p in path.iterdir()) == [
         "certificate.json",
         "domain.json",
-        "encoding.json",
-        "model.safetensors",
+        "model.onnx",
+        "report.html",
     ]
     assert fitted.save(path) == path, "saving again replaces the bundle"
 

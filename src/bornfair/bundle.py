@@ -1,83 +1,138 @@
-"""A trained model as a folder: domain.json, encoding.json, model.safetensors, certificate.json. Nothing in it is
-executable.
+"""A trained model as people hand it over: a folder, or one .zip, of four files. Nothing in it is executable.
+
+model.onnx (raw columns in, decision out), domain.json (who exists), certificate.json (what was proven of just these two
+files) and report.html (the same for people). `bornfair check` examines it without trusting any of this.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import io
 import json
+import zipfile
 from pathlib import Path
-from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.numpy import load as read_tensors
-from safetensors.numpy import save as tensor_bytes
+import numpy as np
 
-from bornfair.certificate import Certificate, weights_digest
-from bornfair.domain import Domain
+from bornfair import checker
+from bornfair.certificate import Certificate, certificate_of, domain_text
+from bornfair.domain import NUMERIC, Domain
 from bornfair.encoding import Encoding
 from bornfair.errors import InputError
-from bornfair.files import folder_written_atomically
+from bornfair.files import check_replaceable, folder_written_atomically, write_atomically
 from bornfair.model import FairModel
-from bornfair.network import Network
+from bornfair.network import Layer, Network
+from bornfair.onnx_graph import METADATA, graph_columns, onnx_bytes
+from bornfair.report import render
 from bornfair.verification import Verdict
 
-CERTIFICATE, DOMAIN, ENCODING, MODEL = "certificate.json", "domain.json", "encoding.json", "model.safetensors"
+CERTIFICATE, DOMAIN, MODEL, REPORT = "certificate.json", "domain.json", "model.onnx", "report.html"
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a .zip knows: the same model gives the same bytes
 
 
-def save_bundle(model: FairModel, path: str | Path) -> Path:
-    """Write a bundle: the folder appears whole or not at all."""
-    with folder_written_atomically(path, marker=DOMAIN) as folder:
-        model.domain.save(folder / DOMAIN)
-        _write_json(folder / ENCODING, model.encoding.to_json() | {"activation": model.network.activation})
-        (folder / MODEL).write_bytes(tensor_bytes(model.network.tensors()))
-        if model.certificate is not None:
-            _write_json(folder / CERTIFICATE, model.certificate.to_json())
-    return Path(path)
+def save_bundle(model: FairModel, path: str | Path, *, sensitive: bool = True) -> Path:
+    """Write a bundle: a folder, or one file if the name ends in .zip. It appears whole or not at all.
+
+    With `sensitive=False` model.onnx has no sensitive inputs; only a model that ignores them can be saved so.
+    """
+    target, files = Path(path), bundle_files(model, sensitive=sensitive)
+    if target.suffix.lower() == ".zip":
+        check_replaceable(target, marker=DOMAIN)
+        return write_atomically(target, _zipped(files))
+    with folder_written_atomically(target, marker=DOMAIN) as folder:
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    return target
+
+
+def bundle_files(model: FairModel, *, sensitive: bool = True) -> dict[str, bytes]:
+    """The files of a bundle by name."""
+    certificate = model.certificate
+    if certificate is None:
+        nobody_asked = Verdict("undecided", "none", "none", (), "this model was not examined.")
+        certificate = certificate_of(model, nobody_asked, seconds=0)
+    files = {MODEL: onnx_bytes(model, sensitive=sensitive), DOMAIN: domain_text(model.domain).encode()}
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    facts = dataclasses.replace(certificate, files=digests).to_json()
+    files[CERTIFICATE] = (json.dumps(facts, ensure_ascii=False, indent=None if facts["tree"] else 2) + "\n").encode()
+    files[REPORT] = render(facts, model.domain).encode()
+    return files
 
 
 def load_bundle(path: str | Path) -> FairModel:
-    """Read a bundle. The certificate must be about these very weights; `bornfair check` examines the proof itself."""
-    folder = Path(path)
-    if not folder.is_dir():
-        raise InputError(f"there is no bundle '{folder}'; give the folder that training wrote.")
-    domain = Domain.load(folder / DOMAIN)
-    settings = _read_json(folder / ENCODING)
-    encoding = Encoding.from_json(domain, settings, origin=str(folder / ENCODING))
+    """Read a bundle. Its certificate must be about these very files; `bornfair check` examines the proof itself."""
+    place = Path(path)
+    if not place.exists():
+        raise InputError(f"there is no bundle '{place}'; give the folder or .zip that training wrote.")
     try:
-        tensors = read_tensors((folder / MODEL).read_bytes())
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot read '{folder / MODEL}' ({error}); is the bundle complete?") from error
-    network = Network.from_tensors(tensors, settings.get("activation", "relu"), folder / MODEL)
-    expected = (encoding.width, domain.outputs)
-    if (network.widths[0], network.outputs) != expected:
-        raise InputError(
-            f"'{folder}': the network has {network.widths[0]} inputs and {network.outputs} outputs, but its domain "
-            f"needs {expected[0]} and {expected[1]}; the files do not belong together."
-        )
-    certificate = _certificate(folder / CERTIFICATE) if (folder / CERTIFICATE).exists() else None
-    if certificate is not None and certificate.weights_sha256 != weights_digest(network):
-        raise InputError(f"'{folder}': the certificate is about another network; the files do not belong together.")
-    return FairModel(network, encoding, certificate)
+        files = checker.read_bundle(place)
+        domain = Domain.from_json(files[DOMAIN].decode(errors="replace"), origin=str(place / DOMAIN))
+        people = checker.People(checker.parse_json(files[DOMAIN], DOMAIN))
+        found = checker.read_model(files[MODEL], people)
+        certificate = Certificate.from_json(checker.parse_json(files[CERTIFICATE], CERTIFICATE))
+    except (checker.Rejected, *checker.MALFORMED) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"cannot read '{place}': {error}; is the bundle complete and unchanged?") from error
+    digests = {name: hashlib.sha256(files[name]).hexdigest() for name in (MODEL, DOMAIN)}
+    for name, digest in digests.items():
+        if certificate.files.get(name) != digest:
+            raise InputError(f"'{place}': the certificate is about another {name}; the files do not belong together.")
+    return FairModel(*_network_and_encoding(found, domain, str(place / MODEL)), certificate)
 
 
-def _certificate(path: Path) -> Certificate:
-    data = _read_json(path)
+def _network_and_encoding(found: checker.Network, domain: Domain, origin: str) -> tuple[Network, Encoding]:
     try:
-        verdict = data["verdict"] | {"arithmetic": tuple(data["verdict"]["arithmetic"])}
-        return Certificate(**(data | {"verdict": Verdict(**verdict), "sensitive": tuple(data["sensitive"])}))
-    except (KeyError, TypeError) as error:
-        raise InputError(f"'{path}' is not a bornfair certificate ({error}).") from error
+        settings = json.loads(found.metadata[METADATA])
+    except (KeyError, ValueError, RecursionError) as error:
+        raise InputError(f"'{origin}' was not written by bornfair: it has no encoding in its metadata.") from error
+    encoding = Encoding.from_json(domain, settings, origin=origin)
+    reads = any(column.feature in domain.sensitive for column in found.columns)
+    columns = graph_columns(encoding, reads)
+    if len(columns) != len(found.columns) or not _agrees(found, encoding):
+        raise InputError(f"'{origin}': graph and metadata disagree about the encoding; was the file edited?")
+    layers = []
+    for i, (rows, bias) in enumerate(found.layers):
+        weight = np.array(rows, np.float32).reshape(len(rows), -1)
+        if i == 0:  # what the graph does not read has the weight 0
+            whole = np.zeros((len(rows), encoding.width), np.float32)
+            whole[:, columns] = weight
+            weight = whole
+        layers.append(Layer(weight, np.array(bias, np.float32)))
+    return Network(tuple(layers), found.activation), encoding  # type: ignore[arg-type]
 
 
-def _write_json(path: Path, data: dict[str, Any]) -> None:
-    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _agrees(found: checker.Network, encoding: Encoding) -> bool:
+    """Whether the graph encodes numbers and sensitive values as the encoding says."""
+    by_feature: dict[str, list[checker.Column]] = {}
+    for column in found.columns:
+        by_feature.setdefault(column.feature, []).append(column)
+    for feature in encoding.domain.free_features:
+        if isinstance(feature, NUMERIC):
+            scale = encoding.scales[feature.name]
+            steps = (("Sub", scale.centre), ("Mul", float(np.ldexp(1.0, -scale.exponent))))
+            if [column.steps for column in by_feature.get(feature.name, [])] != [steps]:
+                return False
+    for coded in encoding.domain.sensitive_space.features:
+        mine = by_feature.get(coded.feature.name, [])
+        if mine and not encoding.raw:
+            codes = [[column.value(level, False) for column in mine] for level in coded.feature.levels()]
+            if not np.array_equal(np.array(codes, np.float32), coded.table):
+                return False
+    return True
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"cannot read '{path}' ({error}); is the bundle complete?") from error
-    if not isinstance(data, dict):
-        raise InputError(f"'{path}' must hold one JSON object, found {type(data).__name__}.")
-    return data
+def _zipped(files: dict[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, date_time=EPOCH)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(entry, data)
+    return content.getvalue()
+
+
+def export_onnx(model: FairModel, path: str | Path, *, sensitive: bool = True) -> Path:
+    """Write the model alone, for serving. Without `sensitive` columns only if it ignores them."""
+    return write_atomically(path, onnx_bytes(model, sensitive=sensitive))

@@ -1,47 +1,99 @@
-"""What was proven, of which network, over which domain, in which arithmetic, and how the network came about."""
+"""What was proven, of which file, over which domain, in which arithmetic, and how the model came about.
+
+The JSON form is described field by field in docs/certificate.md. What is claimed must be derivable by
+`bornfair.checker` from the files alone; how the model was made is recorded, not proven.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
+import json
 import platform
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from bornfair import __version__
-from bornfair.domain import Domain
-from bornfair.initialise import FairStart
-from bornfair.network import Network
+from bornfair import __version__, checker
+from bornfair.errors import InputError, plain_value
 from bornfair.response import Response, privacy
-from bornfair.training import Plan, Training
 from bornfair.verification import Verdict
+from bornfair.verification.verdict import Arithmetic
 
-FORMAT = "bornfair-certificate/1"
+if TYPE_CHECKING:
+    from bornfair.domain import Domain
+    from bornfair.initialise import FairStart
+    from bornfair.model import FairModel
+    from bornfair.training import Plan, Training
+
+TREE_SECONDS = 10.0  # for a proof tree right after training; `certified` takes as long as it is given
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The facts of one trained model. `claim` says in words what may be relied on, and nothing more."""
+    """The facts of one model. `claim` says in words what may be relied on, and nothing more."""
 
     claim: str
     verdict: Verdict
     sensitive: tuple[str, ...]
     sensitive_values: int
-    weights_sha256: str
-    domain_sha256: str
-    start: dict[str, Any]
-    response: dict[str, Any]
-    training: dict[str, Any]
-    versions: dict[str, str]
-    format: str = FORMAT
+    tree: list[Any] | None = None
+    start: dict[str, Any] = field(default_factory=dict)
+    response: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict, compare=False)
+    """SHA-256 of the files it is about; filled in when they are written."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        verdict = self.verdict
+        facts: dict[str, Any] = {
+            "format": checker.FORMAT,
+            "claim": self.claim,
+            "verdict": verdict.verdict,
+            "proof": verdict.proof,
+            "arithmetic": list(verdict.arithmetic),
+            "reason": verdict.reason,
+            "property": {
+                "relation": "flip",
+                "sensitive": list(self.sensitive),
+                "sensitive_values": self.sensitive_values,
+                "statement": checker.STATEMENT,
+            },
+            "files": dict(self.files),
+            "tree": self.tree,
+            "twins": verdict.twins,
+            "decisions": verdict.decisions,
+            "search": {"engine": verdict.engine, "partitions": verdict.partitions, "boxes": verdict.boxes},
+            "start": self.start,
+            "response": self.response,
+            "training": self.training,
+            "versions": self.versions,
+        }
+        facts = json.loads(json.dumps(facts))  # as it will be read back: tuples are lists
+        return facts | {"sha256": checker.digest_of(facts)}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Certificate:
+        if data.get("format") != checker.FORMAT or data.get("sha256") != checker.digest_of(data):
+            raise InputError(f"it is not a certificate of the format {checker.FORMAT}, or it was edited.")
+        verdict = Verdict(
+            data["verdict"], data["proof"], data["search"]["engine"], tuple(data["arithmetic"]), data["reason"],
+            twins=data["twins"], decisions=data["decisions"],
+            partitions=data["search"]["partitions"], boxes=data["search"]["boxes"],
+        )  # fmt: skip
+        return Certificate(
+            claim=data["claim"],
+            verdict=verdict,
+            sensitive=tuple(data["property"]["sensitive"]),
+            sensitive_values=data["property"]["sensitive_values"],
+            **{name: data[name] for name in ("tree", "start", "response", "training", "versions", "files")},
+        )
 
 
 def certify(
-    network: Network,
-    domain: Domain,
+    model: FairModel,
     verdict: Verdict,
     *,
     start: FairStart | None,
@@ -49,22 +101,42 @@ def certify(
     plan: Plan,
     training: Training,
 ) -> Certificate:
-    return Certificate(
-        claim=claim_of(verdict, domain, response),
-        verdict=verdict,
-        sensitive=domain.sensitive,
-        sensitive_values=domain.sensitive_space.size,
-        weights_sha256=weights_digest(network),
-        domain_sha256=hashlib.sha256(domain.model_dump_json().encode()).hexdigest(),
-        start={} if start is None else {"attempts": [asdict(attempt) for attempt in start.attempts]},
-        response=asdict(response) | {"local_privacy": privacy_of(response, training)},
-        training={
+    """The certificate of a model that was just trained."""
+    if not verdict and model.domain.sensitive:
+        verdict = dataclasses.replace(verdict, reason=f"{_why_not(response)}{verdict.reason}")
+    bare = certificate_of(model, verdict, seconds=TREE_SECONDS)
+    return dataclasses.replace(
+        bare,
+        start=_as_json({} if start is None else {"attempts": [_timeless(asdict(a)) for a in start.attempts]}),
+        response=_as_json(asdict(response) | {"local_privacy": privacy_of(response, training)}),
+        training=_as_json({
             "plan": asdict(plan),
             "epochs_run": len(training.history),
             "best_epoch": training.best_epoch,
             "sensitive_weights_untouched": training.collapsed,
-            "history": [asdict(record) for record in training.history],
-        },
+            "history": [_timeless(asdict(record)) for record in training.history],
+        }),
+    )  # fmt: skip
+
+
+def certificate_of(
+    model: FairModel, verdict: Verdict, *, seconds: float, say: Callable[[str], None] | None = None
+) -> Certificate:
+    """What a verdict is worth to a sceptic: what the checker can derive from the files of the model, no more."""
+    tree = None
+    if not model.domain.sensitive:
+        verdict = _undecided(verdict, "no feature was named sensitive.")
+    elif verdict.verdict == "falsified":
+        verdict = _confirmed_twins(model, verdict)
+    elif verdict.verdict == "verified" and verdict.proof != "structural":
+        verdict, tree = _with_tree(model, verdict, seconds, say)
+    facts = verdict.verdict, verdict.proof, verdict.arithmetic, model.domain.sensitive, verdict.reason
+    return Certificate(
+        claim=checker.claim_of(*facts),
+        verdict=dataclasses.replace(verdict, seconds=0.0),  # same model, same bytes
+        sensitive=model.domain.sensitive,
+        sensitive_values=model.domain.sensitive_space.size,
+        tree=tree,
         versions={
             "bornfair": __version__,
             "jax": metadata.version("jax"),
@@ -74,27 +146,23 @@ def certify(
     )
 
 
-def claim_of(verdict: Verdict, domain: Domain, response: Response) -> str:
-    """One sentence a validator may quote."""
-    names = " and ".join(filter(None, [", ".join(domain.sensitive[:-1]), *domain.sensitive[-1:]]))
-    if not names:
-        return "Nothing about fairness is claimed: no feature was named sensitive."
-    if verdict.verdict == "verified":
-        how = " and ".join({"real": "exact", "float32": "float32"}[a] for a in verdict.arithmetic)
-        return (
-            f"Two individuals who differ only in {names} always get the same decision, for every individual of the "
-            f"domain, in {how} arithmetic ({verdict.proof} proof)."
-        )
-    if verdict.verdict == "falsified":
-        return f"The model is not fair: two individuals who differ only in {names} get different decisions."
-    if not response.preserves_fairness:
-        kind = {
-            "none": "the network was trained on the true values",
-            "sampled": "sampled response keeps fairness in expectation only",
-            "expected": f"γ = {response.gamma:g} lets the true value through",
-        }[response.mode]
-        return f"Nothing about fairness is certified: {kind}."
-    return f"Nothing about fairness is certified: {verdict.reason}"
+def certified(
+    model: FairModel, *, timeout: float, seed: int = 0, say: Callable[[str], None] | None = None, table: Any = None
+) -> FairModel:
+    """The model with a new certificate: all engines are asked, then the answer is put in a form that can be checked."""
+    from bornfair.verification.ask import verify
+
+    began = time.monotonic()
+    if model.domain.sensitive:
+        verdict = verify(model, timeout=timeout, seed=seed, say=say, table=table)
+    else:
+        verdict = Verdict("undecided", "none", "structural", (), "no feature was named sensitive.")
+    left = max(timeout - (time.monotonic() - began), 1.0)
+    fresh = certificate_of(model, verdict, seconds=left, say=say)
+    old = model.certificate
+    if old is not None:  # how it was made has not changed
+        fresh = dataclasses.replace(fresh, start=old.start, response=old.response, training=old.training)
+    return dataclasses.replace(model, certificate=fresh)
 
 
 def privacy_of(response: Response, training: Training) -> str:
@@ -114,9 +182,77 @@ def privacy_of(response: Response, training: Training) -> str:
     )
 
 
-def weights_digest(network: Network) -> str:
-    digest = hashlib.sha256(network.activation.encode())
-    for name, array in sorted(network.tensors().items()):
-        digest.update(f"{name}{array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+def as_checked(model: FairModel) -> tuple[checker.Network, checker.People]:
+    """The model and its domain as the checker reads them from the files."""
+    from bornfair.onnx_graph import onnx_bytes
+
+    people = checker.People(checker.parse_json(domain_text(model.domain).encode(), "domain.json"))
+    return checker.read_model(onnx_bytes(model), people), people
+
+
+def domain_text(domain: Domain) -> str:
+    return json.dumps(domain.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+
+
+def _confirmed_twins(model: FairModel, verdict: Verdict) -> Verdict:
+    """The arithmetics in which the checker, too, sees the twins differ: in float32 whatever the order of sums."""
+    network, people = as_checked(model)
+    twins = [{name: plain_value(value) for name, value in twin.items()} for twin in verdict.twins or []][:2]
+    held: dict[Arithmetic, list[Any]] = {}
+    for kind in get_args(Arithmetic):
+        found = [checker.decide(network, people, twin, kind) for twin in twins]
+        if None not in found and found[0] != found[1]:
+            held[kind] = [network.classes[k] for k in found if k is not None]
+    first = next(iter(held.values()), None)
+    if first is None:
+        return _undecided(
+            verdict,
+            "twins were found, but whether they are decided differently hangs on the order in which float32 adds.",
+        )
+    kinds = tuple(kind for kind, decided in held.items() if decided == first)
+    return dataclasses.replace(verdict, arithmetic=kinds, twins=twins, decisions=first)
+
+
+def _with_tree(
+    model: FairModel, verdict: Verdict, seconds: float, say: Callable[[str], None] | None
+) -> tuple[Verdict, list[Any] | None]:
+    from bornfair.verification.tree import find_tree
+
+    network, people = as_checked(model)
+    for kinds in (("real", "float32"), ("real",)):
+        if "float32" in verdict.arithmetic or kinds == ("real",):
+            tree = find_tree(network, people, float32="float32" in kinds, timeout=seconds / 2, say=say)
+            if tree is not None:
+                proven = dataclasses.replace(verdict, proof="bounds", arithmetic=kinds)
+                return proven, tree
+    reason = (
+        f"the {verdict.engine} engine says verified, but in {seconds:.0f} s no proof was found that the checker can "
+        "follow; allow more time."
+    )
+    return _undecided(verdict, reason), None
+
+
+def _undecided(verdict: Verdict, reason: str) -> Verdict:
+    return dataclasses.replace(
+        verdict, verdict="undecided", proof="none", arithmetic=(), reason=reason, twins=None, decisions=None
+    )
+
+
+def _why_not(response: Response) -> str:
+    """Why training promises nothing, as the start of a sentence."""
+    if response.preserves_fairness:
+        return ""
+    return {
+        "none": "the network was trained on the true values; ",
+        "sampled": "sampled response keeps fairness in expectation only; ",
+        "expected": f"γ = {response.gamma:g} lets the true value through; ",
+    }[response.mode]
+
+
+def _timeless(record: dict[str, Any]) -> dict[str, Any]:
+    """Without wall-clock times: the same seed gives the same bytes."""
+    return {name: value for name, value in record.items() if name != "seconds"}
+
+
+def _as_json(facts: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(facts))

@@ -224,10 +224,25 @@ class FairClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.model_.verify(timeout=timeout, seed=seed)
 
-    def save(self, path: str | Path) -> Path:
-        """Write a bundle that `bornfair.load` and `bornfair predict` read."""
+    def certify(self, *, timeout: float = 60.0, seed: int = 0) -> FairClassifier:
+        """Ask all engines, and put their answer into `certificate_` in a form that can be checked."""
         check_is_fitted(self)
-        return self.model_.save(path)
+        self.model_ = self.model_.certified(timeout=timeout, seed=seed)
+        self.certificate_ = self.model_.certificate
+        return self
+
+    def save(self, path: str | Path, *, sensitive: bool = True) -> Path:
+        """Write a bundle (a folder, or a .zip) that `bornfair.load` reads and `bornfair check` examines.
+
+        sensitive=False: its model.onnx takes no sensitive columns (only if the model ignores them).
+        """
+        check_is_fitted(self)
+        return self.model_.save(path, sensitive=sensitive)
+
+    def export_onnx(self, path: str | Path, *, sensitive: bool = True) -> Path:
+        """Write model.onnx alone, to be served by onnxruntime."""
+        check_is_fitted(self)
+        return self.model_.export_onnx(path, sensitive=sensitive)
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

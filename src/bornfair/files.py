@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,13 +38,24 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
 
 
 def check_replaceable(path: str | Path, *, marker: str) -> None:
-    """Refuse a folder that holds something else than an earlier result. Ask before long work, not after it."""
+    """Refuse a folder or .zip that holds something else than an earlier result. Ask before long work, not after it."""
     target = Path(path)
-    if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not (target / marker).is_file())):
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    if target.is_dir():
+        ours = (target / marker).is_file() and target.suffix.lower() != ".zip"
+    else:
+        ours = target.suffix.lower() == ".zip" and zipfile.is_zipfile(target) and marker in _names(target)
+    if not ours:
         raise InputError(
             f"'{target}' exists and is not a bornfair result (no {marker} in it), so it is left alone; "
             "name a new folder."
         )
+
+
+def _names(archive: Path) -> list[str]:
+    with zipfile.ZipFile(archive) as opened:
+        return opened.namelist()
 
 
 @contextlib.contextmanager

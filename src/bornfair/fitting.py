@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -154,12 +155,11 @@ def continue_fit(
         transformation=recipe.transformation,
     )
     verdict = confirm_encoded(training.network, encoding)
-    certificate = certify(
-        training.network, encoding.domain, verdict, start=start, response=response, plan=plan, training=training
-    )
+    model = FairModel(training.network, encoding)
+    certificate = certify(model, verdict, start=start, response=response, plan=plan, training=training)
     if encoding.domain.sensitive and not verdict and response.mode != "none":
         warnings.warn(certificate.claim, FairnessWarning, stacklevel=2)
-    return Fitted(FairModel(training.network, encoding, certificate), response, start, training)
+    return Fitted(dataclasses.replace(model, certificate=certificate), response, start, training)
 
 
 def training_data(

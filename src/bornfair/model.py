@@ -94,10 +94,26 @@ class FairModel:
 
         return verify(self, timeout=timeout, seed=seed)
 
-    def save(self, path: str | Path) -> Path:
+    def certified(self, *, timeout: float = 60.0, seed: int = 0) -> FairModel:
+        """The same model with a certificate of what the verifier finds out now: verified, falsified, or undecided."""
+        from bornfair.certificate import certified
+
+        return certified(self, timeout=timeout, seed=seed)
+
+    def save(self, path: str | Path, *, sensitive: bool = True) -> Path:
+        """Write a bundle: a folder, or one file if the name ends in .zip.
+
+        sensitive=False: its model.onnx takes no sensitive columns (only if the model ignores them).
+        """
         from bornfair.bundle import save_bundle
 
-        return save_bundle(self, path)
+        return save_bundle(self, path, sensitive=sensitive)
+
+    def export_onnx(self, path: str | Path, *, sensitive: bool = True) -> Path:
+        """Write model.onnx alone, to be served by onnxruntime."""
+        from bornfair.bundle import export_onnx
+
+        return export_onnx(self, path, sensitive=sensitive)
 
 
 def scores_under_every_code(network: Network, free: np.ndarray, codes: np.ndarray) -> np.ndarray:

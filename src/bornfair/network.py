@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -127,26 +126,12 @@ class Network:
         return Network(tuple(Layer(np.asarray(w), np.asarray(b)) for w, b in parameters), activation)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """Named arrays, for safetensors."""
+        """All arrays by name."""
         named = {}
         for i, layer in enumerate(self.layers):
             named[f"layer{i}.weight"] = layer.weight
             named[f"layer{i}.bias"] = layer.bias
         return named
-
-    @staticmethod
-    def from_tensors(tensors: dict[str, np.ndarray], activation: Activation, origin: str | Path = "network") -> Network:
-        count = len(tensors) // 2
-        wanted = {f"layer{i}.{part}" for i in range(count) for part in ("weight", "bias")}
-        if not count or set(tensors) != wanted:
-            raise InputError(f"'{origin}' must hold layer0.weight, layer0.bias, …; found {shown(sorted(tensors))}.")
-        for name, array in tensors.items():
-            if array.dtype != np.float32 or not np.isfinite(array).all():
-                raise InputError(
-                    f"'{origin}': {name} must be finite float32 numbers, found {array.dtype} with NaN or infinity."
-                )
-        layers = tuple(Layer(tensors[f"layer{i}.weight"], tensors[f"layer{i}.bias"]) for i in range(count))
-        return Network(layers, activation)
 
 
 def decisions(scores: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from bornfair.cli import bench, datasets, demo, predict, train, verify
+from bornfair.cli import bench, certify, check, datasets, demo, export, predict, train, verify
 
 app = typer.Typer(
     name="bornfair",
@@ -20,6 +20,9 @@ app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("verify")(verify.verify)
+app.command("certify")(certify.certify)
+app.command("check")(check.check)
+app.command("export")(export.export)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(bench.app, name="bench")
 
@@ -44,7 +47,7 @@ def _version(wanted: bool) -> None:
 def main() -> None:
     """Run a command. What the user can mend is one sentence on stderr and a status; a traceback means a bug of ours.
 
-    Status: 0 yes or done, 1 falsified, 2 bad usage or input, 3 undecided, 130 interrupted.
+    Status: 0 yes or done, 1 falsified or rejected, 2 bad usage or input, 3 undecided, 130 interrupted.
     """
     from bornfair.errors import BornfairError
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from bornfair.domain import Domain
     from bornfair.estimator import FairClassifier
-    from bornfair.verification import Verdict
 
 
 def demo(
@@ -24,7 +23,7 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Train on German Credit (1,000 applicants; sensitive: sex and age), plainly and fairly, and compare."""
-    from bornfair import Domain, datasets, load
+    from bornfair import Domain, checker, datasets, load
     from bornfair.cli.train import describe
 
     began = time.perf_counter()
@@ -37,20 +36,19 @@ def demo(
     twins = worst_twins(plain, applicants)
     bundle = fair.save(out)
     again = load(bundle)
-    verdict = again.verify()
+    checked = checker.check(bundle)
     blind = again.predict(applicants.drop(columns=["sex", "age"]))
     same = bool((blind == fair.predict(applicants)).all())
     facts = {name: describe(model, test, data.target) for name, model in (("plain", plain), ("fair", fair))}
     seconds = round(time.perf_counter() - began, 3)
     if json:
         print_json({
-            "bundle": str(bundle), **facts["fair"], "verdict": verdict.verdict, "proof": verdict.proof,
-            "plain": facts["plain"], "twins": twins, "same_without_sensitive_columns": same, "seconds": seconds,
+            "bundle": str(bundle), **facts["fair"], "verdict": checked["verdict"], "proof": checked["proof"],
+            "checked": checked, "report": str(bundle / "report.html"), "plain": facts["plain"], "twins": twins,
+            "same_without_sensitive_columns": same, "seconds": seconds,
         })  # fmt: skip
         return
-    _print(
-        facts, twins, verdict, again.certificate.claim if again.certificate else "", bundle, same, len(test), seconds
-    )
+    _print(facts, twins, checked, bundle, same, len(test), seconds)
 
 
 def worst_twins(classifier: FairClassifier, people: pd.DataFrame) -> dict[str, Any] | None:
@@ -99,8 +97,7 @@ def _trained(
 def _print(
     facts: dict[str, dict[str, Any]],
     twins: dict[str, Any] | None,
-    verdict: Verdict,
-    claim: str,
+    checked: dict[str, Any],
     bundle: Path,
     same: bool,
     rows: int,
@@ -121,10 +118,11 @@ def _print(
     ]
     headers = ["", "accuracy", "AUC", "sex and age\nmake no difference", "for everyone\nwho could exist"]
     print_table(f"On {rows} applicants kept aside", headers, cells)
-    print(f"Read back from {bundle} and proven again from its weights: {verdict.verdict} ({verdict.proof} proof).")
-    print(claim)
+    print(f"The independent checker on {bundle}: {'VALID' if checked['valid'] else 'REJECTED'}, {checked['reason']}.")
+    print(checked.get("claim", ""))
     answer = "decides exactly the same" if same else "DECIDES DIFFERENTLY, which is a bug"
     print(f"Given a table without the sex and age columns it {answer}. {seconds:.1f} s in all.")
+    print(f"To look at: {bundle / 'report.html'}. To serve with onnxruntime alone: {bundle / 'model.onnx'}.")
 
 
 def _print_twins(twins: dict[str, Any]) -> None:

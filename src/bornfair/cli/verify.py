@@ -14,7 +14,7 @@ STATUS = {"verified": 0, "falsified": 1, "undecided": 3}
 
 
 def verify(
-    model: Annotated[Path, typer.Argument(help="A bundle folder or a .nnet file.")],
+    model: Annotated[Path, typer.Argument(help="A bundle (folder or .zip) or a .nnet file.")],
     domain: Annotated[
         Path | None, typer.Option(help="Who could exist (domain.json), if not as the model says.")
     ] = None,

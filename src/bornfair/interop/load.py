@@ -19,7 +19,7 @@ def load_model(
 ) -> FairModel:
     """A model with its domain and sensitive features.
 
-    `source` is a bundle folder, a .nnet file, a `FairModel`, or a fitted `FairClassifier`. A domain given here takes
+    `source` is a bundle (a folder or .zip), a .nnet file, a `FairModel`, or a fitted `FairClassifier`. A domain given here takes
     the place of the model's own: it may narrow or widen ranges, but must name the same features.
     """
     who = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
@@ -39,11 +39,13 @@ def load_model(
         if not model.domain.sensitive:
             raise InputError(f"name the sensitive inputs of '{path}', as x8 or as the position 8.")
         return model
-    if path.is_dir():
+    if path.is_dir() or path.suffix.lower() == ".zip":
         return _asked_about(load_bundle(path), who, sensitive)
     if not path.exists():
-        raise InputError(f"there is no model '{path}'; give a bundle folder or a .nnet file.")
-    raise InputError(f"'{path}' is not a kind of model that can be read; give a bundle folder or a .nnet file.")
+        raise InputError(f"there is no model '{path}'; give a bundle (a folder or .zip) or a .nnet file.")
+    raise InputError(
+        f"'{path}' is not a kind of model that can be read; give a bundle (a folder or .zip) or a .nnet file."
+    )
 
 
 def _asked_about(model: FairModel, domain: Domain | None, sensitive: Sequence[str | int] | None) -> FairModel:

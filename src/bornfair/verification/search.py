@@ -40,15 +40,6 @@ WORTH_COMPILING = 120.0  # seconds allowed from which on the bounds are compiled
 SAVE_EVERY = 60.0  # seconds between savings of the open boxes
 
 
-@dataclass(frozen=True, eq=False)
-class Leaf:
-    """A box, as rows of u, that was accepted, and in which arithmetics."""
-
-    low: np.ndarray
-    high: np.ndarray
-    arithmetic: tuple[Arithmetic, ...]
-
-
 def search(
     model: FairModel,
     *,
@@ -60,7 +51,6 @@ def search(
     say: Callable[[str], None] | None = None,
     resume: str | Path | None = None,
     seed: int = 0,
-    record: list[Leaf] | None = None,
 ) -> Verdict:
     """Verified when every box is proven fair, falsified when replayed twins differ, undecided when time is up.
 
@@ -68,7 +58,7 @@ def search(
     is about ("real",) alone, if `arithmetic` names it. Beyond `most_boxes` open boxes (16 bytes each per column) the
     newest are taken first, depth-first: memory stays bounded, but the decided share then grows slowly.
     `resume` names a file: the open boxes are kept in it when the search stops (also by an interrupt), and taken up from
-    it when it exists. Accepted boxes are appended to `record`. Twins of another relation than the flip cannot be
+    it when it exists. Twins of another relation than the flip cannot be
     replayed from raw values; if some are found, the answer is undecided and names u.
     """
     wanted = tuple(arithmetic)
@@ -82,7 +72,7 @@ def search(
     if set(wanted) <= set(structural.arithmetic) or structural.arithmetic == ("real", "float32"):
         return structural
     verdict = _Search(
-        model, chosen, relation is None or _equal(relation, flip), wanted, batch, most_boxes, say, seed, record,
+        model, chosen, relation is None or _equal(relation, flip), wanted, batch, most_boxes, say, seed,
         LinearBounds(model.network, chosen, compiled=timeout >= WORTH_COMPILING), Places(chosen.free),
     ).run(timeout, None if resume is None else Path(resume))  # fmt: skip
     if structural and "real" in wanted and verdict.verdict == "undecided":  # proven in real arithmetic at least
@@ -108,7 +98,6 @@ class _Search:
     most_boxes: int
     say: Callable[[str], None] | None
     seed: int
-    record: list[Leaf] | None
     bounds: LinearBounds
     places: Places
 
@@ -207,7 +196,6 @@ class _Search:
         real_only[few[exactly]] = True
         first, second, cuttable = self.places.cut(boxes[many], found.weight[many], found.slope[many])
         stuck = np.concatenate([few[~(looked_at | exactly | late)], many[~cuttable]])
-        self._keep(boxes, fair, real_only, mode)
         done = dataclasses.replace(
             state,
             decided=state.decided + float(share[fair | real_only].sum()),
@@ -216,14 +204,6 @@ class _Search:
             real_only=state.real_only or bool(real_only.any()),
         )
         return done, Boxes.joined(first, second, boxes[few[late]])
-
-    def _keep(self, boxes: Boxes, fair: np.ndarray, real_only: np.ndarray, mode: Arithmetic) -> None:
-        if self.record is None:
-            return
-        low, high = self.places.bounds(boxes)
-        both: tuple[Arithmetic, ...] = ("real",) if mode == "real" else ("real", "float32")
-        self.record.extend(Leaf(low[i], high[i], both) for i in np.flatnonzero(fair))
-        self.record.extend(Leaf(low[i], high[i], ("real",)) for i in np.flatnonzero(real_only & ~fair))
 
     def _look_at(self, boxes: Boxes, mode: Arithmetic, deadline: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Everybody in small boxes, one by one: which boxes are fair, fair in real arithmetic only, or not yet done."""
@@ -330,8 +310,6 @@ class _Search:
     def _start(self, file: Path | None, digest: str) -> State:
         if file is None or not file.exists():
             return State(self.places.root, np.ones(1))
-        if self.record is not None:
-            raise InputError(f"'{file}' holds open boxes only; boxes accepted earlier cannot be recorded from it.")
         return State.load(file, digest)
 
     def _digest(self) -> str:

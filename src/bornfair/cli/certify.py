@@ -1,0 +1,47 @@
+"""bornfair certify: put what the verifier finds out into the bundle, in a form that can be checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bornfair.cli.output import print_json, print_twins, say
+
+
+def certify(
+    bundle: Annotated[Path, typer.Argument(help="A bundle: a folder or a .zip.")],
+    out: Annotated[Path | None, typer.Option(help="Write a new bundle instead of replacing this one.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
+    data: Annotated[
+        Path | None, typer.Option(help="A table of real rows, to show twins close to a real person.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed asks in the same order.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Ask all engines whether the model is fair, and write a certificate of the answer, good or bad.
+
+    Status 0: verified. Status 1: falsified; the certificate holds two people who show it. Status 3: undecided.
+    """
+    from bornfair.bundle import load_bundle, save_bundle
+    from bornfair.certificate import certified
+    from bornfair.cli.check import STATUS
+    from bornfair.tables import read_table
+
+    table = None if data is None else read_table(data)
+    model = certified(load_bundle(bundle), timeout=timeout, seed=seed, say=None if json else say, table=table)
+    written = save_bundle(model, out or bundle)
+    certificate = model.certificate
+    assert certificate is not None  # `certified` always writes one
+    verdict = certificate.verdict
+    leaves = sum(not isinstance(entry, list) for entry in certificate.tree or [])
+    if json:
+        print_json(verdict.to_json() | {"bundle": str(written), "claim": certificate.claim, "leaves": leaves})
+    else:
+        if verdict.twins:
+            print_twins(certificate.claim, verdict.twins, verdict.decisions or ())
+        else:
+            print(certificate.claim)
+        print(f"Written to {written}" + (f", with a proof tree of {leaves:,} leaves." if leaves else "."))
+    raise typer.Exit(STATUS[verdict.verdict])

@@ -1,0 +1,53 @@
+"""bornfair check: may I believe this bundle?"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bornfair.cli.output import print_json, say
+from bornfair.errors import InputError
+
+STATUS = {"verified": 0, "falsified": 1, "undecided": 3}
+
+
+def check(
+    bundle: Annotated[Path | None, typer.Argument(help="A bundle: a folder or a .zip.")] = None,
+    checker: Annotated[
+        Path | None, typer.Option(help="Copy the checker to this file, to be run elsewhere with Python alone.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Accepted like everywhere; checking is not random.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Check a bundle with the independent checker, which trusts nothing but the files.
+
+    Status 0: valid, verified. Status 1: rejected, or valid and falsified. Status 3: valid, but nothing is certified.
+    """
+    from bornfair import checker as independent
+
+    if checker is not None:
+        try:
+            shutil.copyfile(str(independent.__file__), checker)
+        except OSError as error:
+            raise InputError(
+                f"cannot write '{checker}': {error.strerror}; name a place that can be written."
+            ) from error
+        print(f"{checker}: run it as  python {checker.name} BUNDLE", file=sys.stderr if json else sys.stdout)
+        if bundle is None:
+            return
+    if bundle is None:
+        raise InputError("name the bundle to check: a folder or a .zip that train wrote.")
+    if not bundle.exists():
+        raise InputError(f"there is no bundle '{bundle}'; give the folder or .zip that train wrote.")
+    found = independent.check(bundle, None if json else say)
+    if json:
+        print_json(found)
+    elif found["valid"]:
+        print(f"VALID: {found['claim']}\n{found['reason']}")
+    else:
+        print(f"REJECTED: {found['reason']}\nDo not rely on this bundle.")
+    raise typer.Exit(STATUS[found["verdict"]] if found["valid"] else 1)

@@ -1,0 +1,46 @@
+"""bornfair export: the model for serving, or the question about it for other verifiers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bornfair.cli.output import print_json
+
+
+def export(
+    bundle: Annotated[Path, typer.Argument(help="A bundle: a folder or a .zip.")],
+    out: Annotated[Path, typer.Argument(help="The .onnx file to write; with --query a folder.")],
+    without_sensitive: Annotated[
+        bool,
+        typer.Option(
+            "--without-sensitive", help="A graph without the sensitive inputs, for a model that ignores them."
+        ),
+    ] = False,
+    query: Annotated[
+        bool, typer.Option("--query", help="Write the fairness question as query.onnx and query.vnnlib instead.")
+    ] = False,
+    margin: Annotated[
+        float,
+        typer.Option(help="--query: how far above 0 a score must be to count as yes; other verifiers know ≥ only."),
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="Accepted like everywhere; exporting is not random.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Write the model as ONNX (raw columns in, label and probabilities out), or the question whether it is fair."""
+    from bornfair.bundle import export_onnx, load_bundle
+
+    model = load_bundle(bundle)
+    if query:
+        from bornfair.vnnlib import export_query
+
+        written = export_query(model, out, margin=margin)
+        files = [str(written.network), str(written.property)]
+    else:
+        files = [str(export_onnx(model, out, sensitive=not without_sensitive))]
+    if json:
+        print_json({"bundle": str(bundle), "files": files})
+    else:
+        print("\n".join(files))

@@ -76,14 +76,56 @@ def test_train_without_json_shows_a_table_and_the_claim(place):
     )
 
 
-def test_undecided_training_is_status_3_and_says_why(place):
+def test_training_that_proves_nothing_shows_the_twins_instead(place):
     done = bornfair(
         "train", "people.csv", "--target", "grant", "--sensitive", "sex", "--response", "sampled", "--out", "sampled",
         "--json", *QUICK, cwd=place,
     )  # fmt: skip
-    assert done.returncode == 3
-    assert json.loads(done.stdout)["verdict"] == "undecided"
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["verdict"] == "falsified"
     assert "bornfair: warning: Nothing about fairness is certified: sampled response" in done.stderr
+    checked = bornfair("check", "sampled", "--json", cwd=place)
+    assert checked.returncode == 1 and json.loads(checked.stdout)["valid"] is True
+
+
+def test_training_that_cannot_be_judged_in_time_is_status_3(place):
+    done = bornfair(
+        "train", "people.csv", "--target", "grant", "--sensitive", "sex", "--response", "sampled", "--out", "hasty",
+        "--verify-seconds", "1e-9", "--json", *QUICK, cwd=place,
+    )  # fmt: skip
+    assert done.returncode == 3 and json.loads(done.stdout)["verdict"] == "undecided"
+    assert bornfair("check", "hasty", cwd=place).returncode == 3
+
+
+def test_a_bundle_is_checked_certified_and_exported(place):
+    train = ("train", "people.csv", "--target", "grant", "--sensitive", "sex", *QUICK)
+    assert bornfair(*train, "--out", "handed.zip", cwd=place).returncode == 0
+    checked = bornfair("check", "handed.zip", "--json", cwd=place)
+    assert checked.returncode == 0
+    assert {k: json.loads(checked.stdout)[k] for k in ("valid", "verdict", "proof")} == {
+        "valid": True, "verdict": "verified", "proof": "structural",
+    }  # fmt: skip
+    again = bornfair("certify", "handed.zip", "--out", "again", "--json", cwd=place)
+    assert again.returncode == 0 and json.loads(again.stdout)["verdict"] == "verified"
+    for extra in ([], ["--without-sensitive"]):
+        written = bornfair("export", "again", "served.onnx", *extra, "--json", cwd=place)
+        assert written.returncode == 0 and (place / "served.onnx").stat().st_size > 1000
+    assert bornfair("export", "again", "question", "--query", cwd=place).returncode == 0
+    assert {p.name for p in (place / "question").iterdir()} == {"query.onnx", "query.vnnlib"}
+
+
+def test_the_checker_travels_alone(place):
+    assert bornfair("train", "people.csv", "--target", "grant", "--sensitive", "sex", *QUICK, "--out", "gone",
+                    cwd=place).returncode == 0  # fmt: skip
+    assert bornfair("check", "--checker", "checker.py", cwd=place).returncode == 0
+    alone = subprocess.run(
+        [sys.executable, "-I", "-S", "checker.py", "gone", "--json"], cwd=place, capture_output=True, text=True
+    )
+    assert alone.returncode == 0, alone.stderr
+    assert json.loads(alone.stdout)["valid"] is True
+    (place / "gone" / "domain.json").write_bytes((place / "gone" / "domain.json").read_bytes() + b" ")
+    tampered = bornfair("check", "gone", cwd=place)
+    assert tampered.returncode == 1 and "the certificate is about another domain.json" in tampered.stdout
 
 
 @pytest.mark.parametrize(
@@ -110,7 +152,10 @@ def test_undecided_training_is_status_3_and_says_why(place):
             ["train", "people.csv", "--target", "grant", "--test-fraction", "2"],
             "--test-fraction must be at least 0 and below 1",
         ),
-        (["train", "--dataset", "credits"], "dataset 'credits' is not known; the datasets are 'census', 'credit'"),
+        (
+            ["train", "--dataset", "credits"],
+            "dataset 'credits' is not known; the datasets are 'census', 'bank', 'credit'",
+        ),
         (
             ["train", "--dataset", "credit"],
             "name the sensitive columns with --sensitive; for credit usually one of sex, age",
@@ -166,7 +211,9 @@ def test_help_does_not_wait_for_the_heavy_libraries(place):
 
 def test_datasets_are_listed(place):
     listed = json.loads(bornfair("datasets", "list", "--json", cwd=place).stdout)["datasets"]
-    assert {d["name"]: d["rows"] for d in listed} == {"census": 32561, "credit": 1000}
+    rows = {d["name"]: d["rows"] for d in listed}
+    embedded = {"census": 32561, "bank": 41188, "credit": 1000, "compas": 6172, "law": 20798}
+    assert rows == embedded | {"bank-full": 45211, "law-full": 22407, "health": 171067}
 
 
 def test_training_on_a_dataset_by_name(place):
@@ -214,5 +261,5 @@ def test_training_killed_at_any_moment_goes_on_to_the_same_bytes(place):
         train("resumed", "--checkpoint", mark.name), cwd=place, capture_output=True, timeout=300, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert (place / "resumed/model.safetensors").read_bytes() == (place / "whole/model.safetensors").read_bytes()
+    assert (place / "resumed/model.onnx").read_bytes() == (place / "whole/model.onnx").read_bytes()
     assert not mark.exists(), "a finished run leaves no checkpoint"

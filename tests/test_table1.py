@@ -23,5 +23,5 @@ def test_every_engine_proves_the_starts_on_credit():
 
 
 def test_an_unknown_dataset_is_named():
-    with pytest.raises(InputError, match=r"table 1 has no dataset 'health' to run; use 'census', 'credit'"):
+    with pytest.raises(InputError, match=r"table 1 has no dataset 'health' to run; use 'census', 'bank', 'credit'"):
         table1.run(names=["health"])

@@ -250,7 +250,10 @@ class People:
                 need(-(2**1000) < low <= high < 2**1000, f"'{name}' has no range")
                 whole = type(low) is type(high) is int and low >= -(2**53) and high <= 2**53
                 need(whole or kind == "real", f"the ends of '{name}' are not whole numbers within 2^53")
-            need(len(set(self.levels(name))) == len(self.levels(name)) > 0, f"the values of '{name}' are odd")
+            elif kind == "categorical":
+                need(
+                    len(set(feature["categories"])) == len(feature["categories"]) > 0, f"the values of '{name}' are odd"
+                )
         self.sensitive: list[str] = data["sensitive"]
         need(len(set(self.sensitive)) == len(self.sensitive), "a sensitive feature is named twice")
         need(set(self.sensitive) <= set(self.features), "a sensitive feature is not in the domain")

@@ -19,8 +19,8 @@ def load_model(
 ) -> FairModel:
     """A model with its domain and sensitive features.
 
-    `source` is a bundle (a folder or .zip), a .nnet file, a `FairModel`, or a fitted `FairClassifier`. A domain given here takes
-    the place of the model's own: it may narrow or widen ranges, but must name the same features.
+    `source` is a bundle (a folder or .zip), a .nnet file, a `FairModel`, or a fitted `FairClassifier`. A domain given
+    here takes the place of the model's own: it may narrow or widen ranges, but must name the same features.
     """
     who = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
     if isinstance(source, FairModel):

@@ -1,0 +1,136 @@
+"""Plain training: ERM, which reads the sensitive columns, and Unaware, which is trained without them.
+
+Both run the very loop that `FairClassifier` runs, with its presets and starts: what differs is what the loop is given.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from bornfair.baselines.base import Baseline, BaselineData, Certified
+from bornfair.domain import Domain
+from bornfair.fitting import Recipe
+from bornfair.initialise import Plain, draw
+from bornfair.network import Activation, Layer, Network
+from bornfair.response import Response
+from bornfair.training import TrainingData, train
+
+
+class _PlainTraining(Baseline):
+    """Options as in `FairClassifier`; those left None follow the preset. Adds `history_`, one record an epoch."""
+
+    multiclass: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        sensitive_features: Sequence[str | int] = (),
+        *,
+        preset: str = "default",
+        hidden: str | Sequence[int] | None = None,
+        activation: Activation = "relu",
+        optimiser: str | None = None,
+        learning_rate: float | None = None,
+        schedule: str | None = None,
+        weight_decay: float | None = None,
+        batch_size: int | Literal["auto"] | None = None,
+        epochs: int | Literal["auto"] | None = None,
+        validation_fraction: float | None = None,
+        patience: int | Literal["auto"] | None = None,
+        domain: Domain | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.sensitive_features = sensitive_features
+        self.preset = preset
+        self.hidden = hidden
+        self.activation = activation
+        self.optimiser = optimiser
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.domain = domain
+        self.random_state = random_state
+
+    def _check_options(self) -> None:
+        """Left to the plan and the network, which know what None and 'auto' stand for."""
+
+    @abstractmethod
+    def _sensitive_inputs(self, data: BaselineData) -> np.ndarray:
+        """The sensitive columns that training sees."""
+
+    def _train(self, data: BaselineData) -> Network:
+        named = {name: getattr(self, name) for name in Recipe.__dataclass_fields__ if hasattr(self, name)}
+        recipe = Recipe(**named, response="none", seed=data.seed)
+        sensitive = self._sensitive_inputs(data)
+        start = draw(
+            Plain(), free_width=data.free.shape[1], sensitive_width=sensitive.shape[1], hidden=recipe.widths,
+            outputs=data.outputs, activation=self.activation, seed=data.seed,
+        )  # fmt: skip
+        table = TrainingData(data.free, data.labels, sensitive=sensitive)
+        training = train(start, table, Response("none"), recipe.plan(len(data.free)))
+        self.history_ = training.history
+        return training.network
+
+
+class ERM(_PlainTraining):
+    """Empirical risk minimisation on all columns; bit for bit `FairClassifier(response='none')`.
+
+    >>> from bornfair import datasets
+    >>> people = datasets.load("credit").table
+    >>> X, y = people.drop(columns="risk"), people["risk"]
+    >>> ERM(["sex"], epochs=20).fit(X, y).empirical_fairness(X) < 1
+    True
+    """
+
+    def _sensitive_inputs(self, data: BaselineData) -> np.ndarray:
+        return data.codes
+
+    def certify(self, X: Any) -> Certified:
+        """ERM proves nothing; for the rows at hand every sensitive value can be tried out."""
+        same = self._same_decision(X)
+        return Certified(
+            same,
+            float(np.mean(same)),
+            "the decision of this row, in float32 as shipped, is the same for every sensitive value, all of which were "
+            "tried; nothing is claimed about other people. The number is the share of such rows.",
+        )
+
+
+class Unaware(_PlainTraining):
+    """Training without the sensitive columns. Tables to predict may have them: they are not read.
+
+    Fair by construction, for the same reason as `FairClassifier`, and from the same seed the same classifier bit for
+    bit: the network is given weights for the sensitive inputs afterwards, all exactly 0.
+
+    >>> from bornfair import datasets
+    >>> people = datasets.load("credit").table
+    >>> X, y = people.drop(columns="risk"), people["risk"]
+    >>> Unaware(["sex"], epochs=2).fit(X, y).certify(X).share
+    1.0
+    """
+
+    def _sensitive_inputs(self, data: BaselineData) -> np.ndarray:
+        return data.codes[:, :0]
+
+    def _train(self, data: BaselineData) -> Network:
+        learnt = super()._train(data)
+        first, *rest = learnt.layers
+        unread = np.zeros((len(first.bias), data.codes.shape[1]), np.float32)
+        return Network((Layer(np.concatenate([first.weight, unread], axis=1), first.bias), *rest), learnt.activation)
+
+    def certify(self, X: Any) -> Certified:
+        """Everybody, for the weights that would read a sensitive value are exactly 0."""
+        self._require_twins()
+        return Certified(
+            np.ones(len(self._frame(X, reset=False)), dtype=bool),
+            float(np.abs(self.model_.network.sensitive_weights(self.model_.encoding.free_width)).max()),
+            "the decision is the same for every sensitive value, for this and every other person: every weight that "
+            "reads a sensitive value is exactly 0. The number is the largest of these weights.",
+        )

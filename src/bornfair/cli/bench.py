@@ -11,6 +11,10 @@ from bornfair.cli.output import print_json, print_table, say
 
 app = typer.Typer(help="Measurements behind the claims.", no_args_is_help=True, rich_markup_mode=None)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Datasets = Annotated[list[str] | None, typer.Option(help="Only this dataset; repeat for several.")]
+Methods = Annotated[list[str] | None, typer.Option(help="Only this method; repeat for several.")]
+Seeds = Annotated[int, typer.Option(help="How many splits, each with its own seed.")]
+Jobs = Annotated[int, typer.Option(help="Trainings at the same time.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers (but not the same seconds).")]
 
 
@@ -115,6 +119,74 @@ def table1(
     print_table("Starts of the paper's network", experiment.HEADERS, [row.cells() for row in rows], numbers_from=4)
     for line in experiment.ratios(rows):
         print(line)
+
+
+@app.command()
+def table2(
+    dataset: Datasets = None,
+    method: Methods = None,
+    seeds: Seeds = 3,
+    jobs: Jobs = 1,
+    epochs: Annotated[int | None, typer.Option(help="Epochs, for a quick look; by default as documented.")] = None,
+    out: Annotated[Path, typer.Option(help="Where runs and results are kept.")] = Path("bench-output/table2"),
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """The paper's Table 2 beside ours: fairness of test people and accuracy, all datasets, all methods."""
+    from bornfair.experiments import table2 as experiment
+
+    options = {} if epochs is None else {"epochs": epochs}
+    outcomes = experiment.run(out, names=dataset, methods=method, seeds=seeds, jobs=jobs, options=options, say=say)
+    if json:
+        print_json({"out": str(out), "findings": experiment.findings(outcomes), "runs": outcomes})
+        return
+    note = f"mean ± deviation of {seeds} splits / paper, %"
+    _print_report(f"Decision survives the flip, {note}", experiment.table(outcomes, "empirical_fairness"))
+    _print_report(f"Accuracy, {note}", experiment.table(outcomes, "accuracy"))
+    print("\n".join(experiment.findings(outcomes)))
+    print(f"Runs, CSV, JSON and plots: {out}")
+
+
+@app.command()
+def iterations(
+    method: Methods = None,
+    seeds: Seeds = 3,
+    epochs: Annotated[int, typer.Option(help="Epochs (LCIFR: of each of its two phases).")] = 100,
+    out: Annotated[Path, typer.Option(help="Where runs and results are kept.")] = Path("bench-output/iterations"),
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """The paper's Figure 4: fairness, accuracy and time after each epoch on census. One process, so times compare."""
+    from bornfair.experiments import iterations as experiment
+
+    outcomes = experiment.run(out, methods=method, seeds=seeds, epochs=epochs, say=say)
+    if json:
+        print_json({"out": str(out), "runs": outcomes})
+        return
+    _print_report(f"Census, sensitive: sex; {epochs} epochs, {seeds} seeds", experiment.table(outcomes))
+    print(f"Runs, CSV, JSON and plots: {out}")
+
+
+@app.command()
+def configurations(
+    network: Annotated[list[str] | None, typer.Option(help="Only this network (shallow, paper, deep, large).")] = None,
+    method: Methods = None,
+    seeds: Seeds = 3,
+    jobs: Jobs = 1,
+    epochs: Annotated[int | None, typer.Option(help="Epochs, for a quick look; by default 100, large 5.")] = None,
+    out: Annotated[Path, typer.Option(help="Where runs and results are kept.")] = Path("bench-output/configurations"),
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """The paper's Figure 5: networks from [16] to [2048, 2048, 2048, 4] on census."""
+    from bornfair.experiments import configurations as experiment
+
+    outcomes = experiment.run(out, widths=network, methods=method, seeds=seeds, epochs=epochs, jobs=jobs, say=say)
+    if json:
+        print_json({"out": str(out), "runs": outcomes})
+        return
+    _print_report(f"Census, sensitive: sex; {seeds} seeds", experiment.table(outcomes))
+    print(f"Runs, CSV, JSON and plots: {out}")
 
 
 @app.command()

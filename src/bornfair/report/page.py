@@ -40,7 +40,7 @@ caption { text-align: left; color: var(--soft); padding-bottom: .4rem; }
 th, td { text-align: left; vertical-align: top; padding: .4rem .7rem; border-bottom: 1px solid var(--line);
   overflow-wrap: anywhere; min-width: 5.5rem; }
 thead th { border-bottom-width: 2px; white-space: nowrap; }
-tbody th { font-weight: 600; min-width: 9rem; }
+tbody th { font-weight: 600; min-width: 12rem; overflow-wrap: break-word; }
 tr.marked > * { background: var(--mark); }
 tr.marked > :first-child { box-shadow: inset .25rem 0 0 var(--bar); }
 .note, .kind { white-space: nowrap; } tr.marked .note { font-weight: 700; }

@@ -23,7 +23,7 @@ from bornfair.errors import InputError
 from bornfair.files import check_replaceable, folder_written_atomically, write_atomically
 from bornfair.model import FairModel
 from bornfair.network import Layer, Network
-from bornfair.onnx_graph import METADATA, graph_columns, onnx_bytes
+from bornfair.onnx_graph import METADATA, code_steps, graph_columns, onnx_bytes
 from bornfair.report import render
 from bornfair.verification import Verdict
 
@@ -63,22 +63,23 @@ def bundle_files(model: FairModel, *, sensitive: bool = True) -> dict[str, bytes
 def load_bundle(path: str | Path) -> FairModel:
     """Read a bundle. Its certificate must be about these very files; `bornfair check` examines the proof itself."""
     place = Path(path)
-    if not place.exists():
-        raise InputError(f"there is no bundle '{place}'; give the folder or .zip that training wrote.")
     try:
+        if not place.exists():
+            raise InputError(f"there is no bundle '{place}'; give the folder or .zip that training wrote.")
         files = checker.read_bundle(place)
         domain = Domain.from_json(files[DOMAIN].decode(errors="replace"), origin=str(place / DOMAIN))
         people = checker.People(checker.parse_json(files[DOMAIN], DOMAIN))
         found = checker.read_model(files[MODEL], people)
         certificate = Certificate.from_json(checker.parse_json(files[CERTIFICATE], CERTIFICATE))
-    except (checker.Rejected, *checker.MALFORMED) as error:
-        if isinstance(error, InputError):
-            raise
+        for name in (MODEL, DOMAIN):
+            if certificate.files[name] != hashlib.sha256(files[name]).hexdigest():
+                raise InputError(
+                    f"'{place}': the certificate is about another {name}; the files do not belong together."
+                )
+    except InputError:
+        raise
+    except (checker.Rejected, OSError, MemoryError, *checker.MALFORMED) as error:
         raise InputError(f"cannot read '{place}': {error}; is the bundle complete and unchanged?") from error
-    digests = {name: hashlib.sha256(files[name]).hexdigest() for name in (MODEL, DOMAIN)}
-    for name, digest in digests.items():
-        if certificate.files.get(name) != digest:
-            raise InputError(f"'{place}': the certificate is about another {name}; the files do not belong together.")
     return FairModel(*_network_and_encoding(found, domain, str(place / MODEL)), certificate)
 
 
@@ -116,7 +117,10 @@ def _agrees(found: checker.Network, encoding: Encoding) -> bool:
                 return False
     for coded in encoding.domain.sensitive_space.features:
         mine = by_feature.get(coded.feature.name, [])
-        if mine and not encoding.raw:
+        if mine and isinstance(coded.feature, NUMERIC):
+            if [column.steps for column in mine] != [() if encoding.raw else code_steps(coded)]:
+                return False
+        elif mine:
             codes = [[column.value(level, False) for column in mine] for level in coded.feature.levels()]
             if not np.array_equal(np.array(codes, np.float32), coded.table):
                 return False

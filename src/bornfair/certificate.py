@@ -124,12 +124,17 @@ def certificate_of(
 ) -> Certificate:
     """What a verdict is worth to a sceptic: what the checker can derive from the files of the model, no more."""
     tree = None
-    if not model.domain.sensitive:
-        verdict = _undecided(verdict, "no feature was named sensitive.")
-    elif verdict.verdict == "falsified":
-        verdict = _confirmed_twins(model, verdict)
-    elif verdict.verdict == "verified" and verdict.proof != "structural":
-        verdict, tree = _with_tree(model, verdict, seconds, say)
+    try:
+        if not model.domain.sensitive:
+            verdict = _undecided(verdict, "no feature was named sensitive.")
+        elif verdict.verdict == "falsified":
+            verdict = _confirmed_twins(model, verdict)
+        elif verdict.verdict == "verified" and verdict.proof != "structural":
+            verdict, tree = _with_tree(model, verdict, seconds, say)
+    except checker.Rejected as error:
+        verdict = _undecided(
+            verdict, f"the {verdict.engine} engine says {verdict.verdict}, which is beyond the checker: {error}."
+        )
     facts = verdict.verdict, verdict.proof, verdict.arithmetic, model.domain.sensitive, verdict.reason
     return Certificate(
         claim=checker.claim_of(*facts),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import itertools
 import json
 import math
@@ -54,16 +55,22 @@ def need(condition: object, reason: str) -> None:
 def read_bundle(path: str | Path) -> dict[str, bytes]:
     """The three files of a bundle, a folder or a .zip, by name."""
     place = Path(path)
-    if place.is_dir():
-        return {name: _read_file(place / name, limit) for name, limit in LIMITS.items()}
-    content = _read_file(place, sum(LIMITS.values()))
-    tail = content[-(2**16 + 22) :]
+    try:
+        if place.is_dir():
+            return {name: _read_file(place / name, limit) for name, limit in LIMITS.items()}
+        return _read_zip(place, _read_file(place, sum(LIMITS.values())))
+    except OSError as error:
+        raise Rejected(f"the bundle cannot be read ({error.strerror})") from None
+
+
+def _read_zip(place: Path, content: bytes) -> dict[str, bytes]:
+    tail = content[-(2**16 + 42) :]  # the longest comment, the end record, and before it the sign of a zip64
     end = tail.rfind(b"PK\5\6")
     need(end >= 0 and len(tail) - end >= 22, f"'{place.name}' is neither a folder nor a complete .zip")
     entries, size = struct.unpack_from("<HI", tail, end + 10)
     need(entries <= 16 and size <= 2**16 and b"PK\6\7" not in tail, f"'{place.name}' holds more than a bundle's files")
     try:
-        with zipfile.ZipFile(place) as archive:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             infos = archive.infolist()
             names = [info.filename for info in infos]
             for info in infos:
@@ -76,7 +83,7 @@ def read_bundle(path: str | Path) -> dict[str, bytes]:
             missing = set(LIMITS) - set(names)
             need(not missing, f"the .zip lacks {', '.join(sorted(missing))}")
             return {name: _bounded(archive.open(name), limit, name) for name, limit in LIMITS.items()}
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError, RuntimeError, OSError) as error:
         raise Rejected(f"'{place.name}' is a damaged .zip ({error})") from None
 
 
@@ -86,6 +93,8 @@ def _read_file(path: Path, limit: int) -> bytes:
         return _bounded(path.open("rb"), limit, path.name)
     except FileNotFoundError:
         raise Rejected(f"there is no '{path.name}'") from None
+    except OSError as error:
+        raise Rejected(f"'{path.name[:80]}' cannot be read ({error.strerror})") from None
 
 
 def _bounded(stream: Any, limit: int, name: str) -> bytes:
@@ -209,6 +218,9 @@ class Constant(NamedTuple):
     values: Sequence[Any]
 
 
+ONE_AXIS = Constant(INT64, (1,), array("q", [1]))
+
+
 def _constant(tensor: dict[str, Any]) -> tuple[str, Constant]:
     name, kind, dims = tensor.get("name", ""), tensor.get("type"), tuple(tensor["dims"])
     need(all(0 <= d < 2**32 for d in dims) and len(dims) <= 2, f"constant '{name}' has an odd shape")
@@ -217,13 +229,16 @@ def _constant(tensor: dict[str, Any]) -> tuple[str, Constant]:
     else:
         code = {FLOAT: "f", INT64: "q", BOOL: "B", DOUBLE: "d"}.get(kind or 0)
         need(code is not None and not tensor["strings"], f"constant '{name}' has a type that is not understood")
+        need(kind != BOOL or math.prod(dims) <= 1000, f"constant '{name}' is larger than any list of classes")
         numbers = array(code or "")
         raw = tensor.get("raw", b"")
-        need(len(raw) % numbers.itemsize == 0, f"constant '{name}' is cut off")
+        held = len(raw) / numbers.itemsize
+        need(held == math.prod(dims), f"constant '{name}' has {held:g} values for the shape {list(dims)}")
         numbers.frombytes(raw)
         if sys.byteorder == "big":
             numbers.byteswap()
         need(all(map(math.isfinite, numbers)), f"constant '{name}' holds NaN or infinity")
+        need(kind != BOOL or max(numbers, default=0) < 2, f"constant '{name}' is neither true nor false")
         values = [value == 1 for value in numbers] if kind == BOOL else numbers
     need(len(values) == math.prod(dims), f"constant '{name}' has {len(values)} values for the shape {list(dims)}")
     return name, Constant(kind or 0, dims, values)
@@ -242,6 +257,7 @@ class People:
         need(set(data) <= {"format", "features", "sensitive", "combinations", "label"}, "domain.json has other fields")
         self.features: dict[str, dict[str, Any]] = {feature["name"]: feature for feature in data["features"]}
         need(len(self.features) == len(data["features"]), "domain.json names a feature twice")
+        self.listed: dict[str, set[Any]] = {}
         for name, feature in self.features.items():
             kind, known = feature["kind"], {"name", "kind", "low", "high", "grid", "categories"}
             need(set(feature) <= known and kind in ("real", "integer", "categorical", "boolean"), f"'{name}' is odd")
@@ -250,10 +266,16 @@ class People:
                 need(-(2**1000) < low <= high < 2**1000, f"'{name}' has no range")
                 whole = type(low) is type(high) is int and low >= -(2**53) and high <= 2**53
                 need(whole or kind == "real", f"the ends of '{name}' are not whole numbers within 2^53")
+                need(kind == "integer" or 2 <= feature["grid"] <= MOST_VALUES, f"the grid of '{name}' is odd")
+                need(
+                    low == high or kind == "integer" or (high - low) / (feature["grid"] - 1) > 0,
+                    f"'{name}' is too narrow",
+                )
             elif kind == "categorical":
                 need(
                     len(set(feature["categories"])) == len(feature["categories"]) > 0, f"the values of '{name}' are odd"
                 )
+                self.listed[name] = {(type(level), level) for level in feature["categories"]}
         self.sensitive: list[str] = data["sensitive"]
         need(len(set(self.sensitive)) == len(self.sensitive), "a sensitive feature is named twice")
         need(set(self.sensitive) <= set(self.features), "a sensitive feature is not in the domain")
@@ -261,6 +283,8 @@ class People:
         for row in self.combinations or ():
             need(all(self.has(n, v) for n, v in zip(self.sensitive, row, strict=True)), f"combination {row!r} is odd")
         self.classes: list[Any] | None = data["label"]["classes"] if data["label"] else None
+        named = [str(name) for name in ((0, 1) if self.classes is None else self.classes)]
+        need(len(set(named)) == len(named) > 1, "the classes must be two or more, with different names")
 
     def is_number(self, name: str) -> bool:
         return self.features[name]["kind"] in ("real", "integer")
@@ -270,16 +294,16 @@ class People:
         if feature["kind"] == "integer":
             return range(feature["low"], feature["high"] + 1)
         if feature["kind"] == "real":
-            count = min(feature["grid"], MOST_VALUES)
+            count = feature["grid"]
             step = (feature["high"] - feature["low"]) / (count - 1)
-            return [*(feature["low"] + step * i for i in range(count - 1)), feature["high"]] if step else [0.0]
+            return [*(feature["low"] + step * i for i in range(count - 1)), feature["high"]]
         return [False, True] if feature["kind"] == "boolean" else feature["categories"]
 
     def has(self, name: str, value: Any) -> bool:
         """Whether a raw value exists."""
         feature = self.features[name]
         if not self.is_number(name):
-            return any(value == level and type(value) is type(level) for level in self.levels(name))
+            return (type(value), value) in self.listed.get(name, {(bool, False), (bool, True)})
         kinds = (int,) if feature["kind"] == "integer" else (int, float)
         return type(value) in kinds and feature["low"] <= value <= feature["high"]
 
@@ -306,14 +330,14 @@ class Column(NamedTuple):
     """One input of the network: a function of one feature."""
 
     feature: str
-    table: dict[Any, float] | None  # its value for each level, or, for a number,
+    table: dict[Any, float] | None  # its value for each level, 0 if not listed; or, for a number,
     steps: tuple[tuple[str, float], ...] = ()  # what is done to it in float64 before it is rounded to float32
 
     def value(self, raw: Any, exact: bool) -> Any:
         """As executed, step by step; `exact`: as a fraction, without any rounding."""
         number: Any = Fraction if exact else float
         if self.table is not None:
-            return number(self.table[raw])
+            return number(self.table.get(raw, 0.0))
         value = number(raw)
         for operator, constant in self.steps:
             value = STEPS[operator](value, number(constant))
@@ -332,9 +356,15 @@ class Network(NamedTuple):
 
 def round32(value: float) -> float:
     try:
+        need(math.isfinite(value), "an encoded number overflows")
         return struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:
         raise Rejected("an encoded number overflows float32") from None
+
+
+def _type_and_dims(item: dict[str, Any]) -> tuple[int | None, list[Any]]:
+    tensor = item.get("type", {}).get("tensor", {})
+    return tensor.get("type"), tensor.get("shape", {}).get("dims", [])
 
 
 class Graph:
@@ -355,15 +385,15 @@ class Graph:
         self._advance()
 
     def _declared(self, item: dict[str, Any]) -> tuple[str, int]:
-        name, tensor = item.get("name", ""), item.get("type", {}).get("tensor", {})
-        feature, dims = self.people.features.get(name), tensor.get("shape", {}).get("dims", [])
+        name, (kind, dims) = item.get("name", ""), _type_and_dims(item)
+        feature = self.people.features.get(name)
         need(feature is not None, f"the model has an input '{name}' that is not in the domain")
-        need(len(dims) == 2 and dims[1] == {"value": 1} and "value" not in dims[0], f"input '{name}' is not [rows, 1]")
+        need(dims == [{"param": "rows"}, {"value": 1}], f"input '{name}' is not [rows, 1]")
         whole = feature and all(type(level) is int for level in feature.get("categories", ()))
         allowed = {"real": {DOUBLE}, "integer": {INT64, DOUBLE}, "boolean": {BOOL}}
         types = allowed.get(feature["kind"], {INT64 if whole else STRING}) if feature else set()
-        need(tensor.get("type") in types, f"input '{name}' has the wrong element type")
-        return name, tensor["type"]
+        need(kind in types, f"input '{name}' has the wrong element type")
+        return name, kind or 0
 
     def _advance(self) -> None:
         self.node: dict[str, Any] = next(self.nodes, {"inputs": [], "outputs": [], "attributes": []})
@@ -398,46 +428,56 @@ class Graph:
         columns = [n if self.types[n] == DOUBLE else self.take("Cast", n, to=DOUBLE)[0] for n in names]
         value, _ = self.take("Concat", *columns, axis=1)
         if self.next_is("IsNaN"):
-            value, _ = self.take("Where", self.take("IsNaN", value)[0], None, value)
-        if self.next_is("Max"):
-            value, least = self.row("Max", value, width)
-            value, most = self.row("Min", value, width)
-            self._contains(features, least, most)
+            value, (fill,) = self.take("Where", self.take("IsNaN", value)[0], None, value)
+            need((fill.type, fill.dims) == (DOUBLE, (1, width)), "missing numbers are filled in an odd way")
         above, least = self.row("GreaterOrEqual", value, width)
         below, most = self.row("LessOrEqual", value, width)
         self._contains(features, least, most)
         allowed, _ = self.take("Cast", self.take("And", above, below)[0], to=INT64)
         every, axes = self.take("ReduceMin", allowed, None, keepdims=0)
-        need(list(axes[0].values) == [1], "a ReduceMin goes along another axis")
+        need(axes[0] == ONE_AXIS, "a ReduceMin goes along another axis")
         guards.append(self.take("OneHotEncoder", every, domain="ai.onnx.ml", cats_int64s=[1], zeros=0)[0])
+        if self.next_is("Max"):
+            value, least = self.row("Max", value, width)
+            value, most = self.row("Min", value, width)
+            self._contains(features, least, most)
         return value
 
     def _contains(self, features: list[dict[str, Any]], least: Sequence[float], most: Sequence[float]) -> None:
         for feature, low, high in zip(features, least, most, strict=True):
             need(low <= feature["low"] and feature["high"] <= high, f"the model cuts off values of '{feature['name']}'")
 
-    def category(self, name: str) -> tuple[str, list[Column]]:
+    def category(self, name: str, guards: list[str]) -> tuple[str, list[Column]]:
         """One column for each category, 1 or 0; true/false is one column."""
         levels, value, kind = list(self.people.levels(name)), name, self.types[name]
         if kind == BOOL:
-            return self.take("Cast", name, to=FLOAT)[0], [Column(name, {False: 0.0, True: 1.0})]
+            return self.take("Cast", name, to=FLOAT)[0], [Column(name, {True: 1.0})]
         shown = [str(level) for level in levels] if kind == STRING else levels
         need(len(set(shown)) == len(shown), f"two categories of '{name}' read the same")
-        if self.next_is("LabelEncoder"):  # each category's position; a missing one, '', is given another's
-            fill = next((a["ints"][-1] for a in self.node["attributes"] if a.get("name") == "values_int64s"), -1)
-            positions = list(range(len(shown)))
-            need(fill in positions and "" not in shown and kind == STRING, f"'{name}' is imputed by something else")
-            value, _ = self.take(
-                "LabelEncoder", name, domain="ai.onnx.ml",
-                keys_strings=[*shown, ""], values_int64s=[*positions, fill], default_int64=-1,
-            )  # fmt: skip
-            shown = positions
+        known = {item.get("name"): item["ints"] for item in self.node["attributes"]}
+        if self.next_is("LabelEncoder"):
+            need("" not in shown and kind == STRING, f"'{name}' is looked up in an odd way")
+            ml: dict[str, Any] = {"domain": "ai.onnx.ml"}
+            if known.get("values_int64s") == [0]:  # 0 for the empty text, which is refused, 1 for all others
+                there: dict[str, Any] = {"keys_strings": [""], "values_int64s": [0], "default_int64": 1}
+                present, _ = self.take("LabelEncoder", name, **ml, **there)
+                guard, _ = self.take("OneHotEncoder", present, **ml, cats_int64s=[1], zeros=0)
+                guards.append(self.squeezed(guard))
+            else:  # each category's position; a missing one, the empty text, is given another's
+                fill, positions = known["values_int64s"][-1], list(range(len(shown)))
+                need(fill in positions, f"'{name}' is imputed by something else")
+                given: dict[str, Any] = {
+                    "keys_strings": [*shown, ""],
+                    "values_int64s": [*positions, fill],
+                    "default_int64": -1,
+                }
+                value, _ = self.take("LabelEncoder", name, **ml, **given)
+                shown = positions
         unseen = next((a.get("i", 0) for a in self.node["attributes"] if a.get("name") == "zeros"), 0)
         need(unseen in (0, 1), f"the encoder of '{name}' is odd")
         cats = {"cats_strings" if isinstance(shown[0], str) else "cats_int64s": shown}
         value, _ = self.take("OneHotEncoder", value, domain="ai.onnx.ml", zeros=unseen, **cats)
-        columns = [Column(name, {level: float(level == mine) for level in levels}) for mine in levels]
-        return self.squeezed(value), columns
+        return self.squeezed(value), [Column(name, {level: 1.0}) for level in levels]
 
     def code(self, name: str, guards: list[str]) -> tuple[str, list[Column]]:
         """How a model that reads it sees a sensitive feature."""
@@ -449,12 +489,13 @@ class Graph:
                 value, (constant,) = self.row(operator, value, 1)
                 need(constant > 0 or operator in ("Sub", "Add"), f"the code of '{name}' does not grow with it")
                 steps.append((operator, constant))
+                need(len(steps) <= 8, f"the code of '{name}' takes more steps than any of ours")
             return self.take("Cast", value, to=FLOAT)[0], [Column(name, None, tuple(steps))]
         if self.types[name] == BOOL:
             value, (yes, no) = self.take("Where", name, None, None)
             need(yes.type == no.type == FLOAT and yes.dims == no.dims == (1, 1), f"the codes of '{name}' are odd")
             return value, [Column(name, {False: no.values[0], True: yes.values[0]})]
-        hot, columns = self.category(name)
+        hot, columns = self.category(name, guards)
         value, (table,) = self.take("MatMul", hot, None)
         need(table.type == FLOAT and table.dims[:1] == (len(columns),) and len(table.dims) == 2, f"codes of '{name}'")
         width, levels = table.dims[1], self.people.levels(name)
@@ -462,7 +503,7 @@ class Graph:
 
     def squeezed(self, value: str) -> str:
         output, (axes,) = self.take("Squeeze", value, None)
-        need(axes.type == INT64 and list(axes.values) == [1], "a Squeeze goes along another axis")
+        need(axes == ONE_AXIS, "a Squeeze goes along another axis")
         return output
 
     # --- all of it ---
@@ -480,7 +521,7 @@ class Graph:
             steps = [(("Sub", c), ("Mul", f)) for c, f in zip(centres, factors, strict=True)]
             columns += [Column(name, None, step) for name, step in zip(numeric, steps, strict=True)]
         for name in [*others, *self.reads]:
-            block, more = self.code(name, guards) if name in self.reads else self.category(name)
+            block, more = (self.code if name in self.reads else self.category)(name, guards)
             blocks.append(block)
             columns += more
         value, _ = self.take("Concat", *blocks, axis=1)
@@ -491,6 +532,7 @@ class Graph:
             value, (weight, bias) = self.take("Gemm", value, None, None, transB=1)
             need(weight.type == bias.type == FLOAT and len(weight.dims) == 2, "a layer is not in float32")
             need(weight.dims[1] == width and bias.dims == weight.dims[:1], "two layers do not fit together")
+            need(weight.dims[0] <= 2**16, "a layer has more neurons than any of ours")
             width, wide = weight.dims[0], weight.dims[1]
             layers.append(([weight.values[i * wide : (i + 1) * wide] for i in range(width)], bias.values))
             operator = str(self.node.get("op"))
@@ -514,13 +556,17 @@ class Graph:
         label, (names,) = self.take("Gather", None, index, axis=0)
         shown = [str(c) for c in classes] if names.type == STRING else classes
         need(list(names.values) == shown and names.type != FLOAT, "the classes are not those of the domain")
+        need(names.dims == (len(classes),), "the classes have an odd shape")
         if width == 1:
             both, _ = self.take("Concat", self.take("Neg", outputs)[0], outputs, axis=1)
             shares, _ = self.take("Sigmoid", both)
         else:
             shares, _ = self.take("Softmax", outputs, axis=1)
         need(not self.node["outputs"] and next(self.nodes, None) is None, "the graph goes on after the decision")
-        need([item.get("name") for item in self.outputs] == [label, shares], "the outputs are not the decision")
+        given = [(item.get("name"), *_type_and_dims(item)) for item in self.outputs]
+        wanted: list[Any] = [(label, names.type, [{"param": "rows"}])]
+        wanted += [(shares, FLOAT, [{"param": "rows"}, {"value": len(classes)}])]
+        need(given == wanted, "the outputs are not the decision")
 
 
 def read_model(content: bytes, people: People) -> Network:
@@ -528,9 +574,12 @@ def read_model(content: bytes, people: People) -> Network:
     model = parse_message(memoryview(content), MODEL, _budget())
     opsets = sorted((item.get("domain", ""), item.get("version")) for item in model["opsets"])
     need(opsets in ([("", v), ("ai.onnx.ml", 3)] for v in (18, 20)), "the model uses other versions of operators")
+    need(model.get("ir_version") == 9, "the model file is of another version")
     entries = {item.get("key", ""): item.get("value", "") for item in model["metadata"]}
     need(len(entries) == len(model["metadata"]), "the model file names its metadata twice")
-    return Graph(model, people).network(entries)
+    network = Graph(model, people).network(entries)
+    need(network.activation != "gelu" or ("", 20) in opsets, "gelu is not an operator of this version")
+    return network
 
 
 # --- structural proofs: the first layer cannot tell twins apart ---
@@ -543,7 +592,7 @@ def prove_structurally(network: Network, people: People) -> set[str]:
     if not any(map(any, weights)):
         # Not read at all, or times 0: adding ±0 leaves every sum the number it was, if the code itself is finite.
         for column in columns:
-            for raw in column.table or people.everybody()[column.feature]:
+            for raw in people.everybody()[column.feature]:
                 column.value(raw, exact=False)
         return {"real", "float32"}
     codes = [[column.value(version[column.feature], True) for column in columns] for version in people.versions()]
@@ -580,17 +629,18 @@ class Prover:
         self.places: dict[str, list[int]] = {}
         for j, column in enumerate(network.columns):
             self.places.setdefault(column.feature, []).append(j)
-        self.hot = {name for name in self.places if self._is_one_hot(name)}
+        self.hot = {name: on for name in self.places if (on := self._one_hot(name)) is not None}
         self.listed = all(people.features[name]["kind"] != "real" for name in people.sensitive)  # `views` are all
         terms = len(network.columns) + sum(len(bias) for _, bias in self.layers)
         self.unit = 4 * (terms + 64) * 2.0**-53 * margin
         self.known: dict[Any, Any] = {}
 
-    def _is_one_hot(self, name: str) -> bool:
+    def _one_hot(self, name: str) -> dict[Any, int] | None:
+        """Which of the feature's inputs is 1 for each level, if exactly one is and all others are 0."""
         tables = [self.network.columns[j].table or {} for j in self.places[name]]
-        on = [[level for level, value in table.items() if value] for table in tables]
-        single = all(len(levels) == 1 and table[levels[0]] == 1 for levels, table in zip(on, tables, strict=True))
-        return single and {levels[0] for levels in on} == set(tables[0]) and len(tables) > 1
+        on = {level: k for k, table in enumerate(tables) for level in table}
+        single = all(list(table.values()) == [1.0] for table in tables)
+        return on if single and len(on) == len(tables) == len(self.people.levels(name)) > 1 else None
 
     def inputs(self, name: str, possible: tuple[Any, ...]) -> list[tuple[float, float]]:
         """Between which numbers the inputs of a feature lie, for raw values in a range or in a list."""
@@ -611,7 +661,7 @@ class Prover:
             return self.known[name, possible]
         rows = [[row[j] for j in self.places[name]] for row in self.layers[0][0]]
         if name in self.hot:  # exactly one of the inputs is 1, the others are 0
-            on = self._on(name, possible)
+            on = [self.hot[name][level] for level in possible]
             ends = [(min(row[k] for k in on), max(row[k] for k in on)) for row in rows]
             middle, radius = zip(*(_middle(low, high) for low, high in ends), strict=True)
             size, reach = [max(abs(low), abs(high)) for low, high in ends], 1.0
@@ -623,10 +673,6 @@ class Prover:
             size, reach = [sum(map(mul, map(abs, row), most)) for row in rows], sum(most)
         self.known[name, possible] = list(middle), list(radius), size, reach
         return self.known[name, possible]
-
-    def _on(self, name: str, possible: tuple[Any, ...]) -> list[int]:
-        tables = [self.network.columns[j].table or {} for j in self.places[name]]
-        return [k for k, table in enumerate(tables) if any(table[level] for level in possible)]
 
     def forward(self, box: Box) -> list[Sums]:
         """Intervals of all sums."""
@@ -682,7 +728,7 @@ class Prover:
                     row[k] = x * slope
         for name, places in self.places.items():
             if name in self.hot:
-                total += min(row[places[k]] for k in self._on(name, box[name]))
+                total += min(row[places[self.hot[name][level]]] for level in box[name])
                 continue
             for j, ends in zip(places, self._ends(name, box[name]), strict=True):
                 centre, spread = _middle(*ends)
@@ -751,17 +797,17 @@ def _middle(low: float, high: float) -> tuple[float, float]:
     return centre, math.nextafter(max(high - centre, centre - low), math.inf) if low < high else 0.0
 
 
-def cut(box: Box, name: str, where: Any, people: People) -> tuple[Box, Box]:
-    """Both parts of a box: numbers up to the cut and from it on, the named categories and the others."""
+def cut(possible: tuple[Any, ...], name: str, where: Any, people: People) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Both parts of what a feature may be: numbers up to the cut and from it on; the named categories, the others."""
     need(name in people.features and name not in people.sensitive, f"a cut along {name!r}")
-    possible = box[name]
     if people.is_number(name):
         need(people.has(name, where) and possible[0] <= where < possible[1], f"'{name}' is cut at {where!r}")
         after = where + 1 if people.features[name]["kind"] == "integer" else where
-        return box | {name: (possible[0], where)}, box | {name: (after, possible[1])}
-    parts = tuple(v for v in possible if v in where), tuple(v for v in possible if v not in where)
+        return (possible[0], where), (after, possible[1])
+    named = set(where)
+    parts = tuple(v for v in possible if v in named), tuple(v for v in possible if v not in named)
     need(all(parts), f"a cut of '{name}' cuts nothing")
-    return box | {name: parts[0]}, box | {name: parts[1]}
+    return parts
 
 
 def check_tree(tree: list[Any], prover: Prover, say: Callable[[str], None] | None = None) -> int:
@@ -769,20 +815,30 @@ def check_tree(tree: list[Any], prover: Prover, say: Callable[[str], None] | Non
 
     The tree is listed from the root, each cut before its two parts: [feature, where] is a cut, all else a leaf.
     """
-    waiting, leaves, spoke = [prover.people.everybody()], 0, time.monotonic()
+    box, leaves, spoke, done = prover.people.everybody(), 0, time.monotonic(), False
+    trail = list[list[Any]]()  # the cuts we are in: feature, what it could be before, and the part still to come
     for entry in tree:
-        need(waiting, "the tree goes on after its last leaf")
-        box = waiting.pop()
+        need(not done, "the tree goes on after its last leaf")
         if isinstance(entry, list):
             name, where = entry
-            waiting += reversed(cut(box, name, where, prover.people))
+            need(name in box, f"a cut along {name!r}")
+            first, second = cut(box[name], name, where, prover.people)
+            trail.append([name, box[name], second])
+            box[name] = first
             continue
         leaves += 1
         if say is not None and time.monotonic() - spoke > 2:
             spoke = time.monotonic()
             say(f"{leaves:,} leaves checked")
         need(prover.is_fair(entry, box), f"leaf {leaves} ({str(entry)[:40]}) is not proven: {str(box)[:300]}")
-    need(not waiting, f"the tree leaves {len(waiting)} part(s) of the domain open")
+        while trail and trail[-1][2] is None:  # both parts are done
+            name, before, _ = trail.pop()
+            box[name] = before
+        done = not trail
+        if trail:
+            box[trail[-1][0]], trail[-1][2] = trail[-1][2], None
+    still = sum(second is not None for *_, second in trail) + (not done)
+    need(done, f"the tree leaves {still} part(s) of the domain open")
     return leaves
 
 
@@ -860,6 +916,8 @@ def check(path: str | Path, say: Callable[[str], None] | None = None) -> dict[st
         return check_files(read_bundle(path), say)
     except Rejected as error:
         reason = str(error)
+    except MemoryError:
+        reason = "it needs more memory than there is"
     except MALFORMED as error:
         reason = f"a file is malformed ({type(error).__name__}: {str(error)[:80]})"
     return {"valid": False, "verdict": "undecided", "proof": "none", "reason": reason}
@@ -906,6 +964,11 @@ def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = Non
     return found | {"arithmetic": arithmetic, "claim": expected}
 
 
+def printable(text: str) -> str:
+    """A text from a file, on one line and without anything that could pass for more."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def main() -> int:
     """Status 0: valid and verified. 1: rejected, or valid and falsified. 2: no bundle there. 3: valid, undecided."""
     parser = argparse.ArgumentParser(prog="checker.py", description="Check a bornfair bundle, with Python alone.")
@@ -917,10 +980,10 @@ def main() -> int:
         return 2
     result = check(options.bundle, lambda text: print(text, file=sys.stderr))
     if options.json:
-        print(json.dumps(result, ensure_ascii=False))
+        print(json.dumps(result))
     else:
-        print(f"{'VALID' if result['valid'] else 'REJECTED'}: {result.get('claim') or result['reason']}")
-        print(result["reason"] if result["valid"] else "Do not rely on this bundle.")
+        print(f"{'VALID' if result['valid'] else 'REJECTED'}: {printable(result.get('claim') or result['reason'])}")
+        print(printable(result["reason"]) if result["valid"] else "Do not rely on this bundle.")
     return {"verified": 0, "falsified": 1}.get(result["verdict"], 3) if result["valid"] else 1
 
 

@@ -188,6 +188,10 @@ class Domain(_Record):
                 if value not in self.feature(name).levels():
                     raise ValueError(f"combination {list(row)}: {value!r} is not a value of '{name}'")
 
+    def __eq__(self, other: object) -> bool:
+        """The same people; what either has worked out about itself (and cached) does not count."""
+        return isinstance(other, Domain) and self.model_dump() == other.model_dump()
+
     # --- looking things up ---
 
     @property

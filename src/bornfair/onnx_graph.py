@@ -57,6 +57,19 @@ def graph_columns(encoding: Encoding, reads: bool) -> list[int]:
     return columns + (list(range(len(columns), encoding.width)) if reads else [])
 
 
+def code_steps(coded: CodedFeature) -> tuple[tuple[str, float], ...]:
+    """How a sensitive number becomes its code, operation by operation, as `Encoding` does it."""
+    feature = coded.feature
+    assert isinstance(feature, NUMERIC)
+    return (
+        ("Sub", float(feature.low)),
+        ("Div", (feature.high - feature.low) / (len(feature.levels()) - 1)),
+        ("Mul", float(coded.codes[1, 0] - coded.codes[0, 0])),
+        ("Add", float(coded.codes[0, 0])),
+        ("Mul", float(np.ldexp(1.0, -coded.exponent))),
+    )
+
+
 def input_type(feature: Feature, missing: str) -> int:
     """The ONNX element type of a raw column."""
     from onnx import TensorProto
@@ -126,7 +139,7 @@ class _Graph:
         guards: list[str] = []
         numbers = [f for f in self.domain.free_features if isinstance(f, NUMERIC)]
         blocks = [self._numbers(numbers, guards)] if numbers else []
-        blocks += [self._category(f) for f in self.domain.free_features if not isinstance(f, NUMERIC)]
+        blocks += [self._category(f, guards) for f in self.domain.free_features if not isinstance(f, NUMERIC)]
         if reads_sensitive(self.model):
             blocks += [self._code(coded, guards) for coded in self.domain.sensitive_space.features]
         joined = self._node("Concat", blocks, "encoded", axis=1)
@@ -160,22 +173,28 @@ class _Graph:
             fill = self._row([float(self.encoding.fill[f.name]) for f in features], "fill")
             raw = self._node("Where", [self._node("IsNaN", [raw], "missing"), fill, raw], "imputed")
         low, high = [float(f.low) for f in features], [float(f.high) for f in features]
+        allowed = low, high
+        if policies.outside != "error":  # then only NaN and infinity are refused
+            largest = float(np.finfo(np.float64).max)
+            allowed = [-largest] * len(features), [largest] * len(features)
+        above = self._node("GreaterOrEqual", [raw, self._row(allowed[0], "least")], "not too low")
+        below = self._node("LessOrEqual", [raw, self._row(allowed[1], "most")], "not too high")
+        whole = self._node("Cast", [self._node("And", [above, below], "allowed")], "allowed 0/1", to=TensorProto.INT64)
+        every = self._node("ReduceMin", [whole, self._axes(1)], "all allowed", keepdims=0)
+        guards.append(self._refusal(every, "a number is missing, infinite or outside its range"))
         if policies.outside == "clip":
             raw = self._node("Max", [raw, self._row(low, "low")], "clipped below")
             raw = self._node("Min", [raw, self._row(high, "high")], "clipped")
-        if policies.outside != "error":  # then only NaN and infinity are refused
-            largest = float(np.finfo(np.float64).max)
-            low, high = [-largest] * len(features), [largest] * len(features)
-        above = self._node("GreaterOrEqual", [raw, self._row(low, "least")], "not too low")
-        below = self._node("LessOrEqual", [raw, self._row(high, "most")], "not too high")
-        whole = self._node("Cast", [self._node("And", [above, below], "allowed")], "allowed 0/1", to=TensorProto.INT64)
-        every = self._node("ReduceMin", [whole, self._axes(1)], "all allowed", keepdims=0)
-        # The one standard operator that refuses a value: the name is what onnxruntime shows when it does.
-        refuse = "refused: a number is missing, infinite or outside its range"
-        guards.append(self._node("OneHotEncoder", [every], refuse, domain="ai.onnx.ml", cats_int64s=[1], zeros=0))
         return raw
 
-    def _category(self, feature: Feature) -> str:
+    def _refusal(self, allowed: str, why: str) -> str:
+        """1 where `allowed` is 1; else the run stops, and onnxruntime shows the node's name: why.
+
+        A one-hot encoder that knows the one value 1 is the only standard operator that refuses anything.
+        """
+        return self._node("OneHotEncoder", [allowed], f"refused: {why}", domain="ai.onnx.ml", cats_int64s=[1], zeros=0)
+
+    def _category(self, feature: Feature, guards: list[str]) -> str:
         """One-hot, [rows, categories]; true/false as one column 0/1."""
         from onnx import TensorProto
 
@@ -194,6 +213,13 @@ class _Graph:
             kind: dict[str, Any] = {"cats_int64s": list(range(len(names)))}
         else:
             kind = {"cats_strings": names} if text else {"cats_int64s": names}
+            if text and ignore and "" not in names:  # unseen ones are ignored, missing ones are not
+                present = self._node(
+                    "LabelEncoder", [column], f"{feature.name} is there", domain="ai.onnx.ml",
+                    keys_strings=[""], values_int64s=[0], default_int64=1,
+                )  # fmt: skip
+                guard = self._refusal(present, f"{feature.name} is missing")
+                guards.append(self._node("Squeeze", [guard, self._axes(1)], f"guard {feature.name}"))
         hot = self._node(
             "OneHotEncoder", [column], f"one-hot {feature.name}", domain="ai.onnx.ml", zeros=int(ignore), **kind
         )
@@ -207,15 +233,7 @@ class _Graph:
         if isinstance(feature, NUMERIC):
             value = self._raw_numbers([feature], guards)
             if not self.encoding.raw:
-                levels = feature.levels()
-                steps = (
-                    ("Sub", float(feature.low)),
-                    ("Div", (feature.high - feature.low) / (len(levels) - 1)),
-                    ("Mul", float(coded.codes[1, 0] - coded.codes[0, 0])),
-                    ("Add", float(coded.codes[0, 0])),
-                    ("Mul", float(np.ldexp(1.0, -coded.exponent))),
-                )
-                for operator, number in steps:
+                for operator, number in code_steps(coded):
                     row = self._row([number], f"code {feature.name}")
                     value = self._node(operator, [value, row], f"code {feature.name}")
             return self._node("Cast", [value], f"encoded {feature.name}", to=TensorProto.FLOAT)
@@ -223,7 +241,7 @@ class _Graph:
             table = [self._constant(row[None], f"code of {feature.name}") for row in coded.table]
             return self._node("Where", [feature.name, table[1], table[0]], f"encoded {feature.name}")
         table_name = self._constant(coded.table, f"codes of {feature.name}")
-        return self._node("MatMul", [self._category(feature), table_name], f"code {feature.name}")
+        return self._node("MatMul", [self._category(feature, guards), table_name], f"code {feature.name}")
 
     # --- the network ---
 

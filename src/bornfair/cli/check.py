@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bornfair.cli.output import print_json, say
+from bornfair.cli.output import say
 from bornfair.errors import InputError
 
 STATUS = {"verified": 0, "falsified": 1, "undecided": 3}
@@ -44,10 +45,11 @@ def check(
     if not bundle.exists():
         raise InputError(f"there is no bundle '{bundle}'; give the folder or .zip that train wrote.")
     found = independent.check(bundle, None if json else say)
+    shown = independent.printable
     if json:
-        print_json(found)
+        print(dumps(found))  # plain ASCII: what a file says may not be fit to print
     elif found["valid"]:
-        print(f"VALID: {found['claim']}\n{found['reason']}")
+        print(f"VALID: {shown(found['claim'])}\n{shown(found['reason'])}")
     else:
-        print(f"REJECTED: {found['reason']}\nDo not rely on this bundle.")
+        print(f"REJECTED: {shown(found['reason'])}\nDo not rely on this bundle.")
     raise typer.Exit(STATUS[found["verdict"]] if found["valid"] else 1)

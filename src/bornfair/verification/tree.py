@@ -48,7 +48,8 @@ def find_tree(
         if where is None:
             return None
         tree.append(list(where))
-        waiting += reversed(checker.cut(box, *where, people))
+        name, at = where
+        waiting += [box | {name: part} for part in reversed(checker.cut(box[name], name, at, people))]
     return tree
 
 
@@ -89,7 +90,7 @@ def _widest(prover: Prover, box: Box) -> tuple[str, Any] | None:
             width = abs(slope[places[0]]) * (high - low)
         else:
             columns = [prover.network.columns[j].table or {} for j in places]
-            value = {v: sum(slope[j] * t[v] for j, t in zip(places, columns, strict=True)) for v in possible}
+            value = {v: sum(slope[j] * t.get(v, 0.0) for j, t in zip(places, columns, strict=True)) for v in possible}
             ordered = sorted(possible, key=lambda v, value=value: value[v])  # type: ignore[misc]
             where, width = ordered[: len(ordered) // 2], max(value.values()) - min(value.values())
         spread = sum(prover._share(name, possible)[1])  # for boxes of which the bounds know nothing

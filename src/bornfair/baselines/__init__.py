@@ -9,5 +9,7 @@ from __future__ import annotations
 from bornfair.baselines.base import Baseline, BaselineData, Certified
 from bornfair.baselines.erm import ERM, Unaware
 from bornfair.baselines.lcifr import LCIFR
+from bornfair.baselines.milp import MILP
+from bornfair.baselines.udif import UDIF
 
-__all__ = ["ERM", "LCIFR", "Baseline", "BaselineData", "Certified", "Unaware"]
+__all__ = ["ERM", "LCIFR", "MILP", "UDIF", "Baseline", "BaselineData", "Certified", "Unaware"]

@@ -1,0 +1,162 @@
+"""How much can changing the sensitive value change the probability? The largest change δ* over everybody, certified.
+
+The program of `verification.milp_encoding` has two copies of the network that meet twins. As in Benussi et al. the
+sigmoid is bounded from above on the first copy and from below on the second by piecewise linear functions, and the
+difference is maximised. What counts as proven are safe bounds (`milp_bounds.branch`), never the solver's own word.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from bornfair.baselines.milp_sigmoid import of_probabilities
+from bornfair.baselines.udif_bounds import SIGMOID_ERROR, probability_ends
+from bornfair.domain import Value
+from bornfair.model import FairModel
+from bornfair.network import Network
+from bornfair.relation import flip_relation
+from bornfair.verification.exact import exact_scores
+from bornfair.verification.intervals import sigmoid
+from bornfair.verification.milp import PAIRS, largest_change
+from bornfair.verification.milp_bounds import Judge, ask_highs, branch
+from bornfair.verification.milp_encoding import NoProgram, Pair, Program, reach_of, sums_of_views, write_program
+from bornfair.verification.replay import exact_input, replay
+
+NEAR = 1e-3  # a difference of found and proven that is not worth more time
+
+
+@dataclass(frozen=True)
+class ProbabilityChange:
+    """The largest |p(u, i) − p(u, j)| between twins, in real arithmetic.
+
+    low:         attained by `twins`; rounded down.
+    high:        proven: nobody's twins differ by more. This is δ*.
+    solver_high: what HiGHS claims in place of `high`: a floating-point answer, not a proof.
+    score_high:  proven likewise of the logit.
+    """
+
+    low: float
+    high: float
+    solver_high: float
+    score_high: float
+    twins: list[dict[str, Value]] | None
+    reason: str
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def largest_probability_change(model: FairModel, *, timeout: float = 60.0, seed: int = 0) -> ProbabilityChange:
+    """δ*, over everybody of the model's domain. Ends early once found and proven are within a thousandth."""
+    began = time.perf_counter()
+    score = largest_change(model, timeout=0.4 * timeout, seed=seed)
+    hunt = _Hunt(model)
+    if score.twins is not None:
+        hunt.measure({name: score.twins[0][name] for name in model.domain.free_names})
+    if score.high == 0:
+        return ProbabilityChange(0.0, 0.0, 0.0, 0.0, None, score.reason, time.perf_counter() - began)
+    high = claimed = change_of_probability(score.high)
+    try:
+        high, claimed = _by_programs(model, hunt, score.high, began + timeout, seed)
+        why = "found and proven meet" if high <= hunt.low + 2 * NEAR else "time ran out"
+    except NoProgram as error:
+        why = f"from the logit's largest change alone: {error}"
+    twins = None if hunt.best is None else [dict(twin) for twin in replay(model, *hunt.best).people]
+    high, claimed = max(high, hunt.low), max(claimed, hunt.low)
+    return ProbabilityChange(hunt.low, high, claimed, score.high, twins, why, time.perf_counter() - began)
+
+
+def change_of_probability(gap: float, low: float = -math.inf, high: float = math.inf) -> float:
+    """The most the sigmoid can change between two logits in [low, high] that are at most `gap` apart; rounded up.
+
+    It changes fastest around 0, so the two lie as symmetrically around it as the interval allows.
+
+    >>> change_of_probability(4.0) <= 4.0 / 4, change_of_probability(1.0, low=3.0) < 0.04
+    (True, True)
+    """
+    if high - low <= gap:
+        first, second = low, high
+    else:
+        middle = min(max(0.0, low + gap / 2), high - gap / 2)
+        first, second = middle - gap / 2, middle + gap / 2
+    least, most = sigmoid(np.array(first)), sigmoid(np.array(second))
+    # Rounding of the middle moves it by less than 2^-50 of its size, where the slope is at most 1/4.
+    return float(min(1.0, most - least + 4 * SIGMOID_ERROR * (1 + abs(gap))))
+
+
+def _by_programs(model: FairModel, hunt: _Hunt, gap: float, deadline: float, seed: int) -> tuple[float, float]:
+    """Upper bounds of the change over all pairs of sensitive values: proven, and as HiGHS claims."""
+    network, encoding, relation = model.network, model.encoding, flip_relation(model.encoding)
+    values = range(len(encoding.codes))
+    pairs: list[Pair] = [(tuple(values), tuple(values))]
+    if len(values) * (len(values) - 1) <= PAIRS:
+        pairs = [((i,), (j,)) for i, j in itertools.permutations(values, 2)]
+    sums = sums_of_views(network, relation)
+    proven = claimed = 0.0
+    for left, pair in zip(range(len(pairs), 0, -1), pairs, strict=True):
+        reach = reach_of(network, encoding.codes, sums, pair)
+        ends = float(reach.low[-1].min()), float(reach.high[-1].max())
+        most = change_of_probability(min(gap, max(float(reach.gap_high[-1][0]), 0.0)), *ends)
+        plain = write_program(network, encoding, relation, pair, reach, layers=len(network.layers), margin=False)
+        program, at = of_probabilities(plain, gap, most)
+        cost = np.zeros(len(program.lower))
+        cost[at] = -1.0
+        judge = hunt.judge(program)
+        seconds = (deadline - time.perf_counter()) / left
+        until = time.perf_counter() + seconds
+
+        def near_enough() -> float:
+            return -(hunt.low + NEAR)
+
+        claim = ask_highs(program, cost, 0.5 * seconds, seed, judge, near_enough)
+        bound = branch(program, cost, until - time.perf_counter(), judge, near_enough, all_or_nothing=False).bound
+        proven = max(proven, min(most, -bound))
+        claimed = max(claimed, min(most, -claim.bound))
+    return proven, claimed
+
+
+class _Hunt:
+    """The twins furthest apart so far, measured from exact scores."""
+
+    def __init__(self, model: FairModel) -> None:
+        self.model = model
+        self.low = 0.0
+        self.best: tuple[dict[str, Value], tuple[int, int]] | None = None
+
+    def judge(self, program: Program) -> Judge:
+        return lambda solution: self.measure(program.person(solution, self.model.encoding))
+
+    def measure(self, person: dict[str, Value]) -> bool:
+        """Keeps a person whose twins are further apart than any found before. Never says that it is enough."""
+        versions = range(len(self.model.encoding.codes))
+        inputs = np.stack([exact_input(self.model.encoding, person, value) for value in versions])
+        rough = sigmoid(_rough_scores(self.model.network, inputs.astype(np.float64)))
+        if not rough.max() - rough.min() > self.low:  # exact numbers take a while
+            return False
+        scores = [_nearest(score) for score in exact_scores(self.model.network, inputs)[:, 0]]
+        most, least = int(np.argmax(scores)), int(np.argmin(scores))
+        low, high = probability_ends(np.array(scores[most]), np.array(scores[least]))
+        # An exact score was rounded once, by 2^-53 of its size; where that is felt the sigmoid is saturated.
+        found = float(low - high) - 8 * SIGMOID_ERROR
+        if found > self.low:
+            self.low, self.best = found, (dict(person), (most, least))
+        return False
+
+
+def _rough_scores(network: Network, inputs: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):  # only a guess: overflow does no harm
+        for i, layer in enumerate(network.layers):
+            inputs = (np.maximum(inputs, 0.0) if i else inputs) @ layer.weight.T.astype(np.float64) + layer.bias
+    return np.nan_to_num(inputs[:, 0])
+
+
+def _nearest(score: Any) -> float:
+    """An exact number as a float; beyond ±1000 the sigmoid is 0 or 1 whatever follows."""
+    return float(min(max(score, -1000), 1000))

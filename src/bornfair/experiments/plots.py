@@ -1,0 +1,55 @@
+"""The figures, readable in black and white: methods differ in marker and line as well as in shade."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bornfair.files import write_atomically
+
+MARKS = {"erm": "o", "lcifr": "s", "milp": "^", "udif": "D", "unaware": "x", "ours": "*"}
+LINES = {"erm": "--", "lcifr": ":", "milp": "-.", "udif": (0, (5, 1, 1, 1)), "unaware": (0, (1, 3)), "ours": "-"}
+SHADES = {
+    "erm": "#777777", "lcifr": "#b35900", "milp": "#4d7a00", "udif": "#7a3db8", "unaware": "#000000", "ours": "#0057b8",
+}  # fmt: skip
+
+
+def figure(rows: int, columns: int, *, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
+    """A figure and its axes, drawn without a screen."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(drawn)
+    return drawn, drawn.subplots(rows, columns, squeeze=False, **options)
+
+
+def save(drawn: Any, place: Path) -> list[Path]:
+    """As SVG and PNG; the same numbers give the same bytes."""
+    import matplotlib
+
+    written = []
+    with matplotlib.rc_context({"svg.hashsalt": "bornfair", "svg.fonttype": "none"}):
+        for kind, facts in (("svg", {"Date": None}), ("png", {"Software": None})):
+            content = io.BytesIO()
+            drawn.savefig(content, format=kind, metadata=facts, dpi=150)
+            written.append(write_atomically(place.with_suffix(f".{kind}"), content.getvalue()))
+    return written
+
+
+def plain_axes(axes: Any, *, x: str, y: str, title: str) -> None:
+    axes.set(xlabel=x, ylabel=y, title=title)
+    axes.grid(visible=True, color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def series(axes: Any, method: str, name: str, x: Sequence[float], y: Sequence[float]) -> None:
+    """One method's line, with a mark here and there."""
+    every = max(1, len(x) // 10)
+    axes.plot(
+        x, y, label=name, color=SHADES[method], linestyle=LINES[method], marker=MARKS[method], markevery=every,
+        markersize=8 if method == "ours" else 5, linewidth=1.4,
+    )  # fmt: skip

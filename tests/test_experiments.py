@@ -1,0 +1,127 @@
+"""The paper's tables and figures, in a small version: all is written, nothing is done twice, numbers are right."""
+
+import csv
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from bornfair.errors import InputError
+from bornfair.experiments import configurations, iterations, table2
+from bornfair.experiments.methods import METHODS, epochs_for
+from bornfair.experiments.runs import Folder, Run, run_all
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Table 2 on credit, one seed, a few epochs, all methods."""
+    folder = tmp_path_factory.mktemp("table2")
+    return folder, table2.run(folder, names=["credit"], seeds=1, options={"epochs": 4})
+
+
+def test_table_2_measures_every_method_on_the_same_people(small):
+    _, outcomes = small
+    assert {(o["sensitive"], o["method"]) for o in outcomes} == {(s, m) for s in ("age", "sex") for m in METHODS}
+    assert {o["test_people"] for o in outcomes} == {200}
+    assert all(0 <= o["accuracy"] <= 1 and 0 <= o["empirical_fairness"] <= 1 for o in outcomes)
+
+
+def test_ours_is_fair_verified_and_accepted_and_as_good_as_unaware(small):
+    _, outcomes = small
+    by = {(o["sensitive"], o["method"]): o for o in outcomes}
+    for attribute in ("age", "sex"):
+        mine, unaware = by[attribute, "ours"], by[attribute, "unaware"]
+        assert (mine["empirical_fairness"], mine["verdict"], mine["bundle_accepted"]) == (1.0, "verified", True)
+        assert mine["accuracy"] == unaware["accuracy"]
+
+
+def test_table_2_stands_beside_the_papers(small):
+    _, outcomes = small
+    header, age, sex = table2.table(outcomes, "accuracy")
+    assert header == ("dataset (attribute)", "ERM", "LCIFR", "MILP", "U-DIF", "unaware", "ours")
+    assert age[1].endswith("/ 75.50") and sex[5].endswith("/ –") and sex[0] == "credit (sex)"
+    assert table2.findings(outcomes)[0].startswith("ours: 2 of 2 runs without an unfair test person; 2 verified")
+
+
+def test_results_are_written_for_people_and_programs(small):
+    folder, outcomes = small
+    lines = list(csv.DictReader((folder / "table2.csv").read_text().splitlines()))
+    assert [float(line["accuracy"]) for line in lines] == [o["accuracy"] for o in outcomes]
+    document = json.loads((folder / "table2.json").read_text())
+    assert document["runs"] == outcomes and document["versions"]["jax"] and document["paper"]["law (sex)"]
+    assert ET.parse(folder / "table2.svg").getroot().tag.endswith("svg")
+    assert (folder / "table2.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_interrupted_table_goes_on_where_it_stopped(small):
+    folder, outcomes = small
+    kept = sorted((folder / "runs").iterdir())
+    before = {file: file.stat().st_mtime_ns for file in kept}
+    next(file for file in kept if "-ours-" in file.name).unlink()
+    said = []
+    again = table2.run(folder, names=["credit"], seeds=1, options={"epochs": 4}, say=said.append)
+    assert said[0].startswith("11 of 12 runs were finished before") and len(said) == 2
+    assert [{k: v for k, v in o.items() if k != "seconds"} for o in again] == [
+        {k: v for k, v in o.items() if k != "seconds"} for o in outcomes
+    ]
+    assert sum(file.stat().st_mtime_ns == before[file] for file in kept) == 11
+
+
+def double(run):
+    return {"seconds": 0.0, "value": 2 * run.seed}
+
+
+def test_runs_may_go_on_at_the_same_time(tmp_path):
+    runs = [Run("d", "s", "m", seed) for seed in range(3)]
+    assert [o["value"] for o in run_all(runs, double, Folder(tmp_path), jobs=2)] == [0, 2, 4]
+
+
+def test_a_broken_run_file_is_named(tmp_path):
+    folder, run = Folder(tmp_path), Run("d", "s", "m", 0)
+    folder.keep(run, {"seconds": 1.0})
+    (tmp_path / "runs" / f"{run.name}.json").write_text("{")
+    with pytest.raises(InputError, match=r"is not a finished run .* delete it to run it again"):
+        folder.finished(run)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"names": ["adult"]}, "dataset 'adult' is not known here; use 'census', 'bank', 'credit'"),
+        ({"methods": ["magic"]}, "method 'magic' is not known here; use 'erm', 'lcifr'"),
+        ({"names": ["credit"], "jobs": 0}, "jobs must be at least 1, found 0"),
+    ],
+)
+def test_what_table_2_does_not_know_is_named(tmp_path, options, message):
+    with pytest.raises(InputError, match=message):
+        table2.run(tmp_path, **options)
+
+
+def test_iterations_follow_fairness_through_every_epoch(tmp_path):
+    outcomes = iterations.run(tmp_path, dataset="credit", seeds=1, epochs=3)
+    traced = {o["method"]: o["epochs"] for o in outcomes}
+    assert [len(traced[m]) for m in ("erm", "ours", "lcifr")] == [3, 3, 6], "LCIFR trains in two phases"
+    assert [e["epoch"] for e in traced["lcifr"]] == [1, 2, 3, 4, 5, 6]
+    assert all(step["empirical_fairness"] == 1 for step in traced["ours"])
+    assert [row[0] for row in iterations.table(outcomes)[1:]] == ["ERM", "ours", "LCIFR"]
+    assert (tmp_path / "iterations.svg").is_file()
+
+
+def test_the_last_epoch_is_the_model(tmp_path):
+    (traced,) = iterations.run(tmp_path / "i", dataset="credit", methods=["ours"], seeds=1, epochs=3)
+    (measured,) = table2.run(tmp_path / "t", names=["credit"], methods=["ours"], seeds=1, options={"epochs": 3})[
+        1:
+    ]  # the second row is credit (sex)
+    assert traced["epochs"][-1]["accuracy"] == measured["accuracy"]
+
+
+def test_configurations_stay_fair(tmp_path):
+    outcomes = configurations.run(tmp_path, dataset="credit", widths=["shallow", "paper"], seeds=1, epochs=2)
+    assert len(outcomes) == 4
+    assert all(o["bundle_accepted"] for o in outcomes if o["method"] == "ours")
+    assert [row[0] for row in configurations.table(outcomes)[1:]] == ["[16]", "[16]", *["[64, 32, 16, 8, 4]"] * 2]
+    assert (tmp_path / "configurations.png").is_file()
+
+
+def test_small_tables_are_trained_longer():
+    assert epochs_for(800) == 1000 and epochs_for(26_049) == 100

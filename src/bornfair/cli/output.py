@@ -21,6 +21,7 @@ def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]
     """A table for a person; columns from `numbers_from` on are aligned right and never broken."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -30,8 +31,12 @@ def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]
         table.add_column(header, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # as it is: a category may look like markup
-    # What goes to a file or a pipe is not squeezed into a screen's width.
-    console = Console() if sys.stdout.isatty() else Console(width=max(120, Console().width))
+    # Numbers are never cut off: a table wider than the screen, or than is usual in a file, is as wide as it is.
+    usual = Console()
+    needed = Measurement.get(usual, usual.options.update(max_width=10_000), table).maximum
+    texts_fit = 120 if not sys.stdout.isatty() else usual.width
+    numbers = sum(max(len(row[i]) for row in (headers, *rows)) + 3 for i in range(numbers_from, len(headers)))
+    console = Console(width=max(usual.width, min(needed, max(texts_fit, numbers + 40))))
     console.print(Text(title, style="bold"))
     console.print(table)
 

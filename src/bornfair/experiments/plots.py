@@ -9,10 +9,19 @@ from typing import Any
 
 from bornfair.files import write_atomically
 
-MARKS = {"erm": "o", "lcifr": "s", "milp": "^", "udif": "D", "unaware": "x", "ours": "*"}
-LINES = {"erm": "--", "lcifr": ":", "milp": "-.", "udif": (0, (5, 1, 1, 1)), "unaware": (0, (1, 3)), "ours": "-"}
+MARKS = {"erm": "o", "lcifr": "s", "lcifr_attack": "v", "milp": "^", "udif": "D", "unaware": "x", "ours": "*"}
+LINES = {
+    "erm": "--",
+    "lcifr": ":",
+    "lcifr_attack": (0, (3, 2, 1, 2)),
+    "milp": "-.",
+    "udif": (0, (5, 1, 1, 1)),
+    "unaware": (0, (1, 3)),
+    "ours": "-",
+}
 SHADES = {
-    "erm": "#777777", "lcifr": "#b35900", "milp": "#4d7a00", "udif": "#7a3db8", "unaware": "#000000", "ours": "#0057b8",
+    "erm": "#777777", "lcifr": "#b35900", "lcifr_attack": "#cc7a7a", "milp": "#4d7a00", "udif": "#7a3db8",
+    "unaware": "#000000", "ours": "#0057b8",
 }  # fmt: skip
 
 

@@ -108,7 +108,7 @@ def _short(widths: Sequence[int]) -> str:
     """Widths in a line that fits under a tick.
 
     >>> _short((16,)), _short((256, 256, 64, 64, 32, 32, 16, 8, 4))
-    ('16', '256, 256, 64, …, 4')
+    ('16', '256, 256, …, 4')
     """
     shown = [str(width) for width in widths]
-    return ", ".join(shown if len(shown) <= 5 else [*shown[:3], "…", shown[-1]])
+    return ", ".join(shown if len(shown) <= 3 else [*shown[:2], "…", shown[-1]])

@@ -14,9 +14,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from bornfair.baselines import milp_change
 from bornfair.baselines.milp import MILP, number_reach
 from bornfair.baselines.milp_change import change_of_probability, largest_probability_change
-from bornfair.baselines.milp_loop import Pace
 from bornfair.baselines.milp_sigmoid import pieces
 from bornfair.baselines.milp_training import outcome_change, relaxed_slopes
+from bornfair.baselines.penalised import Pace
 from bornfair.errors import InputError
 from bornfair.model import FairModel
 from bornfair.network import Layer, Network

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from bornfair import checker
-from bornfair.certificate import Certificate, certificate_of, domain_text
+from bornfair.certificate import Certificate, certificate_of
 from bornfair.domain import NUMERIC, Domain
 from bornfair.encoding import Encoding
 from bornfair.errors import InputError
@@ -52,7 +52,7 @@ def bundle_files(model: FairModel, *, sensitive: bool = True) -> dict[str, bytes
     if certificate is None:
         nobody_asked = Verdict("undecided", "none", "none", (), "this model was not examined.")
         certificate = certificate_of(model, nobody_asked, seconds=0)
-    files = {MODEL: onnx_bytes(model, sensitive=sensitive), DOMAIN: domain_text(model.domain).encode()}
+    files = {MODEL: onnx_bytes(model, sensitive=sensitive), DOMAIN: model.domain.text().encode()}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     facts = dataclasses.replace(certificate, files=digests).to_json()
     files[CERTIFICATE] = (json.dumps(facts, ensure_ascii=False, indent=None if facts["tree"] else 2) + "\n").encode()

@@ -22,7 +22,6 @@ from bornfair.verification import Verdict
 from bornfair.verification.verdict import Arithmetic
 
 if TYPE_CHECKING:
-    from bornfair.domain import Domain
     from bornfair.initialise import FairStart
     from bornfair.model import FairModel
     from bornfair.training import Plan, Training
@@ -191,12 +190,8 @@ def as_checked(model: FairModel) -> tuple[checker.Network, checker.People]:
     """The model and its domain as the checker reads them from the files."""
     from bornfair.onnx_graph import onnx_bytes
 
-    people = checker.People(checker.parse_json(domain_text(model.domain).encode(), "domain.json"))
+    people = checker.People(checker.parse_json(model.domain.text().encode(), "domain.json"))
     return checker.read_model(onnx_bytes(model), people), people
-
-
-def domain_text(domain: Domain) -> str:
-    return json.dumps(domain.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
 
 
 def _confirmed_twins(model: FairModel, verdict: Verdict) -> Verdict:

@@ -658,7 +658,7 @@ class Prover:
             found.append((min(ends), max(ends)))
         return found
 
-    def _share(self, name: str, possible: tuple[Any, ...]) -> tuple[list[float], list[float], list[float], float]:
+    def share(self, name: str, possible: tuple[Any, ...]) -> tuple[list[float], list[float], list[float], float]:
         """What a feature adds to the sums of the first layer: middle, radius, Σ|w||x|; and Σ|x|."""
         if (name, possible) in self.known:
             return self.known[name, possible]
@@ -679,7 +679,7 @@ class Prover:
 
     def forward(self, box: Box) -> list[Sums]:
         """Intervals of all sums."""
-        shares = [self._share(name, box[name]) for name in self.places]
+        shares = [self.share(name, box[name]) for name in self.places]
         parts: list[Any] = [list(map(sum, zip(*(share[i] for share in shares), strict=True))) for i in range(3)]
         middle, radius, size = parts
         reach, count, found = sum(share[3] for share in shares), len(self.network.columns), list[Sums]()
@@ -972,6 +972,13 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
+def told(result: dict[str, Any]) -> str:
+    """An answer in two lines for a person."""
+    if not result["valid"]:
+        return f"REJECTED: {printable(result['reason'])}\nDo not rely on this bundle."
+    return f"VALID: {printable(result['claim'])}\n{printable(result['reason'])}"
+
+
 def main() -> int:
     """Status 0: valid and verified. 1: rejected, or valid and falsified. 2: no bundle there. 3: valid, undecided."""
     parser = argparse.ArgumentParser(prog="checker.py", description="Check a bornfair bundle, with Python alone.")
@@ -982,11 +989,7 @@ def main() -> int:
         print(f"checker: there is no bundle '{options.bundle}'.", file=sys.stderr)
         return 2
     result = check(options.bundle, lambda text: print(text, file=sys.stderr))
-    if options.json:
-        print(json.dumps(result))
-    else:
-        print(f"{'VALID' if result['valid'] else 'REJECTED'}: {printable(result.get('claim') or result['reason'])}")
-        print(printable(result["reason"]) if result["valid"] else "Do not rely on this bundle.")
+    print(json.dumps(result) if options.json else told(result))
     return {"verified": 0, "falsified": 1}.get(result["verdict"], 3) if result["valid"] else 1
 
 

@@ -280,7 +280,11 @@ class Domain(_Record):
     # --- as a file ---
 
     def save(self, path: str | Path) -> Path:
-        return write_atomically(path, json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
+        return write_atomically(path, self.text())
+
+    def text(self) -> str:
+        """The domain as the content of a file; a certificate speaks of just these bytes."""
+        return json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
 
     @staticmethod
     def load(path: str | Path) -> Domain:

@@ -15,9 +15,9 @@ import numpy as np
 
 from bornfair.baselines.base import Baseline, BaselineData, Certified
 from bornfair.baselines.milp_change import ProbabilityChange, largest_probability_change
-from bornfair.baselines.milp_loop import Pace, check_pace, plain_start, warn_if_constant
 from bornfair.baselines.milp_training import Penalty, train_milp
-from bornfair.baselines.udif_bounds import WIDEN, logit_bounds_of_versions, one_decision, probability_ends
+from bornfair.baselines.penalised import Pace, check_pace, plain_start, warn_if_constant
+from bornfair.baselines.probability_bounds import WIDEN, logit_bounds_of_versions, one_decision, probability_ends
 from bornfair.checks import choice, number
 from bornfair.domain import NUMERIC, Domain
 from bornfair.encoding import Encoding

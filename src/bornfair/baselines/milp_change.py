@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bornfair.baselines.milp_sigmoid import of_probabilities
-from bornfair.baselines.udif_bounds import SIGMOID_ERROR, probability_ends
+from bornfair.baselines.probability_bounds import SIGMOID_ERROR, probability_ends
 from bornfair.domain import Value
 from bornfair.model import FairModel
 from bornfair.network import Network

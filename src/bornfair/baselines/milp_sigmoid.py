@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.sparse import csr_array
 
-from bornfair.baselines.udif_bounds import SIGMOID_ERROR
+from bornfair.baselines.probability_bounds import SIGMOID_ERROR
 from bornfair.verification.intervals import sigmoid
 from bornfair.verification.milp_encoding import Program
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bornfair.baselines.milp_loop import Knobs, Pace, RowLosses, Table, cross_entropy, train_penalised
+from bornfair.baselines.penalised import Knobs, Pace, RowLosses, Table, cross_entropy, train_penalised
 from bornfair.network import Network, Parameters, forward_from_first
 
 Penalty = Literal["probability", "as_coded"]

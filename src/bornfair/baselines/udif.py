@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from bornfair.baselines.base import Baseline, BaselineData, Certified
-from bornfair.baselines.milp_loop import Pace, check_pace, plain_start, warn_if_constant
-from bornfair.baselines.udif_bounds import one_decision, probability_ends
+from bornfair.baselines.penalised import Pace, check_pace, plain_start, warn_if_constant
+from bornfair.baselines.probability_bounds import one_decision, probability_ends
 from bornfair.baselines.udif_certificates import Distributional, box_logits, certify_distribution
 from bornfair.baselines.udif_training import Mode, Similarity, train_udif
 from bornfair.checks import choice, number, whole

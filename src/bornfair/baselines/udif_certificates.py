@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bornfair.baselines.udif_bounds import WIDEN, logit_bounds, logit_bounds_of_versions, probability_ends
+from bornfair.baselines.probability_bounds import WIDEN, logit_bounds, logit_bounds_of_versions, probability_ends
 from bornfair.baselines.udif_training import Similarity, probability_width
 from bornfair.network import Network, Parameters, forward_from_first
 

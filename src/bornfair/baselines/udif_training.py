@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bornfair.baselines.milp_loop import Knobs, Pace, RowLosses, Table, cross_entropy, train_penalised
+from bornfair.baselines.penalised import Knobs, Pace, RowLosses, Table, cross_entropy, train_penalised
 from bornfair.network import Network, Parameters, forward
 
 Mode = Literal["distributional", "local"]
@@ -141,7 +141,7 @@ def probability_width(
 ) -> jax.Array:
     """p_max − p_min [rows] by intervals over free ± radius and the codes; radius is [columns] or [rows, columns].
 
-    In float32, for training and for gradients; `udif_bounds` has the bounds that count as proof.
+    In float32, for training and for gradients; `probability_bounds` has the bounds that count as proof.
     """
     split = free.shape[1]
     weight, bias = parameters[0]

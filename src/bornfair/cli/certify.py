@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bornfair.cli.output import print_json, print_twins, say
+from bornfair.cli.output import STATUS, print_json, print_twins, say
 
 
 def certify(
@@ -26,7 +26,6 @@ def certify(
     """
     from bornfair.bundle import load_bundle, save_bundle
     from bornfair.certificate import certified
-    from bornfair.cli.check import STATUS
     from bornfair.tables import read_table
 
     table = None if data is None else read_table(data)

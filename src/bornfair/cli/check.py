@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from json import dumps
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import Annotated
 
 import typer
 
-from bornfair.cli.output import say
+from bornfair.cli.output import STATUS, say
 from bornfair.errors import InputError
-
-STATUS = {"verified": 0, "falsified": 1, "undecided": 3}
+from bornfair.files import write_atomically
 
 
 def check(
@@ -31,12 +29,7 @@ def check(
     from bornfair import checker as independent
 
     if checker is not None:
-        try:
-            shutil.copyfile(str(independent.__file__), checker)
-        except OSError as error:
-            raise InputError(
-                f"cannot write '{checker}': {error.strerror}; name a place that can be written."
-            ) from error
+        write_atomically(checker, Path(str(independent.__file__)).read_bytes())
         print(f"{checker}: run it as  python {checker.name} BUNDLE", file=sys.stderr if json else sys.stdout)
         if bundle is None:
             return
@@ -45,11 +38,5 @@ def check(
     if not bundle.exists():
         raise InputError(f"there is no bundle '{bundle}'; give the folder or .zip that train wrote.")
     found = independent.check(bundle, None if json else say)
-    shown = independent.printable
-    if json:
-        print(dumps(found))  # plain ASCII: what a file says may not be fit to print
-    elif found["valid"]:
-        print(f"VALID: {shown(found['claim'])}\n{shown(found['reason'])}")
-    else:
-        print(f"REJECTED: {shown(found['reason'])}\nDo not rely on this bundle.")
+    print(dumps(found) if json else independent.told(found))  # plain ASCII: a file's texts may not be fit to print
     raise typer.Exit(STATUS[found["verdict"]] if found["valid"] else 1)

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from bornfair.training import Epoch
 
 
+STATUS = {"verified": 0, "falsified": 1, "undecided": 3}
+"""With which status a command ends that was asked whether a model is fair."""
+
+
 def print_json(document: dict[str, Any]) -> None:
     print(json.dumps(document, ensure_ascii=False))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bornfair.cli.output import print_json, print_table, training_progress, warnings_as_sentences
+from bornfair.cli.output import STATUS, print_json, print_table, training_progress, warnings_as_sentences
 from bornfair.errors import InputError
 from bornfair.files import check_replaceable
 
@@ -99,7 +99,7 @@ def train(
     else:
         _print(result)
     asked = names and response != "none"  # with the response "none" nobody expects a fair model
-    raise typer.Exit({"verified": 0, "falsified": 1}.get(result["verdict"], 3) if asked else 0)
+    raise typer.Exit(STATUS[result["verdict"]] if asked else 0)
 
 
 def describe(classifier: Any, rows: pd.DataFrame, target: str) -> dict[str, Any]:

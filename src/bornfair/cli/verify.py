@@ -7,10 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.output import print_json, print_table, print_twins, say
+from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say
 from bornfair.errors import InputError
-
-STATUS = {"verified": 0, "falsified": 1, "undecided": 3}
 
 
 def verify(

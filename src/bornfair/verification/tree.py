@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bornfair import checker
-from bornfair.checker import Box, People, Prover
+from bornfair.checker import Box, People, Prover, Sums
 
 SPEAK_EVERY = 2.0  # seconds
 FEW_VIEWS = 8  # sensitive values that are looked at one by one in every box, rather than only for single people
@@ -39,12 +39,13 @@ def find_tree(
             spoke = now
             say(f"proof tree: {leaves:,} leaves, {len(waiting):,} boxes wait, {timeout - (now - began):.0f} s left")
         box = waiting.pop()
-        leaf = _reason(prover, box)
+        sums = prover.forward(box)
+        leaf = _reason(prover, box, sums)
         if leaf is not None:
             tree.append(leaf)
             leaves += 1
             continue
-        where = _widest(prover, box)
+        where = _widest(prover, box, sums)
         if where is None:
             return None
         tree.append(list(where))
@@ -53,9 +54,8 @@ def find_tree(
     return tree
 
 
-def _reason(prover: Prover, box: Box) -> Any:
+def _reason(prover: Prover, box: Box, sums: list[Sums]) -> Any:
     """Why the box is fair, as the checker will be told; None if it cannot be shown."""
-    sums = prover.forward(box)
     low, high = sums[-1].low, sums[-1].high
     middle = [a / 2 + b / 2 for a, b in zip(low, high, strict=True)]
     likely = int(middle[0] > 0) if len(middle) == 1 else middle.index(max(middle))
@@ -71,9 +71,9 @@ def _reason(prover: Prover, box: Box) -> Any:
     return "exact" if alone and prover.is_fair("exact", box) else None
 
 
-def _widest(prover: Prover, box: Box) -> tuple[str, Any] | None:
+def _widest(prover: Prover, box: Box, sums: list[Sums]) -> tuple[str, Any] | None:
     """The feature along which the bounds are widest, and where to cut it; None for a single person."""
-    slope = _slopes(prover, box)
+    slope = _slopes(prover, box, sums)
     best: tuple[float, float, str, Any] | None = None
     for name, possible in box.items():
         if name in prover.people.sensitive or len(set(possible)) == 1 or name not in prover.places:
@@ -93,18 +93,17 @@ def _widest(prover: Prover, box: Box) -> tuple[str, Any] | None:
             value = {v: sum(slope[j] * t.get(v, 0.0) for j, t in zip(places, columns, strict=True)) for v in possible}
             ordered = sorted(possible, key=lambda v, value=value: value[v])  # type: ignore[misc]
             where, width = ordered[: len(ordered) // 2], max(value.values()) - min(value.values())
-        spread = sum(prover._share(name, possible)[1])  # for boxes of which the bounds know nothing
+        spread = sum(prover.share(name, possible)[1])  # for boxes of which the bounds know nothing
         if best is None or (width, spread) > best[:2]:
             best = width, spread, name, where
     return None if best is None else best[2:]
 
 
-def _slopes(prover: Prover, box: Box) -> list[float]:
+def _slopes(prover: Prover, box: Box, sums: list[Sums]) -> list[float]:
     """How the outputs' bounds depend on each input."""
     outputs = len(prover.layers[-1][1])
     if prover.network.activation != "relu":
         return [0.0] * len(prover.network.columns)
-    sums = prover.forward(box)
     total = [0.0] * len(prover.network.columns)
     for k in range(outputs):
         up = prover.backward(box, sums, [float(i == k) for i in range(outputs)])[1]

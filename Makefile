@@ -15,7 +15,7 @@ demo: $(RUN)
 	@$(BIN)/bornfair demo
 
 test: lint
-	@$(BIN)/pytest -n 2
+	@$(BIN)/pytest -n 2 --dist loadgroup
 
 lint: $(DEV)
 	@$(BIN)/ruff check

@@ -18,6 +18,9 @@ from conftest import make_people
 from test_nnet import TEXT
 
 
+pytestmark = pytest.mark.xdist_group("verify")  # what takes long to set up is set up once
+
+
 @pytest.fixture(scope="module")
 def fair():
     table = make_people(200, seed=3)

@@ -1,5 +1,50 @@
-"""The certificate for people: one HTML page that needs nothing else."""
+"""What a person looks at: the facts about a model as one HTML page, a Markdown card or JSON."""
 
-from bornfair.report.page import render
+from bornfair.report.document import (
+    Affected,
+    CertificateFacts,
+    Comparison,
+    Document,
+    DomainFacts,
+    Estimate,
+    FeatureFacts,
+    Group,
+    GroupMetrics,
+    Histogram,
+    HistoryPoint,
+    Metrics,
+    Pair,
+    People,
+    Proxy,
+    Repair,
+    Shares,
+)
+from bornfair.report.page import certificate_document, render
+from bornfair.report.report import Report, from_json, to_html, to_json, to_markdown
 
-__all__ = ["render"]
+__all__ = [
+    "Affected",
+    "CertificateFacts",
+    "Comparison",
+    "Document",
+    "DomainFacts",
+    "Estimate",
+    "FeatureFacts",
+    "Group",
+    "GroupMetrics",
+    "Histogram",
+    "HistoryPoint",
+    "Metrics",
+    "Pair",
+    "People",
+    "Proxy",
+    "Repair",
+    "Report",
+    "Shares",
+    "certificate_document",
+    "from_json",
+    "render",
+    "to_html",
+    "to_json",
+    "to_markdown",
+]

@@ -1,0 +1,356 @@
+"""The charts of a report, as SVG written by hand: same numbers, same bytes; colours come from the page's theme.
+
+Every chart is drawn for a width in pixels, once for a screen and once for a phone, so that letters keep their size.
+Nothing is told by colour alone: parts are labelled, hatched or dashed as well.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from bornfair.report.document import Estimate, Histogram, HistoryPoint, Shares
+from bornfair.report.words import clipped, number, percent, visible
+
+LETTER = 13.0  # pixels
+SMALLEST = 3.0  # a share that is not 0 is never narrower than this
+
+
+# --- one whole, divided ---
+
+
+def shares_bar(width: int, shares: Shares) -> str:
+    """Proven fair, proven unfair and open as one bar; what is not 0 can be seen."""
+    parts = [("fair", shares.certified), ("unfair", shares.falsified), ("open", shares.undecided)]
+    top, height = 2.0, 30.0
+    drawn, left = [], 1.0
+    for (kind, _), span in zip(parts, visible_spans([share for _, share in parts], width - 2.0), strict=True):
+        if span:
+            drawn.append(_rect(left, top, span, height, kind))
+            if kind == "open":
+                drawn += _hatch(left, top, span, height)
+            left += span
+    drawn.append(_rect(1, top, width - 2.0, height, "edge"))
+    ticks = [(0.0, "0"), (0.5, "50"), (1.0, f"100{chr(160)}%")]
+    for place, text in ticks:
+        x = 1 + place * (width - 2.0)
+        drawn.append(_line(x, top + height, x, top + height + 5, "axis"))
+        drawn.append(_text(x, top + height + 18, text, _anchor(place), "soft"))
+    return _svg(width, top + height + 24, drawn)
+
+
+def visible_spans(shares: Sequence[float], width: float) -> list[float]:
+    """Widths in proportion to shares, each at least `SMALLEST` unless its share is 0; the widest pays for it.
+
+    >>> visible_spans([0.999999, 0.000001, 0.0], 100)
+    [97.0, 3.0, 0.0]
+    """
+    total = sum(shares) or 1.0
+    spans = [share / total * width for share in shares]
+    wanted = [max(span, SMALLEST) if share > 0 else 0.0 for span, share in zip(spans, shares, strict=True)]
+    widest = wanted.index(max(wanted))
+    wanted[widest] = width - sum(wanted[:widest]) - sum(wanted[widest + 1 :])
+    return wanted
+
+
+def estimate_line(width: int, estimate: Estimate) -> str:
+    """The estimate on a scale of its own: a dot, and a whisker over the interval."""
+    left, right, y = 6.0, width - 30.0, 24.0
+    top = min(1.0, nice_above(max(estimate.high, 1e-12) * 1.15))
+    place = lambda share: left + (right - left) * min(share / top, 1.0)  # noqa: E731
+    low, middle, high = (place(share) for share in (estimate.low, estimate.unfair, estimate.high))
+    drawn = [
+        _line(left, y + 18, right, y + 18, "axis"),
+        _line(low, y, high, y, "whisker"),
+        _line(low, y - 7, low, y + 7, "whisker"),
+        _line(high, y - 7, high, y + 7, "whisker"),
+        _circle(middle, y, 5, "dot"),
+    ]
+    for share in (0.0, top / 2, top):
+        x = place(share)
+        drawn.append(_line(x, y + 18, x, y + 23, "axis"))
+        text = "0" if share == 0 else percent(share)
+        drawn.append(_text(x, y + 37, text, "start" if share == 0 else "middle", "soft"))
+    return _svg(width, y + 44, drawn)
+
+
+# --- how many, by size ---
+
+
+def histogram(width: int, found: Histogram, label: str) -> str:
+    """One bar between each two edges."""
+    left, right, top, bottom = 46.0, width - 14.0, 12.0, 190.0
+    most = max(*found.counts, 1)
+    ceiling = nice_above(most)
+    low, high = found.edges[0], found.edges[-1]
+    across = lambda value: left + (value - low) / (high - low) * (right - left)  # noqa: E731
+    drawn = _shelves(
+        [(ceiling * i / 2, number(ceiling * i / 2)) for i in range(3)], ceiling, (left, right, top, bottom)
+    )
+    for (start, end), amount in zip(pairwise(found.edges), found.counts, strict=True):
+        if amount:
+            tall = max(amount / ceiling * (bottom - top), 2.0)
+            gap = min(1.0, (across(end) - across(start)) / 4)
+            drawn.append(_rect(across(start) + gap, bottom - tall, across(end) - across(start) - 2 * gap, tall, "bar"))
+    drawn.append(_line(left, bottom, right, bottom, "axis"))
+    for value in _ticks(low, high, int((right - left) / 60)):
+        drawn.append(_line(across(value), bottom, across(value), bottom + 5, "axis"))
+        drawn.append(_text(across(value), bottom + 19, number(value), "middle", "soft"))
+    drawn.append(_text((left + right) / 2, bottom + 39, label, "middle", "soft"))
+    return _svg(width, bottom + 46, drawn)
+
+
+def _ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers between two ends.
+
+    >>> _ticks(-0.4, 0.4, 5), _ticks(0.0, 2.71, 8)
+    ([-0.4, -0.2, 0.0, 0.2, 0.4], [0.0, 0.5, 1.0, 1.5, 2.0, 2.5])
+    """
+    size = 10.0 ** math.floor(math.log10((high - low) / max(most, 2)))
+    step = next(size * k for k in (1, 2, 5, 10, 20) if (high - low) / (size * k) <= max(most, 2) - 1 + 1e-9)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{step * i:.12g}") for i in range(first, last + 1)]
+
+
+# --- over time ---
+
+
+def history_lines(width: int, history: Sequence[HistoryPoint]) -> str:
+    """Accuracy (solid) and fairness (dashed) after each epoch, labelled at their ends."""
+    lines = {
+        name: [(point.epoch, value) for point in history if (value := getattr(point, name)) is not None]
+        for name in ("accuracy", "fairness")
+    }
+    lines = {name: line for name, line in lines.items() if line}
+    values = [value for line in lines.values() for _, value in line]
+    left, right, top, bottom = 56.0, width - 78.0, 14.0, 210.0
+    marks = _scale(values)
+    low, high = marks[0], marks[-1]
+    first, last = history[0].epoch, history[-1].epoch
+    across = lambda epoch: left + (epoch - first) / max(last - first, 1) * (right - left)  # noqa: E731
+    up = lambda value: bottom - (value - low) / (high - low) * (bottom - top)  # noqa: E731
+    drawn = _shelves([(mark - low, _mark(mark)) for mark in marks], high - low, (left, right, top, bottom))
+    ends = _apart([up(line[-1][1]) for line in lines.values()], 16.0)
+    for (name, line), end in zip(lines.items(), ends, strict=True):
+        path = " ".join(f"{_n(across(epoch))},{_n(up(value))}" for epoch, value in line)
+        if len(line) > 1:
+            drawn.append(f'<polyline class="line {name}" points="{path}"/>')
+        if len(line) <= 30:
+            drawn += [_circle(across(epoch), up(value), 2.6, f"dot {name}") for epoch, value in line]
+        drawn.append(_text(right + 10, end + 4, name, "start", f"{name}-text"))
+    drawn.append(_line(left, bottom, right, bottom, "axis"))
+    for epoch in sorted({first, (first + last) // 2, last}):
+        drawn.append(_text(across(epoch), bottom + 18, f"{epoch:,}", "middle", "soft"))
+    drawn.append(_text((left + right) / 2, bottom + 38, "epoch", "middle", "soft"))
+    return _svg(width, bottom + 46, drawn)
+
+
+def _scale(values: Sequence[float], most: int = 5) -> list[float]:
+    """Round marks around shares, the lowest at or below and the highest at or above all of them.
+
+    >>> _scale([0.779, 0.993]), _scale([1.0, 1.0]), _scale([0.0, 0.5])
+    ([0.75, 0.8, 0.85, 0.9, 0.95, 1.0], [0.99, 0.995, 1.0], [0.0, 0.1, 0.2, 0.3, 0.4, 0.5])
+    """
+    low, high = min(values), max(values)
+    for step in (0.005, 0.01, 0.02, 0.05, 0.1, 0.25):
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        if last - first < 2:  # never a scale so fine that noise looks like news
+            first, last = (first - 1, last) if last * step >= 1 else (first, first + 2)
+            first = min(first, last - 2)
+        if last - first <= most:
+            return [round(step * i, 6) for i in range(max(first, 0), last + 1) if step * i < 1 + 1e-9]
+    return [0.0, 0.25, 0.5, 0.75, 1.0]
+
+
+def _mark(share: float) -> str:
+    return f"{100 * share:.6g}{chr(160)}%"
+
+
+# --- one against the other ---
+
+
+def scatter(
+    width: int, points: Sequence[tuple[str, float, float]], numbers: Sequence[int], x_label: str, y_label: str
+) -> str:
+    """Points (name, x, y), both shares, each with its name where there is room for all, else with its number."""
+    left, right, top, bottom = 56.0, width - 22.0, 30.0, 300.0
+    across_marks = _scale([x for _, x, _ in points], 5 if width > 500 else 3)
+    up_marks = _scale([y for _, _, y in points])
+    (x_low, x_high), (low, high) = (across_marks[0], across_marks[-1]), (up_marks[0], up_marks[-1])
+    across = lambda v: left + (v - x_low) / (x_high - x_low) * (right - left)  # noqa: E731
+    up = lambda v: bottom - (v - low) / (high - low) * (bottom - top)  # noqa: E731
+    places = [(across(x), up(y)) for _, x, y in points]
+    drawn = _shelves([(mark - low, _mark(mark)) for mark in up_marks], high - low, (left, right, top, bottom))
+    drawn.append(_line(left, bottom, right, bottom, "axis"))
+    for mark in across_marks:
+        drawn.append(_line(across(mark), bottom, across(mark), bottom + 5, "axis"))
+        drawn.append(_text(across(mark), bottom + 19, _mark(mark), "middle", "soft"))
+    drawn.append(_text(right, bottom + 40, f"{x_label} →", "end", "soft"))
+    drawn.append(_text(2, top - 16, f"↑ {y_label}", "start", "soft"))
+    drawn += [_circle(x, y, 5.5, "dot") for x, y in places]
+    frame = (left + 3, top - 12, width - 2.0, bottom - 2)
+    names = [clipped(name, 28) for name, _, _ in points]
+    labels = place_labels(places, names, frame) or place_labels(places, [str(n) for n in numbers], frame)
+    for (x, y), (text, box) in zip(places, labels or [], strict=False):
+        near_x, near_y = min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3])
+        if math.hypot(near_x - x, near_y - y) > 14:
+            drawn.append(_line(x, y, near_x, near_y, "leader"))
+        anchor = "start" if box[0] > x else "end" if box[2] < x else "middle"
+        start = {"start": box[0], "end": box[2], "middle": (box[0] + box[2]) / 2}[anchor]
+        drawn.append(_text(start, box[3] - 4, text, anchor, ""))
+    return _svg(width, bottom + 48, drawn)
+
+
+Box = tuple[float, float, float, float]
+
+
+def place_labels(
+    places: Sequence[tuple[float, float]], texts: Sequence[str], frame: Box
+) -> list[tuple[str, Box]] | None:
+    """A box for each label in which it covers no point and no other label, or None if that cannot be had.
+
+    >>> near = [(50.0, 50.0), (52.0, 51.0)]
+    >>> [text for text, _ in place_labels(near, ["a", "b"], (0, 0, 200, 100))]
+    ['a', 'b']
+    """
+    radius, height = 7.5, LETTER + 4
+    taken = [(x - radius, y - radius, x + radius, y + radius) for x, y in places]
+    found: list[tuple[str, Box]] = []
+    for (x, y), text in zip(places, texts, strict=True):
+        wide = text_width(text)
+        for box in _around(x, y, wide, height, radius):
+            inside = frame[0] <= box[0] and frame[1] <= box[1] and box[2] <= frame[2] and box[3] <= frame[3]
+            if inside and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                found.append((text, box))
+                break
+        else:
+            return None
+    return found
+
+
+def _around(x: float, y: float, wide: float, tall: float, radius: float) -> Iterable[Box]:
+    for away in (0.0, 12.0, 24.0, 40.0, 60.0):
+        reach = radius + 2 + away
+        corners = [
+            (x + reach, y - tall / 2), (x - reach - wide, y - tall / 2), (x - wide / 2, y - reach - tall),
+            (x - wide / 2, y + reach), (x + reach, y - reach - tall), (x + reach, y + reach),
+            (x - reach - wide, y - reach - tall), (x - reach - wide, y + reach),
+        ]  # fmt: skip
+        for left, top in corners:
+            yield (left, top, left + wide, top + tall)
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+# --- in a line of a table ---
+
+
+def meter(value: float, low: float | None, high: float | None) -> str:
+    """A small bar of a share, with a whisker where there is an interval; the number stands beside it."""
+    wide = 88.0
+    drawn = [_rect(0, 5, wide, 6, "track")]
+    if low is not None and high is not None:
+        drawn.append(_line(low * wide, 8, max(high * wide, low * wide + 1), 8, "whisker"))
+        drawn.append(_circle(min(max(value * wide, 4), wide - 4), 8, 4, "dot"))
+    elif value > 0:
+        drawn.append(_rect(0, 5, max(value * wide, 2.0), 6, "bar"))
+    return (
+        f'<svg class="meter" viewBox="0 0 {_n(wide)} 16" width="{_n(wide)}" height="16" aria-hidden="true">'
+        f"{''.join(drawn)}</svg>"
+    )
+
+
+def swatch(kind: str) -> str:
+    """The small square that a key explains."""
+    hatched = _hatch(1, 1, 12, 12) if kind == "open" else []
+    drawn = "".join([_rect(1, 1, 12, 12, kind), *hatched, _rect(1, 1, 12, 12, "edge")])
+    return f'<svg viewBox="0 0 14 14" aria-hidden="true">{drawn}</svg>'
+
+
+# --- measuring and drawing ---
+
+
+def nice_above(value: float) -> float:
+    """The next round number.
+
+    >>> nice_above(0.034), nice_above(7), nice_above(120)
+    (0.04, 8.0, 200.0)
+    """
+    if value <= 0:
+        return 1.0
+    size = 10.0 ** math.floor(math.log10(value))
+    return next(round(size * step, 15) for step in (1, 2, 4, 6, 8, 10) if size * step >= value * (1 - 1e-12))
+
+
+def text_width(text: str, size: float = LETTER) -> float:
+    """A cautious guess: wide letters are as wide as high, others less."""
+    return sum(1.05 if unicodedata.east_asian_width(c) in "WF" else 0.62 for c in text) * size
+
+
+def _apart(places: Sequence[float], least: float) -> list[float]:
+    """Heights of labels, moved apart so that they do not overlap."""
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    moved = list(places)
+    for lower, upper in pairwise(order):
+        if moved[upper] - moved[lower] < least:
+            middle = (moved[upper] + moved[lower]) / 2
+            moved[lower], moved[upper] = middle - least / 2, middle + least / 2
+    return moved
+
+
+def _shelves(marks: Iterable[tuple[float, str]], whole: float, frame: Box) -> list[str]:
+    """Horizontal lines with their values at the left; `frame` is left, right, top, bottom."""
+    left, right, top, bottom = frame
+    drawn = []
+    for value, text in marks:
+        y = bottom - value / whole * (bottom - top)
+        drawn.append(_line(left, y, right, y, "shelf"))
+        drawn.append(_text(left - 7, y + 4, text, "end", "soft"))
+    return drawn
+
+
+def _hatch(left: float, top: float, wide: float, tall: float) -> list[str]:
+    """Slanted lines cut off at the sides of a rectangle."""
+    lines, start = [], left - tall + 4
+    while start < left + wide:
+        x_low, x_high = max(start, left), min(start + tall, left + wide)
+        if x_high > x_low:
+            lines.append(_line(x_low, top + tall - (x_low - start), x_high, top + tall - (x_high - start), "hatch"))
+        start += 8
+    return lines
+
+
+def _anchor(place: float) -> str:
+    return "start" if place == 0 else "end" if place == 1 else "middle"
+
+
+def _n(value: float) -> str:
+    """A coordinate with at most two decimals, always written the same way."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _svg(width: float, height: float, drawn: Iterable[str]) -> str:
+    return f'<svg viewBox="0 0 {_n(width)} {_n(height)}" aria-hidden="true">{"".join(drawn)}</svg>'
+
+
+def _rect(x: float, y: float, width: float, height: float, kind: str) -> str:
+    return f'<rect class="{kind}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}"/>'
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return f'<line class="{kind}" x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"/>'
+
+
+def _circle(x: float, y: float, radius: float, kind: str) -> str:
+    return f'<circle class="{kind}" cx="{_n(x)}" cy="{_n(y)}" r="{_n(radius)}"/>'
+
+
+def _text(x: float, y: float, text: str, anchor: str, kind: str) -> str:
+    marked = f' class="{kind}"' if kind else ""
+    return f'<text{marked} x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{html.escape(visible(text))}</text>'

@@ -1,0 +1,154 @@
+"""A report as people hold it: show it in a notebook, save it as HTML, Markdown or JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from bornfair.errors import InputError, plain, shown
+from bornfair.files import write_atomically
+from bornfair.report.comparison import story_of_comparison
+from bornfair.report.document import Comparison, Document
+from bornfair.report.html_page import html_page
+from bornfair.report.markdown import markdown_card
+from bornfair.report.story import story_of
+
+FORMAT = "bornfair-report/1"
+
+
+def to_html(document: Document | Comparison) -> str:
+    """One self-contained HTML file; the same document gives the same bytes."""
+    return html_page(_story(document))
+
+
+def to_markdown(document: Document | Comparison) -> str:
+    """A model card in GitHub's Markdown."""
+    return markdown_card(_story(document))
+
+
+def to_json(document: Document | Comparison) -> dict[str, Any]:
+    """The document as JSON holds it; `from_json` reads it back."""
+    return {"format": FORMAT, **_plain(document, "document")}
+
+
+def from_json(data: Mapping[str, Any]) -> Document | Comparison:
+    """The document that `to_json` wrote."""
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+        found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+        raise InputError(f"format: found {found!r}; a report's JSON form says '{FORMAT}'.")
+    facts = {name: value for name, value in data.items() if name != "format"}
+    return _record(Comparison if "models" in facts else Document, facts, "report")
+
+
+@dataclass(frozen=True)
+class Report:
+    """A document, ready to be looked at.
+
+    >>> from bornfair.verification.verdict import Verdict
+    >>> report = Report(Document(Verdict("undecided", "none", "bounds", (), "the time is up")))
+    >>> report
+    Report('Undecided: whether the sensitive value can change a decision is neither proven nor disproven.')
+    """
+
+    document: Document | Comparison
+
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """One for each model."""
+        return self.document.models if isinstance(self.document, Comparison) else (self.document,)
+
+    def to_html(self) -> str:
+        return to_html(self.document)
+
+    def to_markdown(self) -> str:
+        return to_markdown(self.document)
+
+    def to_json(self) -> dict[str, Any]:
+        return to_json(self.document)
+
+    def save(self, path: str | Path) -> Path:
+        """Write it; the name's ending says how: .html, .md or .json."""
+        target = Path(path)
+        ways = {
+            ".html": self.to_html,
+            ".htm": self.to_html,
+            ".md": self.to_markdown,
+            ".json": lambda: json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n",
+        }
+        ending = target.suffix.lower()
+        if ending not in ways:
+            raise InputError(f"'{target}' ends in '{ending}'; a report is saved as .html, .md or .json.")
+        # Half of a surrogate pair, which no file can hold, is possible in names that came through JSON.
+        return write_atomically(target, ways[ending]().encode("utf-8", "backslashreplace"))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a page of its own inside a frame, so that no style leaks out of it or into it."""
+        page = html.escape(self.to_html(), quote=True)
+        return (
+            f'<iframe srcdoc="{page}" title="Fairness report" sandbox="" loading="lazy" '
+            'style="width: 100%; height: 46rem; border: 1px solid #8886; border-radius: 6px"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return f"Report({_story(self.document).headline!r})"
+
+
+def _story(document: Document | Comparison) -> Any:
+    return story_of_comparison(document) if isinstance(document, Comparison) else story_of(document)
+
+
+# --- records as JSON and back ---
+
+
+def _plain(value: Any, where: str) -> Any:
+    """Records become objects, tuples lists, NumPy's numbers plain ones; what JSON cannot hold is refused by name."""
+    value = plain(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name), f"{where}.{f.name}") for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item, f"{where}.{name}") for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, float) and value != value:
+        return None
+    if (
+        value is None
+        or isinstance(value, (bool, int, str))
+        or (isinstance(value, float) and abs(value) != float("inf"))
+    ):
+        return value
+    raise InputError(
+        f"{where}: {value!r} is a {type(value).__name__}, which JSON cannot hold; give a number or a text."
+    )
+
+
+def _record(kind: Any, data: Any, where: str) -> Any:
+    """A value of the declared type from what JSON holds."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        if data is None and type(None) in arguments:
+            return None
+        records = [a for a in arguments if dataclasses.is_dataclass(a)]
+        inner = [a for a in arguments if a is not type(None)]
+        return _record(records[0] if records else inner[0], data, where) if len(inner) == 1 or records else data
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        if not isinstance(data, Mapping):
+            raise InputError(f"{where}: found {data!r}; give an object with the fields of {kind.__name__}.")
+        hints = get_type_hints(kind)
+        if unknown := [name for name in data if name not in hints]:
+            raise InputError(f"{where}: {shown(unknown)} is not a field of it; the fields are {shown(hints, most=30)}.")
+        try:
+            return kind(**{name: _record(hints[name], item, f"{where}.{name}") for name, item in data.items()})
+        except TypeError as error:
+            raise InputError(f"{where}: {error}; give every field that has no default.") from error
+    if origin is tuple:
+        if not isinstance(data, (list, tuple)):
+            raise InputError(f"{where}: found {data!r}; give a list.")
+        return tuple(_record(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data))
+    return data

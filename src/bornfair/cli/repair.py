@@ -1,0 +1,109 @@
+"""bornfair repair: from an unfair model to the fair one closest to it, and who is decided differently."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bornfair.cli.output import STATUS, print_json, print_table, say
+from bornfair.files import check_replaceable
+
+if TYPE_CHECKING:
+    from bornfair.repairing import Repaired
+
+Option = typer.Option
+
+
+def repair(
+    model: Annotated[Path, typer.Argument(help="A bundle, or another kind of model that can be read.")],
+    data: Annotated[Path, Option(help="A CSV or Parquet table of people the model decides about.")],
+    sensitive: Annotated[
+        list[str] | None, Option(help="A sensitive feature, if not as the model says; repeat for several.")
+    ] = None,
+    target: Annotated[
+        str | None, Option(help="The column of labels to fine-tune on; without it the model's own opinions are taught.")
+    ] = None,
+    twins: Annotated[
+        list[str] | None,
+        Option(help="Who else counts as a twin, as 'sex: Male<->Female, relationship: Husband<->Wife'."),
+    ] = None,
+    out: Annotated[Path, Option(help="The folder (or .zip) to write the repaired bundle to.")] = Path(
+        "bornfair-repaired"
+    ),
+    domain: Annotated[Path | None, Option(help="Who could exist (domain.json), if not as the model says.")] = None,
+    method: Annotated[
+        str, Option(help="plain drops what the model knew of the sensitive features, least_squares moves it, or auto.")
+    ] = "auto",
+    fine_tune: Annotated[bool, Option(help="Train on from the projected model; it stays fair.")] = True,
+    epochs: Annotated[int, Option(help="At most so many epochs of fine-tuning.")] = 60,
+    seed: Annotated[int, Option(help="The same seed gives the same bytes.")] = 0,
+    json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Make a model fair: project it, fine-tune it so that it stays fair, certify it, and tell whose decision changed.
+
+    Status 0: repaired and verified.
+    """
+    check_replaceable(out, marker="domain.json")
+    from bornfair.repairing import repair as mend
+    from bornfair.tables import read_table
+
+    found = mend(
+        model, read_table(data), sensitive=sensitive, target=target, twins=twins, domain=domain,
+        method=method, fine_tune=fine_tune, epochs=epochs, seed=seed, say=None if json else say,  # type: ignore[arg-type]
+    )  # fmt: skip
+    bundle = str(found.model.save(out))
+    if json:
+        print_json({"bundle": bundle, **found.to_json()})
+    else:
+        _print(found, bundle)
+    raise typer.Exit(STATUS[found.verdict])
+
+
+def _print(found: Repaired, bundle: str) -> None:
+    assert found.model.certificate is not None
+    kind = (
+        "plain" if found.blend == 0 else "least squares" if found.blend == 1 else f"{_percent(found.blend)} of the way"
+    )
+    facts = [
+        ("accuracy before", _percent(found.accuracy_before)),
+        ("accuracy of the projection", _percent(found.accuracy_projected)),
+        ("accuracy after", _percent(found.accuracy_after)),
+        ("same decision for all versions, before", _percent(found.fairness_before)),
+        ("verdict after", found.verdict),
+        ("decided differently", _percent(found.changed)),
+        ("distance of the outputs", f"{found.changes.distance:.4f}"),
+        ("projection", kind),
+        ("epochs of fine-tuning", str(found.epochs_run)),
+        ("taught by", found.taught_by),
+        ("seconds", f"{found.seconds:.1f}"),
+        ("bundle", bundle),
+    ]
+    print_table(f"Measured on {found.changes.rows:,} rows kept aside", ["", "result"], facts, numbers_from=2)
+    if found.changes.groups:
+        classes = list(found.changes.now)
+        rows = [
+            (group.name, f"{group.rows:,}", _percent(group.changed), *(str(group.now[name]) for name in classes))
+            for group in found.changes.groups
+        ]
+        print_table("Whose decision changed", ["", "rows", "changed", *(f"now {name}" for name in classes)], rows)
+    if found.changes.examples:
+        _print_examples(found)
+    for line in filter(None, (found.note, found.model.certificate.claim)):
+        print(line)
+
+
+def _print_examples(found: Repaired) -> None:
+    shown = found.changes.examples[:3]
+    rows: list[tuple[str, ...]] = [
+        (name, *(str(example.person.get(name, "–")) for example in shown)) for name in shown[0].person
+    ]
+    rows.append(("▶ decision before", *(str(example.before) for example in shown)))
+    rows.append(("▶ decision after", *(str(example.after) for example in shown)))
+    headers = ["", *(f"person {i + 1}" for i in range(len(shown)))]
+    print_table("Some whose decision changed", headers, rows, numbers_from=99)
+
+
+def _percent(share: Any) -> str:
+    return "–" if share is None else f"{100 * share:.2f} %"

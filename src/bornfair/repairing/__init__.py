@@ -1,0 +1,7 @@
+"""Making an unfair model fair: projection, fine-tuning that keeps fairness, and an account of what changed."""
+
+from bornfair.repairing.changes import Changes, Example, Group, compare
+from bornfair.repairing.mending import Candidate, Repaired, repair
+from bornfair.repairing.projection import project
+
+__all__ = ["Candidate", "Changes", "Example", "Group", "Repaired", "compare", "project", "repair"]

@@ -1,0 +1,152 @@
+"""What is to be repaired, and for whom? The model as it came, and the domain with the features asked about."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.bundle import load_bundle
+from bornfair.domain import Domain, unknown_column
+from bornfair.encoding import Encoding
+from bornfair.errors import InputError, plain, shown
+from bornfair.interop.load import load_model
+from bornfair.interop.nnet import load_nnet, sensitive_name
+from bornfair.model import FairModel
+from bornfair.repairing.first_layer import told_in, with_first_layer
+from bornfair.repairing.projection import fair_encoding
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The model as it came, and the domain it is to be fair on."""
+
+    original: FairModel
+    domain: Domain
+
+    def encoding(self, table: pd.DataFrame) -> Encoding:
+        """How the repaired network reads people.
+
+        As the original does, if only its sensitive weights are in question. Raw numbers are standardised by the
+        table, as training needs them, other sensitive features are given centred codes, and declared twins are shown
+        as what they have in common.
+        """
+        own = self.original.encoding
+        if own.raw:
+            absent = {f.name: f.levels()[0] for f in self.domain.sensitive_features if f.name not in table.columns}
+            return Encoding.fit(self.domain, table.assign(**absent), own.policies, merge_twins=True)
+        if self.domain == own.domain:
+            return fair_encoding(own)
+        return fair_encoding(dataclasses.replace(own, domain=self.domain, merged={}))
+
+    def model(self) -> FairModel:
+        """The original, asked about the domain's sensitive features and twins."""
+        own = self.original.encoding
+        if self.domain == own.domain:
+            return self.original
+        if own.raw:
+            order = (*own.domain.free_names, *own.domain.sensitive)
+            columns = [order.index(name) for name in (*self.domain.free_names, *self.domain.sensitive)]
+            first = self.original.network.layers[0]
+            network = with_first_layer(self.original.network, first.weight[:, columns], first.bias)
+            return FairModel(network, dataclasses.replace(own, domain=self.domain))
+        return told_in(self.original, dataclasses.replace(own, domain=self.domain, merged={}))
+
+
+def asked_about(
+    source: Any,
+    table: pd.DataFrame,
+    *,
+    sensitive: Sequence[str | int] | None,
+    target: str | None,
+    twins: Any,
+    domain: Domain | str | Path | None,
+) -> Asked:
+    """Read the model, and name the features in which twins differ."""
+    if target is not None and target not in table.columns:
+        raise InputError(unknown_column(target, [str(name) for name in table.columns], "target"))
+    original = read_model(source, table, sensitive=sensitive, target=target, domain=domain)
+    who = original.domain
+    for name in who.free_names if original.ignores_sensitive else who.names:
+        if name not in table.columns:
+            columns = [str(column) for column in table.columns]
+            raise InputError(unknown_column(name, columns, "a feature that the model reads,"))
+    if sensitive:
+        names = tuple(sensitive_name(item, who) for item in sensitive)
+        if target in names:
+            raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
+        if set(names) != set(who.sensitive):
+            who = who.with_sensitive(names)
+    if not who.sensitive:
+        raise InputError(
+            f"name the sensitive features of the model; it reads {shown(who.names, most=30)}, of which some are."
+        )
+    return Asked(original, who.with_twins(twins) if twins else who)
+
+
+def class_positions(model: FairModel, table: pd.DataFrame, target: str) -> np.ndarray:
+    """The labels of a table as positions in the model's classes."""
+    column = table[target]
+    if column.isna().any():
+        raise InputError(
+            f"target '{target}' is missing in {int(column.isna().sum())} of {len(column)} rows; remove those rows."
+        )
+    values = column.astype(object)
+    positions = pd.Index(model.classes.tolist(), dtype=object).get_indexer(pd.Index(values, dtype=object))
+    if (positions < 0).any():
+        found = plain(column.iloc[int(np.argmax(positions < 0))])
+        raise InputError(
+            f"target '{target}' holds {found!r}, which is not one of the model's classes {shown(model.classes)}; "
+            "write the labels as the model's classes (of two, the last is the positive one)."
+        )
+    if len(np.unique(positions)) < 2:
+        raise InputError(
+            f"target '{target}' has one class only, {plain(column.iloc[0])!r}, in all {len(column)} rows; fine-tuning "
+            "needs at least two. Without a target the original's own outputs are taught."
+        )
+    return positions
+
+
+def read_model(
+    source: Any,
+    table: pd.DataFrame,
+    *,
+    sensitive: Sequence[str | int] | None = None,
+    target: str | None = None,
+    domain: Domain | str | Path | None = None,
+) -> FairModel:
+    """A model of any kind we read, as it is: what it calls sensitive need not be what is asked about."""
+    model = source if isinstance(source, FairModel) else getattr(source, "model_", None)
+    if isinstance(model, FairModel) and domain is None:
+        return model
+    if isinstance(source, (str, Path)) and domain is None:
+        path = Path(source)
+        if path.is_dir() or path.suffix.lower() == ".zip":
+            return load_bundle(path)
+        if path.suffix.lower() == ".nnet":
+            return _named_as_in(load_nnet(path), table, target)
+    return load_model(source, domain=domain, sensitive=sensitive, table=table, target=target)
+
+
+def _named_as_in(model: FairModel, table: pd.DataFrame, target: str | None) -> FairModel:
+    """A network whose inputs have no names of their own takes those of the table's columns, in their order."""
+    own = model.domain
+    columns = [str(name) for name in table.columns if name != target]
+    if set(own.names) <= set(columns):
+        return model
+    if len(columns) != len(own.names):
+        raise InputError(
+            f"the network takes {len(own.names)} numbers, but the table has {len(columns)} columns besides the target; "
+            "leave the inputs, in order, and drop the others, or give a domain that names them."
+        )
+    features = [feature.model_dump() | {"name": name} for feature, name in zip(own.features, columns, strict=True)]
+    label = own.label.model_dump() if own.label else None
+    if label is not None and target is not None:
+        label["name"] = target
+    renamed = own.replaced(features=features, label=label)
+    return FairModel(model.network, Encoding.of_raw_numbers(renamed, model.encoding.policies))

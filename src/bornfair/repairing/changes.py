@@ -1,0 +1,132 @@
+"""Who is decided differently after a repair, in which direction, and how far did the outputs move?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.domain import NUMERIC, Domain, Feature
+from bornfair.errors import plain
+from bornfair.model import FairModel, probabilities
+from bornfair.network import decisions
+
+MOST_GROUPS = 8  # sensitive values that are listed one by one; more of a number are put into four bands
+EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Group:
+    """The people of one sensitive value: how many are decided differently, by the decision they get now."""
+
+    name: str
+    rows: int
+    changed: float
+    now: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One person whose decision changed; `score` is the probability of the class they get now."""
+
+    person: dict[str, Any]
+    before: Any
+    after: Any
+    score_before: float
+    score_after: float
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Two models compared on the rows of a table."""
+
+    rows: int
+    changed: float
+    distance: float
+    """Root of the mean squared difference of the networks' outputs."""
+    now: dict[str, int]
+    """Of those decided differently, how many get which decision now."""
+    groups: tuple[Group, ...]
+    examples: tuple[Example, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def compare(before: FairModel, after: FairModel, table: pd.DataFrame, *, examples: int = EXAMPLES) -> Changes:
+    """What changes for the rows of a table when one model takes the place of the other."""
+    old, new = before.scores(table), after.scores(table)
+    was, now = decisions(old), decisions(new)
+    moved = was != now
+    classes = after.classes
+    return Changes(
+        rows=len(table),
+        changed=float(np.mean(moved)),
+        distance=float(np.sqrt(np.mean((old.astype(np.float64) - new) ** 2))),
+        now=_counts(now[moved], classes),
+        groups=tuple(
+            Group(name, int(who.sum()), float(np.mean(moved[who])), _counts(now[moved & who], classes))
+            for name, who in sensitive_groups(after.domain, table)
+        ),
+        examples=_examples(table, moved, was, now, probabilities(old), probabilities(new), after, examples),
+    )
+
+
+def sensitive_groups(domain: Domain, table: pd.DataFrame) -> list[tuple[str, np.ndarray]]:
+    """The rows of each sensitive value, in their order; of a number with many, those of each quarter of the rows."""
+    if not domain.sensitive or any(name not in table.columns for name in domain.sensitive):
+        return []
+    parts = [_parts(feature, table[feature.name]) for feature in domain.sensitive_features]
+    keys = np.stack([positions for positions, _ in parts], axis=1)
+    return [
+        (
+            ", ".join(f"{name} {words[i]}" for name, (_, words), i in zip(domain.sensitive, parts, key, strict=True)),
+            (keys == key).all(axis=1),
+        )
+        for key in np.unique(keys, axis=0).tolist()
+    ]
+
+
+def _parts(feature: Feature, column: pd.Series) -> tuple[np.ndarray, list[str]]:
+    """To which part of the values each row belongs, and the parts in words."""
+    if isinstance(feature, NUMERIC) and column.nunique() > MOST_GROUPS:
+        positions = pd.qcut(column, 4, labels=False, duplicates="drop").to_numpy()
+        held = [column[positions == i] for i in range(int(positions.max()) + 1)]
+        return positions, [f"{some.min():g} to {some.max():g}" for some in held]
+    if isinstance(feature, NUMERIC):
+        positions, values = pd.factorize(column, sort=True)
+        return positions, [str(plain(value)) for value in values]
+    levels = list(feature.levels())
+    return pd.Index(levels).get_indexer(pd.Index(column)), [str(plain(level)) for level in levels]
+
+
+def _counts(decided: np.ndarray, classes: np.ndarray) -> dict[str, int]:
+    return {str(plain(name)): int(np.sum(decided == i)) for i, name in enumerate(classes)}
+
+
+def _examples(
+    table: pd.DataFrame,
+    moved: np.ndarray,
+    was: np.ndarray,
+    now: np.ndarray,
+    old: np.ndarray,
+    new: np.ndarray,
+    model: FairModel,
+    most: int,
+) -> tuple[Example, ...]:
+    """The clearest changes first: people for whom the probability of their new decision grew most."""
+    rows = np.flatnonzero(moved)
+    growth = new[rows, now[rows]] - old[rows, now[rows]]
+    columns = [name for name in model.domain.names if name in table.columns]
+    return tuple(
+        Example(
+            {name: plain(table[name].iloc[i]) for name in columns},
+            plain(model.classes[was[i]]),
+            plain(model.classes[now[i]]),
+            round(float(old[i, now[i]]), 4),
+            round(float(new[i, now[i]]), 4),
+        )
+        for i in rows[np.argsort(-growth, kind="stable")][:most].tolist()
+    )

@@ -1,0 +1,315 @@
+"""Repair: from anybody's unfair model and a table to the fair model closest to it, tuned, certified and compared.
+
+Projections of the first layer are fair by construction; rows kept aside choose among them, training goes on from the
+chosen one, and other rows, never used for a choice, tell what the repair costs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from bornfair.checks import choice, whole
+from bornfair.domain import Domain
+from bornfair.encoding import Encoding
+from bornfair.errors import InputError, shown
+from bornfair.model import FairModel, probabilities
+from bornfair.network import Network, decisions
+from bornfair.repairing.asking import asked_about, class_positions
+from bornfair.repairing.changes import Changes, compare
+from bornfair.repairing.fine_tune import Lesson, Tuned, fine_tune, scores_of
+from bornfair.repairing.projection import (
+    BLENDS,
+    FairLayer,
+    first_layer_error,
+    least_squares_projection,
+    plain_projection,
+)
+from bornfair.response import Response
+from bornfair.sensitive import ENUMERATION_LIMIT
+from bornfair.tables import as_pandas
+from bornfair.verification.encoded import confirm_encoded
+
+Method = Literal["auto", "plain", "least_squares"]
+Say = Callable[[str], None]
+EPOCHS = 60
+FEWEST_ROWS = 20
+MEASURED, VALIDATED = 0.2, 0.15  # shares of the rows kept aside to measure on, and to choose by
+
+BY_PROXY = (
+    "The least-squares projection puts what the original knew of {names} on other features that go with it: twins are "
+    "treated alike, but groups may be treated as before. With method='plain' that knowledge is dropped."
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One projection as the validation rows see it."""
+
+    blend: float
+    """0: plain, 1: least squares, between them: that share of the latter."""
+    first_layer_error: float
+    distance: float
+    accuracy: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Repaired:
+    """A fair model, certified, and what it cost."""
+
+    model: FairModel
+    original: FairModel
+    """The model that was repaired, asked about the same twins."""
+    sensitive: tuple[str, ...]
+    accuracy_before: float | None
+    accuracy_projected: float | None
+    """Of the projection, before fine-tuning: what fairness alone costs."""
+    accuracy_after: float | None
+    fairness_before: float | None
+    """Share of the measured rows whose decision was the same for every version of the person."""
+    changes: Changes
+    candidates: tuple[Candidate, ...]
+    blend: float
+    taught_by: Literal["labels", "original", "nobody"]
+    validation_loss: tuple[float, float]
+    """Of the projection, and of the repaired network."""
+    epochs_run: int
+    note: str
+    seconds: float
+    seed: int
+
+    @property
+    def changed(self) -> float:
+        """Share of the measured rows that are decided differently."""
+        return self.changes.changed
+
+    @property
+    def verdict(self) -> str:
+        assert self.model.certificate is not None
+        return self.model.certificate.verdict.verdict
+
+    def to_json(self) -> dict[str, Any]:
+        assert self.model.certificate is not None
+        facts = {
+            "verdict": self.verdict,
+            "proof": self.model.certificate.verdict.proof,
+            "arithmetic": list(self.model.certificate.verdict.arithmetic),
+            "claim": self.model.certificate.claim,
+            "sensitive": list(self.sensitive),
+            "accuracy_before": self.accuracy_before,
+            "accuracy_projected": self.accuracy_projected,
+            "accuracy_after": self.accuracy_after,
+            "fairness_before": self.fairness_before,
+            "changed": self.changed,
+            "changes": self.changes.to_json(),
+            "blend": self.blend,
+            "candidates": [asdict(candidate) for candidate in self.candidates],
+            "taught_by": self.taught_by,
+            "validation_loss": {"projected": self.validation_loss[0], "repaired": self.validation_loss[1]},
+            "epochs": self.epochs_run,
+            "note": self.note,
+            "rows_measured": self.changes.rows,
+            "seconds": round(self.seconds, 3),
+            "seed": self.seed,
+        }
+        return json.loads(json.dumps(facts))
+
+
+def repair(
+    model: Any,
+    table: Any,
+    *,
+    sensitive: Sequence[str | int] | None = None,
+    target: str | None = None,
+    twins: Any = None,
+    domain: Domain | str | Path | None = None,
+    method: Method = "auto",
+    fine_tune: bool = True,
+    epochs: int = EPOCHS,
+    test: Any = None,
+    seed: int = 0,
+    say: Say | None = None,
+) -> Repaired:
+    """The fair model closest to a given one, by the rows of a table.
+
+    model: a bundle, a file of a kind that `load_model` reads, a `FairModel` or a fitted classifier. sensitive: in what
+    twins differ, if not as the model says. target: the column of labels to fine-tune on; without it the original's own
+    opinions are taught. twins: rules for twins beyond the flip, as for training. method: 'plain' drops what the model
+    knew of the sensitive features, 'least_squares' moves it to others, 'auto' lets the validation rows choose. test:
+    rows to measure on; by default a fifth of the table is kept aside.
+
+    >>> from bornfair import FairClassifier, datasets
+    >>> people = datasets.load("credit").table
+    >>> X, y = people.drop(columns="risk"), people["risk"]
+    >>> unfair = FairClassifier(["sex"], response="none", hidden=[8], epochs=1).fit(X, y)
+    >>> repair(unfair, people, target="risk", fine_tune=False).verdict
+    'verified'
+    """
+    began = time.perf_counter()
+    whole("epochs", epochs, 0)
+    whole("seed", seed, 0)
+    choice("method", method, get_args(Method))
+    people = as_pandas(table)
+    asked = asked_about(model, people, sensitive=sensitive, target=target, twins=twins, domain=domain)
+    labels = None if target is None else class_positions(asked.original, people, target)
+    training, validation, measured = _parts(len(people), labels, seed, keep=test is None)
+    if test is None:
+        test_rows, test_labels = people.iloc[measured], None if labels is None else labels[measured]
+    else:
+        test_rows = as_pandas(test)
+        test_labels = None if target is None else class_positions(asked.original, test_rows, target)
+    encoding = asked.encoding(people.iloc[training])
+    work = _Work(asked.original, encoding, people, labels, training, validation)
+    candidates, layers = work.candidates(method)
+    chosen = _chosen(candidates, len(validation))
+    projected = layers[chosen].network(asked.original.network, encoding)
+    lessons = work.lessons()
+    tuned = _tuned(projected, lessons, epochs if fine_tune else 0, seed, say)
+    repaired = _certified(FairModel(tuned.network, encoding), projected, tuned, candidates[chosen].blend)
+    original = asked.model()
+    return Repaired(
+        model=repaired,
+        original=original,
+        sensitive=encoding.domain.sensitive,
+        accuracy_before=_accuracy(asked.original, test_rows, test_labels),
+        accuracy_projected=_accuracy(FairModel(projected, encoding), test_rows, test_labels),
+        accuracy_after=_accuracy(repaired, test_rows, test_labels),
+        fairness_before=_fairness(original, test_rows),
+        changes=compare(asked.original, repaired, test_rows),
+        candidates=candidates,
+        blend=candidates[chosen].blend,
+        taught_by="nobody" if tuned.plan is None else "original" if target is None else "labels",
+        validation_loss=(tuned.start_loss, tuned.loss),
+        epochs_run=len(tuned.history),
+        note=BY_PROXY.format(names=shown(encoding.domain.sensitive)) if candidates[chosen].blend else "",
+        seconds=time.perf_counter() - began,
+        seed=seed,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """The original, the encoding of its repair, and which rows serve what."""
+
+    original: FairModel
+    encoding: Encoding
+    people: pd.DataFrame
+    labels: np.ndarray | None
+    training: np.ndarray
+    validation: np.ndarray
+
+    def candidates(self, method: Method) -> tuple[tuple[Candidate, ...], list[FairLayer]]:
+        """The fair first layers to choose among, and what the validation rows say of each."""
+        rows = self.people.iloc[self.validation]
+        plain = plain_projection(self.original, self.encoding)
+        best = plain
+        if method != "plain":
+            best = least_squares_projection(self.original, self.encoding, plain, self.people.iloc[self.training])
+        blends = {"auto": BLENDS, "plain": (0.0,), "least_squares": (1.0,)}[method]
+        layers = [plain.toward(best, blend) for blend in blends]
+        wanted, free = self.original.scores(rows).astype(np.float64), self._free(self.validation)
+        found = []
+        for blend, layer in zip(blends, layers, strict=True):
+            scores = scores_of(layer.network(self.original.network, self.encoding), free)
+            right = None if self.labels is None else decisions(scores) == self.labels[self.validation]
+            found.append(
+                Candidate(
+                    blend,
+                    first_layer_error(self.original, self.encoding, layer, rows),
+                    float(np.sqrt(np.mean((scores - wanted) ** 2))),
+                    None if right is None else float(np.mean(right)),
+                )
+            )
+        return tuple(found), layers
+
+    def lessons(self) -> tuple[Lesson, Lesson]:
+        """What to learn from the training rows, and what to measure on the validation rows."""
+        if self.labels is None:
+            first, second = (
+                Lesson(self._free(part), probabilities(self.original.scores(self.people.iloc[part])))
+                for part in (self.training, self.validation)
+            )
+            return first, second
+        count = len(self.original.classes)
+        first, second = (
+            Lesson.of_labels(self._free(part), self.labels[part], count) for part in (self.training, self.validation)
+        )
+        return first, second
+
+    def _free(self, part: np.ndarray) -> np.ndarray:
+        return self.encoding.encode(self.people.iloc[part], sensitive=False).free
+
+
+def _parts(
+    count: int, labels: np.ndarray | None, seed: int, *, keep: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions to train on, to choose by, and to measure on; within each class if there are labels."""
+    if count < FEWEST_ROWS:
+        raise InputError(
+            f"the table has {count} rows; a repair needs at least {FEWEST_ROWS}, for some are kept aside to choose and "
+            "to measure on. With no table at all, project(model) makes a model fair."
+        )
+    generator = np.random.default_rng([seed, 2])
+    kind = np.zeros(count, np.int64) if labels is None else labels
+    part = np.zeros(count, np.int64)
+    for value in np.unique(kind):
+        members = generator.permutation(np.flatnonzero(kind == value))
+        measured = round(MEASURED * len(members)) if keep else 0
+        part[members[:measured]] = 2
+        part[members[measured : measured + max(round(VALIDATED * len(members)), 1)]] = 1
+    return np.flatnonzero(part == 0), np.flatnonzero(part == 1), np.flatnonzero(part == 2)
+
+
+def _chosen(candidates: Sequence[Candidate], rows: int) -> int:
+    """The projection whose outputs are closest to the original's, unless another is clearly more accurate.
+
+    Clearly: by more than the standard error of an accuracy measured on so many rows.
+    """
+    allowed = range(len(candidates))
+    if candidates[0].accuracy is not None:
+        known = [candidate.accuracy or 0.0 for candidate in candidates]
+        best = max(known)
+        slack = float(np.sqrt(best * (1 - best) / max(rows, 1)))
+        allowed = [i for i in allowed if known[i] >= best - slack]  # type: ignore[assignment]
+    return min(allowed, key=lambda i: candidates[i].distance)
+
+
+def _tuned(start: Network, lessons: tuple[Lesson, Lesson], epochs: int, seed: int, say: Say | None) -> Tuned:
+    return fine_tune(start, *lessons, epochs=epochs, seed=seed, say=say)
+
+
+def _certified(model: FairModel, projected: Network, tuned: Tuned, blend: float) -> FairModel:
+    """The model with its certificate, which also records how it came about."""
+    begun = confirm_encoded(projected, model.encoding)
+    done = model.certified()
+    assert done.certificate is not None
+    start = {"number": 0, "verdict": begun.verdict, "proof": begun.proof, "reason": begun.reason}
+    training: dict[str, Any] = {"repair": {"projection": "plain" if blend == 0 else "least squares", "share": blend}}
+    response: dict[str, Any] = {}
+    if tuned.plan is not None:
+        response = asdict(Response())
+        history = [{k: v for k, v in asdict(record).items() if k != "seconds"} for record in tuned.history]
+        training |= {
+            "plan": asdict(tuned.plan), "epochs_run": len(history), "best_epoch": tuned.best_epoch,
+            "sensitive_weights_untouched": True, "history": history,
+        }  # fmt: skip
+    certificate = dataclasses.replace(
+        done.certificate, start={"attempts": [start]}, response=response, training=json.loads(json.dumps(training))
+    )
+    return dataclasses.replace(done, certificate=certificate)
+
+
+def _accuracy(model: FairModel, rows: pd.DataFrame, labels: np.ndarray | None) -> float | None:
+    return None if labels is None else float(np.mean(decisions(model.scores(rows)) == labels))
+
+
+def _fairness(model: FairModel, rows: pd.DataFrame) -> float | None:
+    return model.empirical_fairness(rows) if model.domain.versions.size <= ENUMERATION_LIMIT else None

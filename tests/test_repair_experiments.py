@@ -1,0 +1,78 @@
+"""The experiments on repair and on declared twins, on small networks and few epochs."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bornfair.errors import InputError
+from bornfair.experiments import repair_anchors, twins_comparison
+
+
+def write_network(path, low, high, *, seed):
+    """A random network of whole numbers with one hidden layer, in the .nnet format."""
+    random = np.random.default_rng(seed)
+    inputs, hidden = len(low), 6
+    line = lambda numbers: ",".join(f"{number:g}" for number in numbers) + ","  # noqa: E731
+    scale = np.maximum(np.array(high) - low, 1)
+    layers = [(random.normal(size=(hidden, inputs)) / scale, hidden), (random.normal(size=(1, hidden)), 1)]
+    lines = [line([2, inputs, 1, hidden]), line([inputs, hidden, 1]), "0,", line(low), line(high)]
+    lines += [line([0] * (inputs + 1)), line([1] * (inputs + 1))]
+    for weight, count in layers:
+        lines += [line(row) for row in weight] + [line([0.1])] * count
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_the_german_table_is_rebuilt_in_the_ranges_of_the_networks():
+    table, target = repair_anchors.german_inputs()
+    assert table.shape == (1000, 21) and target == "credit" and table[target].sum() == 700
+    assert [*table.columns[:2], *table.columns[-3:]] == ["status", "month", "foreign_worker", "sex", "credit"]
+    highest = {"status": 2, "credit_history": 2, "purpose": 9, "savings": 2, "employment": 2, "age": 1, "sex": 1}
+    assert {name: int(table[name].max()) for name in highest} == highest
+    assert int(table["age"].sum()) == 810 and int(table["sex"].sum()) == 690  # 26 or older; men
+
+
+def test_the_adult_table_is_rebuilt_in_the_ranges_of_the_networks():
+    table, target = repair_anchors.adult_inputs()
+    assert len(table) == 30_162 and target == "income" and int(table[target].sum()) == 7_508
+    highest = {"workclass": 6, "education": 15, "relationship": 5, "race": 4, "capital-gain": 19, "native-country": 40}
+    assert {name: int(table[name].max()) for name in highest} == highest
+    assert int(table["sex"].sum()) == 20_380  # men: the later of the two names
+
+
+def test_networks_of_a_folder_are_repaired_and_verified(tmp_path):
+    table, target = repair_anchors.german_inputs()
+    inputs = table.drop(columns=target)
+    write_network(tmp_path / "GC-1.nnet", [0] * 20, [int(v) for v in inputs.max()], seed=4)
+    questions = [("GC-1", "age"), ("GC-1", "sex")]
+    outcomes = repair_anchors.run(tmp_path, questions=questions, epochs=1, timeout=0.5)
+    assert [(o.model, o.sensitive, o.verdict_after) for o in outcomes] == [(*q, "verified") for q in questions]
+    assert all(o.rows == 150 and 0 <= o.changed <= 1 for o in outcomes)
+    assert len(repair_anchors.row(outcomes[0])) == len(repair_anchors.HEADERS)
+    assert json.dumps([o.to_json() for o in outcomes])
+    with pytest.raises(InputError, match=r"there is no network '.*AC-1.nnet'"):
+        repair_anchors.run(tmp_path, questions=[("AC-1", "sex")])
+
+
+def test_a_model_repaired_for_the_swap_keeps_it(tmp_path):
+    outcomes = twins_comparison.run(tmp_path, names=["credit"], methods=["repaired"], seeds=1, epochs=4)
+    assert [(o["verdict"], o["swap_stable"], o["flip_stable"]) for o in outcomes] == [("verified", 1.0, 1.0)]
+    assert outcomes[0]["moved_people"] == outcomes[0]["test_people"] == 200
+    assert len(twins_comparison.table(outcomes)[0]) == len(twins_comparison.HEADERS)
+    assert {path.name for path in tmp_path.iterdir()} >= {"twins.csv", "twins.json", "twins.svg"}
+
+
+def test_differences_between_groups_are_those_counted_by_hand():
+    groups = pd.Series(["a"] * 4 + ["b"] * 4)
+    truth = np.array([1, 1, 0, 0, 1, 1, 0, 0], bool)
+    chosen = np.array([1, 1, 0, 0, 1, 0, 0, 0], bool)
+    found = twins_comparison.group_differences(truth, chosen, groups)
+    assert found == {"selection_difference": 0.25, "odds_difference": 0.5}
+    assert twins_comparison.group_differences(truth, truth, groups)["odds_difference"] == 0
+
+
+def test_every_question_names_a_network_and_a_feature_of_its_table():
+    columns = {"AC": set(repair_anchors.adult_inputs()[0]), "GC": set(repair_anchors.german_inputs()[0])}
+    assert len(set(repair_anchors.QUESTIONS)) == 22
+    assert all(sensitive in columns[name[:2]] for name, sensitive in repair_anchors.QUESTIONS)

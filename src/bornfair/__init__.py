@@ -9,11 +9,16 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from bornfair import datasets
+    from bornfair.auditing import audit
     from bornfair.bundle import load_bundle as load
     from bornfair.domain import Domain
     from bornfair.estimator import FairClassifier
     from bornfair.fitting import FairnessWarning
     from bornfair.model import FairModel
+    from bornfair.proxies import proxy_report
+    from bornfair.quantification.ask import quantify
+    from bornfair.repairing import repair
+    from bornfair.report import Report
     from bornfair.verification import Verdict
     from bornfair.verification.ask import verify
 
@@ -23,8 +28,13 @@ _HOMES = {
     "FairClassifier": ("bornfair.estimator", "FairClassifier"),
     "FairModel": ("bornfair.model", "FairModel"),
     "FairnessWarning": ("bornfair.fitting", "FairnessWarning"),
+    "Report": ("bornfair.report", "Report"),
     "Verdict": ("bornfair.verification", "Verdict"),
+    "audit": ("bornfair.auditing", "audit"),
     "load": ("bornfair.bundle", "load_bundle"),
+    "proxy_report": ("bornfair.proxies", "proxy_report"),
+    "quantify": ("bornfair.quantification.ask", "quantify"),
+    "repair": ("bornfair.repairing", "repair"),
     "verify": ("bornfair.verification.ask", "verify"),
 }
 
@@ -33,10 +43,15 @@ __all__ = [
     "FairClassifier",
     "FairModel",
     "FairnessWarning",
+    "Report",
     "Verdict",
     "__version__",
+    "audit",
     "datasets",
     "load",
+    "proxy_report",
+    "quantify",
+    "repair",
     "verify",
 ]
 

@@ -6,7 +6,21 @@ import sys
 
 import typer
 
-from bornfair.cli import bench, certify, check, datasets, demo, export, predict, train, verify
+from bornfair.cli import (
+    audit,
+    bench,
+    certify,
+    check,
+    datasets,
+    demo,
+    export,
+    predict,
+    proxies,
+    quantify,
+    repair,
+    train,
+    verify,
+)
 
 app = typer.Typer(
     name="bornfair",
@@ -20,6 +34,10 @@ app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("verify")(verify.verify)
+app.command("quantify")(quantify.quantify)
+app.command("audit")(audit.audit)
+app.command("repair")(repair.repair)
+app.command("proxies")(proxies.proxies)
 app.command("certify")(certify.certify)
 app.command("check")(check.check)
 app.command("export")(export.export)

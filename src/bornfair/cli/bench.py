@@ -212,6 +212,47 @@ def audit(
     print(experiment.summary(audited))
 
 
+@app.command()
+def twins(
+    dataset: Datasets = None,
+    method: Methods = None,
+    seeds: Seeds = 3,
+    jobs: Jobs = 1,
+    epochs: Annotated[int | None, typer.Option(help="Epochs, for a quick look.")] = None,
+    out: Annotated[Path, typer.Option(help="Where runs and results are kept.")] = Path("bench-output/twins"),
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """What do declared twins cost and change? ERM, unaware, flip-fair, swap-fair and repaired, on census and credit."""
+    from bornfair.experiments import twins_comparison as experiment
+
+    outcomes = experiment.run(out, names=dataset, methods=method, seeds=seeds, epochs=epochs, jobs=jobs, say=say)
+    if json:
+        print_json({"out": str(out), "runs": outcomes})
+        return
+    print_table(f"Mean of {seeds} splits", experiment.HEADERS, experiment.table(outcomes), numbers_from=2)
+    print(f"Runs, CSV, JSON and plots: {out}")
+
+
+@app.command()
+def repair(
+    models: Annotated[Path, typer.Option(help="The folder of the public .nnet files.")],
+    adult_test: Annotated[
+        Path | None, typer.Option(help="The adult.test file, to measure on the rows the networks' authors kept aside.")
+    ] = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Repair the public networks of Fairify: verdict and accuracy before and after."""
+    from bornfair.experiments import repair_anchors as experiment
+
+    outcomes = experiment.run(models, adult_test=adult_test, seed=seed, say=say)
+    if json:
+        print_json({"rows": [outcome.to_json() for outcome in outcomes]})
+        return
+    print_table("Repaired", experiment.HEADERS, [experiment.row(outcome) for outcome in outcomes], numbers_from=2)
+
+
 def _print_report(title: str, lines: list[tuple[str, ...]]) -> None:
     headers, *cells = lines
     print_table(title, headers, cells)

@@ -1,0 +1,111 @@
+"""bornfair audit: everything about anybody's model, in a report people read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say
+from bornfair.errors import InputError
+
+Option = typer.Option
+
+
+def audit(
+    models: Annotated[
+        list[Path], typer.Argument(help="Models: bundles, .onnx, .nnet, .h5. Several are compared side by side.")
+    ],
+    data: Annotated[Path | None, Option(help="A CSV or Parquet table of real people.")] = None,
+    target: Annotated[str | None, Option(help="The column of the table that holds the true answers.")] = None,
+    sensitive: Annotated[
+        list[str] | None, Option(help="A sensitive feature: name or position from 0; repeat for several.")
+    ] = None,
+    twins: Annotated[
+        list[str] | None, Option(help='Who else counts as twins: "sex: Male<->Female, relationship: Husband<->Wife".')
+    ] = None,
+    domain: Annotated[
+        Path | None, Option(help="Who could exist (domain.json); as the model or the table says by default.")
+    ] = None,
+    drop: Annotated[list[str] | None, Option(help="A column of the table to leave out; repeat for several.")] = None,
+    report: Annotated[Path, Option(help="Where to write the report: .html, .md or .json.")] = Path("audit.html"),
+    card: Annotated[Path | None, Option(help="Also write a model card (.md).")] = None,
+    timeout: Annotated[float, Option(help="Seconds for proof and measuring, for each model.")] = 60.0,
+    seed: Annotated[int, Option(help="The same seed asks in the same order.")] = 0,
+    json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Is it fair, to how many, to whom not, and how good is it? For one model or several side by side.
+
+    Status 0: all verified. Status 1: one is falsified. Status 3: one is undecided, and none falsified.
+    """
+    from bornfair.auditing import audit as ask
+    from bornfair.tables import read_table
+
+    for path, endings in ((report, (".html", ".htm", ".md", ".json")), (card, (".md",))):
+        if path is not None and path.suffix.lower() not in endings:
+            raise InputError(f"'{path}' ends in '{path.suffix}'; the name must end in one of {', '.join(endings)}.")
+    people = None if data is None else read_table(data)
+    for name in drop or []:
+        if people is None or name not in people.columns:
+            raise InputError(f"--drop {name}: there is no such column in the table.")
+        people = people.drop(columns=name)
+    found = ask(
+        _named(models), people, target=target, sensitive_features=sensitive, twins=twins, domain=domain,
+        timeout=timeout, seed=seed, say=None if json else say,
+    )  # fmt: skip
+    written = [str(found.save(path)) for path in (report, card) if path is not None]
+    documents = found.documents
+    if json:
+        print_json({"reports": written, **found.to_json()})
+    else:
+        for document in documents:
+            _print(document)
+        print(f"To look at: {' and '.join(written)}")
+    statuses = {STATUS[document.verdict.verdict] for document in documents}
+    raise typer.Exit(next(status for status in (1, 3, 0) if status in statuses))
+
+
+def _named(paths: list[Path]) -> dict[str, Path]:
+    """Models by the shortest names that tell them apart."""
+    short = [path.name or str(path) for path in paths]
+    names = short if len(set(short)) == len(short) else [str(path) for path in paths]
+    if len(set(names)) != len(names):
+        raise InputError(f"the model '{next(n for n in names if names.count(n) > 1)}' is named twice; name it once.")
+    return dict(zip(names, paths, strict=True))
+
+
+def _print(document: Any) -> None:
+    from bornfair.report.words import percent, verdict_sentence
+
+    verdict = document.verdict
+    title = f"{document.model}: {verdict_sentence(document)}" if document.model else verdict_sentence(document)
+    if verdict.twins:
+        print_twins(title, verdict.twins, verdict.decisions)
+    else:
+        print(f"{title}\n")
+    rows = []
+    if (shares := document.shares) is not None:
+        rows += [
+            ("proven fair", percent(shares.certified, "down")),
+            ("proven unfair", percent(shares.falsified, "down")),
+            ("neither", percent(shares.undecided, "up")),
+        ]
+        if (guess := shares.estimate) is not None:
+            rows.append(
+                ("unfair, estimated", f"{percent(guess.unfair)} ({percent(guess.low)} to {percent(guess.high)})")
+            )
+    if document.people is not None:
+        rows.append(("people of the table with an unequal twin", f"{document.people.unfair} of {document.people.rows}"))
+    if document.metrics is not None and document.metrics.accuracy is not None:
+        rows.append(("accuracy", percent(document.metrics.accuracy)))
+    print_table("How much", ["", ""], rows, numbers_from=1)
+    if document.groups:
+        lines = [
+            (group.text, percent(group.covers), percent(group.unfair_inside.unfair), percent(group.holds))
+            for group in document.groups
+        ]
+        headers = ["who is affected (estimates)", "of the domain", "unfair inside", "of all unfair"]
+        print_table("Where", headers, lines)
+    for question in document.suggestions:
+        print(question)

@@ -1,0 +1,121 @@
+"""About how many people are treated unfairly? A random sample with an exact confidence interval: never a proof."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bornfair.quantification.forms import Bounder
+from bornfair.verification.intervals import sigmoid
+from bornfair.verification.lens import summary
+
+CONFIDENCE = 0.99
+CHUNK = 2**22  # numbers per array
+KEPT = 64  # unfair people who are remembered
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The share of unfair people in a sample, and a range that holds the true share with the given confidence."""
+
+    unfair: float
+    low: float
+    high: float
+    samples: int
+    confidence: float = CONFIDENCE
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "unfair": self.unfair, "low": self.low, "high": self.high, "confidence": self.confidence,
+            "samples": self.samples, "kind": "estimate",
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What a sample showed: how many were unfair of how many, some of them (places; the clearest first), and a guess
+    how much each column raises the first lead.
+    """
+
+    count: int
+    found: int
+    unfair: np.ndarray
+    order: np.ndarray
+
+
+def clopper_pearson(found: int, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The exact confidence interval of a binomial proportion.
+
+    >>> [round(end, 4) for end in clopper_pearson(0, 100, 0.95)]
+    [0.0, 0.0362]
+    """
+    from scipy.special import betaincinv
+
+    rest = (1 - confidence) / 2
+    low = 0.0 if found == 0 else float(betaincinv(found, count - found + 1, rest))
+    high = 1.0 if found == count else float(betaincinv(found + 1, count - found, 1 - rest))
+    return low, high
+
+
+def estimated(sample: Sample) -> Estimate:
+    if not sample.count:
+        return Estimate(float("nan"), 0.0, 1.0, 0)
+    low, high = clopper_pearson(sample.found, sample.count)
+    return Estimate(sample.found / sample.count, low, high, sample.count)
+
+
+def draw(owner: Bounder, count: int, *, seed: int, until: float) -> Sample:
+    """Draw people from the distribution and decide them and their twins in float64; fewer if time runs short."""
+    rng = np.random.default_rng([seed, 271828])
+    variables = owner.variables
+    step = max(CHUNK // (max(owner.network.widths) * len(owner.relation.views)), 64)
+    seen = found = 0
+    kept, gaps = np.zeros((0, variables.free.width)), np.zeros(0)
+    moments = np.zeros((2, variables.free.width))
+    total = 0.0
+    while seen < count and (not seen or time.monotonic() < until):
+        people = variables.draw(min(step, count - seen), rng)
+        values = scores(owner, variables.places.values(people))
+        unfair = disagree(values)
+        gap = summary(values[unfair]).gap if unfair.any() else np.zeros(0)
+        kept, gaps = np.concatenate([kept, people[unfair]]), np.concatenate([gaps, gap])
+        best = np.argsort(-gaps, kind="stable")[:KEPT]
+        kept, gaps = kept[best], gaps[best]
+        lead = values[:, 0, 0] if owner.network.outputs == 1 else values[:, 0, 1] - values[:, 0, 0]
+        lead = np.nan_to_num(lead)
+        moments += np.stack([lead @ people, people.sum(axis=0)])
+        total += float(lead.sum())
+        seen += len(people)
+        found += int(unfair.sum())
+    # The mean lead of those who are 1 in a column, for one-hot columns.
+    order = moments[0] / np.maximum(moments[1], 1e-9)
+    return Sample(seen, found, kept, order)
+
+
+def scores(owner: Bounder, free: np.ndarray) -> np.ndarray:
+    """Outputs [people, views, outputs] in float64."""
+    from bornfair.verification.backward import gelu
+
+    network, parts = owner.network, []
+    with np.errstate(all="ignore"):
+        for view in owner.relation.views:
+            values = view(free)
+            for i, layer in enumerate(network.layers):
+                if i and network.activation == "relu":
+                    values = np.maximum(values, 0.0)
+                elif i and network.activation == "sigmoid":
+                    values = sigmoid(values)
+                elif i:
+                    values = np.tanh(values) if network.activation == "tanh" else gelu(np, values)
+                values = values @ layer.weight.T.astype(np.float64) + layer.bias
+            parts.append(values)
+    return np.stack(parts, axis=1)
+
+
+def disagree(values: np.ndarray) -> np.ndarray:
+    """Whose views get different decisions [people], from outputs [people, views, outputs]."""
+    decided = values[..., 0] > 0 if values.shape[-1] == 1 else values.argmax(axis=-1)
+    return (decided != decided[:, :1]).any(axis=1)

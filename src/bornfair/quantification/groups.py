@@ -1,0 +1,212 @@
+"""Where in the domain does the unfairness sit? Short rules that cover many unfair people, and how sure they are.
+
+Rules come from a shallow decision tree on one sample; what is said about them is measured on a fresh one. All of it is
+estimated, none of it proven.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.domain import NUMERIC, Feature, Value
+from bornfair.errors import InputError
+from bornfair.model import FairModel
+from bornfair.quantification.estimate import CONFIDENCE, clopper_pearson, disagree, scores
+from bornfair.quantification.forms import Bounder
+from bornfair.quantification.variables import Marginal, Variables, variables
+from bornfair.relation import twin_relation
+
+SAMPLES = 100_000
+DEPTH = 3
+LEAST_UNFAIR = 20  # in a sample, for rules to be looked for
+DIGITS = 3  # of a real number in a rule
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a rule asks of one feature: a range (ends included, None: unbounded) or a set of values."""
+
+    feature: str
+    low: float | None = None
+    high: float | None = None
+    values: tuple[Value, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        if self.values is not None:
+            if len(self.values) == 1:
+                return f"{self.feature} = {self.values[0]}"
+            return f"{self.feature} in {{{', '.join(map(str, self.values))}}}"
+        if self.low is None:
+            return f"{self.feature} ≤ {self.high:g}"
+        if self.high is None:
+            return f"{self.feature} ≥ {self.low:g}"
+        return f"{self.feature} = {self.low:g}" if self.low == self.high else (
+            f"{self.feature} from {self.low:g} to {self.high:g}"
+        )  # fmt: skip
+
+    def holds(self, column: pd.Series) -> np.ndarray:
+        if self.values is not None:
+            return column.isin(list(self.values)).to_numpy()
+        numbers = column.to_numpy(np.float64)
+        low = -np.inf if self.low is None else self.low
+        high = np.inf if self.high is None else self.high
+        return (numbers >= low) & (numbers <= high)
+
+
+@dataclass(frozen=True)
+class Group:
+    """People who share a rule. All numbers are estimates from a fresh sample.
+
+    share: of everybody; unfair (low, high): of the group, with an interval; contains: of all unfair people.
+    """
+
+    text: str
+    conditions: tuple[Condition, ...]
+    share: float
+    unfair: float
+    low: float
+    high: float
+    contains: float
+    samples: int
+    confidence: float = CONFIDENCE
+    kind: str = "estimate"
+
+    def holds(self, table: pd.DataFrame) -> np.ndarray:
+        """Which rows of a table belong to the group."""
+        found = np.ones(len(table), bool)
+        for condition in self.conditions:
+            found &= condition.holds(table[condition.feature])
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def affected_groups(
+    model: FairModel,
+    *,
+    most: int = 5,
+    samples: int = SAMPLES,
+    marginals: Mapping[str, Marginal] | None = None,
+    seed: int = 0,
+    seconds: float = 30.0,
+) -> list[Group]:
+    """The groups with most unfair people beyond what their size would explain, the largest excess first.
+
+    Empty when the sample shows too few unfair people to tell. `samples` people are drawn to find rules, as many again
+    to measure them (fewer if `seconds` run short).
+    """
+    if most < 1 or samples < 1:
+        raise InputError(f"most and samples must be at least 1, found {most} and {samples}.")
+    relation = twin_relation(model.encoding)
+    owner = Bounder(model.network, relation, variables(model.encoding, relation.free, marginals))
+    began = time.monotonic()
+    people, unfair = _drawn(model, owner, samples, [seed, 1], began + seconds / 2)
+    if unfair.sum() < LEAST_UNFAIR or not model.domain.free_features:
+        return []
+    rules = _rules(model, people, unfair)
+    fresh, truly = _drawn(model, owner, samples, [seed, 2], began + seconds)
+    overall = float(truly.mean())
+    groups = [_measured(rule, fresh, truly) for rule in rules]
+    groups = [group for group in groups if group.low > overall]
+    groups.sort(key=lambda group: -group.share * (group.unfair - overall))
+    return groups[:most]
+
+
+def _drawn(
+    model: FairModel, owner: Bounder, count: int, seed: list[int], until: float
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Raw people of the distribution, and whose twins are decided differently."""
+    rng, held = np.random.default_rng(seed), owner.variables
+    people, unfair = [], []
+    step = max(min(count, 2**22 // (max(owner.network.widths) * len(owner.relation.views))), 1)
+    drawn = 0
+    while drawn < count and (not drawn or time.monotonic() < until):
+        places = _places(held, min(step, count - drawn), rng)
+        people.append(places)
+        unfair.append(disagree(scores(owner, places)))
+        drawn += len(places)
+    return model.encoding.decode(np.concatenate(people)), np.concatenate(unfair)
+
+
+def _places(held: Variables, count: int, rng: np.random.Generator) -> np.ndarray:
+    return held.places.values(held.draw(count, rng))
+
+
+def _rules(model: FairModel, people: pd.DataFrame, unfair: np.ndarray) -> list[tuple[Condition, ...]]:
+    """The leaves of a shallow tree. Categories are ranked by how unfairly they are treated, so that sets of them are
+    ranges.
+    """
+    from sklearn.tree import DecisionTreeClassifier
+
+    features, ranked, columns = model.domain.free_features, {}, []
+    for feature in features:
+        column = people[feature.name]
+        if isinstance(feature, NUMERIC):
+            columns.append(column.to_numpy(np.float64))
+            continue
+        rates = pd.Series(unfair).groupby(column.to_numpy(), observed=True).mean()
+        rate = {level: float(rates.get(level, 0.0)) for level in feature.levels()}
+        ranked[feature.name] = sorted(rate, key=rate.__getitem__)
+        position = {level: i for i, level in enumerate(ranked[feature.name])}
+        columns.append(column.map(position).to_numpy(np.float64))
+    tree = DecisionTreeClassifier(
+        max_depth=DEPTH,
+        min_samples_leaf=max(LEAST_UNFAIR, len(unfair) // 2000),
+        class_weight="balanced",
+        random_state=0,
+    ).fit(np.stack(columns, axis=1), unfair)
+    found: list[tuple[Condition, ...]] = []
+
+    def descend(node: int, ranges: dict[int, tuple[float, float]]) -> None:
+        inner = tree.tree_
+        if ranges:
+            conditions = [_condition(features[i], ranked.get(features[i].name), *r) for i, r in ranges.items()]
+            found.append(tuple(c for c in conditions if c is not None))
+        if inner.children_left[node] < 0:
+            return
+        at, threshold = int(inner.feature[node]), float(inner.threshold[node])
+        low, high = ranges.get(at, (-np.inf, np.inf))
+        descend(inner.children_left[node], ranges | {at: (low, min(high, threshold))})
+        descend(inner.children_right[node], ranges | {at: (max(low, threshold), high)})
+
+    descend(0, {})
+    return [rule for rule in dict.fromkeys(found) if rule]
+
+
+def _condition(feature: Feature, ranked: list[Value] | None, low: float, high: float) -> Condition | None:
+    """low < x ≤ high, in the feature's own words."""
+    if ranked is not None:
+        kept = [value for i, value in enumerate(ranked) if low < i <= high]
+        levels = list(feature.levels())
+        return Condition(feature.name, values=tuple(sorted(kept, key=levels.index)))
+    if feature.kind == "integer":
+        bottom = None if low == -np.inf else float(np.floor(low) + 1)
+        top = None if high == np.inf else float(np.floor(high))
+        bottom = None if bottom is not None and bottom <= feature.low else bottom
+        top = None if top is not None and top >= feature.high else top
+    else:
+        # What is measured is what is said: the rounded numbers.
+        bottom = None if low == -np.inf else float(f"{low:.{DIGITS}g}")
+        top = None if high == np.inf else float(f"{high:.{DIGITS}g}")
+    return None if bottom is None and top is None else Condition(feature.name, bottom, top)
+
+
+def _measured(rule: tuple[Condition, ...], people: pd.DataFrame, unfair: np.ndarray) -> Group:
+    inside = np.ones(len(people), bool)
+    for condition in rule:
+        inside &= condition.holds(people[condition.feature])
+    size, found = int(inside.sum()), int((inside & unfair).sum())
+    low, high = clopper_pearson(found, size) if size else (0.0, 1.0)
+    text = " and ".join(condition.text for condition in rule)
+    every = max(int(unfair.sum()), 1)
+    return Group(
+        text, rule, size / len(people), found / max(size, 1), low, high, found / every, len(people)
+    )  # fmt: skip

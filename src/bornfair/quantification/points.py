@@ -1,0 +1,89 @@
+"""How is each single person of some small boxes treated? One by one, exactly where floating point cannot tell."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from bornfair.domain import NUMERIC, Value
+from bornfair.model import FairModel
+from bornfair.quantification.forms import Bounder
+from bornfair.verification.boxes import Boxes
+from bornfair.verification.exact import exact_decisions, fractions
+from bornfair.verification.intervals import box_bounds
+from bornfair.verification.replay import exact_input
+from bornfair.verification.search import _executes_exactly
+
+PAD = 2.0**-50  # relative: our own product of a view's matrix with u is rounded
+
+
+def judge_people(
+    model: FairModel, owner: Bounder, boxes: Boxes, flips: bool, deadline: float
+) -> tuple[float, float, float]:
+    """Masses of people who are certainly treated as their twins are, certainly not, and of whom neither is known."""
+    variables = owner.variables
+    if not len(boxes):
+        return 0.0, 0.0, 0.0
+    people, _ = variables.places.everybody(boxes)
+    mass = variables.mass(Boxes(people, people))
+    people, mass = people[mass > 0], mass[mass > 0]
+    fair, unfair = sure_people(owner, variables.places.values(people))
+    for row in np.flatnonzero(~(fair | unfair)):
+        if time.monotonic() > deadline:
+            break
+        fair[row], unfair[row] = _exactly(model, owner, people[row], flips)
+    return float(mass[fair].sum()), float(mass[unfair].sum()), float(mass[~(fair | unfair)].sum())
+
+
+def sure_people(owner: Bounder, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of u whose views provably get one class, and those of whose views two provably get different ones."""
+    classes = []
+    for view in owner.relation.views:
+        inputs = view(free)
+        size = np.abs(free) @ np.abs(view.matrix).T + np.abs(view.offset)
+        low, high = box_bounds(owner.network, inputs - PAD * size, inputs + PAD * size, owner.arithmetic)
+        if owner.network.outputs == 1:
+            sure = np.where(low[:, 0] > 0, 1, np.where(high[:, 0] <= 0, 0, -1))
+        else:
+            best = low.argmax(axis=1)
+            others = high.copy()
+            np.put_along_axis(others, best[:, None], -np.inf, axis=1)
+            leads = np.take_along_axis(low, best[:, None], axis=1)[:, 0] > others.max(axis=1)
+            sure = np.where(leads, best, -1)
+        classes.append(sure)
+    found = np.stack(classes, axis=1)
+    fair = (found >= 0).all(axis=1) & (found == found[:, :1]).all(axis=1)
+    known = np.where(found >= 0, found, -1)
+    most = known.max(axis=1)
+    least = np.where(found >= 0, found, np.iinfo(np.int64).max).min(axis=1)
+    return fair, (most >= 0) & (least < most)
+
+
+def _exactly(model: FairModel, owner: Bounder, places: np.ndarray, flips: bool) -> tuple[bool, bool]:
+    """Fair, unfair or neither: in real arithmetic, and in float32 too if it makes no error here or is not asked for."""
+    if owner.network.activation != "relu":
+        return False, False
+    values = owner.variables.places.values(places[None])[0]
+    views = owner.relation.views
+    if flips:
+        person = _person(model, values)
+        inputs = np.stack([exact_input(model.encoding, person, i) for i in owner.relation.versions])
+    else:
+        u = fractions(values)
+        inputs = np.stack([fractions(v.matrix) @ u + fractions(v.offset) for v in views])
+    if owner.arithmetic == "float32" and not _executes_exactly(owner.network, inputs):
+        return False, False
+    same = len(set(exact_decisions(owner.network, inputs).tolist())) == 1
+    return same, not same
+
+
+def _person(model: FairModel, values: np.ndarray) -> dict[str, Value]:
+    """Raw values of a free vector."""
+    if not len(values):
+        return {}
+    row = model.encoding.decode(values[None]).iloc[0].to_dict()
+    for feature in model.domain.free_features:
+        if isinstance(feature, NUMERIC):
+            row[feature.name] = min(max(row[feature.name], feature.low), feature.high)
+    return {str(name): getattr(value, "item", lambda value=value: value)() for name, value in row.items()}

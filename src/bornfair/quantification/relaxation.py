@@ -1,0 +1,350 @@
+"""Between which sums of functions of few variables do the outputs lie? Σ_i L_i(u_i) ≤ f(view of u) ≤ Σ_i U_i(u_i).
+
+Sums of independent variables have a distribution that can be computed, so such bounds tell not only whether a box is
+decided but what share of its people is. u_i is a block of one or two variables; L_i, U_i are given by their values at
+nodes (see `nodes`). The upper bound of a ReLU is Jensen's: with p ≥ 0, Σp_i = 1,
+
+    relu(c + Σ_i t_i) = relu(Σ_i p_i·(c + t_i/p_i)) ≤ Σ_i relu(p_i·c + t_i).
+
+With t_i centred and p_i in proportion to their widths this is nowhere above the one line that other relaxations use,
+and on average over the box it has a third of that line's error, or less.
+Deeper layers are bounded a second way too, by lines substituted backwards to the first layer (CROWN), and hidden sums
+by affine forms with one slope for both lines (zonotopes). Rounding, ours and the machine's, is added to constants.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bornfair.verification.backward import FLOOR
+
+if TYPE_CHECKING:
+    from bornfair.quantification.forms import Bounder
+
+AFFINE_COST = 4e6  # multiplications per box beyond which hidden layers are bounded without affine forms
+SUBSTITUTION_COST = 8_000  # and without lines substituted backwards
+
+
+class Sums(NamedTuple):
+    """constant + Σ_i table_i, per form and box: arrays [forms, boxes] and [forms, nodes, boxes]."""
+
+    constant: np.ndarray
+    table: np.ndarray
+
+    def rows(self, which: np.ndarray | slice) -> Sums:
+        return Sums(self.constant[which], self.table[which])
+
+    def boxes(self, which: np.ndarray | slice) -> Sums:
+        return Sums(self.constant[..., which], self.table[..., which])
+
+
+class Bounds(NamedTuple):
+    """What is known of d = f_b − f_a for each view and each pair of classes a < b (one output: d is the logit).
+
+    `lower` and `upper` hold alternatives, each a bound on every box; [views, pairs] are flattened, views first.
+    """
+
+    lower: list[Sums]
+    upper: list[Sums]
+    same: np.ndarray  # bool [boxes]: all views are one function there
+    merit: np.ndarray  # [variables, boxes]: how much of the bounds' width a cut of this variable may remove
+
+
+class ReluPass:
+    """One batch through a ReLU network. Items are views × boxes, views first; arrays are [neurons, …, items]."""
+
+    def __init__(self, owner: Bounder, low: np.ndarray, high: np.ndarray) -> None:
+        self.variables, self.nodes, self.arrays = owner.variables, owner.nodes, owner.arrays
+        self.low, self.high, self.boxes = low, high, len(low)
+        self.views = len(owner.relation.views)
+        self.slack, self.layers = owner.slack, owner.network.widths
+        depth = len(owner.network.layers) - 1
+        w = self.layers
+        costs = [w[i + 1] * w[i] * sum(w[1:i]) for i in range(2, depth)]
+        self.affine = depth > 1 and max(costs, default=0) <= AFFINE_COST
+        self.tops: list[np.ndarray] = []  # bounds of each hidden layer's sums [neurons, items]
+        self.bottoms: list[np.ndarray] = []
+        self.widths: list[np.ndarray] = []  # half of how far each variable moves a sum [neurons, variables, items]
+        self.sizes: list[np.ndarray] = []  # bounds on the sizes of all numbers that make up a sum
+        self.errors: list[np.ndarray] = []
+        self.fine = np.ones(self.views * self.boxes, bool)
+
+    def run(self) -> Bounds:
+        upper, lower = self._first()
+        last = len(self.arrays.layers) - 1
+        for i in range(1, last + 1):
+            raised, lowered = self._relu(upper, lower)
+            if i == 1:
+                first = raised, lowered
+            if self.affine and i < last:
+                self._affine_forms(i)
+            upper, lower = self._layer(i, raised, lowered)
+            if 1 < i < last and self._affordable(i):
+                upper, lower = self._better(upper, lower, *self._substituted(i, *first))
+        tops, bottoms = [upper], [lower]
+        if last > 1:
+            above, below = self._substituted(last, *first)
+            tops.append(above)
+            bottoms.append(below)
+        merit = self._merit()
+        down = [self._unless_flawed(sums, -np.inf) for sums in bottoms]
+        up = [self._unless_flawed(sums, np.inf) for sums in tops]
+        return Bounds(down, up, self._same(), merit)
+
+    def _unless_flawed(self, sums: Sums, nothing: float) -> Sums:
+        """[pairs, items] → [views · pairs, boxes]; where a number overflowed, nothing is claimed."""
+        fine = self.fine & np.isfinite(sums.constant).all(axis=0) & np.isfinite(sums.table).all(axis=(0, 1))
+        constant = np.where(fine, sums.constant, nothing)
+        table = np.where(fine, sums.table, 0.0)
+        pairs, nodes = table.shape[:2]
+        constant = constant.reshape(pairs, self.views, self.boxes).swapaxes(0, 1).reshape(-1, self.boxes)
+        table = table.reshape(pairs, nodes, self.views, self.boxes).transpose(2, 0, 1, 3)
+        return Sums(constant, table.reshape(-1, nodes, self.boxes))
+
+    # --- forwards ---
+
+    def _first(self) -> tuple[Sums, Sums]:
+        layer, variables, views = self.arrays.layers[0], self.variables, self.views
+        numbers = variables.numbers
+        low, high = self.low.T[numbers], self.high.T[numbers]
+        centre = low / 2 + high / 2
+        radius = np.maximum(high - centre, centre - low)
+        furthest = np.maximum(np.abs(low), np.abs(high))
+        constants, tables, sizes, pads = [], [], [], []
+        for view in range(views):
+            at = view if layer.weight.shape[0] > 1 else 0
+            if at == view:
+                table = self.nodes.linear(layer.weight[at], radius, self.high)
+                middle = layer.weight[at][:, numbers] @ centre
+                size = layer.weight_size[at][:, numbers] @ furthest
+                for group in variables.groups:
+                    size = size + layer.weight_size[at][:, group].max(axis=1, keepdims=True)
+                pad = (np.abs(layer.weight[at][:, numbers]) @ self.arrays.pad[numbers])[:, None]
+            tables.append(table)
+            pads.append(np.repeat(pad, self.boxes, axis=1))
+            constants.append(middle + layer.bias[view][:, None])
+            sizes.append(size + layer.bias_size[view][:, None])
+        size, beside = np.concatenate(sizes, axis=1), np.repeat(self.arrays.inputs, self.boxes)
+        self._pad = np.concatenate(pads, axis=1)
+        error = self._error(0, size, size, beside) + 2 * self._pad
+        constant, table = np.concatenate(constants, axis=1), np.concatenate(tables, axis=2)
+        self._middle, self._slopes = constant, table
+        return Sums(constant + error, table), Sums(constant - error, table)
+
+    def _error(self, i: int, size: np.ndarray, own: np.ndarray, beside: np.ndarray) -> np.ndarray:
+        """As in `backward`: what execution does to sums of this size, and what we do to ours."""
+        layer, arrays = self.arrays.layers[i], self.arrays
+        executed = layer.gamma * size + 2 * arrays.floor * (layer.reach[:, None] + beside + 5 * (self.layers[i] + 2))
+        error = executed * (1 + self.slack) + self.slack * own + FLOOR
+        self.fine = self.fine & (size < arrays.largest).all(axis=0) & (beside < arrays.largest) & bool(arrays.sound)
+        self.fine = self.fine & np.isfinite(error).all(axis=0)
+        self.errors.append(error)
+        return error
+
+    def _relu(self, upper: Sums, lower: Sums) -> tuple[Sums, Sums]:
+        """Bounds of relu(z) from bounds of z; remembers what was learnt of z."""
+        nodes = self.nodes
+        high, low = nodes.highest(upper.table), nodes.lowest(upper.table)
+        middle, half = high / 2 + low / 2, high / 2 - low / 2
+        width = half.sum(axis=1)
+        centre = upper.constant + middle.sum(axis=1)
+        top = centre + width
+        if lower.table is upper.table:
+            bottom = lower.constant - upper.constant + centre - width
+            own = np.abs(upper.constant) + (np.abs(middle) + half).sum(axis=1)
+        else:
+            below, above = nodes.lowest(lower.table), nodes.highest(lower.table)
+            bottom = lower.constant + below.sum(axis=1)
+            own = np.maximum(
+                np.abs(upper.constant) + (np.abs(middle) + half).sum(axis=1),
+                np.abs(lower.constant) + np.maximum(np.abs(below), np.abs(above)).sum(axis=1),
+            )
+        # These ends were summed in float64, too.
+        room = self.slack * own
+        top, bottom = top + room, bottom - room
+        known = len(self.tops) > len(self.widths)
+        if known:
+            top, bottom = np.fmin(top, self.tops[-1]), np.fmax(bottom, self.bottoms[-1])
+            self.tops[-1], self.bottoms[-1] = top, bottom
+        else:
+            self.tops.append(top)
+            self.bottoms.append(bottom)
+        self.widths.append(nodes.widths(upper.table))
+        share = half / np.where(width > 0, width, 1.0)[:, None]
+        share = np.where((width > 0)[:, None], share, 1.0 / max(nodes.blocks, 1))
+        shift = share * centre[:, None] - middle
+        table = np.maximum(upper.table + nodes.at_nodes(shift), 0.0)
+        constant = np.zeros_like(centre)
+        if nodes.blocks == 0:
+            constant = np.maximum(centre, 0.0)
+        mean = lower.constant + nodes.mean(lower.table)
+        keep = np.where(top <= 0, 0.0, np.where((bottom >= 0) | (mean > 0), 1.0, 0.0))
+        if known:
+            # The ends known from affine forms may be tighter than the tables: then a line is better than Jensen's.
+            bends = (bottom < 0) & (top > 0)
+            slope = np.where(bends, top / np.where(bends, top - bottom, 1.0), keep)
+            lift = np.maximum(-slope * bottom, top - slope * top) * (1 + 2.0**-40) + FLOOR
+            line = np.where(bends, slope * upper.constant + lift, slope * upper.constant)
+            at_mean = line + slope * nodes.mean(upper.table)
+            straight = (at_mean < nodes.mean(table)) | ~bends
+            table = np.where(straight[:, None], slope[:, None] * upper.table, table)
+            constant = np.where(straight, line, constant)
+            own = np.where(straight, own + np.abs(line), own)
+        self.sizes.append(own)
+        return Sums(constant, table), Sums(keep * lower.constant, keep[:, None] * lower.table)
+
+    def _layer(self, i: int, raised: Sums, lowered: Sums) -> tuple[Sums, Sums]:
+        """Bounds of W h + b: the sum and the difference of both bounds need one product each."""
+        layer = self.arrays.layers[i]
+        weight, size = layer.weight, np.abs(layer.weight)
+
+        def through(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
+            return (matrix @ values.reshape(len(values), -1)).reshape(len(matrix), *values.shape[1:])
+
+        both = through(weight, raised.table + lowered.table)
+        apart = through(size, raised.table - lowered.table)
+        both_c = weight @ (raised.constant + lowered.constant)
+        apart_c = size @ (raised.constant - lowered.constant)
+        reach = np.maximum(self.tops[-1], 0.0)
+        weight_size = np.abs(layer.weight_size)
+        executed = weight_size @ reach + layer.bias_size[:, None]
+        sizes = self.sizes[-1] + self._affine_size if self.affine else self.sizes[-1]
+        own = weight_size @ (4 * sizes + reach) + layer.bias_size[:, None]
+        error = self._error(i, executed, own, reach.sum(axis=0))
+        bias = layer.bias[:, None]
+        if len(self.tops) < i + 1 and self.affine and i < len(self.arrays.layers) - 1:
+            self._affine_ends(i, error)
+        upper = Sums((both_c + apart_c) / 2 + bias + error, (both + apart) / 2)
+        lower = Sums((both_c - apart_c) / 2 + bias - error, (both - apart) / 2)
+        return upper, lower
+
+    # --- affine forms: z = slopes·u + middle ± Σ_j |spread_j|·radius_j, lines above and below a relu being parallel ---
+
+    def _affine_forms(self, i: int) -> None:
+        """Take relu of the affine forms of layer i − 1 and send them through layer i."""
+        layer = self.arrays.layers[i]
+        top, bottom = self.tops[-1], self.bottoms[-1]
+        bends = (bottom < 0) & (top > 0)
+        slope = np.where(bends, top / np.where(bends, top - bottom, 1.0), np.where(top > 0, 1.0, 0.0))
+        lift = np.where(bends, np.maximum(-slope * bottom, top - slope * top) * (1 + 2.0**-40) + FLOOR, 0.0)
+        if i == 1:
+            self._spreads: list[tuple[np.ndarray, np.ndarray]] = []
+            self._affine_error, self._affine_size = self.errors[0] + 2 * self._pad, self.sizes[0]
+        through = layer.weight
+        count = len(through)
+        self._slopes = (through @ (slope[:, None] * self._slopes).reshape(slope.shape[0], -1)).reshape(
+            count, self.nodes.count, -1
+        )
+        self._middle = through @ (slope * self._middle + lift / 2) + layer.bias[:, None]
+        spreads = []
+        for matrix, radius in self._spreads:
+            moved = matrix if matrix.ndim == 3 else matrix[:, :, None]
+            moved = slope[:, None] * moved
+            spreads.append(((through @ moved.reshape(slope.shape[0], -1)).reshape(count, moved.shape[1], -1), radius))
+        # Each layer's own rounding is one more free term of its sums.
+        spreads.append((through, slope * self._affine_error + lift / 2))
+        self._spreads = spreads
+
+    def _affine_ends(self, i: int, error: np.ndarray) -> None:
+        """What the affine forms say about layer i."""
+        nodes = self.nodes
+        highs, lows = nodes.highest(self._slopes), nodes.lowest(self._slopes)
+        high, low = highs.sum(axis=1), lows.sum(axis=1)
+        spread = np.zeros_like(high)
+        for matrix, radius in self._spreads:
+            if matrix.ndim == 2:
+                spread = spread + np.abs(matrix) @ radius
+            else:
+                spread = spread + np.einsum("jki,ki->ji", np.abs(matrix), radius)
+        self._affine_size = np.maximum(np.abs(highs), np.abs(lows)).sum(axis=1) + np.abs(self._middle) + spread
+        error = error + self.slack * self._affine_size
+        self.tops.append(self._middle + high + spread + error)
+        self.bottoms.append(self._middle + low - spread - error)
+        self._affine_error = error
+
+    # --- backwards ---
+
+    def _affordable(self, i: int) -> bool:
+        """Whether to bound a hidden layer backwards."""
+        return self.layers[i + 1] * self.layers[1] * self.nodes.count <= SUBSTITUTION_COST
+
+    def _better(self, upper: Sums, lower: Sums, above: Sums, below: Sums) -> tuple[Sums, Sums]:
+        """Of two bounds, the one that is tighter on average, neuron by neuron."""
+        nodes = self.nodes
+        falls = above.constant + nodes.mean(above.table) < upper.constant + nodes.mean(upper.table)
+        rises = below.constant + nodes.mean(below.table) > lower.constant + nodes.mean(lower.table)
+        for sums, ends, extreme, tighter in (
+            (above, self.tops, nodes.highest, np.fmin),
+            (below, self.bottoms, nodes.lowest, np.fmax),
+        ):
+            reach = sums.constant + extreme(sums.table).sum(axis=1)
+            room = self.slack * (np.abs(sums.constant) + np.abs(sums.table).sum(axis=1))
+            reach = reach + room if ends is self.tops else reach - room
+            if len(ends) > len(self.widths):
+                ends[-1] = tighter(ends[-1], reach)
+            else:
+                ends.append(reach)
+        upper = Sums(
+            np.where(falls, above.constant, upper.constant), np.where(falls[:, None], above.table, upper.table)
+        )
+        lower = Sums(
+            np.where(rises, below.constant, lower.constant), np.where(rises[:, None], below.table, lower.table)
+        )
+        return upper, lower
+
+    def _substituted(self, i: int, raised: Sums, lowered: Sums) -> tuple[Sums, Sums]:
+        """Upper and lower bounds of layer i's sums: lines down to the first layer, there Jensen's bound from above."""
+        above = self._backward(i, -1.0, raised, lowered)
+        return Sums(-above.constant, -above.table), self._backward(i, 1.0, raised, lowered)
+
+    def _backward(self, i: int, sign: float, raised: Sums, lowered: Sums) -> Sums:
+        """A lower bound of sign·z for the sums z of layer i."""
+        layer = self.arrays.layers[i]
+        rows = np.repeat((sign * layer.weight)[:, :, None], self.views * self.boxes, axis=2)  # [sums, neurons, items]
+        constant = (sign * layer.bias)[:, None] - self.errors[i]
+        for j in reversed(range(1, i)):
+            top, bottom, own = self.tops[j], self.bottoms[j], self.sizes[j]
+            bends = (bottom < 0) & (top > 0)
+            stable = np.where(top > 0, 1.0, 0.0)
+            slope = np.where(bends, top / np.where(bends, top - bottom, 1.0), stable)
+            lift = np.where(bends, np.maximum(-slope * bottom, top - slope * top) * (1 + 2.0**-40) + FLOOR, 0.0)
+            flat = np.where(bends, np.where(top > -bottom, 1.0, 0.0), stable)
+            up, down = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
+            constant = constant + (down * lift).sum(axis=1) - self.slack * ((up - down) * (own + lift)).sum(axis=1)
+            rows = up * flat + down * slope
+            constant = constant - (np.abs(rows) * (self.errors[j] * (1 + self.slack))).sum(axis=1)
+            constant = constant + (rows * self.arrays.layers[j].bias[:, None]).sum(axis=1)
+            rows = np.stack([self.arrays.layers[j].weight.T @ row for row in rows])
+        up, down = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
+        constant = constant + (up * lowered.constant + down * raised.constant).sum(axis=1)
+        constant = constant - self.slack * (((up - down) * self.sizes[0]).sum(axis=1) + np.abs(constant)) - FLOOR
+        table = np.einsum("pki,kqi->pqi", up, lowered.table) + np.einsum("pki,kqi->pqi", down, raised.table)
+        return Sums(constant, table)
+
+    # --- what else ---
+
+    def _merit(self) -> np.ndarray:
+        """For each variable: the widths it gives to sums that bend, weighed by what they do to the outputs."""
+        rows = np.abs(self.arrays.layers[-1].weight).sum(axis=0)[:, None]
+        if len(self.arrays.layers[-1].weight) == 1:
+            rows = self.arrays.layers[-1].weight.T
+        total = np.zeros((self.variables.count, self.views * self.boxes))
+        for i in reversed(range(len(self.widths))):
+            top, bottom = self.tops[i], self.bottoms[i]
+            bends = (bottom < 0) & (top > 0)
+            total += np.einsum("ki,kvi->vi", np.abs(rows) * bends, self.widths[i])
+            if i:
+                slope = np.where(bends, top / np.where(bends, top - bottom, 1.0), top > 0)
+                rows = self.arrays.layers[i].weight.T @ (rows * slope)
+        return np.nan_to_num(total).reshape(self.variables.count, self.views, self.boxes).sum(axis=1)
+
+    def _same(self) -> np.ndarray:
+        """Whether what tells the views apart reaches dead neurons only. The argument is that of `backward`."""
+        differs = np.repeat(self.arrays.reads[0][:, None], self.boxes, axis=1)
+        for i, reads in enumerate(self.arrays.reads[1:]):
+            dead = (self.tops[i] <= 0).reshape(-1, self.views, self.boxes).all(axis=1)
+            differs = differs & ~dead
+            differs = (reads.astype(np.float32) @ differs.astype(np.float32)) > 0
+        return np.asarray(~differs.any(axis=0) & self.fine.reshape(self.views, self.boxes).all(axis=0))

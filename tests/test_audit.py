@@ -1,0 +1,153 @@
+"""An audit says what the engines found, and what can be counted by hand, for one model or several."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from bornfair import FairClassifier, audit, quantify
+from bornfair.cli import app
+from bornfair.errors import InputError
+from bornfair.quantification.marginals import marginals_of
+from conftest import make_people
+
+pytestmark = pytest.mark.xdist_group("audit")  # what takes long to set up is set up once
+
+
+@pytest.fixture(scope="module")
+def trained():
+    people = make_people(300, seed=3)
+    X, y = people.drop(columns="grant"), people["grant"]
+    settings = {"hidden": [6], "epochs": 40, "random_state": 0}
+    return people, {
+        "fair": FairClassifier(["sex"], **settings).fit(X, y),
+        "plain": FairClassifier(["sex"], response="none", **settings).fit(X, y),
+    }
+
+
+@pytest.fixture(scope="module")
+def compared(trained):
+    people, models = trained
+    return audit(models, people, target="grant", timeout=3, seed=0)
+
+
+def test_the_verdicts_are_those_of_the_models(compared, trained):
+    fair, plain = compared.documents
+    assert (fair.model, fair.verdict.verdict, plain.model, plain.verdict.verdict) == (
+        "fair", "verified", "plain", "falsified",
+    )  # fmt: skip
+    twins = pd.DataFrame(plain.verdict.twins)
+    assert trained[1]["plain"].predict(twins).tolist() == plain.verdict.decisions
+    assert twins.drop(columns="sex").nunique().eq(1).all() and twins["sex"].nunique() == 2
+
+
+def test_the_people_of_the_table_are_counted_one_by_one(compared, trained):
+    people, models = trained
+    X = people.drop(columns="grant")
+    decided = [models["plain"].predict(X.assign(sex=sex)) for sex in ("female", "male")]
+    assert compared.documents[1].people.unfair == int((decided[0] != decided[1]).sum()) > 0
+    assert compared.documents[0].people.unfair == 0
+    assert compared.documents[1].metrics.accuracy == pytest.approx(
+        np.mean(models["plain"].predict(X) == people["grant"])
+    )
+    for one in compared.documents[1].people.most_affected:
+        answers = models["plain"].predict(pd.DataFrame([one.person, one.twin]))
+        assert answers.tolist() == list(one.decisions) and answers[0] != answers[1]
+
+
+def test_group_metrics_are_those_of_the_groups(compared, trained):
+    people, models = trained
+    chosen = models["plain"].predict(people.drop(columns="grant")) == "yes"
+    for line in compared.documents[1].group_metrics:
+        group = (people["sex"] == line.value).to_numpy()
+        assert line.count == group.sum() and line.selection_rate == pytest.approx(chosen[group].mean())
+
+
+def test_shares_of_the_fair_model_are_certain_and_those_of_the_plain_one_are_consistent(compared):
+    fair, plain = (document.shares for document in compared.documents)
+    assert (fair.certified, fair.falsified, fair.undecided) == (1.0, 0.0, 0.0)
+    assert plain.falsified <= plain.estimate.high and plain.certified <= 1 - plain.estimate.low
+
+
+def test_without_a_table_it_still_says_what_it_can(trained):
+    (document,) = audit(trained[1]["plain"], timeout=1).documents
+    assert document.verdict.verdict == "falsified" and document.shares is not None
+    assert document.people is None and document.metrics is None
+
+
+def test_the_command_writes_reports_and_says_the_verdict_in_its_status(trained, tmp_path):
+    people, models = trained
+    people.to_csv(tmp_path / "people.csv", index=False)
+    for name, model in models.items():
+        model.save(tmp_path / name)
+    arguments = ["--data", f"{tmp_path}/people.csv", "--target", "grant", "--timeout", "2"]
+    both = [f"{tmp_path}/fair", f"{tmp_path}/plain"]
+    run = CliRunner().invoke(
+        app,
+        ["audit", *both, *arguments, "--report", f"{tmp_path}/a.html", "--card", f"{tmp_path}/a.md", "--json"],
+    )
+    assert run.exit_code == 1, run.output
+    document = json.loads(run.stdout)
+    assert [one["verdict"]["verdict"] for one in document["models"]] == ["verified", "falsified"]
+    assert all(Path(path).is_file() for path in document["reports"])
+    alone = CliRunner().invoke(app, ["audit", both[0], *arguments, "--report", f"{tmp_path}/b.html"])
+    assert alone.exit_code == 0 and "Fair: sex never changes the decision" in " ".join(alone.output.split())
+    assert "<html" in (tmp_path / "b.html").read_text()
+
+
+def test_the_command_quantifies(trained, tmp_path):
+    people, models = trained
+    people.drop(columns="grant").to_csv(tmp_path / "people.csv", index=False)
+    models["plain"].save(tmp_path / "plain")
+    asked = ["quantify", f"{tmp_path}/plain", "--data", f"{tmp_path}/people.csv", "--timeout", "2"]
+    run = CliRunner().invoke(app, [*asked, "--json"])
+    assert run.exit_code == 0, run.output
+    found = json.loads(run.stdout)
+    assert found["certified"] + found["falsified"] + found["undecided"] == pytest.approx(1.0)
+    assert set(found["estimate"]) >= {"unfair", "low", "high", "confidence"} and found["boxes"] >= 1
+    assert found["people"]["rows"] == 300 and found["people"]["unfair"] > 0
+    weighted = CliRunner().invoke(app, [*asked, "--over", "data"])
+    assert weighted.exit_code == 0 and "features as often as in the table" in " ".join(weighted.output.split())
+
+
+def test_weights_of_a_table_change_what_is_measured():
+    people = make_people(200, seed=1)
+    model = FairClassifier(["sex"], response="none", hidden=[4], epochs=20, random_state=0)
+    model.fit(people.drop(columns="grant"), people["grant"])
+    weights = marginals_of(model.domain_, people)
+    assert weights["job"] == people["job"].value_counts()[list(model.domain_.feature("job").levels())].to_dict()
+    assert sum(weights["income"].values()) == len(people)
+    plain, weighted = (quantify(model, timeout=1, marginals=m) for m in (None, weights))
+    assert plain.estimate["unfair"] != weighted.estimate["unfair"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--target", "granted"], "target 'granted' is not in the table; did you mean 'grant'?"),
+        (["--report", "x.pdf"], "'x.pdf' ends in '.pdf'"),
+        (["--drop", "shoe"], "--drop shoe: there is no such column"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(trained, tmp_path, monkeypatch, capsys, arguments, sentence):
+    from bornfair.cli import main
+
+    people, models = trained
+    people.to_csv(tmp_path / "people.csv", index=False)
+    models["fair"].save(tmp_path / "fair")
+    monkeypatch.setattr(
+        "sys.argv", ["bornfair", "audit", f"{tmp_path}/fair", "--data", f"{tmp_path}/people.csv", *arguments]
+    )
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2 and sentence in capsys.readouterr().err
+
+
+def test_answers_the_model_does_not_know_are_named(trained):
+    people, models = trained
+    strange = people.assign(grant=people["grant"].replace("yes", "perhaps"))
+    with pytest.raises(InputError, match="column 'grant' holds 'perhaps', but the model decides between no, yes"):
+        audit(models["fair"], strange, target="grant", timeout=1)

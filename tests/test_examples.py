@@ -1,0 +1,46 @@
+"""The examples run, and show what they say."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda name: runpy.run_path(str(EXAMPLES / name))
+
+
+def test_training_and_certifying(run, tmp_path):
+    shown = run("train_and_certify.py")
+    assert shown["clf"].certificate_.verdict.verdict == "verified" and shown["checked"]["valid"]
+    assert shown["verdict"].verdict == "falsified" and len(set(shown["verdict"].decisions)) == 2
+    assert (shown["blind"] == shown["clf"].predict(shown["people"])).all()
+    assert (tmp_path / "credit-bundle" / "report.html").is_file()
+
+
+def test_auditing_a_scikit_learn_pipeline(run, tmp_path):
+    shown = run("audit_scikit_learn.py")
+    (document,) = shown["report"].documents
+    twins = shown["pd"].DataFrame(document.verdict.twins)
+    assert document.verdict.verdict == "falsified"
+    assert shown["pipeline"].predict(twins).tolist() == document.verdict.decisions, "as the pipeline itself decides"
+    assert document.people.unfair == sum(
+        shown["pipeline"].predict(shown["test"].assign(sex="Male"))
+        != shown["pipeline"].predict(shown["test"].assign(sex="Female"))
+    )
+    assert json.loads((tmp_path / "audit.json").read_text())["format"] == "bornfair-report/1"
+    assert "Not fair: sex alone changes the decision" in (tmp_path / "audit.html").read_text()
+    assert (tmp_path / "audit.md").read_text().startswith("# ")
+
+
+def test_handing_over(run):
+    shown = run("hand_over.py")
+    assert shown["accepted"].returncode == 0 and shown["accepted"].stdout.startswith("VALID")
+    assert shown["rejected"].returncode == 1 and shown["rejected"].stdout.startswith("REJECTED")
+    assert sys.modules["bornfair"].__version__  # the developer has it, the validator did without

@@ -16,16 +16,18 @@ from bornfair.tables import as_pandas
 if TYPE_CHECKING:
     from bornfair.certificate import Certificate
     from bornfair.domain import Domain
+    from bornfair.interop.original import Original
     from bornfair.verification import Verdict
 
 
 @dataclass(frozen=True, eq=False)
 class FairModel:
-    """A network with the encoding of its domain, and the certificate that came with it."""
+    """A network with the encoding of its domain, the certificate that came with it, and the model it was read from."""
 
     network: Network
     encoding: Encoding
     certificate: Certificate | None = None
+    original: Original | None = None
 
     @property
     def domain(self) -> Domain:
@@ -74,19 +76,40 @@ class FairModel:
         return self.classes[decisions(self.scores(table))]
 
     def scores_of_versions(self, table: Any) -> np.ndarray:
-        """Each person's outputs as every version of themselves: [|S|, rows, outputs], in the order of S.
+        """Each person's outputs as every version of themselves: [versions, rows, outputs], numbered as in
+        `bornfair.versions`; with no declared rules these are the values of S in order.
 
         The codes are fed to the network even if it ignores them: that is how fairness is put to the test.
         """
-        free = self.encoding.encode(as_pandas(table), sensitive=False).free
-        return scores_under_every_code(self.network, free, self.encoding.codes)
+        frame, versions = as_pandas(table), self.domain.versions
+        parts = []
+        if self.encoding.carried != self.domain.carried:
+            for version in range(versions.size):
+                people, code = versions.table(frame, version), self.encoding.codes[[versions.parts(version)[1]]]
+                free = self.encoding.encode(people, sensitive=False).free
+                parts.append(scores_under_every_code(self.network, free, code))
+            return np.concatenate(parts)
+        shown = 1 if self.encoding.merges_twins else versions.group.size
+        for h in range(shown):
+            free = self.encoding.encode(versions.moved(frame, h), sensitive=False).free
+            parts.append(scores_under_every_code(self.network, free, self.encoding.codes))
+        return np.concatenate(parts * (versions.group.size // shown))
 
-    def empirical_fairness(self, table: Any) -> float:
-        """Share of rows whose decision is the same for every sensitive value. It speaks of these rows only."""
+    def empirical_fairness(self, table: Any, *, declared: bool = True) -> float:
+        """Share of rows whose decision is the same for every version of the person. It speaks of these rows only.
+
+        declared=False: for every sensitive value, the declared rules left aside.
+        """
         if not self.domain.sensitive:
             raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
-        decided = decisions(self.scores_of_versions(table))
-        return float(np.mean((decided == decided[0]).all(axis=0)))
+        frame, versions = as_pandas(table), self.domain.versions
+        count = versions.size if declared else versions.sensitive_size
+        decided = decisions(self.scores_of_versions(frame))[:count]
+        if not versions.carried:
+            return float(np.mean((decided == decided[0]).all(axis=0)))
+        there = np.stack([versions.inside(frame, version) for version in range(count)])
+        least, most = (np.where(there, decided, other) for other in (decided.max(), -1))
+        return float(np.mean(least.min(axis=0) >= most.max(axis=0)))
 
     def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
         """Ask the verifier anew, from the weights alone, whether twins always get the same decision."""

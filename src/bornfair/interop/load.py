@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bornfair.bundle import load_bundle
 from bornfair.domain import Domain
@@ -13,53 +13,162 @@ from bornfair.errors import InputError, shown
 from bornfair.interop.nnet import load_nnet, sensitive_name
 from bornfair.model import FairModel
 
+if TYPE_CHECKING:
+    from bornfair.interop.source import Source
+
+FILES = "a bundle (a folder or .zip) or a .nnet, .onnx, .h5 or .keras file"
+OBJECTS = (
+    "a bundle, a .nnet file, a FairModel or a fitted FairClassifier, a scikit-learn classifier or pipeline, a "
+    "torch.nn.Sequential, or an .onnx, .h5 or .keras file"
+)
+EXECUTABLE = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".bin", ".dill", ".cloudpickle", ".npy")
+
 
 def load_model(
-    source: Any, *, domain: Domain | str | Path | None = None, sensitive: Sequence[str | int] | None = None
+    source: Any,
+    *,
+    domain: Domain | str | Path | None = None,
+    sensitive: Sequence[str | int] | None = None,
+    table: Any = None,
+    target: str | None = None,
+    twins: str | Sequence[str] | None = None,
 ) -> FairModel:
     """A model with its domain and sensitive features.
 
-    `source` is a bundle (a folder or .zip), a .nnet file, a `FairModel`, or a fitted `FairClassifier`. A domain given
-    here takes the place of the model's own: it may narrow or widen ranges, but must name the same features.
+    `source` is a bundle, an .onnx, .h5, .keras or .nnet file, a fitted scikit-learn classifier or pipeline, a
+    `torch.nn.Sequential`, a `FairModel`, or a fitted `FairClassifier`. A domain given here takes the place of a
+    bundle's own: it may narrow or widen ranges, but must name the same features. Other people's models need a domain,
+    or a `table` (with its `target` named) to read off who exists; any of their features may be asked about. `twins`
+    says who else counts as a twin, if not as the domain says: "sex: Male<->Female, relationship: Husband<->Wife".
     """
     who = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
     if isinstance(source, FairModel):
-        return _asked_about(source, who, sensitive)
+        return _asked_about(source, who, sensitive, twins)
     fitted = getattr(source, "model_", None)
     if isinstance(fitted, FairModel):
-        return _asked_about(fitted, who, sensitive)
+        return _asked_about(fitted, who, sensitive, twins)
+    question = _Question(who, sensitive, table, target, twins)
     if not isinstance(source, (str, Path)):
-        raise InputError(
-            "a model must be a bundle, a .nnet file, a FairModel or a fitted FairClassifier, "
-            f"found {type(source).__name__}."
-        )
+        return _object(source, question)
     path = Path(source)
-    if path.suffix.lower() == ".nnet":
+    kind = path.suffix.lower()
+    if kind == ".nnet":
         model = load_nnet(path, sensitive=sensitive or (), domain=who)
         if not model.domain.sensitive:
             raise InputError(f"name the sensitive inputs of '{path}', as x8 or as the position 8.")
-        return model
-    if path.is_dir() or path.suffix.lower() == ".zip":
-        return _asked_about(load_bundle(path), who, sensitive)
+        return _with_twins(model, twins)
+    if path.is_dir() or kind == ".zip":
+        return _asked_about(load_bundle(path), who, sensitive, twins)
+    if kind in EXECUTABLE:
+        raise InputError(
+            f"'{path}' is a pickle or the like: loading it would run whatever code is in it, so it is not opened; load "
+            "it yourself and hand over the model, or export it to ONNX (skl2onnx, torch.onnx.export)."
+        )
     if not path.exists():
-        raise InputError(f"there is no model '{path}'; give a bundle (a folder or .zip) or a .nnet file.")
-    raise InputError(
-        f"'{path}' is not a kind of model that can be read; give a bundle (a folder or .zip) or a .nnet file."
+        raise InputError(f"there is no model '{path}'; give {FILES}.")
+    if kind == ".onnx":
+        return _onnx(path, question)
+    if kind in (".h5", ".hdf5", ".keras"):
+        from bornfair.interop.keras_file import read_keras
+
+        return _imported(read_keras(path), question)
+    raise InputError(f"'{path}' is not a kind of model that can be read; give {FILES}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Question:
+    """Who is asked about."""
+
+    domain: Domain | None
+    sensitive: Sequence[str | int] | None
+    table: Any
+    target: str | None
+    twins: str | Sequence[str] | None
+
+
+def _object(source: Any, question: _Question) -> FairModel:
+    family = {cls.__module__.split(".")[0] for cls in type(source).__mro__}
+    if "torch" in family:
+        from bornfair.interop.torch_module import TorchSource
+
+        return _imported(TorchSource(source), question)
+    if "sklearn" in family:
+        from bornfair.interop.scikit import ScikitSource
+
+        return _imported(ScikitSource(source), question)
+    raise InputError(f"a model must be {OBJECTS}, found {type(source).__name__}.")
+
+
+def _onnx(path: Path, question: _Question) -> FairModel:
+    from bornfair.interop.onnx_file import read_onnx
+    from bornfair.interop.onnx_source import OnnxSource, own_model
+    from bornfair.onnx_graph import METADATA
+
+    file = read_onnx(path)
+    if METADATA in file.metadata:
+        return _asked_about(own_model(file, question.domain), None, question.sensitive, question.twins)
+    return _imported(OnnxSource(file), question)
+
+
+def _imported(source: Source, question: _Question) -> FairModel:
+    """Somebody else's model as ours: read, folded over an encoding of the domain, compared with the original."""
+    from bornfair.interop.affine import CannotRead, NeedsLevels
+    from bornfair.interop.columns import columns_for, with_classes, with_levels
+    from bornfair.interop.fold import folded
+    from bornfair.interop.original import check
+    from bornfair.tables import as_pandas
+
+    wanted = source.wanted
+    table = None if question.table is None else as_pandas(question.table)
+    columns = columns_for(
+        wanted,
+        domain=question.domain,
+        table=table,
+        target=question.target,
+        sensitive=question.sensitive,
+        twins=question.twins,
     )
+    while True:
+        try:
+            read = source.read(columns)
+            break
+        except NeedsLevels as need:
+            columns = with_levels(columns, need.feature, wanted.origin)
+    who = with_classes(columns.domain, read.classes, read.head.classes, question.target, wanted.origin)
+    try:
+        network, encoding = folded(read.head, read.tape, who, table)
+    except CannotRead as error:
+        raise InputError(f"{wanted.origin} {error}.") from error
+    original = read.original()
+    check(original, read.head, network, encoding)
+    return FairModel(network, encoding, original=original)
 
 
-def _asked_about(model: FairModel, domain: Domain | None, sensitive: Sequence[str | int] | None) -> FairModel:
+def _asked_about(
+    model: FairModel,
+    domain: Domain | None,
+    sensitive: Sequence[str | int] | None,
+    twins: str | Sequence[str] | None,
+) -> FairModel:
     own = model.domain
     if sensitive:
         names = tuple(sensitive_name(item, own) for item in sensitive)
         if set(names) != set(own.sensitive):
             raise InputError(
-                f"this model knows {shown(own.sensitive)} as sensitive, and was asked about {shown(names)}; "
-                "ask about those, or train with the others named sensitive."
+                f"this model knows {shown(own.sensitive)} as sensitive, and was asked about {shown(names)}; ask about "
+                f"those, or {'train' if model.original is None else 'load it'} with the others named sensitive."
             )
     if not own.sensitive:
         raise InputError("this model has no sensitive features, so nobody has a twin; train it with some named.")
-    return model if domain is None else _with_ranges(model, domain)
+    return _with_twins(model if domain is None else _with_ranges(model, domain), twins)
+
+
+def _with_twins(model: FairModel, twins: str | Sequence[str] | None) -> FairModel:
+    """The model with other rules for twins; what was proven under the old ones is left behind."""
+    if twins is None:
+        return model
+    encoding = dataclasses.replace(model.encoding, domain=model.domain.with_twins(twins))
+    return dataclasses.replace(model, encoding=encoding, certificate=None)
 
 
 def _with_ranges(model: FairModel, domain: Domain) -> FairModel:
@@ -78,4 +187,5 @@ def _with_ranges(model: FairModel, domain: Domain) -> FairModel:
                 f"{shown(mine.levels())}; another domain may change only the ranges of numbers that are not sensitive."
             )
     changed = domain.replaced(sensitive=own.sensitive, combinations=own.combinations, label=own.label)
-    return FairModel(model.network, dataclasses.replace(model.encoding, domain=changed))
+    encoding = dataclasses.replace(model.encoding, domain=changed)
+    return FairModel(model.network, encoding, original=model.original)

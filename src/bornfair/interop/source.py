@@ -1,0 +1,32 @@
+"""What a reader of somebody's models hands over, whatever the kind of model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from bornfair.domain import Value
+from bornfair.interop.affine import Tape
+from bornfair.interop.columns import Columns, Wanted
+from bornfair.interop.head import Head
+from bornfair.interop.original import Original
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """The scores that decide, over the columns of a tape; the classes' names if the model knows them."""
+
+    head: Head
+    tape: Tape
+    classes: tuple[Value, ...] | None
+    original: Callable[[], Original]
+
+
+class Source(Protocol):
+    """A model that was opened: what it takes, and what it computes for people of a domain."""
+
+    @property
+    def wanted(self) -> Wanted: ...
+
+    def read(self, columns: Columns) -> Read: ...

@@ -1,0 +1,224 @@
+"""Keras files, written here by their published layout: .h5 of Keras 2 and 3, and .keras archives."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from bornfair.errors import InputError
+from bornfair.interop.load import load_model
+from interop_models import WIDTH, disagreements, people, random_layer
+
+Weights = dict[str, list[tuple[str, np.ndarray]]]
+
+
+def dense(name: str, units: int, activation: Any, *, use_bias: bool = True) -> dict[str, Any]:
+    settings = {"name": name, "units": units, "activation": activation, "use_bias": use_bias}
+    return {"class_name": "Dense", "config": settings}
+
+
+def layer(kind: str, name: str, **settings: Any) -> dict[str, Any]:
+    return {"class_name": kind, "config": {"name": name, **settings}}
+
+
+def stack(activation: Any = "relu", last: str = "sigmoid", outputs: int = 1) -> tuple[list[dict[str, Any]], Weights]:
+    """Every layer that is read, in one stack."""
+    random = np.random.default_rng(4)
+    numbers = [random.uniform(0.5, 1.5, 6) for _ in range(4)]
+    layers = [
+        layer("Normalization", "normalization", axis=[-1]),
+        dense("dense", 6, activation),
+        layer("BatchNormalization", "batch_normalization", epsilon=0.001, scale=True, center=True),
+        layer("Dropout", "dropout", rate=0.5),
+        layer("Flatten", "flatten"),
+        dense("dense_1", 5, "linear", use_bias=False),
+        layer("Activation", "activation", activation=activation),
+        dense("dense_2", outputs, last),
+    ]
+    second, third = random_layer(random, 6, 5), random_layer(random, 5, outputs)
+    weights: Weights = {
+        "normalization": [
+            ("mean", np.array([[50.0, 30, 1.5, 0]])),
+            ("variance", np.array([[400.0, 300, 1, 8]])),
+            ("count", np.array(200)),
+        ],
+        "dense": list(zip(["kernel", "bias"], random_layer(random, WIDTH, 6), strict=True)),
+        "batch_normalization": list(zip(["gamma", "beta", "moving_mean", "moving_variance"], numbers, strict=True)),
+        "dense_1": [("kernel", second[0])],
+        "dense_2": [("kernel", 3 * third[0]), ("bias", np.zeros(outputs))],
+    }
+    bias = -np.median(outputs_of(layers, weights, people().sample(500, seed=0).to_numpy(float)), axis=0)
+    weights["dense_2"][1] = ("bias", bias + 0.05)
+    return layers, weights
+
+
+def outputs_of(layers: list[dict[str, Any]], weights: Weights, rows: np.ndarray) -> np.ndarray:
+    """The last layer before its activation, written out once more: the oracle of these tests."""
+    act = {"relu": lambda z: np.maximum(z, 0), "tanh": np.tanh, "sigmoid": lambda z: 1 / (1 + np.exp(-z))}
+    get = {name: [value for _, value in arrays] for name, arrays in weights.items()}
+    x = (rows - get["normalization"][0]) / np.sqrt(get["normalization"][1])
+    name = layers[1]["config"]["activation"]
+    x = act[name](x @ get["dense"][0] + get["dense"][1])
+    gamma, beta, mean, variance = get["batch_normalization"]
+    x = gamma * (x - mean) / np.sqrt(variance + 0.001) + beta
+    x = act[name](x @ get["dense_1"][0])
+    return x @ get["dense_2"][0] + get["dense_2"][1]
+
+
+def config_of(layers: list[dict[str, Any]], version: int, kind: str = "Sequential") -> dict[str, Any]:
+    key = "batch_input_shape" if version == 2 else "batch_shape"
+    chain = [layer("InputLayer", "input", **{key: [None, WIDTH]}), *layers]
+    if kind == "Functional":
+        names = [one["config"]["name"] for one in chain]
+        for i, one in enumerate(chain):
+            before = names[i - 1] if i else None
+            history = {"class_name": "__keras_tensor__", "config": {"keras_history": [before, 0, 0]}}
+            inbound: Any = [[[before, 0, 0, {}]]] if version == 2 else [{"args": [history], "kwargs": {}}]
+            one |= {"name": names[i], "inbound_nodes": inbound if i else []}
+    return {"class_name": kind, "config": {"name": "model", "layers": chain}}
+
+
+def write_h5(path: Path, config: dict[str, Any], weights: Weights, version: int) -> Path:
+    with h5py.File(path, "w") as file:
+        file.attrs["model_config"] = json.dumps(config)
+        file.attrs["keras_version"] = f"{version}.4.0"
+        root = file.create_group("model_weights")
+        root.attrs["layer_names"] = [one["config"]["name"].encode() for one in config["config"]["layers"]]
+        for one in config["config"]["layers"]:
+            name = one["config"]["name"]
+            group = root.create_group(name)
+            ending, prefix = (":0", name) if version == 2 else ("", f"sequential/{name}")
+            names = [f"{prefix}/{key}{ending}" for key, _ in weights.get(name, [])]
+            group.attrs["weight_names"] = [n.encode() for n in names]
+            for full, (_, value) in zip(names, weights.get(name, []), strict=True):
+                group.create_dataset(full, data=np.asarray(value, np.float32))
+    return path
+
+
+def write_keras(path: Path, config: dict[str, Any], weights: Weights) -> Path:
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        for name, arrays in weights.items():
+            for i, (_, value) in enumerate(arrays):
+                file.create_dataset(f"layers/{name}/vars/{i}", data=np.asarray(value, np.float32))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", json.dumps(config))
+        archive.writestr("model.weights.h5", content.getvalue())
+    return path
+
+
+@pytest.mark.parametrize(("activation", "version"), [("relu", 2), ("relu", 3), ("tanh", 2), ("sigmoid", 3)])
+def test_a_stack_in_h5_decides_as_its_layers_say(activation: str, version: int, tmp_path: Path) -> None:
+    layers, weights = stack(activation)
+    kind = "Sequential" if activation == "relu" else "Functional"
+    path = write_h5(tmp_path / "m.h5", config_of(layers, version, kind), weights, version)
+    model = load_model(path, domain=people())
+    assert disagreements(model) == 0
+    rows = model.domain.sample(1_000, seed=5)
+    logits = outputs_of(layers, weights, rows.to_numpy(float))
+    assert np.allclose(model.scores(rows), logits, atol=1e-4 * (1 + np.abs(logits).max()))
+    assert model.network.widths == (WIDTH, 6, 5, 1)
+
+
+def test_a_keras_archive_decides_as_its_layers_say(tmp_path: Path) -> None:
+    layers, weights = stack("relu", "softmax", 3)
+    model = load_model(write_keras(tmp_path / "m.keras", config_of(layers, 3), weights), domain=people())
+    assert disagreements(model) == 0
+    assert model.network.outputs == len(model.classes) == 3
+    rows = model.domain.sample(1_000, seed=5)
+    logits = outputs_of(layers, weights, rows.to_numpy(float))
+    ranked = np.sort(logits, axis=1)
+    clear = ranked[:, -1] - ranked[:, -2] > 1e-3
+    assert (model.predict(rows)[clear] == np.argmax(logits, axis=1)[clear]).all()
+
+
+@pytest.mark.parametrize(
+    ("extra", "function"),
+    [
+        (layer("ReLU", "re_lu", max_value=0.8), lambda z: np.clip(z, 0, 0.8)),
+        (layer("ReLU", "re_lu", negative_slope=0.1), lambda z: np.where(z > 0, z, 0.1 * z)),
+        (layer("LeakyReLU", "leaky_re_lu", alpha=0.3), lambda z: np.where(z > 0, z, 0.3 * z)),
+        (layer("Rescaling", "rescaling", scale=0.5, offset=0.1), lambda z: 0.5 * z + 0.1),
+        (layer("Activation", "activation", activation="gelu"), None),
+    ],
+    ids=["ReLU with a maximum", "ReLU with a slope", "LeakyReLU", "Rescaling", "gelu"],
+)
+def test_activations_as_layers_of_their_own_are_read(extra: dict[str, Any], function: Any, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    first, last = random_layer(random, WIDTH, 5), random_layer(random, 5, 1)
+    shrink = layer("Rescaling", "rescaling_0", scale=[0.02, 0.03, 0.5, 0.3], offset=-0.5)
+    layers = [shrink, dense("dense", 5, "linear"), extra, dense("dense_1", 1, "linear")]
+    weights: Weights = {
+        "dense": list(zip(["kernel", "bias"], first, strict=True)),
+        "dense_1": list(zip(["kernel", "bias"], last, strict=True)),
+    }
+    model = load_model(write_h5(tmp_path / "m.h5", config_of(layers, 3), weights, 3), domain=people())
+    rows = model.domain.sample(500, seed=5)
+    hidden = (rows.to_numpy(float) * [0.02, 0.03, 0.5, 0.3] - 0.5) @ first[0] + first[1]
+    if function is None:
+        erf = np.vectorize(math.erf)
+        reached = hidden * 0.5 * (1 + erf(hidden / math.sqrt(2)))
+    else:
+        reached = function(hidden)
+    assert np.allclose(model.scores(rows), reached @ last[0] + last[1], atol=1e-4)
+
+
+def test_what_cannot_be_read_of_a_keras_file_is_named(tmp_path: Path) -> None:
+    layers, weights = stack()
+    config = config_of(layers, 3)
+
+    def refused(changed: dict[str, Any], message: str, arrays: Weights = weights) -> None:
+        with pytest.raises(InputError, match=message):
+            load_model(write_h5(tmp_path / "m.h5", changed, arrays, 3), domain=people())
+
+    swish, recurrent = json.loads(json.dumps(config)), json.loads(json.dumps(config))
+    swish["config"]["layers"][2]["config"]["activation"] = "swish"
+    refused(swish, r"layer 'dense' \(Dense\) has the activation 'swish'")
+    recurrent["config"]["layers"][2]["class_name"] = "LSTM"
+    refused(recurrent, r"layer 'dense' \(LSTM\) is not supported")
+    branching = config_of(json.loads(json.dumps(layers)), 3, "Functional")
+    branching["config"]["layers"][4]["inbound_nodes"] = branching["config"]["layers"][2]["inbound_nodes"]
+    refused(branching, "only a chain of layers")
+    refused(config, r"weights of the shapes \[\]", {k: v for k, v in weights.items() if k != "dense"})
+    broken = {**weights, "dense": [("kernel", np.full((WIDTH, 6), np.nan)), weights["dense"][1]]}
+    refused(config, "something else than finite numbers", broken)
+
+
+def test_broken_and_linked_keras_files_are_refused(tmp_path: Path) -> None:
+    layers, weights = stack()
+    path = write_h5(tmp_path / "m.h5", config_of(layers, 3), weights, 3)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match="not a Keras model that can be read"):
+        load_model(path, domain=people())
+    path.write_bytes(whole)
+    with h5py.File(path, "a") as file:
+        del file["model_weights"]["dense"]
+        file["model_weights"]["dense"] = h5py.ExternalLink("/etc/hosts", "/")
+    with pytest.raises(InputError, match="missing or a link to elsewhere"):
+        load_model(path, domain=people())
+    with h5py.File(path, "w") as file:
+        file["x"] = 1
+    with pytest.raises(InputError, match="no model_config"):
+        load_model(path, domain=people())
+    (tmp_path / "m.keras").write_bytes(b"PK\x03\x04 not a zip")
+    with pytest.raises(InputError, match="Keras"):
+        load_model(tmp_path / "m.keras", domain=people())
+
+
+def test_a_file_that_crashes_the_hdf5_library_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read by a process of its own, so that a crash there is an answer here."""
+    (tmp_path / "m.h5").write_bytes(b"whatever")
+    crashed = subprocess.CompletedProcess([], -11, b"", b"")
+    monkeypatch.setattr(subprocess, "run", lambda *args, **options: crashed)
+    with pytest.raises(InputError, match="breaks the HDF5 library"):
+        load_model(tmp_path / "m.h5", domain=people())

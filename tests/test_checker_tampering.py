@@ -272,7 +272,7 @@ def doubt_with_twins(forgery):
         ("exact", arithmetic_widened, "is not proven"),
         ("structural", claim_without_its_limits, "the claim says something else"),
         ("structural", other_property, "about another property"),
-        ("falsified", twins_who_are_one, "differ in more than the sensitive features"),
+        ("falsified", twins_who_are_one, "the twins are one person"),
         ("falsified", twins_of_different_age, "differ in more than the sensitive features"),
         ("falsified", twins_from_elsewhere, "which is not in the domain"),
         ("falsified", decisions_swapped, "other decisions in real arithmetic"),

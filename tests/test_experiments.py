@@ -12,7 +12,6 @@ from bornfair.experiments import configurations, iterations, table2
 from bornfair.experiments.methods import METHODS, domain_of, epochs_for, make
 from bornfair.experiments.runs import Folder, Run, run_all
 
-
 pytestmark = pytest.mark.xdist_group("experiments")  # what takes long to set up is set up once
 
 

@@ -85,7 +85,7 @@ def examine(
     say: Say | None = None,
 ) -> parts.Document:
     """All that can be said about one model in about the given time."""
-    from bornfair.quantification.measure import quantify as measure
+    from bornfair.quantification.measure import shares_of
 
     told = say or (lambda text: None)
     rows = None if people is None else people.drop(columns=[target] if target is not None else [])
@@ -96,7 +96,7 @@ def examine(
     document = dataclasses.replace(document, model=name, domain=parts.DomainFacts.of(model.domain))
     left = max(timeout - (time.monotonic() - began), min(timeout, 1.0))
     told("measuring how much of the domain is treated fairly")
-    shares = measure(model, timeout=left, seed=seed, say=say)
+    shares = shares_of(model, timeout=left, seed=seed, say=say)
     document = dataclasses.replace(
         document, shares=_shares(shares), groups=_groups(model, seed) if shares.certified < 1 else ()
     )

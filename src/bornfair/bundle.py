@@ -23,7 +23,15 @@ from bornfair.errors import InputError
 from bornfair.files import check_replaceable, folder_written_atomically, write_atomically
 from bornfair.model import FairModel
 from bornfair.network import Layer, Network
-from bornfair.onnx_graph import METADATA, code_steps, graph_columns, onnx_bytes
+from bornfair.onnx_graph import (
+    METADATA,
+    carry_steps,
+    code_steps,
+    graph_columns,
+    number_steps,
+    onnx_bytes,
+    shown_levels,
+)
 from bornfair.report import render
 from bornfair.verification import Verdict
 
@@ -105,16 +113,20 @@ def _network_and_encoding(found: checker.Network, domain: Domain, origin: str) -
 
 
 def _agrees(found: checker.Network, encoding: Encoding) -> bool:
-    """Whether the graph encodes numbers and sensitive values as the encoding says."""
+    """Whether the graph encodes every feature as the encoding says."""
     by_feature: dict[str, list[checker.Column]] = {}
     for column in found.columns:
         by_feature.setdefault(column.feature, []).append(column)
     for feature in encoding.domain.free_features:
+        mine = by_feature.get(feature.name, [])
         if isinstance(feature, NUMERIC):
-            scale = encoding.scales[feature.name]
-            steps = (("Sub", scale.centre), ("Mul", float(np.ldexp(1.0, -scale.exponent))))
-            if [column.steps for column in by_feature.get(feature.name, [])] != [steps]:
+            carry = carry_steps(encoding, feature.name)
+            if [(column.steps, column.carry) for column in mine] != [(number_steps(encoding, feature.name), carry)]:
                 return False
+            continue
+        shown = [[column.value(level, False) for column in mine] for level in feature.levels()]
+        if not np.array_equal(np.array(shown, np.float32), shown_levels(encoding, feature)):
+            return False
     for coded in encoding.domain.sensitive_space.features:
         mine = by_feature.get(coded.feature.name, [])
         if mine and isinstance(coded.feature, NUMERIC):

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, get_args
@@ -37,6 +37,8 @@ class Certificate:
     verdict: Verdict
     sensitive: tuple[str, ...]
     sensitive_values: int
+    person_versions: int | None = None
+    """How many versions of each person are twins by declared rules; None: twins differ in sensitive features only."""
     tree: list[Any] | None = None
     start: dict[str, Any] = field(default_factory=dict)
     response: dict[str, Any] = field(default_factory=dict)
@@ -54,12 +56,7 @@ class Certificate:
             "proof": verdict.proof,
             "arithmetic": list(verdict.arithmetic),
             "reason": verdict.reason,
-            "property": {
-                "relation": "flip",
-                "sensitive": list(self.sensitive),
-                "sensitive_values": self.sensitive_values,
-                "statement": checker.STATEMENT,
-            },
+            "property": self._property(),
             "files": dict(self.files),
             "tree": self.tree,
             "twins": verdict.twins,
@@ -72,6 +69,13 @@ class Certificate:
         }
         facts = json.loads(json.dumps(facts))  # as it will be read back: tuples are lists
         return facts | {"sha256": checker.digest_of(facts)}
+
+    def _property(self) -> dict[str, Any]:
+        stated = {"sensitive": list(self.sensitive), "sensitive_values": self.sensitive_values}
+        if self.person_versions is None:
+            return {"relation": "flip"} | stated | {"statement": checker.STATEMENT}
+        versions = {"versions": self.person_versions, "statement": checker.DECLARED}
+        return {"relation": "declared"} | stated | versions
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Certificate:
@@ -87,6 +91,7 @@ class Certificate:
             verdict=verdict,
             sensitive=tuple(data["property"]["sensitive"]),
             sensitive_values=data["property"]["sensitive_values"],
+            person_versions=data["property"].get("versions"),
             **{name: data[name] for name in ("tree", "start", "response", "training", "versions", "files")},
         )
 
@@ -107,7 +112,7 @@ def certify(
     return dataclasses.replace(
         bare,
         start=_as_json({} if start is None else {"attempts": [_timeless(asdict(a)) for a in start.attempts]}),
-        response=_as_json(asdict(response) | {"local_privacy": privacy_of(response, training)}),
+        response=_as_json(asdict(response) | {"local_privacy": privacy_of(response, training, model.encoding.carried)}),
         training=_as_json({
             "plan": asdict(plan),
             "epochs_run": len(training.history),
@@ -130,16 +135,21 @@ def certificate_of(
             verdict = _confirmed_twins(model, verdict)
         elif verdict.verdict == "verified" and verdict.proof != "structural":
             verdict, tree = _with_tree(model, verdict, seconds, say)
+        elif verdict.verdict == "verified" and model.domain.twins:
+            held = checker.prove_structurally(*as_checked(model))
+            verdict = dataclasses.replace(verdict, arithmetic=tuple(k for k in verdict.arithmetic if k in held))
     except checker.Rejected as error:
         verdict = _undecided(
             verdict, f"the {verdict.engine} engine says {verdict.verdict}, which is beyond the checker: {error}."
         )
     facts = verdict.verdict, verdict.proof, verdict.arithmetic, model.domain.sensitive, verdict.reason
+    rules = model.domain.model_dump(mode="json")["twins"]
     return Certificate(
-        claim=checker.claim_of(*facts),
+        claim=checker.claim_of(*facts, rules),
         verdict=dataclasses.replace(verdict, seconds=0.0),  # same model, same bytes
         sensitive=model.domain.sensitive,
         sensitive_values=model.domain.sensitive_space.size,
+        person_versions=model.domain.versions.size if rules else None,
         tree=tree,
         versions={
             "bornfair": __version__,
@@ -169,10 +179,12 @@ def certified(
     return dataclasses.replace(model, certificate=fresh)
 
 
-def privacy_of(response: Response, training: Training) -> str:
+def privacy_of(response: Response, training: Training, carried: Iterable[str] = ()) -> str:
     """What the response does for the privacy of the sensitive value, in words."""
     if response.mode == "none":
         return "none: training saw the true values"
+    if named := " and ".join(carried):
+        return f"none: the true values say what {named} counts as"
     if training.collapsed:
         return "complete: training never read the sensitive values"
     if response.mode == "expected":

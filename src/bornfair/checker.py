@@ -25,15 +25,18 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from functools import cached_property
 from operator import add, mul, sub, truediv
 from pathlib import Path
 from typing import Any, NamedTuple
 
 FORMAT = "bornfair-certificate/2"
 STATEMENT = "decision(x, s) = decision(x, t) for all individuals (x, s), (x, t) of the domain"
+DECLARED = "decision(p) = decision(q) for all individuals p, q of the domain that are versions of one person"
 LIMITS = {"certificate.json": 2**24, "domain.json": 2**22, "model.onnx": 2**28}  # bytes
 MOST_FIELDS = 200_000  # of a model file; one block of weights is one field
 MOST_VALUES = 100_000  # of the sensitive features together, where they must be listed
+MOST_RULES, MOST_ELEMENTS = 100, 10_000  # for twins, and of the group that they generate
 FLOAT, INT64, STRING, BOOL, DOUBLE = 1, 7, 8, 9, 11  # element types of ONNX
 ACTIVATIONS = {"Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "Gelu": "gelu"}
 STEPS = {"Sub": sub, "Add": add, "Mul": mul, "Div": truediv}
@@ -257,7 +260,8 @@ class People:
 
     def __init__(self, data: dict[str, Any]) -> None:
         need(data["format"] == "bornfair-domain/1", "domain.json has another format")
-        need(set(data) <= {"format", "features", "sensitive", "combinations", "label"}, "domain.json has other fields")
+        known = {"format", "features", "sensitive", "combinations", "twins", "label"}
+        need(set(data) <= known, "domain.json has other fields")
         self.features: dict[str, dict[str, Any]] = {feature["name"]: feature for feature in data["features"]}
         need(len(self.features) == len(data["features"]), "domain.json names a feature twice")
         self.listed: dict[str, set[Any]] = {}
@@ -288,6 +292,108 @@ class People:
         self.classes: list[Any] | None = data["label"]["classes"] if data["label"] else None
         named = [str(name) for name in ((0, 1) if self.classes is None else self.classes)]
         need(len(set(named)) == len(named) > 1, "the classes must be two or more, with different names")
+        self.rules: list[Any] = data.get("twins", [])
+        need(not self.rules or self.sensitive, "rules for twins are declared, but no feature is sensitive")
+        need(len(self.rules) <= MOST_RULES, f"there are more than {MOST_RULES} rules")
+        self.carried: dict[str, tuple[str, dict[Any, tuple[float, float]]]] = {}
+        made = [dict(self._move(move) for move in rule) for rule in self.rules]
+        twice = any(len(moves) != len(rule) or not rule for moves, rule in zip(made, self.rules, strict=True))
+        need(not twice, "a rule moves a column twice, or none")
+        self.moved = [n for n in self.features if n not in self.sensitive and any(rule.get(n) for rule in made)]
+        need(not set(self.moved) & set(self.carried), "a number is carried along and moved by another rule")
+        still = {name: tuple(range(2 if self.is_number(name) else len(self.levels(name)))) for name in self.moved}
+        self.generators = [tuple(rule.get(name, still[name]) for name in self.moved) for rule in made]
+
+    def _move(self, move: dict[str, Any]) -> tuple[str, tuple[int, ...]]:
+        """What a part of a rule does to a feature: where each level goes; (1, 0) where a number x becomes total − x.
+
+        What it does to a sensitive feature is only looked at for sense: any sensitive value may become any other.
+        """
+        name = move["feature"]
+        need(name in self.features, f"a rule moves {name!r}, which is not in the domain")
+        feature, sensitive = self.features[name], name in self.sensitive
+        if move["kind"] == "mirror":
+            total = move["total"]
+            fits = set(move) == {"kind", "feature", "total"} and type(total) in (int, float)
+            need(fits, f"a rule of '{name}' is odd")
+            need(self.is_number(name) and total == feature["low"] + feature["high"], f"'{name}' is mirrored elsewhere")
+            return name, (1, 0)
+        if move["kind"] == "carried":
+            self._carry(move, feature)
+            return name, ()
+        need(move["kind"] == "cycles" and set(move) == {"kind", "feature", "cycles"}, f"a rule of '{name}' is odd")
+        values = [value for cycle in move["cycles"] for value in cycle]
+        need(all(self.has(name, value) for value in values), f"a rule moves a value that '{name}' does not have")
+        need(len(set(values)) == len(values) > 0, f"a rule maps a value of '{name}' twice")
+        need(all(len(cycle) > 1 for cycle in move["cycles"]), f"a rule of '{name}' moves nothing")
+        if self.is_number(name):
+            need(sensitive and feature["kind"] == "integer", f"single values of the number '{name}' are moved")
+            return name, ()
+        place = {level: i for i, level in enumerate(self.levels(name))}
+        goes = list(range(len(place)))
+        for cycle in move["cycles"]:
+            for here, there in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
+                goes[place[here]] = place[there]
+        return name, tuple(goes)
+
+    def _carry(self, move: dict[str, Any], feature: dict[str, Any]) -> None:
+        """A number that is carried along with a sensitive value: twins have the same times·x + plus.
+
+        To be the same bits as well, that must be one rounding at most: times a power of two, or plus 0.
+        """
+        name, by = feature["name"], move["by"]
+        fits = set(move) == {"kind", "feature", "by", "maps"} and name not in self.carried
+        fits = fits and name not in self.sensitive and self.is_number(name)
+        need(fits and by in self.sensitive and not self.is_number(by), f"'{name}' is carried along in an odd way")
+        maps = {level: (times, plus) for level, times, plus in move["maps"]}
+        need(all(self.has(by, level) for level in maps), f"'{name}' is carried along with a value that '{by}' has not")
+        every = len(maps) == len(move["maps"]) == len(self.levels(by))
+        need(every, f"'{name}' is not carried along with all of '{by}'")
+        for times, plus in maps.values():
+            need(type(times) in (int, float) and type(plus) in (int, float), f"'{name}' is carried along by no number")
+            sane = 2.0**-100 < times < 2.0**100 and (plus == 0 or 2.0**-100 < abs(plus) < 2.0**100)
+            need(sane, f"'{name}' is carried out of sight")
+            once = math.frexp(times)[0] == 0.5 or plus == 0
+            whole = times == 1 and type(plus) is int and abs(plus) <= 2**52
+            need(whole if feature["kind"] == "integer" else once, f"'{name}' is carried along with rounding")
+        self.carried[name] = by, {level: (float(times), float(plus)) for level, (times, plus) in maps.items()}
+
+    @cached_property
+    def elements(self) -> list[tuple[tuple[int, ...], ...]]:
+        """The group that the rules generate on features that are not sensitive: all products, the identity first."""
+        identity = tuple(tuple(range(2 if self.is_number(n) else len(self.levels(n)))) for n in self.moved)
+        found, fresh = {identity: None}, [identity]
+        while fresh:
+            pairs = [(generator, element) for element in fresh for generator in self.generators]
+            made = [tuple(tuple(g[i] for i in e) for g, e in zip(*pair, strict=True)) for pair in pairs]
+            fresh = [element for element in dict.fromkeys(made) if element not in found]
+            found |= dict.fromkeys(fresh)
+            few = len(found) <= MOST_ELEMENTS and len(found) * len(self.generators) * sum(map(len, identity)) < 10**8
+            need(few, f"the rules relate more than {MOST_ELEMENTS:,} versions of a person")
+        return list(found)
+
+    def moved_value(self, name: str, goes: tuple[int, ...], value: Any) -> Any:
+        """A value as a twin has it; a mirrored number without any rounding."""
+        if self.is_number(name):
+            total = self.features[name]["low"] + self.features[name]["high"]
+            return Fraction(total) - Fraction(value) if goes == (1, 0) else value
+        levels = self.levels(name)
+        return levels[goes[levels.index(value)]]
+
+    def images(self, box: Box) -> list[Box]:
+        """The box, and where its people's twins are: one box for each element of the group, equal ones once."""
+        need(not self.carried, "proofs by bounds do not know numbers that are carried along")
+        found = {}
+        for element in self.elements if self.moved else [()]:
+            moved = dict(box)
+            for name, goes in zip(self.moved, element, strict=True):
+                values = [self.moved_value(name, goes, value) for value in box[name]]
+                if self.is_number(name):
+                    moved[name] = tuple(values[::-1] if goes == (1, 0) else values)
+                else:
+                    moved[name] = tuple(sorted(values, key=list(self.levels(name)).index))
+            found[tuple(moved[name] for name in self.moved)] = moved
+        return list(found.values())
 
     def is_number(self, name: str) -> bool:
         return self.features[name]["kind"] in ("real", "integer")
@@ -315,6 +421,10 @@ class People:
         rows = self.combinations
         return math.prod(len(self.levels(name)) for name in self.sensitive) if rows is None else len(rows)
 
+    @property
+    def version_count(self) -> int:
+        return self.sensitive_count * (len(self.elements) if self.moved else 1)
+
     def versions(self) -> list[dict[str, Any]]:
         """The sensitive values a person may have, one dictionary for each."""
         need(self.sensitive_count <= MOST_VALUES, f"more than {MOST_VALUES:,} sensitive values cannot be listed")
@@ -330,18 +440,23 @@ class People:
 
 
 class Column(NamedTuple):
-    """One input of the network: a function of one feature."""
+    """One input of the network: a function of one feature, or of a number and what it is carried along with."""
 
     feature: str
     table: dict[Any, float] | None  # its value for each level, 0 if not listed; or, for a number,
     steps: tuple[tuple[str, float], ...] = ()  # what is done to it in float64 before it is rounded to float32
+    carry: tuple[tuple[str, dict[Any, tuple[float, float]]], ...] = ()  # and first: times·x + plus, by another feature
 
-    def value(self, raw: Any, exact: bool) -> Any:
+    def value(self, raw: Any, exact: bool, person: dict[str, Any] | None = None) -> Any:
         """As executed, step by step; `exact`: as a fraction, without any rounding."""
         number: Any = Fraction if exact else float
         if self.table is not None:
             return number(self.table.get(raw, 0.0))
         value = number(raw)
+        for by, maps in self.carry:
+            need(person is not None, f"bounds of '{self.feature}', which is carried along with '{by}', are not known")
+            times, plus = maps[(person or {})[by]]
+            value = value * number(times) + number(plus)
         for operator, constant in self.steps:
             value = STEPS[operator](value, number(constant))
         return value if exact else round32(value)
@@ -381,10 +496,7 @@ class Graph:
         made = [name for node in graph["nodes"] for name in node["outputs"]]
         names = [item.get("name", "") for item in (*graph["inputs"], *graph["constants"])] + made
         need(len(set(names)) == len(names) and "" not in names, "the graph defines a name twice")
-        used = {name for node in graph["nodes"] for name in node["inputs"]}
         need(set(self.types) >= set(people.features) - set(people.sensitive), "the model lacks an input of the domain")
-        self.reads = [name for name in people.sensitive if name in used]
-        need(self.reads in ([], people.sensitive), "the model reads some sensitive inputs but not others")
         self._advance()
 
     def _declared(self, item: dict[str, Any]) -> tuple[str, int]:
@@ -446,6 +558,34 @@ class Graph:
             self._contains(features, least, most)
         return value
 
+    def carried(self, names: list[str], value: str, guards: list[str]) -> tuple[str, dict[str, Any]]:
+        """Numbers as times·x + plus, with constants that depend on a sensitive feature; for most of them 1·x + 0."""
+        found: dict[str, tuple[Any, ...]] = dict.fromkeys(names, ())
+        for _ in self.people.sensitive:
+            by = (self.node["inputs"] or [""])[0]
+            if by not in self.people.sensitive or self.people.is_number(by):
+                break
+            levels, width, tables, made = list(self.people.levels(by)), len(names), [], []
+            hot = "" if self.types[by] == BOOL else self.take("Cast", self.category(by, guards)[0], to=DOUBLE)[0]
+            for _ in range(2):
+                if self.types[by] == BOOL:
+                    output, (yes, no) = self.take("Where", by, None, None)
+                    shapes, rows = {(c.type, c.dims) for c in (yes, no)}, [no.values, yes.values]
+                    need(shapes == {(DOUBLE, (1, width))}, f"what is carried along with '{by}' is odd")
+                else:
+                    output, (table,) = self.take("MatMul", hot, None)
+                    shape = table.type, table.dims
+                    need(shape == (DOUBLE, (len(levels), width)), f"what is carried along with '{by}' is odd")
+                    rows = [table.values[i * width : (i + 1) * width] for i in range(len(levels))]
+                tables.append(rows)
+                made.append(output)
+            value = self.take("Add", self.take("Mul", value, made[0])[0], made[1])[0]
+            for j, name in enumerate(names):
+                maps = {level: (tables[0][i][j], tables[1][i][j]) for i, level in enumerate(levels)}
+                if any(to != (1.0, 0.0) for to in maps.values()):
+                    found[name] += ((by, maps),)
+        return value, found
+
     def _contains(self, features: list[dict[str, Any]], least: Sequence[float], most: Sequence[float]) -> None:
         for feature, low, high in zip(features, least, most, strict=True):
             need(low <= feature["low"] and feature["high"] <= high, f"the model cuts off values of '{feature['name']}'")
@@ -498,11 +638,22 @@ class Graph:
             value, (yes, no) = self.take("Where", name, None, None)
             need(yes.type == no.type == FLOAT and yes.dims == no.dims == (1, 1), f"the codes of '{name}' are odd")
             return value, [Column(name, {False: no.values[0], True: yes.values[0]})]
-        hot, columns = self.category(name, guards)
+        return self.looked_up(name, self.category(name, guards)[0])
+
+    def looked_up(self, name: str, hot: str) -> tuple[str, list[Column]]:
+        """Each level as a row of numbers: one product is the row times 1, all others are 0, so the row comes out."""
         value, (table,) = self.take("MatMul", hot, None)
-        need(table.type == FLOAT and table.dims[:1] == (len(columns),) and len(table.dims) == 2, f"codes of '{name}'")
-        width, levels = table.dims[1], self.people.levels(name)
+        levels = self.people.levels(name)
+        need(table.type == FLOAT and table.dims[:1] == (len(levels),) and len(table.dims) == 2, f"codes of '{name}'")
+        width = table.dims[1]
         return value, [Column(name, dict(zip(levels, table.values[j::width], strict=True))) for j in range(width)]
+
+    def free(self, name: str, guards: list[str]) -> tuple[str, list[Column]]:
+        """How the model sees a category, or true/false: as it is, or by a table in which twins may look alike."""
+        if self.types[name] == BOOL and self.next_is("Where"):
+            return self.code(name, guards)
+        value, columns = self.category(name, guards)
+        return self.looked_up(name, value) if self.next_is("MatMul") else (value, columns)
 
     def squeezed(self, value: str) -> str:
         output, (axes,) = self.take("Squeeze", value, None)
@@ -517,14 +668,17 @@ class Graph:
         numeric, others = [n for n in free if people.is_number(n)], [n for n in free if not people.is_number(n)]
         blocks, columns = [], []
         if numeric:
-            value, centres = self.row("Sub", self.numbers(numeric, guards), len(numeric))
+            value, carried = self.carried(numeric, self.numbers(numeric, guards), guards)
+            value, centres = self.row("Sub", value, len(numeric))
             value, factors = self.row("Mul", value, len(numeric))
-            need(min(factors) > 0, "a number is scaled by a factor that is not above 0")
+            need(min(factors) >= 0, "a number is scaled by a factor below 0")
             blocks.append(self.take("Cast", value, to=FLOAT)[0])
             steps = [(("Sub", c), ("Mul", f)) for c, f in zip(centres, factors, strict=True)]
-            columns += [Column(name, None, step) for name, step in zip(numeric, steps, strict=True)]
-        for name in [*others, *self.reads]:
-            block, more = (self.code if name in self.reads else self.category)(name, guards)
+            columns += [Column(name, None, step, carried[name]) for name, step in zip(numeric, steps, strict=True)]
+        for name in [*others, *people.sensitive]:
+            if people.sensitive[:1] == [name] and self.next_is("Concat") and self.node["inputs"] == blocks:
+                break  # all are there, and no sensitive feature is read
+            block, more = (self.code if name in people.sensitive else self.free)(name, guards)
             blocks.append(block)
             columns += more
         value, _ = self.take("Concat", *blocks, axis=1)
@@ -589,7 +743,12 @@ def read_model(content: bytes, people: People) -> Network:
 
 
 def prove_structurally(network: Network, people: People) -> set[str]:
-    """The arithmetics in which the sensitive values cannot reach the decision."""
+    """The arithmetics in which what differs between twins cannot reach the decision."""
+    return _prove_flip(network, people) & _prove_rules(network, people)
+
+
+def _prove_flip(network: Network, people: People) -> set[str]:
+    """The sensitive values cannot reach the decision."""
     read = [j for j, column in enumerate(network.columns) if column.feature in people.sensitive]
     columns, weights = [network.columns[j] for j in read], [[row[j] for j in read] for row in network.layers[0][0]]
     if not any(map(any, weights)):
@@ -603,6 +762,60 @@ def prove_structurally(network: Network, people: People) -> set[str]:
         sums = {sum(Fraction(w) * c for w, c in zip(row, code, strict=True)) for code in codes}
         need(len(sums) == 1, f"first-layer neuron {neuron} answers differently to different sensitive values")
     return {"real"}  # weights that cancel do so in exact numbers only
+
+
+def _prove_rules(network: Network, people: People) -> set[str]:
+    """No rule changes what the first layer receives; then no combination of rules does.
+
+    A feature that a rule moves must look the same to the model before and after, bit by bit, but for inputs that all
+    first-layer weights multiply by 0 (in float32 and in real numbers), or add the same to every neuron (in real ones).
+    Feature by feature is no loss: what one adds cannot make up for another, as a rule is undone by repeating it.
+    """
+    held, rows = {"real", "float32"}, network.layers[0][0]
+    for j, column in enumerate(network.columns):
+        declared = (people.carried[column.feature],) if column.feature in people.carried else ()
+        moves = [(by, maps) for by, maps in declared if any(to != (1.0, 0.0) for to in maps.values())]
+        if column.carry != tuple(moves):  # twins are shown differently, unless nobody looks
+            need(not any(row[j] for row in rows), f"the model tells twins apart by '{column.feature}', carried along")
+            for carrying in itertools.product(*([(by, level) for level in maps] for by, maps in column.carry)):
+                for raw in people.everybody()[column.feature]:
+                    column.value(raw, False, dict(carrying))  # rejects what overflows: 0·∞ is not 0
+    for name, rule in ((name, rule) for rule in people.generators for name in people.moved):
+        goes, places = rule[people.moved.index(name)], differing(network, people, name, rule)
+        read = [j for j in places if any(row[j] for row in rows)]
+        for raw in people.everybody()[name] if people.is_number(name) else ():
+            for j in places:
+                network.columns[j].value(raw, False)  # rejects what overflows: 0·∞ is not 0
+        if not read:
+            continue
+        held = {"real"}
+        need(not people.is_number(name), f"the model tells '{name}' from its mirror image")
+        levels, columns = people.levels(name), [(j, network.columns[j]) for j in read]
+        for here, there in ((levels[i], levels[to]) for i, to in enumerate(goes) if i != to):
+            change = [(j, column.value(there, True) - column.value(here, True)) for j, column in columns]
+            for neuron, row in enumerate(rows):
+                same = sum(Fraction(row[j]) * step for j, step in change) == 0
+                need(same, f"first-layer neuron {neuron} tells {name} {here!r} from {there!r}, which twins may have")
+    return held
+
+
+def differing(network: Network, people: People, name: str, rule: tuple[tuple[int, ...], ...]) -> list[int]:
+    """The inputs of a feature that are not the same numbers before and after a rule."""
+    goes, found = rule[people.moved.index(name)], []
+    for j, column in enumerate(network.columns):
+        if column.feature != name or not goes or goes == tuple(range(len(goes))):
+            continue
+        if column.table is None:  # mirrored: the same only if it is the same for everybody
+            if any(operator == "Mul" and factor == 0 for operator, factor in column.steps[-1:]):
+                for raw in people.everybody()[name]:
+                    column.value(raw, exact=False)  # rejects what overflows on the way: 0·∞ is not 0
+                continue
+            found.append(j)
+        else:
+            values = [column.value(level, False) for level in people.levels(name)]
+            if any(values[i] != values[to] for i, to in enumerate(goes)):
+                found.append(j)
+    return found
 
 
 # --- bounds: between which numbers do the outputs lie, for everybody in a box? ---
@@ -620,8 +833,9 @@ class Prover:
     """Proofs about boxes of people, in real arithmetic or (`float32`) as executed: sums in any order, fused or not.
 
     Intervals go forward through the layers; then the outputs are bounded by a linear function of the inputs, backward,
-    with relu between two lines. A sum of n products errs by at most γ_n·Σ|w||x| in float32, and by 2^-124 where
-    something underflows; our own float64 by `unit`·Σ|w||x|, four times what all its operations together can do.
+    with relu between two lines. Where rules declare twins, what is shown of a box is shown of its images too.
+    A sum of n products errs by at most γ_n·Σ|w||x| in float32, and by 2^-124 where something underflows;
+    our own float64 by `unit`·Σ|w||x|, four times what all its operations together can do.
     """
 
     def __init__(self, network: Network, people: People, float32: bool, *, margin: float = 1.0) -> None:
@@ -637,6 +851,9 @@ class Prover:
         terms = len(network.columns) + sum(len(bias) for _, bias in self.layers)
         self.unit = 4 * (terms + 64) * 2.0**-53 * margin
         self.known: dict[Any, Any] = {}
+        self.differs = {j for name in people.sensitive for j in self.places.get(name, ())}
+        for name, rule in ((name, rule) for rule in people.generators for name in people.moved):
+            self.differs.update(differing(network, people, name, rule))
 
     def _one_hot(self, name: str) -> dict[Any, int] | None:
         """Which of the feature's inputs is 1 for each level, if exactly one is and all others are 0."""
@@ -763,34 +980,43 @@ class Prover:
                 return False
         return True
 
+    def is_decided_all(self, box: Box, best: int, sums: list[Sums] | None = None) -> bool:
+        """Whether everybody in the box and all their twins, wherever they are, provably get the class `best`."""
+        images = self.people.images(box)
+        return self.is_decided(images[0], best, sums) and all(self.is_decided(image, best) for image in images[1:])
+
     def is_decided_each(self, box: Box, best: int) -> bool:
         """The same, with each sensitive value looked at by itself."""
         if not self.listed or not 0 <= best < len(self.network.classes):
             return False
         number = self.people.is_number
-        single = ({n: (v, v) if number(n) else (v,) for n, v in view.items()} for view in self.views)
-        return all(self.is_decided(box | view, best) for view in single)
+        single = [{n: (v, v) if number(n) else (v,) for n, v in view.items()} for view in self.views]
+        return all(self.is_decided(image | view, best) for image in self.people.images(box) for view in single)
 
     def is_same(self, box: Box) -> bool:
-        """Whether what differs between twins dies out: every neuron it reaches is off, all over the box."""
-        read = {j for name in self.people.sensitive for j in self.places.get(name, ())}
-        differs = [any(row[j] for j in read) for row in self.layers[0][0]]
-        for sums, (rows, _) in zip(self.forward(box), self.layers[1:], strict=False):
+        """Whether what differs between twins dies out: every neuron it reaches is off, all over the box and for all
+        its people's twins.
+        """
+        differs = [any(row[j] for j in self.differs) for row in self.layers[0][0]]
+        layers = zip(*map(self.forward, self.people.images(box)), strict=True)
+        for several, (rows, _) in zip(layers, self.layers[1:], strict=False):
             if self.network.activation == "relu":
-                differs = [d and z > 0 for d, z in zip(differs, sums.high, strict=True)]
+                high = map(max, zip(*(sums.high for sums in several), strict=True))
+                differs = [d and z > 0 for d, z in zip(differs, high, strict=True)]
             differs = [any(w and d for w, d in zip(row, differs, strict=True)) for row in rows]
         return not any(differs)
 
     def is_fair(self, leaf: Any, box: Box) -> bool:
         """Whether a leaf's reason holds: one class for all, one for each version alike, or no way to differ."""
         if type(leaf) is int:
-            return 0 <= leaf < len(self.network.classes) and self.is_decided(box, leaf)
+            return 0 <= leaf < len(self.network.classes) and self.is_decided_all(box, leaf)
         if isinstance(leaf, dict):
             return set(leaf) == {"each"} and type(leaf["each"]) is int and self.is_decided_each(box, leaf["each"])
         if leaf == "exact" and not self.float32 and self.listed:
-            person = {name: possible[0] for name, possible in box.items() if name not in self.people.sensitive}
-            classes = {decide_exactly(self.network, person | view) for view in self.views}
-            return all(len(set(box[name])) == 1 for name in person) and len(classes) == 1 and None not in classes
+            free = [name for name in box if name not in self.people.sensitive]
+            images = [{name: image[name][0] for name in free} for image in self.people.images(box)]
+            classes = {decide_exactly(self.network, person | view) for person in images for view in self.views}
+            return all(len(set(box[name])) == 1 for name in free) and len(classes) == 1 and None not in classes
         return leaf == "same" and self.is_same(box)
 
 
@@ -852,7 +1078,7 @@ def decide_exactly(network: Network, person: dict[str, Any]) -> int | None:
     """The class a person gets when nothing is rounded; None where exact numbers cannot say."""
     if network.activation != "relu":
         return None
-    values = [column.value(person[column.feature], True) for column in network.columns]
+    values = [column.value(person[column.feature], True, person) for column in network.columns]
     for depth, (rows, bias) in enumerate(network.layers):
         values = [max(v, Fraction(0)) for v in values] if depth else values
         used = [(j, v) for j, v in enumerate(values) if v]
@@ -864,9 +1090,28 @@ def decide(network: Network, people: People, person: dict[str, Any], arithmetic:
     """The class a person provably gets."""
     if arithmetic == "real" and network.activation == "relu":
         return decide_exactly(network, person)
+    if any(column.carry for column in network.columns):
+        return None
     prover = Prover(network, people, arithmetic == "float32")
     box = {n: (v, v) if people.is_number(n) else (v,) for n, v in person.items()}
     return next((k for k in range(len(network.classes)) if prover.is_decided(box, k)), None)
+
+
+def are_versions(people: People, one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether some element of the group turns one into the other, whatever their sensitive values."""
+    free = [name for name in people.features if name not in people.sensitive]
+    for name in (name for name in free if name not in people.moved):
+        by, maps = people.carried.get(name, ("", {}))
+        if by:
+            (times, plus), (factor, shift) = ([Fraction(part) for part in maps[twin[by]]] for twin in (one, other))
+            if times * Fraction(one[name]) + plus != factor * Fraction(other[name]) + shift:
+                return False
+        elif one[name] != other[name]:
+            return False
+    return any(
+        all(people.moved_value(n, goes, one[n]) == other[n] for n, goes in zip(people.moved, element, strict=True))
+        for element in (people.elements if people.moved else [()])
+    )
 
 
 def check_twins(network: Network, people: People, twins: Any, decisions: Any, arithmetic: list[str]) -> None:
@@ -875,8 +1120,8 @@ def check_twins(network: Network, people: People, twins: Any, decisions: Any, ar
         need(set(twin) == set(people.features), "a twin has other features than the domain")
         for name, value in twin.items():
             need(people.has(name, value), f"a twin's {name} is {value!r}, which is not in the domain")
-    unlike = [name for name in people.features if one[name] != other[name]]
-    need(unlike and set(unlike) <= set(people.sensitive), "the twins differ in more than the sensitive features")
+    need(any(one[name] != other[name] for name in people.features), "the twins are one person")
+    need(are_versions(people, one, other), "the twins differ in more than the sensitive features and the rules say")
     if people.combinations is not None:
         need(all([t[n] for n in people.sensitive] in people.combinations for t in twins), "such twins do not exist")
     for kind in arithmetic:
@@ -893,18 +1138,45 @@ FIELDS = {
 }  # fmt: skip
 
 
-def claim_of(verdict: str, proof: str, arithmetic: Sequence[str], sensitive: Sequence[str], reason: str) -> str:
+def claim_of(
+    verdict: str,
+    proof: str,
+    arithmetic: Sequence[str],
+    sensitive: Sequence[str],
+    reason: str,
+    rules: Sequence[Any] = (),
+) -> str:
     """The one sentence a validator may quote."""
     names = " and ".join(filter(None, [", ".join(sensitive[:-1]), *sensitive[-1:]]))
+    who = f"individuals who differ only in {names}"
+    if rules:
+        who += f", or by the declared rules ({'; '.join(map(told_rule, rules))}),"
     if verdict == "verified":
         how = " and ".join({"real": "exact", "float32": "float32"}[kind] for kind in arithmetic)
         return (
-            f"Two individuals who differ only in {names} always get the same decision, for every individual of the "
+            f"Two {who} always get the same decision, for every individual of the "
             f"domain, in {how} arithmetic ({proof} proof)."
         )
     if verdict == "falsified":
-        return f"The model is not fair: two individuals who differ only in {names} get different decisions."
+        return f"The model is not fair: two {who} get different decisions."
     return f"Nothing about fairness is certified: {reason}"
+
+
+def told_rule(rule: Sequence[dict[str, Any]]) -> str:
+    """A rule in words, as `relationship: Husband<->Wife`."""
+    parts = []
+    for move in rule:
+        if move["kind"] == "mirror":
+            parts.append(f"{move['feature']}: -x{move['total']:+}")
+            continue
+        if move["kind"] == "carried":
+            maps = ", ".join(f"{value}: {times}*x{plus:+}" for value, times, plus in move["maps"])
+            parts.append(f"{move['feature']}: carried with {move['by']} ({maps})")
+            continue
+        named = [[str(value) for value in cycle] for cycle in move["cycles"]]
+        swaps = ["<->".join(cycle) if len(cycle) == 2 else "->".join([*cycle, cycle[0]]) for cycle in named]
+        parts.append(f"{move['feature']}: {', '.join(swaps)}")
+    return ", ".join(parts)
 
 
 def digest_of(certificate: dict[str, Any]) -> str:
@@ -926,6 +1198,14 @@ def check(path: str | Path, say: Callable[[str], None] | None = None) -> dict[st
     return {"valid": False, "verdict": "undecided", "proof": "none", "reason": reason}
 
 
+def property_of(people: People) -> dict[str, Any]:
+    """What is claimed or disproven, as the certificate must state it."""
+    stated = {"relation": "flip", "sensitive": people.sensitive, "sensitive_values": people.sensitive_count}
+    if people.rules:
+        return stated | {"relation": "declared", "versions": people.version_count, "statement": DECLARED}
+    return stated | {"statement": STATEMENT}
+
+
 def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = None) -> dict[str, Any]:
     data = parse_json(files["certificate.json"], "certificate.json")
     need(data.get("format") == FORMAT and set(data) == FIELDS, f"certificate.json is not a {FORMAT}")
@@ -937,9 +1217,7 @@ def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = Non
     people = People(parse_json(files["domain.json"], "domain.json"))
     network = read_model(files["model.onnx"], people)
     verdict, proof, arithmetic = data["verdict"], data["proof"], data["arithmetic"]
-    stated: dict[str, Any] = {"relation": "flip", "sensitive": people.sensitive, "statement": STATEMENT}
-    stated |= {"sensitive_values": people.sensitive_count}
-    need(data["property"] == stated, "the certificate is about another property")
+    need(data["property"] == property_of(people), "the certificate is about another property")
     need(arithmetic in ([], ["real"], ["float32"], ["real", "float32"]), "the arithmetic is not understood")
     need(isinstance(data["reason"], str), "the reason must be a text")
     need((verdict == "undecided") == (not arithmetic), "verdict and arithmetic do not go together")
@@ -950,7 +1228,7 @@ def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = Non
         if proof == "structural":
             held = prove_structurally(network, people)
             need(held >= set(arithmetic), "this proof holds in real arithmetic only")
-            how = "the sensitive values cannot reach the decision"
+            how = f"the sensitive values {'and what rules move ' if people.rules else ''}cannot reach the decision"
         else:
             need(proof == "bounds", f"a proof of the kind {proof!r} is not understood")
             leaves = check_tree(data["tree"], Prover(network, people, "float32" in arithmetic), say)
@@ -960,8 +1238,9 @@ def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = Non
         how = data["reason"]
         if verdict == "falsified":
             check_twins(network, people, data["twins"], data["decisions"], arithmetic)
-            how = "two people who differ in sensitive features only get different decisions"
-    expected = claim_of(verdict, proof, arithmetic, people.sensitive, data["reason"])
+            rules = " or by the declared rules" if people.rules else ""
+            how = f"two people who differ in sensitive features only{rules} get different decisions"
+    expected = claim_of(verdict, proof, arithmetic, people.sensitive, data["reason"], people.rules)
     need(data["claim"] == expected, "the claim says something else than what was shown")
     found = {"valid": True, "verdict": verdict, "proof": proof, "reason": how}
     return found | {"arithmetic": arithmetic, "claim": expected}

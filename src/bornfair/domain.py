@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bornfair.sensitive import SensitiveSpace
+    from bornfair.twins import TwinGroup
+    from bornfair.versions import Versions
 
 Value = bool | int | float | str
 """A raw value as it stands in a table."""
@@ -118,6 +120,41 @@ NumericFeature = RealFeature | IntegerFeature
 NUMERIC = (RealFeature, IntegerFeature)
 
 
+class Cycles(_Record):
+    """Part of a rule: values of one feature change places, each cycle's into the next and its last into the first."""
+
+    kind: Literal["cycles"] = "cycles"
+    feature: str
+    cycles: tuple[tuple[Value, ...], ...]
+
+    _lists_are_tuples = field_validator("cycles", mode="before")(_as_tuple)
+
+
+class Mirror(_Record):
+    """Part of a rule: a number x becomes total − x."""
+
+    kind: Literal["mirror"] = "mirror"
+    feature: str
+    total: int | float
+
+
+class Carried(_Record):
+    """A number that changes along with a sensitive value: twins have the same times·x + plus, by their own value."""
+
+    kind: Literal["carried"] = "carried"
+    feature: str
+    by: str
+    maps: tuple[tuple[Value, int | float, int | float], ...]
+    """(value of the sensitive feature, times, plus), one for each of its values."""
+
+    _lists_are_tuples = field_validator("maps", mode="before")(_as_tuple)
+
+
+Move = Annotated[Cycles | Mirror | Carried, Field(discriminator="kind")]
+Rule = tuple[Move, ...]
+"""Who else counts as a twin: all of these moves made together."""
+
+
 class Label(_Record):
     """What is decided: the column and its classes; with two classes the last one is the positive one."""
 
@@ -151,9 +188,11 @@ class Domain(_Record):
     sensitive: tuple[str, ...] = ()
     combinations: tuple[tuple[Value, ...], ...] | None = None
     """The sensitive combinations that exist, in the order of `sensitive`; None means all of them."""
+    twins: tuple[Rule, ...] = ()
+    """Rules for twins beyond the change of a sensitive value; see `bornfair.twins`."""
     label: Label | None = None
 
-    _lists_are_tuples = field_validator("features", "sensitive", "combinations", mode="before")(_as_tuple)
+    _lists_are_tuples = field_validator("features", "sensitive", "combinations", "twins", mode="before")(_as_tuple)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Domain:
@@ -174,6 +213,10 @@ class Domain(_Record):
             raise ValueError(f"'{self.label.name}' is both the label and a feature; remove one")
         if self.combinations is not None:
             self._check_combinations(self.combinations)
+        if self.twins:
+            from bornfair.twins import check_rules
+
+            check_rules(self)
         return self
 
     def _check_combinations(self, combinations: tuple[tuple[Value, ...], ...]) -> None:
@@ -228,6 +271,25 @@ class Domain(_Record):
 
         return SensitiveSpace.of(self)
 
+    @cached_property
+    def twin_group(self) -> TwinGroup:
+        """What the declared rules do to the free features, all their combinations included."""
+        from bornfair.twins import TwinGroup
+
+        return TwinGroup.of(self)
+
+    @property
+    def carried(self) -> dict[str, Carried]:
+        """The numbers that are carried along with a sensitive value."""
+        return {move.feature: move for rule in self.twins for move in rule if isinstance(move, Carried)}
+
+    @cached_property
+    def versions(self) -> Versions:
+        """Every version of a person: all sensitive values, times all that the declared rules relate."""
+        from bornfair.versions import Versions
+
+        return Versions(self)
+
     # --- making and changing one ---
 
     @staticmethod
@@ -265,6 +327,23 @@ class Domain(_Record):
         rows = None if combinations is None else [list(row) for row in combinations]
         return self.replaced(sensitive=list(sensitive), combinations=rows)
 
+    def with_twins(self, twins: str | Sequence[str]) -> Domain:
+        """A copy with rules for twins, as "sex: Male<->Female, relationship: Husband<->Wife"; see `bornfair.twins`."""
+        from bornfair.twins import parse_rules
+
+        bare = self.replaced(twins=())
+        rules = [[move.model_dump() for move in rule] for rule in parse_rules(twins, bare)]
+        try:
+            return bare.replaced(twins=rules)
+        except InputError as error:
+            raise InputError(f"{str(error).removeprefix('domain: the whole: ').rstrip('.')}.") from None
+
+    def twin_texts(self) -> tuple[str, ...]:
+        """The rules for twins as a person would write them."""
+        from bornfair.twins import rule_text
+
+        return tuple(rule_text(rule) for rule in self.twins)
+
     def sample(self, count: int, *, seed: int) -> pd.DataFrame:
         """People drawn uniformly from the domain, sensitive values included."""
         from bornfair.inference import sample_people
@@ -284,7 +363,10 @@ class Domain(_Record):
 
     def text(self) -> str:
         """The domain as the content of a file; a certificate speaks of just these bytes."""
-        return json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+        facts = self.model_dump(mode="json")
+        if not facts["twins"]:  # nothing was declared: the file reads as it did before there were rules
+            del facts["twins"]
+        return json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
 
     @staticmethod
     def load(path: str | Path) -> Domain:

@@ -16,8 +16,10 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
-from bornfair.domain import NUMERIC, Domain, Feature, NumericFeature, Value, unknown_column
+from bornfair.carrying import check_carried, maps_of
+from bornfair.domain import NUMERIC, Carried, Domain, Feature, NumericFeature, Value, unknown_column
 from bornfair.errors import InputError, plain, plain_value, shown
+from bornfair.merging import Groups, average, covers, read_groups
 from bornfair.sensitive import CodedFeature
 
 MissingPolicy = Literal["error", "impute"]
@@ -66,6 +68,13 @@ class Encoding:
     policies: Policies = field(default_factory=Policies)
     raw: bool = False
     """Whether the network reads numbers as they stand, sensitive ones included: how other people's networks do."""
+    merged: dict[str, Groups] = field(default_factory=dict)
+    """Free features of which the network sees P·x (theory: declared twins): positions that look alike to it.
+
+    A category is shown as the mean of its group; true/false that are alike as ½, a number that is named here as 0.
+    """
+    carried: dict[str, Carried] = field(default_factory=dict)
+    """Numbers of which the network sees the canonical value, by the person's own sensitive value (`carrying`)."""
 
     # --- making one ---
 
@@ -80,20 +89,49 @@ class Encoding:
         return Encoding(domain, scales, fill, policies or Policies(), raw=True)
 
     @staticmethod
-    def fit(domain: Domain, table: pd.DataFrame, policies: Policies | None = None) -> Encoding:
-        """Standardise numbers by the table's mean and spread; remember what to impute."""
+    def fit(
+        domain: Domain, table: pd.DataFrame, policies: Policies | None = None, *, merge_twins: bool = False
+    ) -> Encoding:
+        """Standardise numbers by the table's mean and spread; remember what to impute.
+
+        merge_twins: show the network what declared twins have in common, and nothing else.
+        """
         scales: dict[str, Scale] = {}
         fill: dict[str, Value] = {}
+        orbits = domain.twin_group.orbits
         for feature in domain.features:
             _require(feature.name, table)
             present = table[feature.name].dropna()
             if isinstance(feature, NUMERIC):
-                numbers = _numbers(feature, present, present.index).astype(np.float64)
-                scales[feature.name] = _scale(feature, numbers)
+                if merge_twins and feature.name in domain.carried:
+                    known = table.loc[table[feature.name].notna() & table[domain.carried[feature.name].by].notna()]
+                    numbers = domain.versions.canonical(known, feature.name)
+                else:
+                    numbers = _numbers(feature, present, present.index).astype(np.float64)
+                scales[feature.name] = scale = _scale(feature, numbers)
+                if feature.name in orbits:  # mirrored around its centre: x becomes −x, and their mean is 0
+                    middle = (feature.low + feature.high) / 2
+                    scales[feature.name] = Scale(centre=middle, exponent=scale.exponent)
+                numbers = _numbers(feature, present, present.index)
                 fill[feature.name] = float(np.median(numbers)) if len(numbers) else feature.low
             else:
                 fill[feature.name] = plain_value(present.mode().iloc[0]) if len(present) else feature.levels()[0]
-        return Encoding(domain, scales, fill, policies or Policies())
+        twins = {"merged": orbits, "carried": domain.carried} if merge_twins else {}
+        return Encoding(domain, scales, fill, policies or Policies(), **twins)  # type: ignore[arg-type]
+
+    # --- what declared twins have in common ---
+
+    @cached_property
+    def merges_twins(self) -> bool:
+        """Whether declared twins are the same bits to the network, but for the codes of their sensitive values."""
+        return covers(self.merged, self.domain.twin_group.orbits) and self.carried == self.domain.carried
+
+    def averaged(self, free: np.ndarray) -> np.ndarray:
+        """P·x for rows of one-hot blocks and scaled numbers, in place."""
+        columns = self.free_columns()
+        for name, groups in self.merged.items():
+            average(free[:, columns[name]], self.domain.feature(name).kind, groups)
+        return free
 
     # --- where things are ---
 
@@ -153,7 +191,8 @@ class Encoding:
         columns = self.free_columns()
         for feature in self.domain.free_features:
             _require(feature.name, table)
-            self._encode_free(feature, table[feature.name], free[:, columns[feature.name]])
+            self._encode_free(feature, table, free[:, columns[feature.name]])
+        self.averaged(free)
         if absent or not sensitive or not self.domain.sensitive:
             with_codes = None if (absent or not sensitive) else np.zeros((len(table), 0), np.float32)
             return Encoded(free, with_codes, None if with_codes is None else np.zeros((len(table), 0), np.int64))
@@ -170,10 +209,12 @@ class Encoding:
             raise InputError(f"the sensitive columns {shown(self.domain.sensitive)} are needed here but absent.")
         return self.domain.sensitive_space.index_of(encoded.sensitive_levels)
 
-    def _encode_free(self, feature: Feature, column: pd.Series, out: np.ndarray) -> None:
-        column = self._without_missing(feature, column)
+    def _encode_free(self, feature: Feature, table: pd.DataFrame, out: np.ndarray) -> None:
+        column = self._without_missing(feature, table[feature.name])
         if isinstance(feature, NUMERIC):
             numbers = self._inside(feature, _numbers(feature, column, column.index))
+            if feature.name in self.carried:
+                numbers = self._carry(self.carried[feature.name], numbers, table)
             scale = self.scales[feature.name]
             # Computed in float64 and rounded into place: a second float64 column would be memory for nothing.
             np.ldexp(numbers - scale.centre, -scale.exponent, out=out[:, 0], casting="same_kind")
@@ -184,6 +225,21 @@ class Encoding:
         else:
             seen = np.flatnonzero(position >= 0)
             out[seen, position[seen]] = 1.0
+
+    def _carry(self, move: Carried, numbers: np.ndarray, table: pd.DataFrame) -> np.ndarray:
+        """Canonical values: fl(fl(times·x) + plus), which is rounded once (`bornfair.carrying`)."""
+        if move.by not in table.columns:
+            raise InputError(
+                f"column '{move.by}' is not in the table, but '{move.feature}' is carried along with it; give the "
+                "column."
+            )
+        by = self.domain.feature(move.by)
+        column = self._without_missing(by, table[move.by])
+        position = self._category(by, column)
+        if (position < 0).any():
+            raise InputError(_unseen_message(by, column, position))
+        maps = np.array([[float(part) for part in to] for to in maps_of(move, list(by.levels()))])
+        return numbers * maps[position, 0] + maps[position, 1]
 
     def _encode_sensitive(self, coded: CodedFeature, column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
         feature = coded.feature
@@ -245,7 +301,10 @@ class Encoding:
     # --- numbers → raw ---
 
     def decode(self, free: np.ndarray, sensitive: np.ndarray | None = None) -> pd.DataFrame:
-        """The people behind network inputs: the inverse of `encode`. `sensitive` holds positions in S."""
+        """The people behind free vectors u (one-hot, not merged): the inverse of `encode`, up to what it merges.
+
+        `sensitive` holds positions in S; without it carried numbers are canonical.
+        """
         columns = self.free_columns()
         table: dict[str, Any] = {}
         for feature in self.domain.free_features:
@@ -260,7 +319,10 @@ class Encoding:
                 levels = np.array(feature.levels(), dtype=object)
                 table[feature.name] = levels[np.argmax(block, axis=1)]
         if sensitive is not None:
-            values = self.domain.sensitive_space.values
+            values, versions = self.domain.sensitive_space.values, self.domain.versions
+            for name in versions.carried:
+                exact = [versions.exactly({name: v}, name, int(i)) for v, i in zip(table[name], sensitive, strict=True)]
+                table[name] = np.array([float(number) for number in exact]).astype(table[name].dtype)
             for j, name in enumerate(self.domain.sensitive):
                 table[name] = [values[int(i)][j] for i in sensitive]
         order = [name for name in self.domain.names if name in table]
@@ -269,19 +331,30 @@ class Encoding:
     # --- as JSON ---
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        facts: dict[str, Any] = {
             "scales": {name: scale.model_dump() for name, scale in self.scales.items()},
             "fill": dict(self.fill),
             "policies": self.policies.model_dump(),
             "raw": self.raw,
         }
+        if self.merged:
+            facts["merged"] = {name: [list(group) for group in groups] for name, groups in self.merged.items()}
+        if self.carried:
+            facts["carried"] = {name: move.model_dump(mode="json") for name, move in self.carried.items()}
+        return facts
 
     @staticmethod
     def from_json(domain: Domain, data: Any, *, origin: str = "encoding") -> Encoding:
         try:
             scales = {str(name): Scale.model_validate(scale) for name, scale in data["scales"].items()}
             policies = Policies.model_validate(data["policies"])
-            encoding = Encoding(domain, scales, dict(data["fill"]), policies, raw=data["raw"] is True)
+            merged = {
+                str(name): read_groups(domain, str(name), groups) for name, groups in data.get("merged", {}).items()
+            }
+            carried = {str(name): Carried.model_validate(move) for name, move in data.get("carried", {}).items()}
+            for move in carried.values():
+                check_carried(domain, move)
+            encoding = Encoding(domain, scales, dict(data["fill"]), policies, data["raw"] is True, merged, carried)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise InputError(

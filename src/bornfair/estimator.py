@@ -32,11 +32,14 @@ class FairClassifier(TableClassifier):
     Parameters
     ----------
     sensitive_features : names (or, for arrays, positions) of the columns in which twins may differ.
+    twins : rules for twins beyond that, as 'sex: Male<->Female, relationship: Husband<->Wife'; see `bornfair.twins`.
     preset : 'default', or 'paper' for the setting of the paper's experiments. Options left None follow the preset.
     hidden : hidden widths, or one of 'paper', 'shallow', 'deep', 'large'.
     activation : 'relu', 'tanh', 'sigmoid' or 'gelu'.
     init : the fair start: 'exact', 'bernoulli:phi=-10,p=0.5', 'near_zero:scale=1e-10', 'constant', a network or model.
     response : 'expected' (exact, certified), 'sampled' (Algorithm 1 as printed) or 'none' (plain training, not fair).
+    twin_inputs : what the network sees of columns that `twins` exchange: 'merged', what twins have in common (certified
+        in float32 too), or 'raw', all of it, with weights that are kept equal.
     gamma : 'solve' for the γ that preserves fairness, or a number; then nothing is certified unless it is 0.
     draws : random responses per row and step for 'sampled'.
     optimiser : 'sgd', 'momentum', 'adam', 'adamw', or an optax transformation (without its learning rate).
@@ -67,11 +70,13 @@ class FairClassifier(TableClassifier):
         self,
         sensitive_features: Sequence[str | int] = (),
         *,
+        twins: str | Sequence[str] | None = None,
         preset: str = "default",
         hidden: str | Sequence[int] | None = None,
         activation: Activation = "relu",
         init: Any = "exact",
         response: Literal["expected", "sampled", "none"] = "expected",
+        twin_inputs: Literal["merged", "raw"] = "merged",
         gamma: float | Literal["solve"] = "solve",
         draws: int = 1,
         optimiser: Any = None,
@@ -94,11 +99,13 @@ class FairClassifier(TableClassifier):
         random_state: Any = 0,
     ) -> None:
         self.sensitive_features = sensitive_features
+        self.twins = twins
         self.preset = preset
         self.hidden = hidden
         self.activation = activation
         self.init = init
         self.response = response
+        self.twin_inputs = twin_inputs
         self.gamma = gamma
         self.draws = draws
         self.optimiser = optimiser

@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from bornfair.certificate import certify
+from bornfair.checks import choice
 from bornfair.domain import Domain
 from bornfair.encoding import Encoding, Policies
 from bornfair.initialise import FairStart, FromModel, Plain, Start, draw, fair_start, parse_start
@@ -20,8 +21,12 @@ from bornfair.model import FairModel
 from bornfair.network import Activation, Network
 from bornfair.presets import resolve_automatic, settings
 from bornfair.response import Mode, Response
+from bornfair.swaps import swaps_of
 from bornfair.training import Callback, Plan, Training, TrainingData, train
 from bornfair.verification.encoded import confirm_encoded
+
+TwinInputs = Literal["merged", "raw"]
+"""What the network is shown of values that declared twins may exchange: what they have in common, or all of it."""
 
 
 class FairnessWarning(UserWarning):
@@ -37,6 +42,7 @@ class Recipe:
     activation: Activation = "relu"
     init: str | Start | Network | FairModel = "exact"
     response: Mode = "expected"
+    twin_inputs: TwinInputs = "merged"
     gamma: float | Literal["solve"] = "solve"
     draws: int = 1
     optimiser: Any = None
@@ -110,7 +116,9 @@ def fit_table(
 ) -> Fitted:
     """Train on the rows of a table; `classes` are positions in the domain's label."""
     response = resolve_response(recipe, domain)
-    encoding = Encoding.fit(domain, table, policies)
+    choice("twin_inputs", recipe.twin_inputs, get_args(TwinInputs))
+    merge = response.mode != "none" and recipe.twin_inputs == "merged"
+    encoding = Encoding.fit(domain, table, policies, merge_twins=merge)
     start = None
     shape = {"hidden": recipe.widths, "outputs": domain.outputs, "activation": recipe.activation, "seed": recipe.seed}
     if response.mode == "none":
@@ -172,13 +180,19 @@ def training_data(
 ) -> TrainingData:
     """The encoded table, with the sensitive part only where this response reads it."""
     unread = response.preserves_fairness and network.ignores_sensitive(encoding.free_width)
+    swaps = None if response.mode == "none" else swaps_of(encoding)
+    if unread and swaps is not None and swaps.ties(network):
+        # All versions of a row are one computation, that of their mean (theory: declared twins).
+        encoded = dataclasses.replace(encoding, merged=encoding.domain.twin_group.orbits).encode(table, sensitive=False)
+        return TrainingData(encoded.free, classes, weights=weights, swaps=swaps, averaged=True)
+    unread = unread and swaps is None
     encoded = encoding.encode(table, sensitive=not unread)
     if unread or not encoding.domain.sensitive:
         return TrainingData(encoded.free, classes, weights=weights)
     if response.mode == "none":
         return TrainingData(encoded.free, classes, sensitive=encoded.sensitive, weights=weights)
     index = None if response.preserves_fairness else encoding.sensitive_index(encoded)
-    return TrainingData(encoded.free, classes, true_index=index, codes=encoding.codes, weights=weights)
+    return TrainingData(encoded.free, classes, true_index=index, codes=encoding.codes, weights=weights, swaps=swaps)
 
 
 def resolve_response(recipe: Recipe, domain: Domain) -> Response:

@@ -19,6 +19,7 @@ from bornfair.encoding import Encoding
 from bornfair.errors import InputError, NoFairStart, shown
 from bornfair.network import Activation, Layer, Network, hidden_widths
 from bornfair.sensitive import ENUMERATION_LIMIT
+from bornfair.swaps import swaps_of
 from bornfair.verification import Verdict
 from bornfair.verification.encoded import confirm_encoded
 
@@ -35,7 +36,10 @@ class Plain:
 
 @dataclass(frozen=True)
 class Exact:
-    """`Plain` with V = 0 exactly: fair by construction, and expected updates keep it so (exact preservation)."""
+    """`Plain` with V = 0 exactly: fair by construction, and expected updates keep it so (exact preservation).
+
+    Where twins are declared and the network is shown raw columns, W = W·P as well (`bornfair.swaps`).
+    """
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,7 @@ def fair_start(
     # What cannot change from draw to draw is tried once.
     again = not isinstance(start, (Constant, FromModel)) and _listable(encoding)
     attempts: list[Attempt] = []
+    swaps = swaps_of(encoding)
     for number in range(tries if again else 1):
         network = draw(
             start,
@@ -199,6 +204,8 @@ def fair_start(
             seed=seed,
             attempt=number,
         )
+        if swaps is not None and isinstance(start, Exact):
+            network = swaps.tied(network)
         verdict = _judged(network, encoding, seed)
         attempts.append(Attempt(number, verdict.verdict, verdict.proof, verdict.reason, verdict.seconds))
         if verdict:
@@ -236,7 +243,7 @@ def _judged(network: Network, encoding: Encoding, seed: int) -> Verdict:
 
 
 def _listable(encoding: Encoding) -> bool:
-    return encoding.domain.sensitive_space.size <= ENUMERATION_LIMIT
+    return encoding.domain.versions.size <= ENUMERATION_LIMIT
 
 
 def _with_sensitive_weights(layer: Layer, V: np.ndarray) -> Layer:

@@ -37,41 +37,40 @@ def auc(truth: Any, probabilities: np.ndarray, classes: np.ndarray) -> float | N
 
 
 def survives_every_change(
-    decide: Callable[[pd.DataFrame], np.ndarray], table: pd.DataFrame, domain: Domain
+    decide: Callable[[pd.DataFrame], np.ndarray], table: pd.DataFrame, domain: Domain, *, declared: bool = True
 ) -> np.ndarray:
-    """For each row: is its decision the same for every value of S? (a boolean array)"""
+    """For each row: is its decision the same for every version of the person? (a boolean array)
+
+    declared=False: for every value of S only, the declared rules left aside ("flip-stable").
+    """
     if not domain.sensitive:
         raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
     same = np.ones(len(table), dtype=bool)
-    first: np.ndarray | None = None
-    for value in domain.sensitive_space.values:
-        twins = table.assign(
-            **{
-                name: pd.Series([v] * len(table), index=table.index)
-                for name, v in zip(domain.sensitive, value, strict=True)
-            }
-        )
-        decided = np.asarray(decide(twins))
+    # Everybody is a version of themselves; without sensitive columns, of the first value.
+    own = all(name in table.columns for name in domain.sensitive)
+    first: np.ndarray | None = np.asarray(decide(table)) if own and domain.carried else None
+    for version in range(domain.versions.size if declared else domain.sensitive_space.size):
+        decided = np.asarray(decide(domain.versions.table(table, version)))
         if first is None:
             first = decided
-        same &= decided == first
+        same &= (decided == first) | ~domain.versions.inside(table, version)
     return same
 
 
-def empirical_fairness(decide: Callable[[pd.DataFrame], np.ndarray], table: pd.DataFrame, domain: Domain) -> float:
-    """Share of rows whose decision is the same for every value of S.
+def empirical_fairness(
+    decide: Callable[[pd.DataFrame], np.ndarray], table: pd.DataFrame, domain: Domain, *, declared: bool = True
+) -> float:
+    """Share of rows whose decision is the same for every version of the person.
 
     It speaks of these rows only: 1.0 here is no proof.
     """
-    return float(np.mean(survives_every_change(decide, table, domain)))
+    return float(np.mean(survives_every_change(decide, table, domain, declared=declared)))
 
 
 def group_metrics(truth: Any, decided: Any, groups: pd.DataFrame | pd.Series, positive: object) -> pd.DataFrame:
-    """Selection rate, accuracy, true and false positive rate of each group, through fairlearn (an extra)."""
-    try:
-        from fairlearn.metrics import MetricFrame, count, false_positive_rate, selection_rate, true_positive_rate
-    except ImportError as error:
-        raise InputError("group metrics need fairlearn: pip install 'bornfair[groups]'.") from error
+    """Selection rate, accuracy, true and false positive rate of each group, through fairlearn."""
+    from fairlearn.metrics import MetricFrame, count, false_positive_rate, selection_rate, true_positive_rate
+
     right = np.asarray(truth) == positive
     chosen = np.asarray(decided) == positive
     measures = {

@@ -4,6 +4,9 @@ onnxruntime alone can serve it. Inputs carry the names of the table's columns, [
 other numbers as double, true/false as bool, categories as string (int64 if all of them are whole numbers). The graph
 computes what `Encoding` and `Network` compute, operation by operation; `bornfair.checker` reads it back.
 
+Where declared twins look alike to the network, one-hot blocks are multiplied by their part of P, so that twins go on
+with the same bits.
+
 A model that ignores the sensitive features declares them as inputs but reads none of them; `sensitive=False` leaves
 the declarations out too.
 """
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bornfair import __version__
+from bornfair.carrying import maps_of
 from bornfair.domain import NUMERIC, Feature, Value
 from bornfair.errors import InputError, shown
 
@@ -38,6 +42,11 @@ def onnx_bytes(model: FairModel, *, sensitive: bool = True) -> bytes:
         raise InputError(
             f"this model reads {shown(model.domain.sensitive)}, so it cannot be exported without; train it with the "
             "expected response, or export it with its sensitive columns."
+        )
+    if not sensitive and model.encoding.carried:
+        raise InputError(
+            f"in this model {shown(model.encoding.carried)} is carried along with a sensitive value, so it cannot do "
+            "without; export it with its sensitive columns."
         )
     if not sensitive and not model.domain.free_features:
         raise InputError("every feature of this model is sensitive; without them there is nothing to decide from.")
@@ -68,6 +77,31 @@ def code_steps(coded: CodedFeature) -> tuple[tuple[str, float], ...]:
         ("Add", float(coded.codes[0, 0])),
         ("Mul", float(np.ldexp(1.0, -coded.exponent))),
     )
+
+
+def shown_levels(encoding: Encoding, feature: Feature) -> np.ndarray:
+    """What the network sees for each level of a free category or true/false: float32 [levels, columns]."""
+    levels = list(feature.levels())
+    rows = np.zeros((len(levels), encoding.free_width), np.float32)
+    place = encoding.free_columns()[feature.name]
+    rows[:, place] = np.array([[0.0], [1.0]]) if feature.kind == "boolean" else np.eye(len(levels))
+    return np.ascontiguousarray(encoding.averaged(rows)[:, place])
+
+
+def number_steps(encoding: Encoding, name: str) -> tuple[tuple[str, float], ...]:
+    """How a free number becomes its input, operation by operation; 0 for everybody where twins have it mirrored."""
+    scale = encoding.scales[name]
+    return ("Sub", scale.centre), ("Mul", 0.0 if name in encoding.merged else float(np.ldexp(1.0, -scale.exponent)))
+
+
+def carry_steps(encoding: Encoding, name: str) -> tuple[tuple[str, dict[Value, tuple[float, float]]], ...]:
+    """How a number is carried along before that: the sensitive feature, and times and plus for each of its levels."""
+    if name not in encoding.carried:
+        return ()
+    by = encoding.carried[name].by
+    levels = list(encoding.domain.feature(by).levels())
+    maps = maps_of(encoding.carried[name], levels)
+    return ((by, {level: (float(to[0]), float(to[1])) for level, to in zip(levels, maps, strict=True)}),)
 
 
 def input_type(feature: Feature, missing: str) -> int:
@@ -139,7 +173,7 @@ class _Graph:
         guards: list[str] = []
         numbers = [f for f in self.domain.free_features if isinstance(f, NUMERIC)]
         blocks = [self._numbers(numbers, guards)] if numbers else []
-        blocks += [self._category(f, guards) for f in self.domain.free_features if not isinstance(f, NUMERIC)]
+        blocks += [self._free_category(f, guards) for f in self.domain.free_features if not isinstance(f, NUMERIC)]
         if reads_sensitive(self.model):
             blocks += [self._code(coded, guards) for coded in self.domain.sensitive_space.features]
         joined = self._node("Concat", blocks, "encoded", axis=1)
@@ -150,12 +184,37 @@ class _Graph:
     def _numbers(self, features: list[Any], guards: list[str]) -> str:
         from onnx import TensorProto
 
-        raw = self._raw_numbers(features, guards)
-        scales = [self.encoding.scales[f.name] for f in features]
-        shifted = self._node("Sub", [raw, self._row([s.centre for s in scales], "centre")], "shifted")
-        factors = [float(np.ldexp(1.0, -s.exponent)) for s in scales]
-        scaled = self._node("Mul", [shifted, self._row(factors, "scale")], "scaled")
+        raw = self._carried(self._raw_numbers(features, guards), features, guards)
+        steps = [dict(number_steps(self.encoding, f.name)) for f in features]
+        shifted = self._node("Sub", [raw, self._row([s["Sub"] for s in steps], "centre")], "shifted")
+        scaled = self._node("Mul", [shifted, self._row([s["Mul"] for s in steps], "scale")], "scaled")
         return self._node("Cast", [scaled], "numbers", to=TensorProto.FLOAT)
+
+    def _carried(self, value: str, features: list[Any], guards: list[str]) -> str:
+        """Numbers that are carried along become canonical: times·x + plus, by a table for each sensitive feature.
+
+        Numbers that are not carried along with it get 1·x + 0.
+        """
+        from onnx import TensorProto
+
+        moves = self.encoding.carried
+        for name in dict.fromkeys(moves[f.name].by for f in features if f.name in moves):
+            by = self.domain.feature(name)
+            mine = [moves.get(f.name) if f.name in moves and moves[f.name].by == name else None for f in features]
+            maps = [maps_of(move, list(by.levels())) for move in mine]
+            tables = [np.array([[float(to[i]) for to in column] for column in maps]).T.copy() for i in (0, 1)]
+            if by.kind == "boolean":
+                made = [self._looked_up(by, table) for table in tables]
+            else:
+                hot = self._category(by, guards)
+                hot = self._node("Cast", [hot], f"double one-hot {name}", to=TensorProto.DOUBLE)
+                made = [
+                    self._node("MatMul", [hot, self._constant(table, f"carried {name}")], f"carried by {name}")
+                    for table in tables
+                ]
+            value = self._node("Mul", [value, made[0]], f"carried by {name}")
+            value = self._node("Add", [value, made[1]], f"carried by {name}")
+        return value
 
     def _raw_numbers(self, features: list[Any], guards: list[str]) -> str:
         """Raw numbers as double, imputed and clipped as the policies say; a guard stops the run at what they refuse."""
@@ -193,6 +252,21 @@ class _Graph:
         A one-hot encoder that knows the one value 1 is the only standard operator that refuses anything.
         """
         return self._node("OneHotEncoder", [allowed], f"refused: {why}", domain="ai.onnx.ml", cats_int64s=[1], zeros=0)
+
+    def _free_category(self, feature: Feature, guards: list[str]) -> str:
+        """A category as the network sees it: where twins look alike, by a table with the same row for each of them."""
+        if feature.name not in self.encoding.merged:
+            return self._category(feature, guards)
+        table = shown_levels(self.encoding, feature)
+        if feature.kind == "boolean":
+            return self._looked_up(feature, table)
+        merged = self._constant(table, f"merged {feature.name}")
+        return self._node("MatMul", [self._category(feature, guards), merged], f"merged {feature.name}")
+
+    def _looked_up(self, feature: Feature, table: np.ndarray) -> str:
+        """True or false as the number that a table has for it."""
+        rows = [self._constant(row[None], f"code of {feature.name}") for row in table]
+        return self._node("Where", [feature.name, rows[1], rows[0]], f"encoded {feature.name}")
 
     def _category(self, feature: Feature, guards: list[str]) -> str:
         """One-hot, [rows, categories]; true/false as one column 0/1."""
@@ -238,8 +312,7 @@ class _Graph:
                     value = self._node(operator, [value, row], f"code {feature.name}")
             return self._node("Cast", [value], f"encoded {feature.name}", to=TensorProto.FLOAT)
         if feature.kind == "boolean":
-            table = [self._constant(row[None], f"code of {feature.name}") for row in coded.table]
-            return self._node("Where", [feature.name, table[1], table[0]], f"encoded {feature.name}")
+            return self._looked_up(feature, coded.table)
         table_name = self._constant(coded.table, f"codes of {feature.name}")
         return self._node("MatMul", [self._category(feature, guards), table_name], f"code {feature.name}")
 

@@ -1,18 +1,24 @@
 """Who is whose twin, as geometry: a finite set of affine views A·u + a of one free vector u.
 
 A view is one version of a person as network input; all views of the same u are each other's twins. "Change the
-sensitive value" is the case where every A embeds u unchanged and a carries the code of one value of S. Verifiers know
-nothing else about fairness.
+sensitive value" is the case where every A embeds u unchanged and a carries the code of one value of S; a declared swap
+permutes columns of A. Verifiers know nothing else about fairness.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
+from bornfair.carrying import IDENTITY, maps_of
 from bornfair.domain import NUMERIC
 from bornfair.encoding import Encoding
+from bornfair.errors import InputError
+from bornfair.merging import share
+
+MOST_NUMBERS = 2**27  # of all matrices of a relation together: 1 GB
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +51,15 @@ class FreeSpace:
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Twins: all views of one u of the free space."""
+    """Twins: all views of one u of the free space. `versions` says which version of a person each view is."""
 
     views: tuple[View, ...]
     free: FreeSpace
+    versions: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.versions:
+            object.__setattr__(self, "versions", tuple(range(len(self.views))))
 
 
 def free_space(encoding: Encoding) -> FreeSpace:
@@ -64,9 +75,12 @@ def free_space(encoding: Encoding) -> FreeSpace:
     for feature in encoding.domain.free_features:
         place = columns[feature.name]
         if isinstance(feature, NUMERIC):
-            scale = encoding.scales[feature.name]
-            low[place] = np.ldexp(feature.low - scale.centre, -scale.exponent)
-            high[place] = np.ldexp(feature.high - scale.centre, -scale.exponent)
+            scale, ends = encoding.scales[feature.name], (feature.low, feature.high)
+            if feature.name in encoding.domain.carried:
+                carried = encoding.domain.versions.range(feature.name)
+                low[place], high[place] = (_scaled(encoding, feature.name, end) for end in carried)
+            else:
+                low[place], high[place] = (np.ldexp(end - scale.centre, -scale.exponent) for end in ends)
             step[place] = np.ldexp(1.0, -scale.exponent) if feature.kind == "integer" else 0.0
         else:
             high[place] = 1.0
@@ -77,9 +91,114 @@ def free_space(encoding: Encoding) -> FreeSpace:
 
 
 def flip_relation(encoding: Encoding) -> Relation:
-    """Twins that differ in the sensitive values alone: one view per value of S."""
-    free, total = encoding.free_width, encoding.width
-    embed = np.eye(total, free)
-    offsets = np.zeros((encoding.domain.sensitive_space.size, total))
-    offsets[:, free:] = encoding.codes
-    return Relation(tuple(View(embed, offset) for offset in offsets), free_space(encoding))
+    """Twins that differ in the sensitive values alone, and in what is carried along: one view per value of S."""
+    return Relation(tuple(_views(encoding, 0)), free_space(encoding))
+
+
+def _views(encoding: Encoding, h: int) -> list[View]:
+    """Everybody moved by element h, as each value of S. Views that have the same matrix share it."""
+    apart, views = carried_apart(encoding), list[View]()
+    for s, code in enumerate(encoding.codes):
+        if apart or not views:
+            moved, offset = element_view(encoding, h, s)
+            matrix = np.concatenate([moved, np.zeros((encoding.sensitive_width, encoding.free_width))])
+        views.append(View(matrix, np.concatenate([offset, code.astype(np.float64)])))
+    return views
+
+
+def twin_relation(encoding: Encoding) -> Relation:
+    """Twins as the domain declares them: one view per version, those left out that are the same view as another.
+
+    With no rules it is `flip_relation`. Where the encoding merges the values that change places, all elements of the
+    group are one view, and what is left is the flip too (of what the network is shown).
+    """
+    group, size = encoding.domain.twin_group, encoding.domain.sensitive_space.size
+    shown = 1 if encoding.merges_twins else group.size
+    copies = shown * (size if carried_apart(encoding) else 1)
+    if copies > 1 and copies * encoding.width * encoding.free_width > MOST_NUMBERS:
+        raise InputError(
+            f"{group.size:,} ways in which twins may differ are too many to look at one by one in "
+            f"{encoding.width:,} columns; declare fewer rules, or train with them, which needs no such list."
+        )
+    views: dict[bytes, tuple[int, list[View]]] = {}
+    for h in range(shown):
+        moved, offset = element_view(encoding, h)
+        views.setdefault(moved.tobytes() + offset.tobytes(), (h, _views(encoding, h)))
+    versions = (h * size + s for h, _ in views.values() for s in range(size))
+    every = (view for _, several in views.values() for view in several)
+    return Relation(tuple(every), free_space(encoding), tuple(versions))
+
+
+def carried_apart(encoding: Encoding) -> bool:
+    """Whether the network sees numbers that are carried along with a sensitive value otherwise than canonically."""
+    return encoding.carried != encoding.domain.carried
+
+
+def element_view(encoding: Encoding, h: int, s: int = 0, *, exact: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """The free part of the network's input for people moved by element h, as matrix and offset on u.
+
+    All entries are exact: a permutation moves columns, ½ and the shares of merged values are floats; a mirrored or
+    carried number is affine in u, and refused if no float says how (`exact`). s, a position in S, counts for the latter
+    only.
+    """
+    group, columns = encoding.domain.twin_group, encoding.free_columns()
+    matrix, offset = np.eye(encoding.free_width), np.zeros(encoding.free_width)
+    for name, goes in zip(group.moved, group.elements[h], strict=True) if h else ():
+        place, feature = columns[name], encoding.domain.feature(name)
+        if feature.kind == "categorical":
+            block = np.zeros((len(goes), len(goes)))
+            block[list(goes), range(len(goes))] = 1.0  # the value at i is shown where it goes
+            matrix[place, place] = block
+        elif goes == (1, 0):
+            matrix[place, place] = -1.0
+            offset[place] = 1.0 if feature.kind == "boolean" else _mirror_offset(encoding, name, exact)
+    for name, groups in encoding.merged.items():
+        place, kind = columns[name], encoding.domain.feature(name).kind
+        if kind != "categorical":
+            matrix[place], offset[place] = 0.0, 0.5 if kind == "boolean" else 0.0
+            continue
+        for alike in groups:
+            rows = place.start + np.array(alike)
+            matrix[rows] = matrix[rows].sum(axis=0) * np.float64(share(alike))
+    for name in {**encoding.carried, **encoding.domain.carried} if carried_apart(encoding) else ():
+        place = columns[name].start
+        matrix[place, place], offset[place] = _carried_view(encoding, name, s, exact)
+    return matrix, offset
+
+
+def _carried_view(encoding: Encoding, name: str, s: int, exact: bool) -> tuple[float, float]:
+    """From the canonical value, which u holds, to what the network sees of the version with sensitive value s."""
+    domain, scale = encoding.domain, encoding.scales[name]
+    steps = []
+    for move in (domain.carried.get(name), encoding.carried.get(name)):
+        levels = [] if move is None else list(domain.feature(move.by).levels())
+        at = 0 if move is None else domain.sensitive_space.level_indices[s, domain.sensitive.index(move.by)]
+        steps.append(IDENTITY if move is None else maps_of(move, levels)[at])
+    (undone, gone), (times, plus) = steps
+    factor, centre, unit = times / undone, Fraction(scale.centre), Fraction(2) ** scale.exponent
+    shift = (factor * (centre - gone) + plus - centre) / unit
+    if exact and (Fraction(float(factor)) != factor or Fraction(float(shift)) != shift):
+        raise InputError(
+            f"'{name}' is carried along, and no float64 number says exactly where to in the eyes of this network; "
+            "declare the rule when training, which shows it the canonical value."
+        )
+    return float(factor), float(shift)
+
+
+def _scaled(encoding: Encoding, name: str, value: Fraction) -> float:
+    """A number as network input, rounded once."""
+    scale = encoding.scales[name]
+    return float((value - Fraction(scale.centre)) / Fraction(2) ** scale.exponent)
+
+
+def _mirror_offset(encoding: Encoding, name: str, exact: bool) -> float:
+    """(total − 2·centre)·2^-exponent: what a mirrored number is off from −x."""
+    feature, scale = encoding.domain.feature(name), encoding.scales[name]
+    assert isinstance(feature, NUMERIC)
+    shift = (Fraction(feature.low + feature.high) - 2 * Fraction(scale.centre)) / Fraction(2) ** scale.exponent
+    if exact and Fraction(float(shift)) != shift:
+        raise InputError(
+            f"'{name}' is mirrored, and with its scale of {scale.centre!r} no float64 number says where exactly; "
+            "round the ends of its range in the domain to fewer digits."
+        )
+    return float(shift)

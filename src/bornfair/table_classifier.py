@@ -35,6 +35,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     random_state: Any
     missing: Any = "error"
     combinations: Any = "all"
+    twins: Any = None
     model_: FairModel
     domain_: Domain
     classes_: np.ndarray
@@ -53,10 +54,12 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def empirical_fairness(self, X: Any) -> float:
-        """Share of the rows whose decision is the same for every sensitive value."""
+    def empirical_fairness(self, X: Any, *, declared: bool = True) -> float:
+        """Share of the rows whose decision is the same for every version of the person (declared=False: for every
+        sensitive value only).
+        """
         check_is_fitted(self)
-        return self.model_.empirical_fairness(self._frame(X, reset=False))
+        return self.model_.empirical_fairness(self._frame(X, reset=False), declared=declared)
 
     def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
         """Ask the verifier, from the weights alone, whether twins always get the same decision."""
@@ -154,7 +157,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         while name in domain.names:
             name += "_"
         label = Label(name=name, classes=tuple(plain_value(c) for c in self.classes_))
-        return domain.replaced(label=label)
+        domain = domain.replaced(label=label)
+        return domain if self.twins is None else domain.with_twins(self.twins)
 
     def _sensitive_name(self, feature: str | int, frame: pd.DataFrame) -> str:
         if isinstance(feature, (int, np.integer)) and not isinstance(feature, bool):

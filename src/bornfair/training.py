@@ -28,6 +28,7 @@ from bornfair.errors import Diverged, InputError
 from bornfair.loops import OptimiserKey, OptimiserName, compiled_loops, transformation_of
 from bornfair.network import Network, Parameters
 from bornfair.response import Response
+from bornfair.swaps import Swaps, require_few
 
 Schedule = Literal["constant", "cosine"]
 EVALUATION_ROWS = 8192  # rows per step when evaluating: bounds memory for wide networks and long tables
@@ -75,6 +76,8 @@ class TrainingData:
     true_index: np.ndarray | None = None  # int [rows]: the true position in S (sampled, or γ ≠ 0)
     codes: np.ndarray | None = None  # float32 [|S|, sensitive]
     weights: np.ndarray | None = None  # float [rows]
+    swaps: Swaps | None = None  # what declared rules do to `free`, where the network can tell
+    averaged: bool = False  # `free` is the mean of each row's versions, and stands for all of them
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,9 @@ class _Run:
         _check_shapes(start, data, response)
         no_sensitive = start.widths[0] == self.free_width
         zero_start = start.ignores_sensitive(self.free_width)
-        self.collapsed = no_sensitive or (response.preserves_fairness and zero_start)
+        one_pass = data.swaps is None or data.averaged
+        self.collapsed = one_pass and (no_sensitive or (response.preserves_fairness and zero_start))
+        self.tied = data.swaps if data.averaged else None
         self.responded = not self.collapsed and response.mode != "none"
         inputs = data.free
         if not self.collapsed and response.mode == "none":
@@ -193,6 +198,13 @@ class _Run:
                     raise InputError("this response needs each row's true sensitive value, but the table has none.")
                 true = np.zeros(len(data.free), np.int32)
             self.table["true"] = _as_int32(true)
+            if data.swaps is not None:
+                require_few(len(data.swaps) * len(codes))
+                self.table |= {
+                    "swap columns": _as_int32(data.swaps.columns),
+                    "swap signs": jax.device_put(data.swaps.signs),
+                    "swap offsets": jax.device_put(data.swaps.offsets.astype(np.float32)),
+                }
         self.training_rows, self.validation_rows = _split(data.classes, plan)
         self.optimiser = OptimiserKey(plan.optimiser, plan.momentum, plan.weight_decay)
         self.transformation = transformation or transformation_of(self.optimiser)
@@ -288,7 +300,8 @@ class _Run:
         if self.collapsed:
             weight = np.concatenate([layers[0][0], self.start.sensitive_weights(self.free_width)], axis=1)
             layers[0] = (weight, layers[0][1])
-        return Network.from_jax(layers, self.activation)
+        found = Network.from_jax(layers, self.activation)
+        return found if self.tied is None else self.tied.tied(found)
 
     def result(self, state: _State) -> Training:
         network = self.network(state.best)
@@ -349,7 +362,9 @@ def _rates(plan: Plan, epoch: int, steps: int) -> np.ndarray:
 def _fingerprint(start: Network, data: TrainingData, response: Response, plan: Plan) -> str:
     """Binds a checkpoint to its run: resuming with other data or settings is refused."""
     digest = hashlib.sha256(repr((asdict(plan), asdict(response), start.widths, start.activation)).encode())
-    arrays: Iterator[np.ndarray | None] = iter((data.free, data.classes, data.sensitive, data.true_index, data.weights))
+    swaps = None if data.swaps is None else data.swaps.columns
+    known = data.free, data.classes, data.sensitive, data.true_index, data.weights, swaps
+    arrays: Iterator[np.ndarray | None] = iter(known)
     for array in (*arrays, *start.tensors().values()):
         digest.update(b"-" if array is None else np.ascontiguousarray(array).data)
     return digest.hexdigest()

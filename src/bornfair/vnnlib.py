@@ -28,6 +28,7 @@ from bornfair.files import folder_written_atomically, write_atomically
 from bornfair.model import FairModel
 from bornfair.network import Network
 from bornfair.relation import Relation, flip_relation
+from bornfair.versions import require_flip_only
 
 NETWORK, PROPERTY = "query.onnx", "query.vnnlib"
 MOST_CASES = 20_000
@@ -61,6 +62,7 @@ def export_query(
     network has such a point; a small margin lets verifiers pass over it, and over twins closer to 0 than that.
     """
     encoding, network = model.encoding, model.network
+    require_flip_only(model, "a query for other verifiers", "ask with bornfair verify")
     number("margin", margin, 0.0, 1e30)
     margin = _float32_below(Fraction(float(margin)))  # never more than asked: more would leave more twins out
     _check_exportable(network, margin)

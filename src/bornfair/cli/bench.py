@@ -235,6 +235,28 @@ def twins(
 
 
 @app.command()
+def quantify(
+    models: Annotated[Path, typer.Option(help="The folder of the public .nnet files.")],
+    anchors: Annotated[Path, typer.Option(help="What FairQuant reached on them (CSV).")],
+    only: Annotated[list[str] | None, typer.Option(help="Only this network; repeat for several.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for each question.")] = 60.0,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Which share of the domain is left undecided, beside FairQuant's. One core."""
+    from bornfair.experiments import quantify_anchors as experiment
+    from bornfair.experiments.speed import pin_to_one_core
+
+    pin_to_one_core()
+    rows = experiment.compare(models, anchors, timeout, only, seed=seed, say=say)
+    if json:
+        print_json({"rows": [row.to_json() for row in rows]})
+        return
+    print_table("Shares of the domain, %", experiment.HEADERS, [row.cells() for row in rows], numbers_from=2)
+    print(experiment.summary(rows))
+
+
+@app.command()
 def repair(
     models: Annotated[Path, typer.Option(help="The folder of the public .nnet files.")],
     adult_test: Annotated[

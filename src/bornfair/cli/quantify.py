@@ -43,7 +43,7 @@ def quantify(
     from bornfair.interop.load import load_model
     from bornfair.quantification.groups import affected_groups
     from bornfair.quantification.marginals import marginals_of
-    from bornfair.quantification.measure import quantify as measure
+    from bornfair.quantification.measure import shares_of
     from bornfair.quantification.people import most_affected, treatment
     from bornfair.quantification.telling import undo_text
     from bornfair.tables import read_table
@@ -59,7 +59,7 @@ def quantify(
         people = people.drop(columns=target)
     asked = load_model(model, domain=domain, sensitive=sensitive, twins=twins, table=people)
     marginals = None if over == "uniform" or people is None else marginals_of(asked.domain, people)
-    found = measure(
+    found = shares_of(
         asked, timeout=timeout, precision=precision, marginals=marginals, seed=seed, say=None if json else say
     )
     groups = affected_groups(asked, most=most, seed=seed, marginals=marginals) if found.certified < 1 else []

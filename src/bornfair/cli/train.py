@@ -24,6 +24,10 @@ def train(
     table: Annotated[Path | None, typer.Argument(help="A CSV or Parquet table.", show_default=False)] = None,
     target: Annotated[str | None, Option(help="The column to predict.")] = None,
     sensitive: Annotated[list[str] | None, Option(help="A sensitive column; repeat for several.")] = None,
+    twins: Annotated[
+        list[str] | None,
+        Option(help="Who else is a twin, as 'sex: Male<->Female, relationship: Husband<->Wife'; repeat for several."),
+    ] = None,
     dataset: Annotated[str | None, Option(help="Train on a built-in dataset instead of a table.")] = None,
     out: Annotated[Path, Option(help="The folder to write the bundle to.")] = Path("bornfair-bundle"),
     drop: Annotated[
@@ -76,9 +80,13 @@ def train(
     from bornfair.estimator import FairClassifier
 
     known = _domain(domain, people.drop(columns=target), names, combinations)
+    if names and known.sensitive != tuple(names):
+        known = known.with_sensitive(names)
+    _say_versions(known, twins, target, quiet=json)
     training, test = _split(people, test_fraction, seed)
     classifier = FairClassifier(
-        names, preset=preset, hidden=_widths(hidden), activation=activation, init=init, response=response,  # type: ignore[arg-type]
+        names, twins=twins or None, preset=preset, hidden=_widths(hidden), activation=activation, init=init,  # type: ignore[arg-type]
+        response=response,  # type: ignore[arg-type]
         gamma=_gamma(gamma), draws=draws, optimiser=optimiser, learning_rate=learning_rate, batch_size=batch_size,
         epochs=epochs, weight_decay=weight_decay, validation_fraction=validation_fraction, patience=patience,
         class_weight=class_weight, combinations=combinations, domain=known, missing=missing, unseen=unseen,  # type: ignore[arg-type]
@@ -105,6 +113,7 @@ def train(
 def describe(classifier: Any, rows: pd.DataFrame, target: str) -> dict[str, Any]:
     """The facts of a trained classifier, measured on rows it was not trained on."""
     from bornfair import metrics
+    from bornfair.twins import rule_text
 
     certificate = classifier.certificate_
     X, truth = rows.drop(columns=target), rows[target].to_numpy()
@@ -124,6 +133,9 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str) -> dict[str, Any]
         "local_privacy": certificate.response["local_privacy"],
         "sensitive": list(classifier.domain_.sensitive),
         "sensitive_values": certificate.sensitive_values,
+        "versions": classifier.domain_.versions.size if classifier.domain_.sensitive else 1,
+        "flip_stable": classifier.empirical_fairness(X, declared=False) if classifier.domain_.sensitive else None,
+        "twins": [rule_text(rule) for rule in classifier.domain_.twins],
         "rows_measured": len(rows),
     }
 
@@ -178,6 +190,20 @@ def _domain(path: Path | None, people: pd.DataFrame, sensitive: list[str], combi
     return Domain.infer(people, sensitive=sensitive, combinations=combinations)  # type: ignore[arg-type]
 
 
+def _say_versions(known: Domain, twins: list[str] | None, target: str, *, quiet: bool) -> None:
+    """What the rules amount to, before anything is trained; refuses those that make no sense."""
+    from bornfair.cli.output import say
+
+    if twins and target not in known.names:
+        from bornfair.domain import Label
+
+        # The classes are not known yet; the name alone makes a rule about the target an error of its own.
+        known = known.replaced(label=Label(name=target, classes=(0, 1)))
+    known = known.with_twins(twins) if twins else known
+    if known.twins and not quiet:
+        say(f"By your rules, {known.versions.told()}.")
+
+
 def _widths(text: str | None) -> str | list[int] | None:
     if text is None or not text.replace(",", "").replace(" ", "").isdigit():
         return text
@@ -195,11 +221,14 @@ def _gamma(text: str) -> float | Literal["solve"]:
 
 def _print(result: dict[str, Any]) -> None:
     percent = lambda share: "–" if share is None else f"{100 * share:.2f} %"  # noqa: E731
+    declared = [("same decision for every declared twin", percent(result["empirical_fairness"]))]
+    declared = declared if result["twins"] else []
     rows = [
         ("accuracy", percent(result["accuracy"])),
         ("balanced accuracy", percent(result["balanced_accuracy"])),
         ("AUC", "–" if result["auc"] is None else f"{result['auc']:.4f}"),
-        ("same decision for every sensitive value", percent(result["empirical_fairness"])),
+        ("same decision for every sensitive value", percent(result["flip_stable"])),
+        *declared,
         ("verdict over the whole domain", result["verdict"]),
         ("proof", f"{result['proof']}" + (f" ({', '.join(result['arithmetic'])})" if result["arithmetic"] else "")),
         ("γ", f"{result['gamma']:g}"),

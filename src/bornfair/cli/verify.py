@@ -19,6 +19,10 @@ def verify(
     sensitive: Annotated[
         list[str] | None, typer.Option(help="A sensitive feature: name or position from 0; repeat for several.")
     ] = None,
+    twins: Annotated[
+        list[str] | None,
+        typer.Option(help="Who else is a twin, as 'sex: Male<->Female, relationship: Husband<->Wife'; repeatable."),
+    ] = None,
     engine: Annotated[str, typer.Option(help="auto, bounds, smt or milp.")] = "auto",
     timeout: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
     data: Annotated[
@@ -48,7 +52,7 @@ def verify(
         _change(model, domain, sensitive, timeout, seed, json=json)
         return
     verdict = ask(
-        model, domain, sensitive_features=sensitive, engine=engine, timeout=timeout,  # type: ignore[arg-type]
+        model, domain, sensitive_features=sensitive, twins=twins or None, engine=engine, timeout=timeout,  # type: ignore[arg-type]
         table=None if data is None else read_table(data), partitions=partitions, soft_timeout=soft_timeout,
         where=_population(where or []), relax=_allowances(relax or []), seed=seed, resume=resume,
         say=None if json else say,

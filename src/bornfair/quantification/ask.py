@@ -8,8 +8,7 @@ from typing import Any
 
 from bornfair.domain import Domain
 from bornfair.interop.load import load_model
-from bornfair.quantification.measure import Shares
-from bornfair.quantification.measure import quantify as measure
+from bornfair.quantification.measure import Shares, shares_of
 from bornfair.quantification.variables import Marginal
 
 
@@ -35,4 +34,4 @@ def quantify(
     most this share is undecided.
     """
     asked = load_model(model, domain=domain, sensitive=sensitive_features, twins=twins, table=table, target=target)
-    return measure(asked, timeout=timeout, precision=precision, marginals=marginals, seed=seed, say=say)
+    return shares_of(asked, timeout=timeout, precision=precision, marginals=marginals, seed=seed, say=say)

@@ -19,7 +19,10 @@ KEPT = 64  # unfair people who are remembered
 
 @dataclass(frozen=True)
 class Estimate:
-    """The share of unfair people in a sample, and a range that holds the true share with the given confidence."""
+    """The share of unfair people in a sample, and a range that holds the true share with the given confidence.
+
+    With no samples at all nothing is estimated: the range is from 0 to 1.
+    """
 
     unfair: float
     low: float
@@ -61,8 +64,6 @@ def clopper_pearson(found: int, count: int, confidence: float = CONFIDENCE) -> t
 
 
 def estimated(sample: Sample) -> Estimate:
-    if not sample.count:
-        return Estimate(float("nan"), 0.0, 1.0, 0)
     low, high = clopper_pearson(sample.found, sample.count)
     return Estimate(sample.found / sample.count, low, high, sample.count)
 

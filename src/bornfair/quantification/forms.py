@@ -1,10 +1,11 @@
 """Bounds of a network's outputs on boxes, as sums of functions of few variables: for any activation, any views.
 
-`relaxation` bounds ReLU networks; of others, and of networks without hidden layers, lines are known from `LinearBounds`.
+`relaxation` bounds ReLU networks; of others, and of networks without hidden layers, `LinearBounds` knows lines.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +20,10 @@ from bornfair.verification import linear
 from bornfair.verification.backward import FLOOR, Arrays
 from bornfair.verification.intervals import OWN_UNIT
 from bornfair.verification.linear import LinearBounds
+from bornfair.verification.structural import distinct_matrices
 from bornfair.verification.verdict import Arithmetic
 
+MOST_VIEWS = 12
 NUMBERS = 2**18  # per array: NumPy passes over it many times, so it should not be far from the caches
 
 
@@ -60,9 +63,17 @@ class Bounder:
         return 16 * (2 * sum(self.network.widths) + 2 * self.nodes.count + 64) * OWN_UNIT
 
     @cached_property
+    def shown(self) -> int:
+        """How many views are bounded apart: all, or, where they are many and differ by what is added alone, one for
+        all of them, which can still certify.
+        """
+        views = self.relation.views
+        return 1 if len(views) > MOST_VIEWS and len(distinct_matrices(views)) == 1 else len(views)
+
+    @cached_property
     def work(self) -> int:
         """How many numbers the widest layer's tables hold for one box."""
-        return max(self.network.widths[1:]) * max(self.nodes.count, 1) * len(self.relation.views)
+        return max(self.network.widths[1:]) * max(self.nodes.count, 1) * self.shown
 
     @cached_property
     def together(self) -> int:
@@ -98,5 +109,15 @@ def _from_lines(owner: Bounder, low: np.ndarray, high: np.ndarray) -> Bounds:
     # The ends may be tighter than the lines: constants are bounds too.
     flat = np.zeros_like(lower.table)
     least, most = (np.moveaxis(end, 0, -1).reshape(-1, len(low)) for end in (found.least, found.most))
-    width = owner.nodes.widths(lower.table).sum(axis=0)
-    return Bounds([lower, Sums(least, flat)], [upper, Sums(most, flat)], found.same, width)
+    below, above = [lower, Sums(least, flat)], [upper, Sums(most, flat)]
+    if owner.shown < len(owner.relation.views):
+        below, above = (
+            [_of_all(s, len(owner.pairs), f) for s in part] for part, f in ((below, np.min), (above, np.max))
+        )
+    width = owner.nodes.widths(below[0].table).sum(axis=0)
+    return Bounds(below, above, found.same, width)
+
+
+def _of_all(sums: Sums, pairs: int, extreme: Callable[..., np.ndarray]) -> Sums:
+    """One sum for all views: the lowest, or the highest, of each of its numbers."""
+    return Sums(*(extreme(part.reshape(-1, pairs, *part.shape[1:]), axis=0) for part in sums))

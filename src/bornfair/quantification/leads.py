@@ -44,7 +44,7 @@ class _Leads:
 
     @staticmethod
     def of(owner: Bounder, bounds: Bounds) -> _Leads:
-        views, (b, a) = len(owner.relation.views), np.array(owner.pairs).T
+        views, (b, a) = owner.shown, np.array(owner.pairs).T
         found = []
         for lower, upper in zip(bounds.lower, bounds.upper, strict=True):
             nodes, boxes = lower.table.shape[1:]

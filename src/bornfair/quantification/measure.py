@@ -36,7 +36,10 @@ BINS = 2048  # twice as many where bounding a box costs more than crediting it:
 COSTLY = 10_000  # numbers per box
 PROVING = 0.7  # share of the time in which open boxes are credited
 PROOFS_PER_SECOND = 2_000.0  # until it has been measured
+MARGIN = 1.05  # it may turn out slower; the least promising come last
 AFTER_INTERRUPT = 2.0  # seconds
+SPARE = 0.03  # share of the time that is worth going on for
+TIME_IS_UP = "time is up"
 MEMORY = 2**30  # bytes of open boxes
 
 
@@ -67,7 +70,7 @@ class Shares:
         return shares | {k: v for k, v in asdict(self).items() if k not in shares} | {"arithmetic": [*self.arithmetic]}
 
 
-def quantify(
+def shares_of(
     model: FairModel,
     *,
     relation: Relation | None = None,
@@ -107,9 +110,13 @@ def quantify(
     owner = Bounder(model.network, chosen, people, mode)
     flaw = not_finite(model.network, chosen)
     if flaw is not None:
-        nobody = Estimate(float("nan"), 0.0, 1.0, 0)
+        nobody = Estimate(0.0, 0.0, 1.0, 0)
         return Shares(0.0, 0.0, nobody.to_json(), 0, 0.0, flaw, wanted)
-    sample = draw(owner, samples, seed=seed, until=began + timeout / 4)
+    try:
+        sample = draw(owner, samples, seed=seed, until=began + timeout / 4)
+    except KeyboardInterrupt:
+        nobody = Estimate(0.0, 0.0, 1.0, 0)
+        return Shares(0.0, 0.0, nobody.to_json(), 0, time.monotonic() - began, "interrupted", wanted, True)
     structural = prove_structurally(model.network, chosen)
     if len(chosen.views) == 1 or set(wanted) <= set(structural.arithmetic):
         reason = structural.reason if structural else "nobody has a twin"
@@ -138,28 +145,34 @@ class _Run:
         self.model, self.owner, self.variables = model, owner, owner.variables
         self.wanted, self.flips, self.precision, self.most_boxes, self.say = wanted, flips, precision, most_boxes, say
         self.began, self.deadline, self.spoke = began, deadline, began
-        self.pace = PROOFS_PER_SECOND
-        self.tally = Tally()
-        self.open = Open(Boxes(*(np.zeros((0, self.variables.free.width)),) * 2), *(np.zeros(0),) * 2, np.zeros(0, int))
+        self.pace, self.paced_at = PROOFS_PER_SECOND, 10 * self.owner.together
+        self.tally, self.interrupted = Tally(), False
+        nobody = Boxes(*(np.zeros((0, self.variables.free.width)),) * 2)
+        self.open = Open.of(nobody, np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
 
     def run(self, sample: Sample) -> Shares:
-        reason, interrupted = "time is up", False
         self._order = sample.order  # categories that act alike on the first lead stay together when a group is cut
+        reason = "interrupted"
         try:
             self._take_in(self._bounded(self.variables.places.root))
             self._dive(sample)
             reason = self._search()
+            self._credit_open()
+            while reason == TIME_IS_UP and not self.interrupted and self._time_left():  # it was faster than foreseen
+                reason = self._search()
+                self._credit_open()
         except KeyboardInterrupt:
-            reason, interrupted = "interrupted", True
-            self.deadline = time.monotonic() + AFTER_INTERRUPT
-        try:
-            tally = self._credit_open()
-        except KeyboardInterrupt:
-            interrupted, tally = True, self.tally
+            self.interrupted = True
+        if self.interrupted:
+            reason, self.deadline = "interrupted", time.monotonic() + AFTER_INTERRUPT
+            self._credit_open()
         self._speak(f"{reason}: ", force=True)
-        return self._shares(tally, sample, reason, interrupted)
+        return self._shares(self._proven(), sample, reason)
 
-    def _shares(self, tally: Tally, sample: Sample, reason: str, interrupted: bool) -> Shares:
+    def _time_left(self) -> bool:
+        return time.monotonic() + SPARE * (self.deadline - self.began) < self.deadline
+
+    def _shares(self, tally: Tally, sample: Sample, reason: str) -> Shares:
         # Whole numbers were added without error; of others, each addition may have rounded up.
         whole = self.variables.exact and not tally.credited
         down = 1.0 if whole else 1 - 2.0**-51 * (tally.boxes + 1000)
@@ -174,7 +187,7 @@ class _Run:
             counts = {"certified": fair, "falsified": unfair, "undecided": left}
         return Shares(
             certified, falsified, estimated(sample).to_json(), tally.boxes, time.monotonic() - self.began, reason,
-            self.wanted, interrupted, counts,
+            self.wanted, self.interrupted, counts,
         )  # fmt: skip
 
     # --- searching ---
@@ -183,29 +196,37 @@ class _Run:
         """Cut and bound until there is a reason to stop."""
         target = self.precision
         while len(self.open):
+            if self.interrupted:
+                return "interrupted"
             if self.most_boxes is not None and self.tally.boxes >= self.most_boxes:
                 return "enough boxes were bounded"
             if time.monotonic() + self._time_to_prove() >= self.deadline:
-                return "time is up"
+                return TIME_IS_UP
             likely = float(self.open.undecided.sum() + self.tally.stuck) / self.variables.total
             if self.precision > 0 and likely <= target:
-                proven = self._credit_open()
+                self._credit_open()
+                proven = self._proven()
                 if 1 - (proven.certified + proven.falsified) / self.variables.total <= self.precision:
                     return "precise enough"
                 target = 0.8 * likely
             self._speak("")
             self._round()
-            if self.tally.boxes > 20 * self.owner.together and self.pace == PROOFS_PER_SECOND:
-                self._credit(
-                    self.tally, self.open[np.argsort(-self.open.mass)[: 2 * self.owner.together]], self.deadline
-                )
+            if self.tally.boxes > 2 * self.paced_at:
+                self._measure_pace()
         if self.tally.stuck:
             return "what is left is too close to the decision boundary to be told in this arithmetic"
         return "everybody is decided"
 
     def _time_to_prove(self) -> float:
         most = PROVING * (self.deadline - self.began)
-        return min(len(self.open) / self.pace, most)
+        return min(MARGIN * int(np.isnan(self.open.certified).sum()) / self.pace, most)
+
+    def _measure_pace(self) -> None:
+        """How long does it take to credit what is open? A few boxes tell: what is not credited in time is lost."""
+        order = np.argsort(self.open.undecided, kind="stable")
+        some = order[np.unique(np.linspace(0, len(order) - 1, self.owner.together).astype(np.int64))]
+        self._credited(self.open[some])
+        self.paced_at = max(self.tally.boxes, 10 * self.owner.together)
 
     def _round(self) -> None:
         """Cut the open boxes with most undecided mass. The state is replaced as a whole: an interrupt loses no box."""
@@ -264,7 +285,7 @@ class _Run:
                 boxes=tally.boxes + len(some),
             )
             open_share = np.clip(1 - seen.likely_certified - seen.likely_falsified, 1e-9, 1.0)
-            parts.append(Open(some, mass, open_share * mass, seen.variable)[left])
+            parts.append(Open.of(some, mass, open_share * mass, seen.variable)[left])
         self.tally = tally
         return Open.joined(*parts)
 
@@ -299,10 +320,10 @@ class _Run:
         """Credit the half with least undecided mass, and forget it."""
         order = np.argsort(self.open.undecided, kind="stable")
         light = order[: len(order) // 2]
-        credited = self._credit(self.tally, self.open[light], self.deadline)
+        certified, falsified = self._credited(self.open[light]).credit()
         # In this order: an interrupt in between may forget what was credited, but must not count it twice.
         self.open = self.open[order[len(order) // 2 :]]
-        self.tally = credited
+        self.tally = _with(self.tally, certified, falsified)
 
     # --- towards people who are known to be treated unfairly ---
 
@@ -330,31 +351,33 @@ class _Run:
 
     # --- crediting ---
 
-    def _credit_open(self) -> Tally:
-        return self._credit(self.tally, self.open, self.deadline)
+    def _proven(self) -> Tally:
+        """The tally with what is proven of open boxes."""
+        return _with(self.tally, *self.open.credit())
 
-    def _credit(self, tally: Tally, some: Open, deadline: float) -> Tally:
-        """The tally with what bounds prove about parts of open boxes, the most promising first."""
-        promise = some.mass - some.undecided
-        order = np.argsort(-promise, kind="stable")
+    def _credit_open(self) -> None:
+        self.open = self._credited(self.open)
+
+    def _credited(self, some: Open) -> Open:
+        """Open boxes with what bounds prove about parts of them, the most promising first, until time is up."""
+        unknown = np.flatnonzero(np.isnan(some.certified))
+        order = unknown[np.argsort((some.undecided - some.mass)[unknown], kind="stable")]
         began = time.monotonic()
-        certified = falsified = 0.0
+        certified, falsified = some.certified.copy(), some.falsified.copy()
         for start in range(0, len(order), self.owner.together):
-            if start and time.monotonic() >= deadline:
+            if start and time.monotonic() >= self.deadline:
                 break
             rows = order[start : start + self.owner.together]
-            sure, unfair = prove(self.owner, some.boxes[rows], BINS if self.owner.work < COSTLY else 2 * BINS)
-            certified += float((sure * some.mass[rows]).sum()) * (1 - 2.0**-40)
-            falsified += float((unfair * some.mass[rows]).sum()) * (1 - 2.0**-40)
+            try:
+                sure, unfair = prove(self.owner, some.boxes[rows], BINS if self.owner.work < COSTLY else 2 * BINS)
+            except KeyboardInterrupt:
+                self.interrupted = True
+                break
+            certified[rows], falsified[rows] = sure, unfair
             spent = time.monotonic() - began
-            if start and spent > 0:
+            if spent > 0:
                 self.pace = (start + len(rows)) / spent
-        return replace(
-            tally,
-            certified=tally.certified + certified,
-            falsified=tally.falsified + falsified,
-            credited=tally.credited + certified + falsified,
-        )
+        return replace(some, certified=certified, falsified=falsified)
 
     # --- telling ---
 
@@ -369,3 +392,13 @@ class _Run:
             f"{before}about {100 * likely:.2f} % undecided, {self.tally.boxes:,} boxes bounded, "
             f"{len(self.open):,} open, at most {left:.0f} s left"
         )
+
+
+def _with(tally: Tally, certified: float, falsified: float) -> Tally:
+    """A tally with what was proven of parts of boxes."""
+    return replace(
+        tally,
+        certified=tally.certified + certified,
+        falsified=tally.falsified + falsified,
+        credited=tally.credited + certified + falsified,
+    )

@@ -58,7 +58,7 @@ class ReluPass:
     def __init__(self, owner: Bounder, low: np.ndarray, high: np.ndarray) -> None:
         self.variables, self.nodes, self.arrays = owner.variables, owner.nodes, owner.arrays
         self.low, self.high, self.boxes = low, high, len(low)
-        self.views = len(owner.relation.views)
+        self.views, self.hull = owner.shown, owner.shown < len(owner.relation.views)
         self.slack, self.layers = owner.slack, owner.network.widths
         depth = len(owner.network.layers) - 1
         w = self.layers
@@ -106,14 +106,24 @@ class ReluPass:
     # --- forwards ---
 
     def _first(self) -> tuple[Sums, Sums]:
-        layer, variables, views = self.arrays.layers[0], self.variables, self.views
+        layer, variables = self.arrays.layers[0], self.variables
         numbers = variables.numbers
         low, high = self.low.T[numbers], self.high.T[numbers]
         centre = low / 2 + high / 2
         radius = np.maximum(high - centre, centre - low)
         furthest = np.maximum(np.abs(low), np.abs(high))
+        bias, bias_size, inputs = layer.bias, layer.bias_size, self.arrays.inputs
+        around = np.zeros((1, 1))  # how far views lie apart, when they are taken together
+        if self.hull:
+            above, below = bias.max(axis=0, keepdims=True), bias.min(axis=0, keepdims=True)
+            bias, bias_size, inputs = (
+                above / 2 + below / 2,
+                bias_size.max(axis=0, keepdims=True),
+                inputs.max(keepdims=True),
+            )
+            around = (np.maximum(above - bias, bias - below) * (1 + 2.0**-50)).T
         constants, tables, sizes, pads = [], [], [], []
-        for view in range(views):
+        for view in range(self.views):
             at = view if layer.weight.shape[0] > 1 else 0
             if at == view:
                 table = self.nodes.linear(layer.weight[at], radius, self.high)
@@ -123,12 +133,12 @@ class ReluPass:
                     size = size + layer.weight_size[at][:, group].max(axis=1, keepdims=True)
                 pad = (np.abs(layer.weight[at][:, numbers]) @ self.arrays.pad[numbers])[:, None]
             tables.append(table)
-            pads.append(np.repeat(pad, self.boxes, axis=1))
-            constants.append(middle + layer.bias[view][:, None])
-            sizes.append(size + layer.bias_size[view][:, None])
-        size, beside = np.concatenate(sizes, axis=1), np.repeat(self.arrays.inputs, self.boxes)
+            pads.append(np.repeat(2 * pad + around, self.boxes, axis=1))
+            constants.append(middle + bias[view][:, None])
+            sizes.append(size + bias_size[view][:, None])
+        size, beside = np.concatenate(sizes, axis=1), np.repeat(inputs, self.boxes)
         self._pad = np.concatenate(pads, axis=1)
-        error = self._error(0, size, size, beside) + 2 * self._pad
+        error = self._error(0, size, size, beside) + self._pad
         constant, table = np.concatenate(constants, axis=1), np.concatenate(tables, axis=2)
         self._middle, self._slopes = constant, table
         return Sums(constant + error, table), Sums(constant - error, table)
@@ -231,7 +241,7 @@ class ReluPass:
         lift = np.where(bends, np.maximum(-slope * bottom, top - slope * top) * (1 + 2.0**-40) + FLOOR, 0.0)
         if i == 1:
             self._spreads: list[tuple[np.ndarray, np.ndarray]] = []
-            self._affine_error, self._affine_size = self.errors[0] + 2 * self._pad, self.sizes[0]
+            self._affine_error, self._affine_size = self.errors[0] + self._pad, self.sizes[0]
         through = layer.weight
         count = len(through)
         self._slopes = (through @ (slope[:, None] * self._slopes).reshape(slope.shape[0], -1)).reshape(

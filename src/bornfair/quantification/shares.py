@@ -18,7 +18,7 @@ from bornfair.quantification.variables import Variables
 from bornfair.verification.boxes import Boxes
 
 PIECES = 256  # parts of a number's range, each taken at its smallest value; of one of two numbers of a block:
-PAIR_PIECES = 48
+PAIR_PIECES = 32
 TOGETHER = 64  # boxes transformed in one call
 LOSS = 2.0**-44  # relative to the sizes of all terms: far more than the roundings of evaluating a table
 

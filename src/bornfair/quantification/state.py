@@ -9,26 +9,43 @@ import numpy as np
 
 from bornfair.verification.boxes import Boxes
 
+COLUMNS = ("mass", "undecided", "variable", "certified", "falsified")
+
 
 @dataclass(frozen=True, eq=False)
 class Open:
-    """Boxes that are not decided: mass, what is likely undecided of it, and the variable to cut."""
+    """Boxes that are not decided: mass, what is likely undecided of it, the variable to cut, and what shares of them
+    are proven to be certified and falsified (NaN: nobody has looked).
+    """
 
     boxes: Boxes
     mass: np.ndarray
     undecided: np.ndarray
     variable: np.ndarray
+    certified: np.ndarray
+    falsified: np.ndarray
 
     def __len__(self) -> int:
         return len(self.mass)
 
     def __getitem__(self, which: np.ndarray) -> Open:
-        return Open(self.boxes[which], self.mass[which], self.undecided[which], self.variable[which])
+        return Open(self.boxes[which], *(getattr(self, name)[which] for name in COLUMNS))
+
+    @staticmethod
+    def of(boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, variable: np.ndarray) -> Open:
+        unknown = np.full(len(mass), np.nan)
+        return Open(boxes, mass, undecided, variable, unknown, unknown)
 
     @staticmethod
     def joined(*parts: Open) -> Open:
-        arrays = [np.concatenate([getattr(p, name) for p in parts]) for name in ("mass", "undecided", "variable")]
+        arrays = [np.concatenate([getattr(p, name) for p in parts]) for name in COLUMNS]
         return Open(Boxes.joined(*(p.boxes for p in parts)), *arrays)
+
+    def credit(self) -> tuple[float, float]:
+        """The masses that are proven, certified and falsified."""
+        found = (np.nansum(share * self.mass) * (1 - 2.0**-40) for share in (self.certified, self.falsified))
+        certified, falsified = (float(mass) for mass in found)
+        return certified, falsified
 
 
 @dataclass(frozen=True)

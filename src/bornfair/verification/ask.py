@@ -29,6 +29,7 @@ def verify(
     domain: Domain | str | Path | None = None,
     *,
     sensitive_features: Sequence[str | int] | None = None,
+    twins: str | Sequence[str] | None = None,
     engine: Engine = "auto",
     timeout: float = 60.0,
     table: Any = None,
@@ -40,10 +41,12 @@ def verify(
     resume: str | Path | None = None,
     say: Say | None = None,
 ) -> Verdict:
-    """Whether two individuals who differ only in the sensitive features always get the same decision.
+    """Whether two individuals who differ only in the sensitive features, or by declared rules, always get the same
+    decision.
 
     model: a bundle folder, a .nnet file, a fitted FairClassifier or a FairModel. domain: who could exist, if not as the
-    model says. engine: 'auto', or one of them for a second opinion. table: real rows, to show twins close to a real
+    model says. twins: who else counts as a twin, as "sex: Male<->Female, relationship: Husband<->Wife", if not as the
+    domain says. engine: 'auto', or one of them for a second opinion. table: real rows, to show twins close to a real
     person. partitions, soft_timeout (seconds for each partition), where (a sub-population) and relax (how much other
     numbers of twins may differ): for 'smt'. resume: a file from which an interrupted search goes on.
     """
@@ -52,6 +55,9 @@ def verify(
     if (where or relax) and engine not in ("auto", "smt"):
         raise InputError(f"where and relax are questions for the smt engine, found engine={engine!r}; leave it out.")
     asked = load_model(model, domain=domain, sensitive=sensitive_features)
+    if twins is not None:
+        encoding = dataclasses.replace(asked.encoding, domain=asked.domain.with_twins(twins))
+        asked = dataclasses.replace(asked, encoding=encoding, certificate=None)
     began = time.perf_counter()
     if engine == "smt" or where or relax:
         verdict = _by_smt(asked, timeout, partitions, soft_timeout, where, relax, seed, say)

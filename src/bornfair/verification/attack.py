@@ -19,7 +19,7 @@ from bornfair.model import FairModel
 from bornfair.tables import as_pandas
 from bornfair.verification.cancel import cancelling
 from bornfair.verification.lens import Lens, Look
-from bornfair.verification.minimise import replay_best, simplest
+from bornfair.verification.minimise import likeliest, replay_best, simplest
 from bornfair.verification.replay import Replay
 from bornfair.verification.verdict import Arithmetic
 
@@ -29,7 +29,7 @@ TRIALS = 48  # changes tried for each of them in one step
 STEPS = 12  # steps before the lower half is replaced
 CROSSINGS = 256  # ways over the boundary that are halved together
 GRID = 9  # places of a numeric feature where a way over the boundary is looked for
-MOST_VALUES = 16  # values of S used after the first looks; all of them if there are no more
+MOST_VALUES = 16  # versions looked at after the first looks; all of them if there are no more
 BASES = 10  # people around whom sums of whole numbers are searched
 CANCELLING = 2048  # people looked at around each of them
 HALVINGS = 80  # enough to come down to neighbouring float64 numbers
@@ -50,7 +50,7 @@ class Attack:
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """People, looked at as each of `values` (positions in S) by the stage `how`."""
+    """People, looked at as each of `values` (versions of themselves) by the stage `how`."""
 
     how: str
     people: np.ndarray
@@ -77,8 +77,8 @@ def find_twins(
     """
     began = time.perf_counter()
     wanted = _checked(model, arithmetic, seconds)
-    if model.ignores_sensitive:
-        return Attack(None, 0, "no weight reads the sensitive values", time.perf_counter() - began)
+    if model.ignores_sensitive and model.encoding.merges_twins:
+        return Attack(None, 0, "no weight reads what differs between twins", time.perf_counter() - began)
     lens = Lens(model)
     rows = None if table is None else lens.from_table(as_pandas(table))
     tried, stage = 0, ""
@@ -91,6 +91,7 @@ def find_twins(
         if found is not None:
             left = began + seconds - time.perf_counter()
             clear = simplest(lens, found, rows, until=time.perf_counter() + max(left, 0.2 * seconds))
+            clear = clear if table is None else likeliest(model, clear, as_pandas(table))
             return Attack(clear, tried, stage, time.perf_counter() - began)
         if time.perf_counter() - began > seconds:
             break
@@ -121,8 +122,8 @@ def _checked(model: FairModel, arithmetic: Sequence[Arithmetic], seconds: float)
 def _search(lens: Lens, rows: np.ndarray | None, seed: int) -> Iterator[_Batch]:
     """Look at rows, their mutations and samples; then, for ever, at boundaries and where the climbers are."""
     rng = np.random.default_rng([seed, 7])
-    everything = np.arange(len(lens.codes))
-    extreme = np.zeros(len(lens.codes), np.int64)
+    everything = np.arange(lens.size)
+    extreme = np.zeros(lens.size, np.int64)
     if rows is not None and len(rows):
         rows = rows[rng.permutation(len(rows))]
         some = rows[:FIRST]

@@ -6,8 +6,9 @@ import dataclasses
 import time
 
 from bornfair.encoding import Encoding
+from bornfair.errors import InputError
 from bornfair.network import Network
-from bornfair.relation import flip_relation
+from bornfair.relation import twin_relation
 from bornfair.sensitive import ENUMERATION_LIMIT
 from bornfair.verification import confirm
 from bornfair.verification.structural import prove_zero_weights, undecided
@@ -15,12 +16,22 @@ from bornfair.verification.verdict import Verdict
 
 
 def confirm_encoded(network: Network, encoding: Encoding) -> Verdict:
-    """Whether twins of this domain always get the same decision. Zero sensitive weights need no list of the twins."""
+    """Whether twins of this domain always get the same decision. Zero sensitive weights need no list of the twins,
+    where the network is shown only what declared twins have in common.
+    """
     began = time.perf_counter()
     verdict = prove_zero_weights(network, encoding.free_width)
-    size = encoding.domain.sensitive_space.size
-    if not verdict and size <= ENUMERATION_LIMIT:
-        return confirm(network, flip_relation(encoding))
-    if not verdict:
-        verdict = undecided("structural", f"{verdict.reason} and the {size:,} sensitive values are too many to list")
+    group, size = encoding.domain.twin_group, encoding.domain.sensitive_space.size
+    if encoding.merges_twins and verdict:
+        if named := " and ".join([*group.moved, *encoding.domain.carried]):
+            reason = f"{verdict.reason}, and {named} of declared twins look the same to the network"
+            verdict = dataclasses.replace(verdict, reason=reason)
+    elif (size := size * (1 if encoding.merges_twins else group.size)) <= ENUMERATION_LIMIT:
+        try:
+            return confirm(network, twin_relation(encoding))
+        except InputError as error:  # the views cannot be written down exactly
+            verdict = undecided("structural", str(error).rstrip("."))
+    else:
+        what = "sensitive values" if encoding.merges_twins else "versions of a person"
+        verdict = undecided("structural", f"{verdict.reason} and the {size:,} {what} are too many to list")
     return dataclasses.replace(verdict, seconds=time.perf_counter() - began)

@@ -37,11 +37,17 @@ def exact_scores(network: Network, inputs: np.ndarray) -> np.ndarray:
 
 
 def exact_decisions(network: Network, inputs: np.ndarray) -> np.ndarray:
-    """Class indices in real arithmetic: logit > 0 for one output, the first largest of many."""
-    scores = exact_scores(network, inputs)
+    """Class indices in real arithmetic: logit > 0 for one output, the first largest of many. Equal rows are decided
+    once: of a person's versions many may be the same to the network.
+    """
+    rows: dict[tuple[Fraction, ...], int] = {}
+    which = [rows.setdefault(tuple(row), len(rows)) for row in inputs]
+    scores = exact_scores(network, np.array(list(rows), dtype=object).reshape(len(rows), inputs.shape[1]))
     if network.outputs == 1:
-        return np.array([int(score > 0) for score in scores[:, 0]], dtype=np.int64)
-    return np.array([max(range(len(row)), key=lambda k: (row[k], -k)) for row in scores], dtype=np.int64)
+        decided = [int(score > 0) for score in scores[:, 0]]
+    else:
+        decided = [max(range(len(row)), key=lambda k: (row[k], -k)) for row in scores]
+    return np.array([decided[place] for place in which], dtype=np.int64)
 
 
 def fractions(numbers: np.ndarray) -> np.ndarray:

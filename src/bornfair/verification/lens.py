@@ -6,6 +6,8 @@ with whole coordinates where features are whole are just the people of the domai
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -15,12 +17,14 @@ import pandas as pd
 from bornfair.domain import NUMERIC, Value, unknown_column
 from bornfair.errors import InputError
 from bornfair.network import BLOCK
+from bornfair.relation import carried_apart, element_view
 from bornfair.verification.intervals import sigmoid
 
 if TYPE_CHECKING:
     from bornfair.model import FairModel
 
 WORK = 2e8  # multiplications of one look: some tenths of a second
+FIRST_LAYERS = 256  # kept, one for each element of the declared group
 NEAR = 1e-5  # of a typical score: closer to the boundary than this, float32 may decide by its rounding
 
 
@@ -62,7 +66,8 @@ class Look:
 class Lens:
     """People as points: one float64 per free feature, the raw number or the position of the category.
 
-    Scores are computed in float64, fast but not exact: they guide, they never judge.
+    They are looked at as versions of themselves, by number (`bornfair.versions`). Scores are computed in float64, fast
+    but not exact: they guide, they never judge.
     """
 
     def __init__(self, model: FairModel) -> None:
@@ -76,19 +81,49 @@ class Lens:
         self.reals = np.array([i for i, f in enumerate(self.features) if f.kind == "real"], dtype=np.int64)
         self.whole = np.array([f.kind != "real" for f in self.features], dtype=bool)
         self.one_hot = np.array([f.kind == "categorical" for f in self.features], dtype=bool)
-        ends = [(f.low, f.high) if isinstance(f, NUMERIC) else (0, len(f.levels()) - 1) for f in self.features]
+        versions = encoding.domain.versions
+        ends = [
+            tuple(map(float, versions.range(f.name))) if isinstance(f, NUMERIC) else (0, len(f.levels()) - 1)
+            for f in self.features
+        ]
         self.low, self.high = np.array(ends, dtype=np.float64).reshape(-1, 2).T
         scales = [encoding.scales[f.name] if isinstance(f, NUMERIC) else None for f in self.features]
         self.centre = np.array([0.0 if s is None else s.centre for s in scales])
         self.exponent = np.array([0 if s is None else s.exponent for s in scales], dtype=int)
         self.weights = [(la.weight.astype(np.float64), la.bias.astype(np.float64)) for la in model.network.layers]
         self.codes = encoding.codes
+        self.size = encoding.domain.versions.size
         self.offsets = self.codes.astype(np.float64) @ self.weights[0][0][:, encoding.free_width :].T
         self.first_weight = self.weights[0][0][:, : encoding.free_width]
+        self.view = functools.lru_cache(maxsize=FIRST_LAYERS)(functools.partial(element_view, encoding, exact=False))
+        self.carried_apart = carried_apart(encoding)
+        self.first = functools.lru_cache(maxsize=FIRST_LAYERS)(self._first_layer)
         self.most_rows = int(np.clip(WORK / model.network.parameters, 256, 200_000))
         few = self.sample(64, np.random.default_rng(0))
         self.typical = float(np.mean(np.abs(self.scores(few, np.arange(1)))))
         self.near = NEAR * self.typical
+
+    def _first_layer(self, *view: int) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and biases of the first layer on u, for people moved by an element of the declared group."""
+        if self._is_plain(view):
+            return self.first_weight, self.weights[0][1]
+        matrix, offset = self.view(*view)
+        return self.first_weight @ matrix, self.first_weight @ offset + self.weights[0][1]
+
+    def _is_plain(self, view: tuple[int, ...]) -> bool:
+        """Whether the network is shown u itself: then there is no need for a matrix of so many columns and rows."""
+        return view == (0,) and not self.model.encoding.merged
+
+    def _apart(self, versions: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray, np.ndarray]]:
+        """The views among some versions: each with the places where it stands and their positions in S.
+
+        A view is an element of the group; where carried numbers are seen raw, an element and a position.
+        """
+        elements, positions = np.divmod(versions, len(self.codes))
+        keys = versions if self.carried_apart else elements
+        for key in np.unique(keys):
+            at = np.flatnonzero(keys == key)
+            yield divmod(int(key), len(self.codes)) if self.carried_apart else (int(key),), at, positions[at]
 
     def room(self, most: int, rows: int) -> int:
         """How many people to look at together, `most` if that is quick, when each of them costs some rows."""
@@ -107,12 +142,15 @@ class Lens:
         return np.clip(np.where(self.whole, np.round(people), people), self.low, self.high)
 
     def from_table(self, table: pd.DataFrame) -> np.ndarray:
-        """The rows that are people of the domain; sensitive columns are not needed."""
-        for feature in self.features:
-            if feature.name not in table.columns:
-                raise InputError(unknown_column(feature.name, [str(column) for column in table.columns]))
-        table = table[[feature.name for feature in self.features]]
+        """The rows that are people of the domain; sensitive columns are not needed, but for those that carry others."""
+        versions, carried = self.model.domain.versions, self.model.domain.carried
+        needed = [f.name for f in self.features] + [move.by for move in carried.values()]
+        for name in needed:
+            if name not in table.columns:
+                raise InputError(unknown_column(name, [str(column) for column in table.columns]))
+        table = table[list(dict.fromkeys(needed))]
         table = table[~self.model.domain.outside(table)]
+        table = table.assign(**{name: versions.canonical(table, name) for name in carried})
         columns = [
             table[f.name].to_numpy(dtype=np.float64)
             if isinstance(f, NUMERIC)
@@ -120,7 +158,7 @@ class Lens:
             for f in self.features
         ]
         people = np.stack(columns, axis=1) if columns else np.zeros((len(table), 0))
-        return np.unique(people[(people >= self.low).all(axis=1)], axis=0)
+        return np.unique(people[((people >= self.low) & (people <= self.high)).all(axis=1)], axis=0)
 
     def person(self, point: np.ndarray) -> dict[str, Value]:
         """Raw values, as a table would hold them."""
@@ -130,7 +168,8 @@ class Lens:
                 raw[feature.name] = number
             else:
                 # A bound beyond 2^53 may have been rounded on its way here.
-                whole = min(max(int(number), feature.low), feature.high) if feature.kind == "integer" else int(number)
+                low, high = self.model.domain.versions.range(feature.name) if feature.kind == "integer" else (0, 0)
+                whole = int(min(max(int(number), low), high)) if feature.kind == "integer" else int(number)
                 raw[feature.name] = whole if feature.kind == "integer" else feature.levels()[whole]
         return raw
 
@@ -154,7 +193,7 @@ class Lens:
     # --- scores ---
 
     def encode(self, people: np.ndarray) -> np.ndarray:
-        """The free part of the network's input, before it is rounded to float32."""
+        """The free vectors u: scaled numbers and one-hot blocks, before anything is merged or rounded to float32."""
         free = np.zeros((len(people), self.model.encoding.free_width))
         plain = ~self.one_hot
         free[:, self.place[plain]] = np.ldexp(people[:, plain] - self.centre[plain], -self.exponent[plain])
@@ -169,8 +208,11 @@ class Lens:
         size = max(1, self.most_rows // max(len(values), 1))
         parts = [np.zeros((0, len(values), self.model.network.outputs))]
         for part in (people[i : i + size] for i in range(0, len(people), size)):
-            first = self.encode(part) @ self.first_weight.T + self.weights[0][1]
-            values_ = (first[:, None, :] + self.offsets[values]).reshape(-1, first.shape[1])
+            free, sums = self.encode(part), np.zeros((len(part), len(values), self.offsets.shape[1]))
+            for view, at, positions in self._apart(values):
+                weight, bias = self.first(*view)
+                sums[:, at] = (free @ weight.T + bias)[:, None, :] + self.offsets[positions]
+            values_ = sums.reshape(-1, sums.shape[2])
             for weight, bias in self.weights[1:]:
                 values_ = _activated(self.model.network.activation, values_)[0] @ weight.T + bias
             parts.append(values_.reshape(len(part), len(values), -1))
@@ -185,19 +227,30 @@ class Lens:
 
     def shipped(self, people: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Outputs as the shipped network gives them in float32, [people, values, outputs]."""
-        free = np.repeat(self.encode(people).astype(np.float32), len(values), axis=0)
-        inputs = np.concatenate([free, np.tile(self.codes[values], (len(people), 1))], axis=1)
+        free = self.encode(people)
+        inputs = np.zeros((len(people), len(values), self.model.encoding.width), np.float32)
+        for view, at, positions in self._apart(values):
+            shown = free
+            if not self._is_plain(view):
+                matrix, offset = self.view(*view)
+                shown = free @ matrix.T + offset
+            inputs[:, at, : free.shape[1]] = shown[:, None, :]
+            inputs[:, at, free.shape[1] :] = self.codes[positions]
+        rows = inputs.reshape(-1, inputs.shape[2])
         # Always in calls of one block: each new number of blocks would be compiled anew.
-        parts = [self.model.network.scores(inputs[i : i + BLOCK]) for i in range(0, len(inputs), BLOCK)]
+        parts = [self.model.network.scores(rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)]
         return np.concatenate(parts).reshape(len(people), len(values), -1)
 
     def gradient(self, people: np.ndarray, values: np.ndarray, look: Look) -> tuple[np.ndarray, np.ndarray]:
         """The derivative of the middle of each person's best class by their encoded features, and that middle."""
-        who, klass = np.arange(len(people)), look.klass
-        first = self.encode(people) @ self.first_weight.T + self.weights[0][1]
-        total = np.zeros_like(first)
-        for at in (look.high_at, look.low_at):
-            numbers, slopes = first + self.offsets[values[at[who, klass]]], []
+        who, klass, free = np.arange(len(people)), look.klass, self.encode(people)
+        total = np.zeros_like(free)
+        for ends in (look.high_at, look.low_at):
+            apart = list(self._apart(values[ends[who, klass]]))
+            numbers, slopes = np.zeros((len(people), self.offsets.shape[1])), list[np.ndarray]()
+            for view, at, positions in apart:
+                weight, bias = self.first(*view)
+                numbers[at] = free[at] @ weight.T + bias + self.offsets[positions]
             for weight, bias in self.weights[1:]:
                 active, slope = _activated(self.model.network.activation, numbers)
                 slopes.append(slope)
@@ -209,8 +262,9 @@ class Lens:
                 back[who, numbers.argmax(axis=1)] -= 0.5
             for (weight, _), slope in zip(reversed(self.weights[1:]), reversed(slopes), strict=True):
                 back = (back @ weight) * slope
-            total += back
-        return total @ self.first_weight, look.middle[who, klass]
+            for view, at, _ in apart:
+                total[at] += back[at] @ self.first(*view)[0]
+        return total, look.middle[who, klass]
 
     def slopes(self, gradient: np.ndarray) -> np.ndarray:
         """The derivative by raw numbers; 0 for categories."""

@@ -27,6 +27,7 @@ from bornfair.verification.milp_encoding import NoProgram, Pair, Program, reach_
 from bornfair.verification.replay import Replay, exact_input, falsified, replay
 from bornfair.verification.structural import undecided
 from bornfair.verification.verdict import Verdict
+from bornfair.versions import require_flip_only
 
 ENGINE = "milp"
 Say = Callable[[str], None]
@@ -205,6 +206,7 @@ def _bound_change(
 
 
 def _refusal(model: FairModel) -> str | None:
+    require_flip_only(model, "the milp engine", "use engine='bounds'")
     if model.network.activation != "relu":
         return f"a mixed-integer program needs a relu network, found {model.network.activation}; use another engine"
     if not all(np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all() for layer in model.network.layers):

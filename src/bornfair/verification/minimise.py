@@ -11,19 +11,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from bornfair.network import BLOCK, decisions
 from bornfair.verification.lens import Lens, Look, summary
 from bornfair.verification.replay import Replay, replay
 
 if TYPE_CHECKING:
+    from bornfair.model import FairModel
     from bornfair.verification.verdict import Arithmetic
 
 NEAREST = 32  # rows of a table that twins are brought close to; the best result is kept
 CLOSER = 8  # of these, how many are approached feature by feature
 GRID = 33  # places of a numeric feature where the boundary is looked for
 HALVINGS = 64
-MOST_PAIRED = 5_000  # values of S among which the pair that differs in one attribute is looked for
+MOST_PAIRED = 5_000  # versions among which the pair that differs in one attribute is looked for
+MOST_VERSIONS = 256  # among which likelier ones are looked for
+TRIED = 12  # of these, the likeliest
 DIGITS = 17  # decimals beyond which a float64 near 1 has no more
 
 
@@ -32,7 +36,7 @@ DIGITS = 17  # decimals beyond which a float64 near 1 has no more
 
 @dataclass(frozen=True, eq=False)
 class Twins:
-    """A point of the lens, two positions in S, and what became of the two."""
+    """A point of the lens, two versions of that person, and what became of the two."""
 
     point: np.ndarray
     pair: tuple[int, int]
@@ -94,11 +98,36 @@ def simplest(lens: Lens, found: Twins, rows: np.ndarray | None, *, until: float)
     return found.replayed
 
 
+def likeliest(model: FairModel, found: Replay, table: pd.DataFrame) -> Replay:
+    """The same unfairness between two versions such as are in the table: a rule as it was written, a husband who is
+    male and a wife who is female, where the swap alone would have made one of them the other's sex.
+    """
+    versions = model.domain.versions
+    if len({versions.parts(v)[0] for v in found.versions}) < 2 or versions.size > MOST_VERSIONS:
+        return found
+    if not set(model.domain.sensitive) <= set(table.columns):
+        return found
+    person = versions.settled(versions.shared(found.people[0]))
+    everyone = [versions.of(person, version) for version in range(versions.size)]
+    told = [*versions.group.moved, *model.domain.sensitive]
+    known = table.groupby(told, observed=True).size().to_dict()
+    seen = [known.get(tuple(one[name] for name in told), 0) for one in everyone]
+    pairs = [(i, everyone.index(one)) for i, all_ in enumerate(everyone) for one in versions.by_rules(all_)]
+    better = [(min(seen[i], seen[j]), i, j) for i, j in pairs if i != j]
+    least = min(seen[version] for version in found.versions)
+    for count, i, j in sorted(better, key=lambda item: -item[0])[:TRIED]:
+        if count > least:
+            other = replay(model, person, (i, j))
+            if set(found.unfair_in) <= set(other.unfair_in):
+                return other
+    return found
+
+
 def _clearest_pair(lens: Lens, point: np.ndarray, need: set[Arithmetic]) -> tuple[int, int] | None:
-    """The two values of S that are decided differently most clearly; those that differ in one attribute go first."""
-    values = np.arange(len(lens.codes))
+    """The two versions that are decided differently most clearly; those that differ in one attribute go first."""
+    values = np.arange(lens.size)
     scores = (lens.scores if "real" in need else lens.shipped)(point[None], values)
-    levels = lens.model.domain.sensitive_space.level_indices
+    levels = lens.model.domain.versions.levels
     best: tuple[float, tuple[int, int]] | None = None
     for attribute in range(levels.shape[1] if len(values) <= MOST_PAIRED else 0):
         others = np.delete(levels, attribute, axis=1)
@@ -122,7 +151,7 @@ def _pair(scores: np.ndarray, members: np.ndarray) -> tuple[float, tuple[int, in
 
 
 class _Check:
-    """Does the unfairness between two values of S persist? A quick answer, to be replayed."""
+    """Does the unfairness between two versions persist? A quick answer, to be replayed."""
 
     def __init__(self, lens: Lens, pair: tuple[int, int], need: set[Arithmetic], until: float) -> None:
         self.lens, self.pair, self.need, self.until = lens, np.array(pair), need, until

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bornfair.carrying import apply, maps_of
 from bornfair.domain import NUMERIC, Value
 from bornfair.encoding import Encoding
+from bornfair.merging import share
 from bornfair.model import FairModel
 from bornfair.network import decisions
 from bornfair.verification.exact import exact_decisions, fractions
@@ -28,6 +30,8 @@ class Replay:
     people: tuple[dict[str, Value], ...]
     decisions: dict[Arithmetic, tuple[int, ...]]
     """Class indices of each twin, in each arithmetic that could be replayed."""
+    versions: tuple[int, ...] = ()
+    """Which version of the person each of them is."""
 
     @property
     def unfair_in(self) -> tuple[Arithmetic, ...]:
@@ -36,41 +40,56 @@ class Replay:
 
 
 def replay(model: FairModel, person: Mapping[str, Value], values: Sequence[int]) -> Replay:
-    """Decide a person (raw values of the free features) as each of the given positions in S."""
-    encoding = model.encoding
-    names = model.domain.sensitive
-    shared = {name: person[name] for name in model.domain.free_names}
-    twins = [
-        {**shared, **dict(zip(names, model.domain.sensitive_space.values[int(value)], strict=True))} for value in values
-    ]
-    ordered = tuple({name: twin[name] for name in model.domain.names} for twin in twins)
-    table = pd.DataFrame(list(ordered))
-    encoded = encoding.encode(table, sensitive=False)
-    inputs = np.concatenate([encoded.free, encoding.codes[list(values)]], axis=1)
+    """Decide a person (what all versions share, see `bornfair.versions`) as each of the given versions.
+
+    Versions who are nobody of the domain (a mirrored number that falls outside, or between floats) are left out.
+    """
+    encoding, versions = model.encoding, model.domain.versions
+    person = versions.settled(person)
+    values = [int(value) for value in values if versions.exists(person, value)]
+    if not values:
+        return Replay((), {})
+    ordered = tuple(versions.of(person, value) for value in values)
+    encoded = encoding.encode(pd.DataFrame(list(ordered), columns=list(model.domain.names)), sensitive=False)
+    codes = encoding.codes[[versions.parts(value)[1] for value in values]]
+    inputs = np.concatenate([encoded.free, codes], axis=1)
     found: dict[Arithmetic, tuple[int, ...]] = {
         "float32": tuple(int(d) for d in decisions(model.network.scores(inputs)))
     }
     if model.network.activation == "relu":
-        exact = np.stack([exact_input(encoding, shared, int(value)) for value in values])
+        exact = np.stack([exact_input(encoding, person, value) for value in values])
         found["real"] = tuple(int(d) for d in exact_decisions(model.network, exact))
-    return Replay(ordered, found)
+    return Replay(ordered, found, tuple(values))
 
 
 def exact_input(encoding: Encoding, person: Mapping[str, Value], value: int) -> np.ndarray:
-    """The network input of a person as Fractions: what the raw values say, before `encode` rounds."""
+    """The network input of a version of a person as Fractions: what the raw values say, before `encode` rounds."""
     free = np.full(encoding.free_width, Fraction(0), dtype=object)
-    columns = encoding.free_columns()
+    columns, position = encoding.free_columns(), encoding.domain.versions.parts(value)[1]
+    version = encoding.domain.versions.of(person, value)
     for feature in encoding.domain.free_features:
-        place, raw = columns[feature.name], person[feature.name]
-        if isinstance(feature, NUMERIC):
+        place, raw = columns[feature.name], version[feature.name]
+        if feature.name in encoding.merged and feature.kind != "categorical":
+            free[place.start] = Fraction(1, 2) if feature.kind == "boolean" else Fraction(0)
+        elif isinstance(feature, NUMERIC):
             scale = encoding.scales[feature.name]
-            free[place.start] = (Fraction(raw) - Fraction(scale.centre)) / Fraction(2) ** scale.exponent
+            exact = Fraction(raw)
+            if feature.name in encoding.domain.carried:
+                exact = encoding.domain.versions.exactly(person, feature.name, position)
+            if feature.name in encoding.carried:
+                move = encoding.carried[feature.name]
+                by = encoding.domain.feature(move.by)
+                levels = list(by.levels())
+                exact = apply(maps_of(move, levels)[levels.index(version[move.by])], exact)
+            free[place.start] = (exact - Fraction(scale.centre)) / Fraction(2) ** scale.exponent
         else:
-            position = feature.levels().index(raw)
-            free[place.start + (position if feature.kind == "categorical" else 0)] = Fraction(
-                1 if feature.kind == "categorical" else position
-            )
-    return np.concatenate([free, fractions(encoding.codes[value].astype(np.float64))])
+            level = feature.levels().index(raw)
+            group = next((g for g in encoding.merged.get(feature.name, ()) if level in g), (level,))
+            for member in group if feature.kind == "categorical" else ():
+                free[place.start + member] = Fraction(float(share(group)))
+            if feature.kind == "boolean":
+                free[place.start] = Fraction(level)
+    return np.concatenate([free, fractions(encoding.codes[position].astype(np.float64))])
 
 
 def falsified(model: FairModel, found: Replay, *, engine: str, reason: str, **facts: Any) -> Verdict:

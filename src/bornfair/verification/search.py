@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from bornfair.domain import NUMERIC, Value
 from bornfair.errors import InputError
 from bornfair.model import FairModel
 from bornfair.network import Network
-from bornfair.relation import Relation, flip_relation
+from bornfair.relation import Relation, twin_relation
 from bornfair.verification.boxes import FORMAT, Boxes, Places, State
 from bornfair.verification.exact import exact_decisions, fractions
 from bornfair.verification.linear import LinearBounds
@@ -37,6 +37,7 @@ BISECTIONS = 64  # lines per batch on which the decision boundary is looked for:
 OFTEN = 8
 ROUNDING_RULES = 0.8  # share of the bounds' width from which on cutting cannot help: only real arithmetic may
 WORTH_COMPILING = 120.0  # seconds allowed from which on the bounds are compiled
+MOST_SEEN = 20_000  # people remembered
 SAVE_EVERY = 60.0  # seconds between savings of the open boxes
 
 
@@ -58,21 +59,24 @@ def search(
     is about ("real",) alone, if `arithmetic` names it. Beyond `most_boxes` open boxes (16 bytes each per column) the
     newest are taken first, depth-first: memory stays bounded, but the decided share then grows slowly.
     `resume` names a file: the open boxes are kept in it when the search stops (also by an interrupt), and taken up from
-    it when it exists. Twins of another relation than the flip cannot be
-    replayed from raw values; if some are found, the answer is undecided and names u.
+    it when it exists. Twins of another relation than the domain's cannot be replayed from raw values; if some are
+    found, the answer is undecided and names u.
     """
     wanted = tuple(arithmetic)
     if not wanted or not set(wanted) <= {"real", "float32"}:
         raise InputError(f"arithmetic must name 'real', 'float32' or both, found {list(wanted)}.")
     if batch < 1 or most_boxes < 1 or not timeout >= 0:
         raise InputError(f"batch, most_boxes ≥ 1 and timeout ≥ 0 are needed, found {batch}, {most_boxes}, {timeout}.")
-    flip = flip_relation(model.encoding)
-    chosen = flip if relation is None else relation
+    try:
+        declared = twin_relation(model.encoding)
+    except InputError as error:  # the views cannot be written down exactly
+        return undecided(ENGINE, str(error).rstrip("."))
+    chosen = declared if relation is None else relation
     structural = prove_structurally(model.network, chosen)
     if set(wanted) <= set(structural.arithmetic) or structural.arithmetic == ("real", "float32"):
         return structural
     verdict = _Search(
-        model, chosen, relation is None or _equal(relation, flip), wanted, batch, most_boxes, say, seed,
+        model, chosen, relation is None or _equal(relation, declared), wanted, batch, most_boxes, say, seed,
         LinearBounds(model.network, chosen, compiled=timeout >= WORTH_COMPILING), Places(chosen.free),
     ).run(timeout, None if resume is None else Path(resume))  # fmt: skip
     if structural and "real" in wanted and verdict.verdict == "undecided":  # proven in real arithmetic at least
@@ -92,7 +96,7 @@ class _Found(Exception):
 class _Search:
     model: FairModel
     relation: Relation
-    flips: bool  # views are the values of S in order, so twins can be replayed from raw values
+    declared: bool  # views are versions of people of the domain, so twins can be replayed from raw values
     wanted: tuple[Arithmetic, ...]
     batch: int
     most_boxes: int
@@ -100,6 +104,8 @@ class _Search:
     seed: int
     bounds: LinearBounds
     places: Places
+    seen: dict[frozenset[Any], tuple[Arithmetic, ...]] = field(default_factory=dict)
+    """People who were looked at one by one, with all their twins, and what came of it."""
 
     def run(self, timeout: float, file: Path | None) -> Verdict:
         if self.bounds.flaw is not None:
@@ -237,17 +243,26 @@ class _Search:
         if network.activation != "relu":
             self._replay(places[None])
             return ()
-        if self.flips:
+        if self.declared:
             person = self._person(places)
-            views = range(len(self.relation.views))
-            inputs = np.stack([exact_input(self.model.encoding, person, i) for i in views])
+            there = self.model.domain.versions.within
+            versions = [i for i in self.relation.versions if there(person, i)]
+            if not versions:
+                return ("real", "float32")  # nobody is in this place
+            inputs = np.stack([exact_input(self.model.encoding, person, i) for i in versions])
         else:
             u = fractions(self.places.values(places[None])[0])
             inputs = np.stack([fractions(v.matrix) @ u + fractions(v.offset) for v in self.relation.views])
-        self._replay(places[None])
-        if len(set(exact_decisions(network, inputs).tolist())) > 1:
-            return ()
-        return ("real", "float32") if _executes_exactly(network, inputs) else ("real",)
+        everyone = frozenset(map(tuple, inputs))  # the same for all twins, so that they are looked at once
+        if everyone not in self.seen:
+            self._replay(places[None])
+            once = np.array(list(everyone), dtype=object).reshape(-1, inputs.shape[1])
+            agree = len(set(exact_decisions(network, once).tolist())) == 1
+            exactly = agree and _executes_exactly(network, once)
+            if len(self.seen) >= MOST_SEEN:
+                self.seen.clear()
+            self.seen[everyone] = ("real", "float32") if exactly else ("real",) if agree else ()
+        return self.seen[everyone]
 
     # --- looking for unequal twins ---
 
@@ -278,31 +293,34 @@ class _Search:
     def _replay(self, people: np.ndarray) -> None:
         """Replay suspected people; raise when twins differ in an arithmetic that was asked about."""
         for places in people[:REPLAYS]:
-            if not self.flips:
+            if not self.declared:
                 u = self.places.values(places[None])
                 inputs = np.concatenate([view(u) for view in self.relation.views]).astype(np.float32)
                 if len(set(self.model.network.decide(inputs).tolist())) > 1:
                     raise _Found(undecided(ENGINE, f"the views of u = {u[0].tolist()} are decided differently"))
                 continue
             person = self._person(places)
-            found = replay(self.model, person, range(len(self.relation.views)))
+            found = replay(self.model, person, self.relation.versions)
             for name in self.wanted:
                 decided = found.decisions.get(name, (0,))
                 if len(set(decided)) > 1:
                     other = next(i for i, d in enumerate(decided) if d != decided[0])
-                    raise _Found(self._falsified(replay(self.model, person, [0, other])))
+                    pair = found.versions[0], found.versions[other]
+                    raise _Found(self._falsified(replay(self.model, person, pair)))
 
     def _falsified(self, twins: Replay) -> Verdict:
         return falsified(self.model, twins, engine=ENGINE, reason="twins were found who are decided differently")
 
     def _person(self, places: np.ndarray) -> dict[str, Value]:
-        """Raw values: decoding rounds to whole numbers, and may not leave the range of a real feature."""
+        """What all versions share: decoding rounds to whole numbers, and may not leave the range of a real feature."""
         if not len(places):
             return {}
         row = self.model.encoding.decode(self.places.values(places[None])).iloc[0].to_dict()
         for feature in self.model.domain.free_features:
             if isinstance(feature, NUMERIC):
-                row[feature.name] = min(max(row[feature.name], feature.low), feature.high)
+                low, high = self.model.domain.versions.range(feature.name)
+                held = min(max(row[feature.name], low), high)
+                row[feature.name] = int(held) if feature.kind == "integer" else float(held)
         return {str(name): getattr(value, "item", lambda value=value: value)() for name, value in row.items()}
 
     # --- stopping and going on ---

@@ -44,6 +44,7 @@ from bornfair.verification.prune import (
 from bornfair.verification.replay import Replay, falsified, replay
 from bornfair.verification.structural import not_finite, undecided
 from bornfair.verification.verdict import Verdict
+from bornfair.versions import require_flip_only
 
 ENGINE = "smt"
 Answer = Literal["sat", "unsat", "unknown", "unconfirmed"]
@@ -151,6 +152,7 @@ def tally_by_smt(
     """The counts behind `decide_by_smt`; an undecided verdict for networks that z3 cannot be asked about."""
     began = time.perf_counter()
     _require_above_zero(partitions=partitions, soft_timeout=soft_timeout, hard_timeout=hard_timeout)
+    require_flip_only(model, "the smt engine", "use engine='bounds'")
     model.classes  # noqa: B018  # refuses a domain without a label now, not when twins are to be reported
     everybody = whole_domain(model.domain, where)
     slack = allowed_differences(model, relax)

@@ -59,12 +59,12 @@ def _reason(prover: Prover, box: Box, sums: list[Sums]) -> Any:
     low, high = sums[-1].low, sums[-1].high
     middle = [a / 2 + b / 2 for a, b in zip(low, high, strict=True)]
     likely = int(middle[0] > 0) if len(middle) == 1 else middle.index(max(middle))
-    if prover.is_decided(box, likely, sums):
+    if prover.is_decided_all(box, likely, sums):
         return likely
     if prover.is_same(box):
         return "same"
     alone = all(len(set(box[name])) == 1 for name in box if name not in prover.people.sensitive)
-    if len(prover.views) <= FEW_VIEWS or alone:
+    if prover.people.version_count <= FEW_VIEWS or alone:
         for best in [likely] if not alone else range(len(prover.network.classes)):
             if prover.is_decided_each(box, best):
                 return {"each": best}

@@ -1,0 +1,249 @@
+"""How are rules for twins written? "sex: Male<->Female, relationship: Husband<->Wife", several separated by ";".
+
+A part is `column: what happens`; a part without a column goes on about the one before. Values change places by `a<->b`
+or, more than two, by `a->b->c->a`; a number is mirrored by `-x+10`, or carried along with a sensitive value by
+`Male->Female by x+3`. Whatever reads ambiguously is quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from bornfair.carrying import Affine, canonical
+from bornfair.domain import NUMERIC, Carried, Cycles, Domain, Feature, Mirror, Move, Rule, Value, unknown_column
+from bornfair.errors import InputError
+
+ARROW = re.compile(r"<->|->")
+SPECIAL = re.compile(r"[,;:\"']|->|^\s|\s$|^$")
+NUMBER = r"(?:\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)"
+
+
+def parse_rules(twins: str | Sequence[str], domain: Domain) -> tuple[Rule, ...]:
+    """The rules in a text, or in several, as records whose values are those of the domain."""
+    texts = [twins] if isinstance(twins, str) else list(twins)
+    for text in texts:
+        if not isinstance(text, str):
+            raise InputError(f"twins must be texts such as 'sex: Male<->Female', found {text!r}.")
+    split = [rule for text in texts for rule in pieces(text, ";") if rule.strip()]
+    if not split:
+        raise InputError("twins: there is no rule in it; write one such as 'sex: Male<->Female, title: Mr<->Ms'.")
+    return tuple(_rule(text, domain) for text in split)
+
+
+def rule_text(rule: Rule) -> str:
+    """A rule as a person would write it; `parse_rules` reads it back."""
+    return ", ".join(f"{_quoted(move.feature)}: {_move_text(move)}" for move in rule)
+
+
+def _move_text(move: Move) -> str:
+    if isinstance(move, Mirror):
+        return f"-x{move.total:+}" if move.total else "-x"
+    if isinstance(move, Carried):
+        return _carried_text(move)
+    return ", ".join(
+        "<->".join(map(_quoted, cycle)) if len(cycle) == 2 else "->".join(map(_quoted, (*cycle, cycle[0])))
+        for cycle in move.cycles
+    )
+
+
+def _carried_text(move: Carried) -> str:
+    """From every value to one whose canonical value is the number itself; `check_carried` knows there is one."""
+    base = next((value for value, times, plus in move.maps if (times, plus) == (1, 0)), None)
+    if base is None:
+        return ", ".join(f"{_quoted(value)} counts as {times:g}*x{plus:+g}" for value, times, plus in move.maps)
+    parts = []
+    for value, times, plus in move.maps:
+        factor = "" if times == 1 else f"{times!r}*"
+        parts.append(f"{_quoted(move.by)}={_quoted(value)}->{_quoted(base)} by {factor}x{plus:+}")
+    return ", ".join(part for part, (value, *_) in zip(parts, move.maps, strict=True) if value != base)
+
+
+def _quoted(value: Value) -> str:
+    text = str(value)
+    if not SPECIAL.search(text):
+        return text
+    return f"'{text}'" if "'" not in text else f'"{text}"'
+
+
+# --- one rule ---
+
+
+def _rule(text: str, domain: Domain) -> Rule:
+    cycles: dict[str, list[tuple[Value, ...]]] = {}
+    mirrors: dict[str, Mirror] = {}
+    pairs: dict[str, list[tuple[str, Value, Value, Affine]]] = {}
+    name: str | None = None
+    for part in pieces(text, ","):
+        column, action = _column_and_action(part)
+        name = column if column is not None else name
+        if name is None:
+            raise InputError(f"twins: {part.strip()!r} names no column; write it as 'column: {part.strip()}'.")
+        if domain.label is not None and name == domain.label.name:
+            raise InputError(f"twins: '{name}' is the label, which is decided and not part of a person; leave it out.")
+        if name not in domain.names:
+            raise InputError(f"twins: {unknown_column(name, domain.names)}")
+        feature = domain.feature(name)
+        if name in mirrors:
+            raise InputError(f"twins: '{name}' is moved twice in one rule, in {text.strip()!r}; separate rules by ';'.")
+        if isinstance(feature, NUMERIC) and (found := re.fullmatch(r"(.*->.*)\bby\b(.*)", action)):
+            pairs.setdefault(name, []).append(_carrying(feature, domain, found[1], found[2]))
+        elif isinstance(feature, NUMERIC) and action.strip().lower().endswith("rank"):
+            raise InputError(
+                f"twins: '{name}: {action}': ranks within groups are not known as a way to carry a number along, "
+                "because twins would differ in their last bits; say by how much, as 'Male->Female by x+3'."
+            )
+        elif ARROW.search(action) or not isinstance(feature, NUMERIC):
+            cycles.setdefault(name, []).append(_cycle(feature, action))
+        else:
+            mirrors[name] = _mirror(feature, action)
+    moves: dict[str, Move] = {n: Cycles(feature=n, cycles=tuple(found)) for n, found in cycles.items()}
+    for n, steps in pairs.items():
+        by, feature = steps[0][0], domain.feature(n)
+        if any(step[0] != by for step in steps) or not isinstance(feature, NUMERIC):
+            raise InputError(f"twins: '{n}' is carried along with two features; choose one of them.")
+        moves[n] = canonical(feature, by, list(domain.feature(by).levels()), [step[1:] for step in steps])
+    moves |= mirrors
+    return tuple(moves.values())
+
+
+def _column_and_action(part: str) -> tuple[str | None, str]:
+    split = list(pieces(part, ":"))
+    if len(split) == 1:
+        return None, part.strip()
+    return unquoted(split[0]), ":".join(split[1:]).strip()
+
+
+def _cycle(feature: Feature, action: str) -> tuple[Value, ...]:
+    """The values of one swap or cycle, the first not repeated at the end."""
+    texts = [unquoted(text) for text in pieces(action, ARROW)]
+    swaps = action.count("<->")
+    arrows = len(texts) - 1 - swaps
+    if arrows + swaps == 0:
+        raise InputError(
+            f"twins: '{feature.name}: {action}' says nothing that happens; swap two values as a<->b, or write a cycle "
+            "as a->b->c->a."
+        )
+    if swaps > 1 or (swaps and arrows):
+        raise InputError(
+            f"twins: '{feature.name}: {action}' swaps more than two values; write a cycle as a->b->c->a, or two swaps."
+        )
+    if isinstance(feature, NUMERIC) and not all(re.fullmatch(r"[+-]?\d+", text) for text in texts):
+        raise InputError(
+            f"twins: '{feature.name}' is a number, and '{action}' speaks of categories; mirror its range with "
+            f"'{feature.name}: -x+{feature.low + feature.high:g}', or name the column those belong to."
+        )
+    values = tuple(_value(feature, text) for text in texts)
+    if arrows and values[-1] != values[0]:
+        raise InputError(
+            f"twins: '{feature.name}: {action}' is not a permutation: nothing is mapped back to {texts[0]!r}; end the "
+            f"cycle where it began, as {'->'.join([*texts, texts[0]])!r}, or swap two values by <->."
+        )
+    return values[:-1] if arrows else values
+
+
+def _value(feature: Feature, text: str) -> Value:
+    from bornfair.twins import unknown_value
+
+    if isinstance(feature, NUMERIC):
+        return int(text)
+    found = [level for level in feature.levels() if str(level) == text]
+    if not found and feature.kind == "boolean":
+        found = [level for level in feature.levels() if str(level).lower() == text.lower()]
+    if not found:
+        raise InputError(f"{unknown_value(feature, text)}.")
+    if len(found) > 1:
+        raise InputError(
+            f"twins: '{feature.name}' has two values that read {text!r}; say which in the domain file, field 'twins'."
+        )
+    return found[0]
+
+
+def _mirror(feature: Feature, action: str) -> Mirror:
+    """−x + total, in any of the ways people write it."""
+    bare = re.sub(r"\s+", "", action).replace("−", "-")
+    own_name = re.escape(re.sub(r"\s+", "", feature.name))
+    if own_name and own_name != "e":  # which a number may hold
+        bare = re.sub(rf"(?<![\w.]){own_name}(?![\w.])", "x", bare)
+    sign = r"[+-]"
+    if found := re.fullmatch(rf"-x({sign}{NUMBER})?", bare) or re.fullmatch(rf"({sign}?{NUMBER})-x", bare):
+        return Mirror(feature=feature.name, total=_number(found[1] or "0", whole=feature.kind == "integer"))
+    if re.fullmatch(rf"(?:{sign}?{NUMBER}\*)?x(?:[*/]{NUMBER})?(?:{sign}{NUMBER})?", bare):
+        raise InputError(
+            f"twins: '{feature.name}: {action}' has infinite order: done again and again it moves a person for ever, "
+            f"so nobody has finitely many versions; mirror the range with '-x+{_middle(feature)}', or carry the "
+            "number along with a sensitive value, as 'Male->Female by x+3'."
+        )
+    raise InputError(
+        f"twins: '{feature.name}' is a number, and {action!r} is not understood; mirror its range with "
+        f"'{feature.name}: -x+{_middle(feature)}'."
+    )
+
+
+def _carrying(feature: Feature, domain: Domain, values: str, expression: str) -> tuple[str, Value, Value, Affine]:
+    """The sensitive feature, two of its values, and what a number becomes on the way from the first to the second."""
+    start, *given = list(pieces(values, "="))
+    texts = [unquoted(text) for text in pieces(given[-1] if given else start, ARROW)]
+    own = [
+        f for f in domain.sensitive_features if not isinstance(f, NUMERIC) and (not given or f.name == unquoted(start))
+    ]
+    fitting = [f for f in own if all(text in map(str, f.levels()) for text in texts)]
+    if len(fitting) != 1 or len(texts) != 2:
+        raise InputError(
+            f"twins: '{feature.name}: {values.strip()} by …' must name two values of one sensitive category; "
+            f"{'these belong to several, so write sex=Male->Female' if len(fitting) > 1 else 'it does not'}."
+        )
+    by = fitting[0]
+    bare = re.sub(r"\s+", "", expression).replace("−", "-")
+    found = re.fullmatch(rf"(?:({NUMBER})\*)?x(?:([*/])({NUMBER}))?([+-]{NUMBER})?", bare)
+    if not found or (found[1] and found[3]):
+        raise InputError(
+            f"twins: '{feature.name}' is carried by {expression.strip()!r}, which is not understood; write x+3, or "
+            "2*x+1."
+        )
+    times = Fraction(float(found[1] or found[3] or "1"))
+    if times == 0:
+        raise InputError(f"twins: '{feature.name}' is carried by {expression.strip()!r}, which nobody can undo.")
+    times = 1 / times if found[2] == "/" else times
+    return by.name, _value(by, texts[0]), _value(by, texts[1]), (times, Fraction(float(found[4] or "0")))
+
+
+def _middle(feature: Feature) -> str:
+    return f"{feature.low + feature.high:g}" if isinstance(feature, NUMERIC) else "c"
+
+
+def _number(text: str, *, whole: bool) -> int | float:
+    number = float(text)
+    return int(number) if whole and number.is_integer() else number
+
+
+# --- quotes ---
+
+
+def pieces(text: str, separator: str | re.Pattern[str]) -> Iterator[str]:
+    """The text between separators that are not inside quotes; a quote opens where a name or value begins.
+
+    >>> list(pieces("a: 'x, y'<->z, b", ","))
+    ["a: 'x, y'<->z", ' b']
+    """
+    pattern = separator if isinstance(separator, re.Pattern) else re.compile(re.escape(separator))
+    start = at = 0
+    while at < len(text):
+        if text[at] in "\"'" and re.search(r"(^|[,;:>])\s*$", text[:at]):
+            closing = re.search(rf"{text[at]}\s*(?=$|[,;:<]|->)", text[at + 1 :])
+            if closing:
+                at += 1 + closing.end()
+                continue
+        found = pattern.match(text, at)
+        if found:
+            yield text[start:at]
+            start = at = found.end()
+        else:
+            at += 1
+    yield text[start:]
+
+
+def unquoted(text: str) -> str:
+    bare = text.strip()
+    return bare[1:-1] if len(bare) > 1 and bare[0] in "\"'" and bare[-1] == bare[0] else bare

@@ -1,0 +1,568 @@
+"""Shares of small domains never exceed what counting everybody gives, and equal it when nothing is left open."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bornfair.quantification.forms as forms
+import bornfair.quantification.measure as engine
+from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, IntegerFeature, Label, RealFeature
+from bornfair.encoding import Encoding, Scale
+from bornfair.errors import InputError
+from bornfair.experiments.quantify_anchors import compare, summary
+from bornfair.interop.load import load_model
+from bornfair.model import FairModel
+from bornfair.network import Layer, Network, decisions
+from bornfair.quantification import Shares, shares_of
+from bornfair.quantification.estimate import clopper_pearson
+from bornfair.quantification.forms import Bounder
+from bornfair.quantification.relaxation import Sums
+from bornfair.quantification.shares import surely_above
+from bornfair.quantification.variables import variables
+from bornfair.relation import Relation, View, flip_relation
+from bornfair.verification.boxes import Boxes
+from bornfair.verification.exact import exact_decisions, fractions
+
+SEEDS = st.integers(0, 2**32 - 1)
+FOREVER = 1e9
+
+
+# --- small models, and everybody in them ---
+
+
+def small_model(rng, *, activation="relu", depth=None):
+    pool = [
+        IntegerFeature(name="n", low=-2, high=int(rng.integers(-1, 9))),
+        IntegerFeature(name="m", low=0, high=int(rng.integers(1, 12))),
+        BooleanFeature(name="b"),
+        CategoricalFeature(name="c", categories=("x", "y", "z", "w")[: int(rng.integers(1, 5))]),
+    ]
+    kept = [f for f in pool if rng.random() < 0.75] or pool[:1]
+    sensitive = CategoricalFeature(name="s", categories=("p", "q", "o")[: int(rng.integers(2, 4))])
+    outputs = int(rng.choice([1, 1, 3]))
+    label = Label(name="y", classes=tuple(range(max(outputs, 2))))
+    domain = Domain(features=(*kept, sensitive), sensitive=("s",), label=label)
+    scales = {f.name: Scale(centre=1.0, exponent=int(rng.integers(-1, 3))) for f in kept if f.kind == "integer"}
+    encoding = Encoding(domain, scales)
+    hidden = rng.integers(1, 7, int(rng.integers(0, 4)) if depth is None else depth)
+    widths = [encoding.width, *(int(n) for n in hidden), outputs]
+    style, layers = rng.choice(["tame", "normal", "weak", "large"]), []
+    for i, (a, b) in enumerate(itertools.pairwise(widths)):
+        weight, bias = rng.normal(size=(b, a)), rng.normal(size=b)
+        if style == "tame":
+            weight, bias = np.round(2 * weight) / 2, np.round(2 * bias) / 2
+        if style == "large":
+            weight, bias = weight * 100, bias * 100
+        if i == 0:
+            weight[:, encoding.free_width :] *= 10.0 ** rng.uniform(-4, 0) if style == "weak" else 1.0
+        layers.append(Layer(weight, bias))
+    return FairModel(Network(tuple(layers), activation), encoding)
+
+
+def unfair_people(model):
+    """Everybody as a table, and whose twins are decided differently: exactly wherever float64 could be wrong."""
+    relation = flip_relation(model.encoding)
+    places = variables(model.encoding, relation.free).places
+    free = places.values(places.everybody(places.root)[0])
+    inputs = np.stack([view(free) for view in relation.views], axis=1)
+    values = inputs
+    for i, layer in enumerate(model.network.layers):
+        values = (np.tanh(values) if model.network.activation == "tanh" else np.maximum(values, 0)) if i else values
+        values = values @ layer.weight.T.astype(np.float64) + layer.bias
+    decided = decisions(values)
+    ranked = np.sort(values, axis=-1)
+    margin = np.abs(values[..., 0]) if values.shape[-1] == 1 else ranked[..., -1] - ranked[..., -2]
+    close = np.argwhere(margin <= 1e-6 * (1 + np.abs(values).max()))
+    if len(close) and model.network.activation == "relu":
+        at = tuple(close.T)
+        decided[at] = exact_decisions(model.network, fractions(inputs[at]))
+    return model.encoding.decode(free), (decided != decided[:, :1]).any(axis=1)
+
+
+def random_marginals(rng, model):
+    marginals = {}
+    for feature in model.domain.free_features:
+        if rng.random() < 0.7:
+            weights = {level: int(w) for level, w in zip(feature.levels(), rng.integers(0, 6, 99), strict=False)}
+            weights[feature.levels()[0]] = max(weights[feature.levels()[0]], 1)
+            marginals[feature.name] = weights
+    return marginals
+
+
+def true_shares(model, marginals=None):
+    """The fair and the unfair share, as fractions."""
+    people, unfair = unfair_people(model)
+    weights = np.full(len(people), Fraction(1), dtype=object)
+    for name, marginal in (marginals or {}).items():
+        weights *= np.array([Fraction(str(marginal.get(value, 0))) for value in people[name].tolist()], dtype=object)
+    total = sum(weights)
+    bad = sum((w for w, u in zip(weights, unfair, strict=True) if u), Fraction(0))
+    return 1 - bad / total, bad / total
+
+
+def mistakes(model, found: Shares, fair, unfair, finished):
+    """What is wrong with some shares, or nothing."""
+    if Fraction(found.certified) > fair or Fraction(found.falsified) > unfair:
+        return f"{found} claims more than {float(fair)} and {float(unfair)}"
+    if found.certified + found.falsified + found.undecided != 1.0 or found.undecided < 0:
+        return f"{found} does not sum to 1"
+    if finished and (found.undecided > 1e-9 or abs(Fraction(found.certified) - fair) > Fraction(1, 10**9)):
+        return f"{found} is finished, but {float(fair)} and {float(unfair)}"
+    return None
+
+
+def case(seed, activation):
+    """One random model measured for a random while, and to the end."""
+    rng = np.random.default_rng(seed)
+    model = small_model(rng, activation=activation)
+    marginals = random_marginals(rng, model) if rng.random() < 0.4 else None
+    fair, unfair = true_shares(model, marginals)
+    arithmetic = (("real",), ("real", "float32"))[int(rng.integers(2))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "FEW", int(rng.choice([1, 1, 4, 64])))
+        options = {"timeout": FOREVER, "samples": 50, "marginals": marginals, "arithmetic": arithmetic}
+        part = shares_of(model, most_boxes=int(rng.integers(1, 40)), **options)
+        wrong = mistakes(model, part, fair, unfair, False)
+        whole = shares_of(model, **options)
+    exact = arithmetic == ("real",) and activation == "relu"
+    return wrong or mistakes(model, whole, fair, unfair, exact)
+
+
+@settings(max_examples=70)
+@given(SEEDS)
+def test_shares_never_claim_more_than_counting_everybody_gives(seed):
+    assert case(seed, "relu") is None
+
+
+@settings(max_examples=15)
+@given(SEEDS)
+def test_the_same_holds_for_networks_that_do_not_bend_one_way(seed):
+    assert case(seed, "tanh") is None
+
+
+def single(features, layers, *, sensitive=None, activation="relu"):
+    sensitive = sensitive or CategoricalFeature(name="s", categories=("p", "q"))
+    label = Label(name="y", classes=(0, 1))
+    domain = Domain(features=(*features, sensitive), sensitive=("s",), label=label)
+    scales = {f.name: Scale(centre=0.0, exponent=0) for f in domain.features if f.kind in ("integer", "real")}
+    return FairModel(Network(tuple(Layer(*layer) for layer in layers), activation), Encoding(domain, scales))
+
+
+# --- the parts ---
+
+
+def interpolated(nodes, sums, boxes, people):
+    """constant + Σ table at people of boxes (places), one person per box, by the definition of the nodes."""
+    numbers = nodes.variables.numbers
+    low, high = boxes.low[:, numbers], boxes.high[:, numbers]
+    width = np.where(high > low, high - low, 1.0)
+    at = np.where(high > low, 2 * (people[:, numbers] - low) / width - 1, -1.0).T
+    hats = np.stack([np.maximum(-at, 0), 1 - np.abs(at), np.maximum(at, 0)])  # [3, numbers, boxes]
+    weights = [np.zeros((0, len(boxes)))]
+    if len(nodes.pairs):
+        weights.append((hats[:, None, nodes.pairs[:, 0]] * hats[None, :, nodes.pairs[:, 1]]).reshape(-1, len(boxes)))
+    weights.append(hats[:, nodes.singles].reshape(-1, len(boxes)))
+    weights += [people[:, group].T for group in nodes.variables.groups]
+    return sums.constant + (sums.table * np.concatenate(weights)).sum(axis=-2)
+
+
+def random_boxes(rng, places, count):
+    boxes = Boxes(*(np.repeat(end, count, axis=0) for end in (places.root.low, places.root.high)))
+    for _ in range(6):
+        noise = rng.normal(size=(2, len(boxes), places.free.width)) + 5
+        first, second, can = places.cut(boxes, np.abs(noise[0]), noise[1])
+        pick = rng.random(len(first)) < 0.5
+        halves = Boxes(
+            *(np.where(pick[:, None], a, b) for a, b in ((first.low, second.low), (first.high, second.high)))
+        )
+        boxes = Boxes.joined(halves, boxes[~can])
+    return boxes
+
+
+@settings(max_examples=40)
+@given(SEEDS)
+def test_outputs_lie_between_the_bounds_everywhere_in_a_box(seed):
+    rng = np.random.default_rng(seed)
+    model = small_model(rng, depth=int(rng.integers(1, 5)))
+    relation = flip_relation(model.encoding)
+    owner = Bounder(model.network, relation, variables(model.encoding, relation.free))
+    places = owner.variables.places
+    boxes = random_boxes(rng, places, 8)
+    found = owner.bounds(*places.bounds(boxes))
+    for _ in range(5):
+        people = places.draw(boxes, rng)
+        for v, view in enumerate(relation.views):
+            values = view(places.values(people))
+            for i, layer in enumerate(model.network.layers):
+                values = np.maximum(values, 0) if i else values
+                values = values @ layer.weight.T.astype(np.float64) + layer.bias
+            gaps = (
+                values if values.shape[1] == 1 else np.stack([values[:, b] - values[:, a] for b, a in owner.pairs], 1)
+            )
+            for p in range(len(owner.pairs)):
+                row = v * len(owner.pairs) + p
+                for below, above in zip(found.lower, found.upper, strict=True):
+                    least, most = (
+                        interpolated(owner.nodes, Sums(s.constant[row], s.table[row]), boxes, people)
+                        for s in (below, above)
+                    )
+                    assert (least <= gaps[:, p]).all()
+                    assert (gaps[:, p] <= most).all()
+
+
+@settings(max_examples=40)
+@given(SEEDS)
+def test_the_share_of_a_sum_above_zero_is_bounded_closely(seed):
+    rng = np.random.default_rng(seed)
+    model = small_model(rng, depth=1)
+    relation = flip_relation(model.encoding)
+    marginals = random_marginals(rng, model) if rng.random() < 0.5 else None
+    owner = Bounder(model.network, relation, variables(model.encoding, relation.free, marginals))
+    nodes, places = owner.nodes, owner.variables.places
+    box = random_boxes(rng, places, 1) if rng.random() < 0.7 else places.root
+    table = rng.normal(size=(nodes.count, 1)) * rng.choice([0.0, 1.0, 5.0], (nodes.count, 1))
+    people, _ = places.everybody(box)
+    many = Boxes(*(np.repeat(end, len(people), axis=0) for end in (box.low, box.high)))
+    for group in relation.free.groups:  # what a category that is not allowed would give is never seen
+        allowed = box.high[0, group] > 0
+        at = nodes.parts[list(relation.free.groups).index(group) - len(relation.free.groups)][0]
+        table[at][~allowed] = table[at][allowed][0]
+    sums = Sums(np.zeros(1), table)
+    values = interpolated(nodes, Sums(np.zeros(len(people)), np.repeat(table, len(people), axis=1)), many, people)
+    weights = owner.variables.mass(Boxes(people, people))
+    if not weights.sum():
+        return
+    shift = float(np.quantile(values, rng.random()))
+    truth = float(weights[values - shift > 0].sum() / weights.sum())
+    found = float(surely_above(nodes, box, Sums(sums.constant - shift, table), 4096)[0])
+    near = 0.01 * (values.max() - values.min()) + 1e-9
+    assert found <= truth + 1e-12
+    assert found >= float(weights[values - shift > near].sum() / weights.sum()) - 1e-6
+
+
+def test_confidence_intervals_are_those_of_the_beta_distribution():
+    from scipy.stats import beta
+
+    for found, count, confidence in ((0, 10, 0.95), (3, 50, 0.99), (50, 50, 0.9), (700, 200_000, 0.99)):
+        rest = (1 - confidence) / 2
+        low = 0.0 if found == 0 else beta.ppf(rest, found, count - found + 1)
+        high = 1.0 if found == count else beta.ppf(1 - rest, found + 1, count - found)
+        assert clopper_pearson(found, count, confidence) == pytest.approx((low, high), rel=1e-9)
+
+
+# --- domains that cannot be counted ---
+
+
+def slab(low=-1.0, high=1.0):
+    """x − 0.3 ± 0.1 with a hidden layer in between: unfair where 0.2 < x ≤ 0.4."""
+    first = np.array([[1.0, 0.1], [-1.0, -0.1]]), np.array([-0.3, 0.3])
+    return single((RealFeature(name="x", low=low, high=high),), [first, (np.array([[1.0, -1.0]]), np.zeros(1))])
+
+
+def test_shares_of_a_real_range_come_close_to_the_truth():
+    found = shares_of(slab(), timeout=FOREVER, most_boxes=300, samples=2000)
+    assert 0.0999 < found.falsified <= 0.1 + 1e-7  # the weights 0.1 and 0.3 are rounded to float32
+    assert 0.8999 < found.certified <= 0.9 + 1e-7
+    assert found.estimate["low"] <= 0.1 <= found.estimate["high"]
+    assert found.counts is None
+
+
+def test_marginals_of_a_real_range_move_the_shares():
+    marginals = {"x": {(-1.0, 0.0): 1, (0.0, 0.3): 2, (0.3, 1.0): 1}}  # 2/4·1/3 + 1/4·1/7 are unfair
+    found = shares_of(slab(), timeout=FOREVER, most_boxes=400, samples=5000, marginals=marginals)
+    truth = 0.5 / 3 + 0.25 / 7
+    assert truth - 1e-3 < found.falsified <= truth + 1e-6
+    assert found.estimate["low"] <= truth <= found.estimate["high"]
+
+
+def test_more_people_than_can_be_counted():
+    features = tuple(IntegerFeature(name=f"x{k}", low=0, high=9999) for k in range(100))  # 10^400
+    weight = np.concatenate([np.full((1, 100), 1e-4), np.array([[0.5]])], axis=1)
+    hidden = [(weight, np.array([-50.0])), (np.array([[1.0]]), np.array([-1.0]))]
+    found = shares_of(single(features, hidden), timeout=FOREVER, most_boxes=8, samples=500)
+    assert 0 <= found.certified <= 1 - found.falsified
+    assert found.certified > 0.01
+    assert found.certified + found.falsified + found.undecided == 1.0
+
+
+# --- stopping ---
+
+
+def a_thousand_people():
+    rng = np.random.default_rng(5)
+    features = tuple(IntegerFeature(name=f"x{k}", low=0, high=5) for k in range(4))
+    layers = [(rng.normal(size=(6, 5)), rng.normal(size=6)), (rng.normal(size=(4, 6)), rng.normal(size=4))]
+    return single(features, [*layers, (rng.normal(size=(1, 4)), np.array([0.3]))])
+
+
+def test_a_lattice_run_to_its_end_is_counted_out():
+    model = a_thousand_people()
+    people, unfair = unfair_people(model)
+    found = shares_of(model, timeout=FOREVER, samples=1000, arithmetic=("real",))
+    assert 0 < unfair.sum() < len(people)
+    assert found.counts == {
+        "certified": len(people) - int(unfair.sum()), "falsified": int(unfair.sum()), "undecided": 0
+    }  # fmt: skip
+    assert found.reason == "everybody is decided"
+    assert found.estimate["low"] <= unfair.mean() <= found.estimate["high"]
+
+
+def test_the_same_seed_and_number_of_boxes_give_the_same_shares():
+    one, other = (
+        shares_of(a_thousand_people(), timeout=FOREVER, most_boxes=60, samples=500, seed=3).to_json() for _ in range(2)
+    )
+    assert {k: v for k, v in one.items() if k != "seconds"} == {k: v for k, v in other.items() if k != "seconds"}
+    assert set(one) >= {"certified", "falsified", "undecided", "estimate", "boxes", "seconds"}
+
+
+def test_it_stops_when_precise_enough():
+    found = shares_of(a_thousand_people(), timeout=FOREVER, precision=0.2, samples=500)
+    assert found.reason == "precise enough"
+    assert found.undecided <= 0.2
+    assert found.boxes < shares_of(a_thousand_people(), timeout=FOREVER, precision=0.02, samples=500).boxes
+
+
+def test_no_time_at_all_still_gives_an_answer():
+    found = shares_of(a_thousand_people(), timeout=0.0)
+    assert found.certified + found.falsified + found.undecided == 1.0
+    assert found.reason == "time is up"
+
+
+@pytest.mark.parametrize("after", [0, 1, 5, 9])
+def test_an_interrupt_returns_what_is_known(after):
+    model = a_thousand_people()
+    fair, unfair = true_shares(model)
+    calls, look = itertools.count(), engine.look
+
+    def interrupt(*arguments):
+        if next(calls) == after:
+            raise KeyboardInterrupt
+        return look(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "look", interrupt)
+        patch.setattr(engine, "AFTER_INTERRUPT", FOREVER)
+        patch.setattr(engine, "FEW", 4)
+        patch.setattr(forms, "NUMBERS", 2**11)
+        found = shares_of(model, timeout=FOREVER, samples=200)
+    assert found.interrupted
+    assert found.reason == "interrupted"
+    assert mistakes(model, found, fair, unfair, False) is None
+
+
+@pytest.mark.parametrize("after", [0, 2])
+def test_an_interrupt_while_crediting_keeps_what_was_credited(after):
+    model = a_thousand_people()
+    fair, unfair = true_shares(model)
+    calls, prove = itertools.count(), engine.prove
+
+    def interrupt(*arguments):
+        if next(calls) == after:
+            raise KeyboardInterrupt
+        return prove(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "prove", interrupt)
+        patch.setattr(engine, "FEW", 1)
+        patch.setattr(forms, "NUMBERS", 2**9)
+        found = shares_of(model, timeout=FOREVER, samples=200, most_boxes=16)
+    assert found.interrupted
+    assert mistakes(model, found, fair, unfair, False) is None
+
+
+def test_an_interrupt_while_drawing_returns_nothing_but_an_answer(monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "draw", interrupt)
+    found = shares_of(a_thousand_people(), timeout=FOREVER)
+    assert (found.undecided, found.interrupted) == (1.0, True)
+
+
+def test_boxes_forgotten_for_want_of_memory_are_credited_first():
+    model = a_thousand_people()
+    fair, unfair = true_shares(model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "MEMORY", 3000)
+        patch.setattr(engine, "FEW", 1)
+        found = shares_of(model, timeout=FOREVER, most_boxes=600, samples=200)
+    assert found.certified > 0.3
+    assert mistakes(model, found, fair, unfair, False) is None
+
+
+def test_progress_is_told(monkeypatch):
+    said = []
+    moments = itertools.count(0, 2)
+    monkeypatch.setattr(engine.time, "monotonic", lambda: float(next(moments)))
+    shares_of(a_thousand_people(), timeout=FOREVER, most_boxes=40, samples=100, say=said.append)
+    assert any("undecided" in text and "boxes bounded" in text for text in said)
+
+
+# --- what needs no search, and what cannot be asked ---
+
+
+def test_a_network_that_cannot_tell_twins_apart_is_certified_at_once():
+    model = single((RealFeature(name="x", low=0.0, high=1.0),), [(np.array([[1.0, 0.0]]), np.array([-0.5]))])
+    found = shares_of(model, timeout=5, samples=100)
+    assert (found.certified, found.falsified, found.undecided) == (1.0, 0.0, 0.0)
+
+
+def test_what_reaches_dead_neurons_only_is_certified_on_the_boundary_too():
+    first = np.array([[1.0, 0.0], [0.0, 0.5]]), np.array([0.0, -2.0])
+    model = single((RealFeature(name="x", low=-1.0, high=1.0),), [first, (np.array([[1.0, 5.0]]), np.array([-0.3]))])
+    assert shares_of(model, timeout=FOREVER, most_boxes=10, samples=100).certified > 1 - 1e-9
+
+
+def test_nothing_is_claimed_about_a_network_with_infinite_weights():
+    model = single((RealFeature(name="x", low=0.0, high=1.0),), [(np.array([[np.inf, 1.0]]), np.array([0.0]))])
+    found = shares_of(model, timeout=5)
+    assert (found.certified, found.falsified, found.undecided) == (0.0, 0.0, 1.0)
+    assert "infinity" in found.reason
+
+
+def test_overflow_claims_nothing():
+    layers = [(np.full((3, 2), 1e30), np.zeros(3)), (np.full((1, 3), 1e30), np.zeros(1))]
+    model = single((RealFeature(name="x", low=1.0, high=2.0),), layers)
+    found = shares_of(model, timeout=FOREVER, most_boxes=20, samples=100)
+    assert (found.certified, found.falsified) == (0.0, 0.0)
+
+
+def test_nobody_has_a_twin_among_one_view():
+    model = a_thousand_people()
+    flip = flip_relation(model.encoding)
+    found = shares_of(model, relation=Relation(flip.views[:1], flip.free), timeout=5, samples=100)
+    assert found.certified == 1.0
+
+
+def test_other_relations_are_counted_too():
+    """A swap of two categories, with sex: views with different matrices."""
+    feature = CategoricalFeature(name="c", categories=("husband", "wife", "other"))
+    model = single(
+        (feature, IntegerFeature(name="n", low=0, high=20)),
+        [(np.array([[2.0, -1.0, 0.5, 0.3, 0.2], [1.0, 1.0, -1.0, -0.4, 0.0]]), np.array([-2.0, 1.0])),
+         (np.array([[1.0, -1.0]]), np.array([0.1]))],
+    )  # fmt: skip
+    flip = flip_relation(model.encoding)
+    swap = flip.views[1].matrix.copy()
+    swap[[0, 1]] = swap[[1, 0]]
+    relation = Relation((flip.views[0], View(swap, flip.views[1].offset)), flip.free)
+    found = shares_of(model, relation=relation, timeout=FOREVER, samples=500, arithmetic=("real",))
+    unfair = 0
+    for category, n in itertools.product(range(3), range(21)):
+        u = np.concatenate([np.eye(3)[category], [n]])
+        decided = set()
+        for view in relation.views:
+            values = view(u[None])
+            for i, layer in enumerate(model.network.layers):
+                values = (np.maximum(values, 0) if i else values) @ layer.weight.T.astype(np.float64) + layer.bias
+            decided.add(bool(values[0, 0] > 0))
+        unfair += len(decided) > 1
+    assert unfair > 0
+    assert found.counts == {"certified": 63 - unfair, "falsified": unfair, "undecided": 0}
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_many_views_are_bounded_together(activation, depth):
+    rng = np.random.default_rng(depth)
+    sensitive = IntegerFeature(name="s", low=0, high=30)
+    features = (IntegerFeature(name="n", low=0, high=9), CategoricalFeature(name="c", categories=("u", "v", "w")))
+    widths, layers = [5, *[4] * depth, 1], []
+    for i, (a, b) in enumerate(itertools.pairwise(widths)):
+        weight = rng.normal(size=(b, a))
+        weight[:, 4:] *= 0.02 if i == 0 else 1.0
+        layers.append((weight, rng.normal(size=b)))
+    model = single(features, layers, sensitive=sensitive, activation=activation)
+    fair, unfair = true_shares(model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "FEW", 1)
+        part = shares_of(model, timeout=FOREVER, samples=100, most_boxes=5)
+        whole = shares_of(model, timeout=FOREVER, samples=100, arithmetic=("real",))
+    assert mistakes(model, part, fair, unfair, False) is None
+    assert mistakes(model, whole, fair, unfair, activation == "relu") is None
+    assert part.certified > 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"arithmetic": ("float64",)},
+        {"timeout": -1.0},
+        {"precision": 2.0},
+        {"samples": 0},
+        {"most_boxes": 0},
+        {"marginals": {"nobody": {1: 1}}},
+        {"marginals": {"x0": {77: 1}}},
+        {"marginals": {"x0": {}}},
+        {"marginals": {"x0": {1: -1, 2: 3}}},
+        {"marginals": {"x0": {1: float("nan")}}},
+    ],
+)
+def test_wrong_questions_are_refused(wrong):
+    with pytest.raises(InputError):
+        shares_of(a_thousand_people(), **({"timeout": 1.0} | wrong))
+
+
+@pytest.mark.parametrize("ranges", [{0.5: 1}, {(-1.0, 0.0): 1}, {(-1.0, 0.5): 1, (0.4, 1.0): 1}])
+def test_marginals_of_real_numbers_must_cover_them(ranges):
+    with pytest.raises(InputError, match="x"):
+        shares_of(slab(), marginals={"x": ranges}, timeout=1.0)
+
+
+def test_weights_that_are_not_whole_are_taken_as_written():
+    model = a_thousand_people()
+    marginals = {"x0": {0: 0.1, 1: 0.7, 5: 0.2}}
+    fair, unfair = true_shares(model, marginals)
+    found = shares_of(model, marginals=marginals, timeout=FOREVER, samples=100, arithmetic=("real",))
+    assert found.counts is not None
+    assert Fraction(found.counts["falsified"], sum(found.counts.values())) == unfair
+    assert mistakes(model, found, fair, unfair, True) is None
+
+
+# --- beside other tools ---
+
+TINY = """// a network of two inputs
+2,2,1,2,
+2,2,1,
+0,
+0,0,
+9,1,
+0,0,0,
+1,1,1,
+1.0,0.5,
+-1.0,0.0,
+-4.25,
+2.0,
+1.0,-1.0,
+0.0,
+"""
+
+
+def test_a_table_of_results_is_measured_row_by_row(tmp_path):
+    (tmp_path / "T-1.nnet").write_text(TINY)
+    columns = "model,pa_index,protected,cer_rate_pct,fal_rate_pct,und_rate_pct,unfair_reference_pct"
+    table = tmp_path / "theirs.csv"
+    table.write_text(f"{columns}\nT-1,1,sex,50,0,50,0\nT-2,1,sex,50,0,50,0\n")
+    (row,) = compare(tmp_path, table, seconds=FOREVER, only=["T-1"])
+    model = load_model(tmp_path / "T-1.nnet", sensitive=[1])
+    fair, unfair = true_shares(model)
+    assert row.certified == pytest.approx(100 * float(fair))
+    assert row.falsified == pytest.approx(100 * float(unfair))
+    assert row.ratio == pytest.approx(0.0, abs=1e-9)
+    assert row.to_json()["model"] == "T-1"
+    assert summary([row]) == "Of 1 questions, 1 leave less undecided than FairQuant, 1 at most a third of it."
+    assert row.cells()[:2] == ("T-1", "sex")
+
+
+def test_a_table_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"none\.csv"):
+        compare(tmp_path, tmp_path / "none.csv")
+    (tmp_path / "odd.csv").write_text("model\nT-1\n")
+    with pytest.raises(InputError, match="pa_index"):
+        compare(tmp_path, tmp_path / "odd.csv")

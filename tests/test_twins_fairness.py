@@ -1,0 +1,324 @@
+"""The group theorem: training keeps declared twins equal, exactly; brute force and onnxruntime judge.
+
+Models that were trained without the rules are disproven, by people who are versions of each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bornfair import FairClassifier, FairModel, checker, verify
+from bornfair.baselines.erm import Unaware
+from bornfair.bundle import bundle_files, load_bundle
+from bornfair.certificate import certificate_of
+from bornfair.domain import CategoricalFeature, Domain
+from bornfair.encoding import Encoding
+from bornfair.errors import InputError
+from bornfair.network import Layer, Network, decisions
+from bornfair.relation import twin_relation
+from bornfair.swaps import swaps_of
+from bornfair.verification.exact import exact_decisions
+from bornfair.verification.replay import exact_input
+from bornfair.verification.search import search
+from bornfair.vnnlib import export_query
+from oracle import refutes
+from twin_cases import HOURS, JOB, LABEL, SEX, TITLE, biased_labels, everybody, random_domain, served
+
+OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
+QUICK = {"epochs": 3, "hidden": (5, 3), "learning_rate": 0.05, "batch_size": 32, "validation_fraction": 0.0}
+
+
+@cache
+def trained(seed: int, **options) -> tuple[FairClassifier, pd.DataFrame]:
+    """A classifier for a random domain with rules, by one of the optimisers, and everybody who could exist."""
+    domain = random_domain(seed)
+    people = everybody(domain)
+    rows = people.sample(96, replace=True, random_state=seed)
+    truth = biased_labels(rows, seed)
+    how = QUICK | {"optimiser": OPTIMISERS[seed % 4], "weight_decay": 0.1 * (seed > 2)} | options
+    classifier = FairClassifier([domain.sensitive[0]], domain=domain, random_state=seed, **how)
+    return classifier.fit(rows, pd.Series(truth, name="grant")), people
+
+
+def of_each_version(domain: Domain, people: pd.DataFrame, most: int = 24):
+    """Everybody as some of their versions, among them one for each value of S."""
+    size = domain.versions.size
+    some = dict.fromkeys([*range(domain.sensitive_space.size), *range(0, size, -(-size // most))])
+    return [domain.versions.table(people, version) for version in some]
+
+
+# --- training with the rules ---
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_training_keeps_all_versions_bit_identical(seed):
+    classifier, people = trained(seed)
+    model, domain = classifier.model_, classifier.domain_
+    assert classifier.certificate_.verdict.arithmetic == ("real", "float32")
+    assert classifier.certificate_.person_versions == domain.versions.size
+    tables = of_each_version(domain, people)
+    together = pd.concat(tables, ignore_index=True)
+    scores = model.scores(together).reshape(len(tables), -1)
+    assert (scores == scores[0]).all() and len(np.unique(scores)) > 1
+    label, shares = served(model, together)
+    label, shares = label.reshape(len(tables), -1), shares.reshape(len(tables), -1)
+    assert (label == label[0]).all() and (shares == shares[0]).all()
+    assert (label[0] == model.predict(tables[0])).mean() > 0.99  # sums in another order may tip a tie
+    found = checker.check_files(bundle_files(model))
+    assert found["valid"] and found["verdict"] == "verified" and found["proof"] == "structural"
+    assert found["arithmetic"] == ["real", "float32"]
+
+
+def test_weights_on_what_is_merged_may_be_anything():
+    """P in front is what makes twins equal, not the weights."""
+    classifier, people = trained(1)
+    first, *rest = classifier.model_.network.layers
+    weight = first.weight + np.random.default_rng(0).normal(size=first.weight.shape)
+    weight[:, classifier.model_.encoding.free_width :] = 0
+    changed = FairModel(Network((Layer(weight, first.bias), *rest)), classifier.model_.encoding)
+    assert changed.verify(timeout=5).arithmetic == ("real", "float32")
+    tables = of_each_version(classifier.domain_, people)
+    assert len({changed.scores(table).tobytes() for table in tables}) == 1
+
+
+def test_a_bundle_with_rules_is_read_back_bit_for_bit(tmp_path):
+    classifier, people = trained(2)
+    again = load_bundle(classifier.save(tmp_path / "bundle"))
+    assert again.domain == classifier.domain_ and again.encoding.merged == classifier.model_.encoding.merged
+    assert again.scores(people).tobytes() == classifier.model_.scores(people).tobytes()
+    assert again.certificate.person_versions == classifier.domain_.versions.size
+    without = load_bundle(classifier.save(tmp_path / "without", sensitive=False))
+    assert checker.check(tmp_path / "without")["valid"] and without.certificate.claim == again.certificate.claim
+
+
+def test_a_table_without_sensitive_columns_is_enough():
+    classifier, people = trained(4)
+    bare = people.drop(columns=list(classifier.domain_.sensitive))
+    assert np.array_equal(classifier.predict(bare), classifier.predict(people))
+
+
+# --- raw columns ---
+
+
+@pytest.mark.parametrize("seed", [2])
+def test_raw_columns_stay_tied_for_any_optimiser(seed):
+    """W = W·P after training, bit by bit: fair in real arithmetic, as counting out in fractions confirms."""
+    classifier, people = trained(seed, twin_inputs="raw")
+    model, domain = classifier.model_, classifier.domain_
+    assert not model.encoding.merged and swaps_of(model.encoding).ties(model.network) and model.ignores_sensitive
+    assert "real" in classifier.certificate_.verdict.arithmetic
+    assert checker.check_files(bundle_files(model))["valid"]
+    for person in people.sample(5, random_state=seed).to_dict("records"):
+        inputs = np.stack([exact_input(model.encoding, person, v) for v in range(domain.versions.size)])
+        assert len(set(exact_decisions(model.network, inputs).tolist())) == 1
+    assert classifier.empirical_fairness(people) == 1.0
+
+
+def test_the_mean_over_all_versions_is_what_one_pass_over_their_mean_computes():
+    """From a tied start the expectation over the whole orbit and one pass over P·x learn the same weights."""
+    from bornfair.response import Response
+    from bornfair.training import Plan, TrainingData, train
+
+    # Not of true/false, whose code 0/1 is not centred: its weight would leave 0 where every version is looked at.
+    domain = Domain(features=(JOB, TITLE, HOURS, SEX), sensitive=("sex",), label=LABEL)
+    domain = domain.with_twins("job: clerk->nurse->cook->clerk, title: Mr<->Ms; hours: 3-x")
+    rows = everybody(domain).sample(64, replace=True, random_state=1)
+    encoding = Encoding.fit(domain, rows)
+    swaps, classes = swaps_of(encoding), (biased_labels(rows, 5) == "yes").astype(int)
+    random = np.random.default_rng(3)
+    widths = (encoding.width, 4, 1)
+    layers = [Layer(random.normal(size=(b, a)), random.normal(size=b)) for a, b in itertools.pairwise(widths)]
+    first = layers[0].weight.copy()
+    first[:, encoding.free_width :] = 0
+    start = swaps.tied(Network((Layer(first, layers[0].bias), layers[1])))
+    plan = Plan(epochs=2, batch_size=16, learning_rate=0.1)
+    merged = dataclasses.replace(encoding, merged=domain.twin_group.orbits)
+    one = train(
+        start,
+        TrainingData(merged.encode(rows).free, classes, swaps=swaps, averaged=True),
+        Response("expected"),
+        plan,
+    )
+    data = TrainingData(encoding.encode(rows).free, classes, codes=encoding.codes, swaps=swaps)
+    many = train(start, data, Response("expected"), plan)
+    assert one.collapsed and not many.collapsed
+    for a, b in zip(one.network.layers, swaps.tied(many.network).layers, strict=True):
+        np.testing.assert_allclose(a.weight, b.weight, atol=2e-5)
+        np.testing.assert_allclose(a.bias, b.bias, atol=2e-5)
+    assert np.abs(many.network.sensitive_weights(encoding.free_width)).max() < 1e-5
+
+
+def test_sampled_versions_are_versions_and_all_of_them_are_drawn():
+    import jax
+    import jax.numpy as jnp
+
+    from bornfair.loops import _swapped
+
+    domain = random_domain(5)
+    rows = domain.sample(6, seed=2)
+    encoding = Encoding.fit(domain, rows)
+    swaps = swaps_of(encoding)
+    names = {"columns": swaps.columns, "signs": swaps.signs, "offsets": swaps.offsets.astype(np.float32)}
+    table = {f"swap {name}": jnp.asarray(values) for name, values in names.items()}
+    elements = jax.random.randint(jax.random.key(0), (6, 64), 0, len(swaps))
+    assert set(np.asarray(elements).ravel().tolist()) == set(range(len(swaps)))
+    found = np.asarray(_swapped(jnp.asarray(encoding.encode(rows).free), table, elements))
+    for h in range(len(swaps)):
+        expected = encoding.encode(domain.versions.moved(rows, h)).free
+        who, draw = np.nonzero(np.asarray(elements) == h)
+        assert np.array_equal(found[who, draw], expected[who])
+
+
+def test_sampled_response_over_raw_columns_is_certified_as_nothing():
+    with pytest.warns(UserWarning, match="Nothing about fairness is certified"):
+        classifier, _ = trained(5, twin_inputs="raw", response="sampled", draws=2)
+    assert classifier.certificate_.verdict.verdict == "undecided"
+
+
+def test_raw_columns_with_too_many_versions_say_what_to_do():
+    letters = CategoricalFeature(name="letter", categories=tuple("abcdefg"))
+    domain = Domain(features=(letters, HOURS, SEX), sensitive=("sex",), label=LABEL)
+    domain = domain.with_twins("letter: a<->b; letter: a->b->c->d->e->f->g->a")
+    rows = domain.sample(20, seed=1)
+    truth = pd.Series(np.where(rows["hours"] > 1, "yes", "no"), name="grant")
+    options = {"domain": domain, "epochs": 0, "hidden": (3,)}
+    assert FairClassifier(["sex"], **options).fit(rows, truth).certificate_.verdict.verdict == "verified"
+    with pytest.raises(InputError, match="use twin_inputs='merged'"):
+        raw = FairClassifier(["sex"], twin_inputs="raw", response="sampled", init="constant", **options)
+        raw.fit(rows, truth)
+
+
+# --- models that know nothing of the rules ---
+
+
+def random_network(seed: int, encoding: Encoding, style: int) -> Network:
+    random = np.random.default_rng([seed, 13])
+    widths = (encoding.width, 4, 1)
+    layers = []
+    for a, b in itertools.pairwise(widths):
+        weight = np.round(2 * random.normal(size=(b, a))) / 2
+        layers.append(Layer(weight, np.round(2 * random.normal(size=b)) / 2))
+    if style:  # no sensitive weights: only a swap can tell people apart; or hardly anything can
+        first = layers[0].weight.copy()
+        first[:, encoding.free_width :] = 0
+        layers[0] = Layer(first * (2.0**-6 if style == 2 else 1), layers[0].bias)
+    return Network(tuple(layers))
+
+
+@pytest.mark.parametrize("seed", (0, 1, 2, 3, 4, 5, 7, 10))
+def test_the_verifier_agrees_with_counting_out_all_versions(seed):
+    domain = random_domain(seed)
+    if domain.versions.size > 60:
+        domain = domain.replaced(twins=domain.model_dump()["twins"][:1])
+    people = everybody(domain)
+    encoding = Encoding.fit(domain, people.sample(30, random_state=seed))
+    model = FairModel(random_network(seed, encoding, seed % 3), encoding)
+    relation = twin_relation(encoding)
+    free = Encoding.encode(encoding, people.drop_duplicates(list(domain.free_names))).free
+    exact = np.stack([exact_decisions(model.network, _fractions(view(free))) for view in relation.views])
+    unfair = bool((exact != exact[0]).any())
+    verdict = verify(model, timeout=20, seed=seed)
+    assert verdict.verdict == ("falsified" if unfair else "verified"), verdict.reason
+    if unfair:
+        one, other = verdict.twins
+        listed = [domain.versions.of(one, i) for i in range(domain.versions.size)]
+        assert other in listed and one in listed and len(set(verdict.decisions)) == 2
+        decided = model.predict(pd.DataFrame(verdict.twins))
+        assert "float32" not in verdict.arithmetic or decided.tolist() == verdict.decisions
+    elif verdict.proof != "structural":
+        assert refutes(model.network, relation, verdict.arithmetic, seed) is None
+    certified = dataclasses.replace(model, certificate=certificate_of(model, verdict, seconds=1.0))
+    found = checker.check_files(bundle_files(certified))
+    assert found["valid"] and found["verdict"] in (verdict.verdict, "undecided")
+
+
+def _fractions(values: np.ndarray) -> np.ndarray:
+    from bornfair.verification.exact import fractions
+
+    return fractions(values)
+
+
+def test_search_alone_finds_swapped_twins_and_proves_where_there_are_none():
+    domain = Domain(features=(JOB, TITLE, HOURS, SEX), sensitive=("sex",), label=LABEL)
+    domain = domain.with_twins("sex: f<->m, title: Mr<->Ms")
+    encoding = Encoding.fit(domain, domain.sample(30, seed=1))
+    weight = np.zeros((2, encoding.width), np.float32)
+    weight[0, encoding.free_columns()["title"]] = [1, 0, 0]
+    weight[1, encoding.free_columns()["hours"]] = 1
+    for last, expected in (([[1, 1]], "falsified"), ([[0, 1]], "verified"), ([[0.125, 1]], "verified")):
+        scales = encoding.scales["hours"]
+        grid = [(hours - scales.centre) * 2.0**-scales.exponent for hours in range(4)]
+        bias = -max((grid[2] + grid[3]) / 2, 0)
+        model = FairModel(Network((Layer(weight, np.zeros(2)), Layer(np.array(last), np.array([bias])))), encoding)
+        verdict = search(model, timeout=20)
+        assert verdict.verdict == expected
+        if expected == "falsified":
+            one, other = verdict.twins
+            assert {one["title"], other["title"]} == {"Mr", "Ms"}
+
+
+def test_unaware_training_is_unfair_by_the_rules_and_says_who():
+    domain = Domain(features=(JOB, TITLE, HOURS, SEX), sensitive=("sex",))
+    rows = domain.sample(300, seed=3)
+    truth = pd.Series(np.where((rows["title"] == "Mr") | (rows["hours"] > 2), "yes", "no"), name="grant")
+    unaware = Unaware(["sex"], domain=domain, hidden=(8,), epochs=30, learning_rate=0.05).fit(rows, truth)
+    assert unaware.verify(timeout=5).verdict == "verified"
+    rules = "sex: f<->m, title: Mr<->Ms"
+    verdict = verify(unaware, twins=rules, timeout=10, table=rows)
+    assert verdict.verdict == "falsified"
+    one, other = verdict.twins
+    assert {one["title"], other["title"]} == {"Mr", "Ms"} and one["job"] == other["job"]
+    declared = dataclasses.replace(unaware.model_.encoding, domain=unaware.domain_.with_twins(rules))
+    asked = dataclasses.replace(unaware.model_, encoding=declared)
+    assert asked.empirical_fairness(rows) < asked.empirical_fairness(rows, declared=False) == 1.0
+
+
+def test_a_proof_tree_for_swapped_twins_is_accepted_and_one_of_the_flip_is_not_taken_for_it():
+    """Fair, but not by structure: the weight on the title never tips the scale."""
+    domain = Domain(features=(TITLE, HOURS, SEX), sensitive=("sex",), label=LABEL).with_twins("title: Mr<->Ms")
+    encoding = Encoding.fit(domain, everybody(domain))
+    first = np.zeros((1, encoding.width), np.float32)
+    first[0, encoding.free_columns()["title"]] = [0.0625, 0, 0]
+    first[0, encoding.free_columns()["hours"]] = 1
+    # columns: hours is read as (v - 2)·2^0
+    model = FairModel(Network((Layer(first, np.array([0.5])), Layer(np.ones((1, 1)), np.array([-1.0])))), encoding)
+    certified = model.certified(timeout=20)
+    assert (certified.certificate.verdict.verdict, certified.certificate.verdict.proof) == ("verified", "bounds")
+    files = bundle_files(certified)
+    assert checker.check_files(files)["valid"]
+    clear = np.array(first)
+    clear[0, encoding.free_columns()["title"]] = [0.75, 0, 0]
+    unfair = FairModel(Network((Layer(clear, np.array([0.5])), Layer(np.ones((1, 1)), np.array([-1.0])))), encoding)
+    swapped = unfair.certified(timeout=20)
+    assert swapped.certificate.verdict.verdict == "falsified"
+    flip_only = dataclasses.replace(unfair.encoding, domain=domain.replaced(twins=()))
+    fair_by_flip = FairModel(unfair.network, flip_only).certified(timeout=20)
+    assert fair_by_flip.certificate.verdict.verdict == "verified"
+
+
+def test_engines_that_know_no_rules_say_so(tmp_path):
+    classifier, _ = trained(1)
+    for engine in ("smt", "milp"):
+        with pytest.raises(
+            InputError, match=f"the {engine} engine does not know declared twins .* use engine='bounds'"
+        ):
+            verify(classifier, engine=engine)
+    with pytest.raises(InputError, match="does not know declared twins"):
+        export_query(classifier.model_, tmp_path / "query")
+
+
+def test_decisions_of_versions_are_those_of_their_tables():
+    domain = random_domain(6)
+    some = everybody(domain).sample(40, random_state=0)
+    encoding = Encoding.fit(domain, some)
+    model = FairModel(random_network(6, encoding, 0), encoding)
+    decided = decisions(model.scores_of_versions(some))
+    for version in range(0, domain.versions.size, 5):
+        alone = model.predict(domain.versions.table(some, version))
+        assert np.array_equal(model.classes[decided[version]], alone)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair import FairClassifier, FairModel, checker, verify
+from bornfair import FairClassifier, FairModel, FairnessWarning, checker, verify
 from bornfair.baselines.erm import Unaware
 from bornfair.bundle import bundle_files, load_bundle
 from bornfair.certificate import certificate_of
@@ -322,3 +322,17 @@ def test_decisions_of_versions_are_those_of_their_tables():
     for version in range(0, domain.versions.size, 5):
         alone = model.predict(domain.versions.table(some, version))
         assert np.array_equal(model.classes[decided[version]], alone)
+
+
+@pytest.mark.parametrize("twins", [None, "job: nurse<->smith"])
+def test_a_sampled_training_that_is_projected_in_the_end_is_exactly_fair(people, tmp_path, twins):
+    X, y = people.drop(columns="grant"), people["grant"]
+    settings = {"twins": twins, "hidden": [5], "epochs": 3, "response": "sampled", "random_state": 0}
+    with pytest.warns(FairnessWarning):
+        sampled = FairClassifier(["sex"], **settings).fit(X, y)
+    projected = FairClassifier(["sex"], project=True, **settings).fit(X, y)
+    assert sampled.certificate_.verdict.verdict == "undecided"
+    assert projected.certificate_.verdict.proof == "structural" and projected.empirical_fairness(X) == 1.0
+    assert projected.certificate_.training["projected"] is True
+    assert checker.check(projected.save(tmp_path / "bundle"))["valid"]
+    assert np.mean(projected.predict(X) == sampled.predict(X)) > 0.9, "the smallest change, not another model"

@@ -104,8 +104,9 @@ def certify(
     response: Response,
     plan: Plan,
     training: Training,
+    projected: bool = False,
 ) -> Certificate:
-    """The certificate of a model that was just trained."""
+    """The certificate of a model that was just trained, and perhaps projected onto the fair ones afterwards."""
     if not verdict and model.domain.sensitive:
         verdict = dataclasses.replace(verdict, reason=f"{_why_not(response)}{verdict.reason}")
     bare = certificate_of(model, verdict, seconds=TREE_SECONDS)
@@ -119,6 +120,7 @@ def certify(
             "best_epoch": training.best_epoch,
             "sensitive_weights_untouched": training.collapsed,
             "history": [_timeless(asdict(record)) for record in training.history],
+            **({"projected": True} if projected else {}),
         }),
     )  # fmt: skip
 

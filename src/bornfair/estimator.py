@@ -41,6 +41,8 @@ class FairClassifier(TableClassifier):
     twin_inputs : what the network sees of columns that `twins` exchange: 'merged', what twins have in common (certified
         in float32 too), or 'raw', all of it, with weights that are kept equal.
     gamma : 'solve' for the γ that preserves fairness, or a number; then nothing is certified unless it is 0.
+    project : where training alone proves nothing (sampled response, γ other than 0), replace the network in the end by
+        the closest one that ignores the sensitive values: approximate fairness becomes exact, and is certified.
     draws : random responses per row and step for 'sampled'.
     optimiser : 'sgd', 'momentum', 'adam', 'adamw', or an optax transformation (without its learning rate).
     learning_rate, schedule, weight_decay, batch_size, epochs, validation_fraction, patience : see `training.Plan`.
@@ -78,6 +80,7 @@ class FairClassifier(TableClassifier):
         response: Literal["expected", "sampled", "none"] = "expected",
         twin_inputs: Literal["merged", "raw"] = "merged",
         gamma: float | Literal["solve"] = "solve",
+        project: bool = False,
         draws: int = 1,
         optimiser: Any = None,
         learning_rate: float | None = None,
@@ -107,6 +110,7 @@ class FairClassifier(TableClassifier):
         self.response = response
         self.twin_inputs = twin_inputs
         self.gamma = gamma
+        self.project = project
         self.draws = draws
         self.optimiser = optimiser
         self.learning_rate = learning_rate

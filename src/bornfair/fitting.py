@@ -44,6 +44,7 @@ class Recipe:
     response: Mode = "expected"
     twin_inputs: TwinInputs = "merged"
     gamma: float | Literal["solve"] = "solve"
+    project: bool = False
     draws: int = 1
     optimiser: Any = None
     learning_rate: float | None = None
@@ -162,9 +163,17 @@ def continue_fit(
         optimiser_state=optimiser_state,
         transformation=recipe.transformation,
     )
-    verdict = confirm_encoded(training.network, encoding)
     model = FairModel(training.network, encoding)
-    certificate = certify(model, verdict, start=start, response=response, plan=plan, training=training)
+    verdict = confirm_encoded(model.network, model.encoding)
+    projected = recipe.project and not verdict and bool(encoding.domain.sensitive)
+    if projected:
+        from bornfair.repairing.projection import projection
+
+        model = projection(model)
+        verdict = confirm_encoded(model.network, model.encoding)
+    certificate = certify(
+        model, verdict, start=start, response=response, plan=plan, training=training, projected=projected
+    )
     if encoding.domain.sensitive and not verdict and response.mode != "none":
         warnings.warn(certificate.claim, FairnessWarning, stacklevel=2)
     return Fitted(dataclasses.replace(model, certificate=certificate), response, start, training)

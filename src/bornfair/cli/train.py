@@ -47,6 +47,9 @@ def train(
         str, Option(help="expected (certified), sampled (Algorithm 1 as printed) or none (not fair).")
     ] = "expected",
     gamma: Annotated[str, Option(help="solve for the γ that preserves fairness, or a number.")] = "solve",
+    project: Annotated[
+        bool, Option("--project", help="Make a sampled training exactly fair in the end, by the smallest change.")
+    ] = False,
     draws: Annotated[int, Option(help="Random responses per row and step, for sampled.")] = 1,
     optimiser: Annotated[str | None, Option(help="sgd, momentum, adam or adamw.")] = None,
     learning_rate: Annotated[float | None, Option()] = None,
@@ -86,8 +89,8 @@ def train(
     training, test = _split(people, test_fraction, seed)
     classifier = FairClassifier(
         names, twins=twins or None, preset=preset, hidden=_widths(hidden), activation=activation, init=init,  # type: ignore[arg-type]
-        response=response,  # type: ignore[arg-type]
-        gamma=_gamma(gamma), draws=draws, optimiser=optimiser, learning_rate=learning_rate, batch_size=batch_size,
+        response=response, gamma=_gamma(gamma), project=project, draws=draws, optimiser=optimiser,  # type: ignore[arg-type]
+        learning_rate=learning_rate, batch_size=batch_size,
         epochs=epochs, weight_decay=weight_decay, validation_fraction=validation_fraction, patience=patience,
         class_weight=class_weight, combinations=combinations, domain=known, missing=missing, unseen=unseen,  # type: ignore[arg-type]
         outside=outside, checkpoint=checkpoint, random_state=seed,  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from bornfair.errors import InputError
 
 
 def verify(
-    model: Annotated[Path, typer.Argument(help="A bundle (folder or .zip) or a .nnet file.")],
+    model: Annotated[Path, typer.Argument(help="A bundle (folder or .zip), .onnx, .h5 or .nnet.")],
     domain: Annotated[
         Path | None, typer.Option(help="Who could exist (domain.json), if not as the model says.")
     ] = None,
@@ -28,6 +28,7 @@ def verify(
     data: Annotated[
         Path | None, typer.Option(help="A table of real rows, to show twins close to a real person.")
     ] = None,
+    target: Annotated[str | None, typer.Option(help="The column of that table that is no feature.")] = None,
     partitions: Annotated[int | None, typer.Option(help="smt: how many parts to cut the domain into.")] = None,
     soft_timeout: Annotated[float, typer.Option(help="smt: seconds for each part.")] = 100.0,
     where: Annotated[
@@ -53,7 +54,8 @@ def verify(
         return
     verdict = ask(
         model, domain, sensitive_features=sensitive, twins=twins or None, engine=engine, timeout=timeout,  # type: ignore[arg-type]
-        table=None if data is None else read_table(data), partitions=partitions, soft_timeout=soft_timeout,
+        table=None if data is None else read_table(data), target=target, partitions=partitions,
+        soft_timeout=soft_timeout,
         where=_population(where or []), relax=_allowances(relax or []), seed=seed, resume=resume,
         say=None if json else say,
     )  # fmt: skip

@@ -167,10 +167,11 @@ def _rules(model: FairModel, people: pd.DataFrame, unfair: np.ndarray) -> list[t
 
     def descend(node: int, ranges: dict[int, tuple[float, float]]) -> None:
         inner = tree.tree_
-        if ranges:
+        leaf = inner.children_left[node] < 0
+        if ranges and leaf:  # leaves do not overlap: what they hold adds up
             conditions = [_condition(features[i], ranked.get(features[i].name), *r) for i, r in ranges.items()]
             found.append(tuple(c for c in conditions if c is not None))
-        if inner.children_left[node] < 0:
+        if leaf:
             return
         at, threshold = int(inner.feature[node]), float(inner.threshold[node])
         low, high = ranges.get(at, (-np.inf, np.inf))

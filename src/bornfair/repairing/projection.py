@@ -58,14 +58,18 @@ def project(model: Any, table: Any = None) -> FairModel:
     >>> project(unfair).certificate.verdict.verdict
     'verified'
     """
-    given = as_model(model)
+    return projection(as_model(model), None if table is None else as_pandas(table)).certified()
+
+
+def projection(given: FairModel, table: pd.DataFrame | None = None) -> FairModel:
+    """`project`, before anything is certified."""
     if not given.domain.sensitive:
         raise InputError("this model has no sensitive features, so nobody has a twin; name some with repair(...).")
     encoding = fair_encoding(given.encoding)
     layer = plain_projection(given, encoding)
     if table is not None:
-        layer = least_squares_projection(given, encoding, layer, as_pandas(table))
-    return FairModel(layer.network(given.network, encoding), encoding).certified()
+        layer = least_squares_projection(given, encoding, layer, table)
+    return FairModel(layer.network(given.network, encoding), encoding)
 
 
 def as_model(source: Any) -> FairModel:

@@ -50,15 +50,18 @@ def certificate_document(certificate: dict[str, Any], domain: Domain, *, title: 
         verdict=verdict,
         title=title or "",
         domain=DomainFacts.of(domain),
-        history=tuple(_history(certificate["training"].get("history", []))),
+        history=tuple(_history(certificate["training"], proven=verdict.proof == "structural")),
         making=dict(_making(certificate)),
         certificate=facts,
     )
 
 
-def _history(records: Sequence[dict[str, Any]]) -> list[HistoryPoint]:
+def _history(training: dict[str, Any], *, proven: bool) -> list[HistoryPoint]:
+    """What was recorded after each epoch. Weights that no step touched were fair all the time, not just at the end."""
+    always = proven and training.get("sensitive_weights_untouched") and not training.get("projected")
     return [
-        HistoryPoint(record["epoch"], record.get("validation_accuracy"), None, record.get("loss")) for record in records
+        HistoryPoint(record["epoch"], record.get("validation_accuracy"), 1.0 if always else None, record.get("loss"))
+        for record in training.get("history", [])
     ]
 
 

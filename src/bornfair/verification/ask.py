@@ -33,6 +33,7 @@ def verify(
     engine: Engine = "auto",
     timeout: float = 60.0,
     table: Any = None,
+    target: str | None = None,
     partitions: int | None = None,
     soft_timeout: float = 100.0,
     where: dict[str, Any] | None = None,
@@ -44,20 +45,19 @@ def verify(
     """Whether two individuals who differ only in the sensitive features, or by declared rules, always get the same
     decision.
 
-    model: a bundle folder, a .nnet file, a fitted FairClassifier or a FairModel. domain: who could exist, if not as the
-    model says. twins: who else counts as a twin, as "sex: Male<->Female, relationship: Husband<->Wife", if not as the
-    domain says. engine: 'auto', or one of them for a second opinion. table: real rows, to show twins close to a real
-    person. partitions, soft_timeout (seconds for each partition), where (a sub-population) and relax (how much other
-    numbers of twins may differ): for 'smt'. resume: a file from which an interrupted search goes on.
+    model: whatever can be read: a bundle, an .onnx, .h5 or .nnet file, a scikit-learn classifier or pipeline, a
+    torch.nn.Sequential, a FairClassifier or FairModel. domain: who could exist, if not as the model says. twins: who
+    else counts as a twin, as "sex: Male<->Female, relationship: Husband<->Wife", if not as the domain says. engine:
+    'auto', or one of them for a second opinion. table: real rows (`target`: the column that is no feature), to show
+    twins close to a real person, and to read off who exists if nothing else says. partitions, soft_timeout (seconds
+    for each partition), where (a sub-population) and relax (how much other numbers of twins may differ): for 'smt'.
+    resume: a file from which an interrupted search goes on.
     """
     choice("engine", engine, get_args(Engine))
     number("timeout", timeout, 0.0, float("inf"), open_low=True)
     if (where or relax) and engine not in ("auto", "smt"):
         raise InputError(f"where and relax are questions for the smt engine, found engine={engine!r}; leave it out.")
-    asked = load_model(model, domain=domain, sensitive=sensitive_features)
-    if twins is not None:
-        encoding = dataclasses.replace(asked.encoding, domain=asked.domain.with_twins(twins))
-        asked = dataclasses.replace(asked, encoding=encoding, certificate=None)
+    asked = load_model(model, domain=domain, sensitive=sensitive_features, table=table, target=target, twins=twins)
     began = time.perf_counter()
     if engine == "smt" or where or relax:
         verdict = _by_smt(asked, timeout, partitions, soft_timeout, where, relax, seed, say)
@@ -69,6 +69,8 @@ def verify(
         verdict = _by_bounds(asked, timeout, seed, resume, say)
     else:
         verdict = _in_order(asked, timeout, table, seed, resume, say)
+    if asked.original is not None and verdict:
+        verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; this is about the network as it was read")
     return dataclasses.replace(verdict, seconds=time.perf_counter() - began)
 
 

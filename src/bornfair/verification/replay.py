@@ -42,7 +42,9 @@ class Replay:
 def replay(model: FairModel, person: Mapping[str, Value], values: Sequence[int]) -> Replay:
     """Decide a person (what all versions share, see `bornfair.versions`) as each of the given versions.
 
-    Versions who are nobody of the domain (a mirrored number that falls outside, or between floats) are left out.
+    Of a model that was imported, "float32" is what its original answers, run by its own software; real arithmetic
+    counts where it agrees. Versions who are nobody of the domain (a mirrored number that falls outside, or between
+    floats) are left out.
     """
     encoding, versions = model.encoding, model.domain.versions
     person = versions.settled(person)
@@ -50,7 +52,8 @@ def replay(model: FairModel, person: Mapping[str, Value], values: Sequence[int])
     if not values:
         return Replay((), {})
     ordered = tuple(versions.of(person, value) for value in values)
-    encoded = encoding.encode(pd.DataFrame(list(ordered), columns=list(model.domain.names)), sensitive=False)
+    table = pd.DataFrame(list(ordered), columns=list(model.domain.names))
+    encoded = encoding.encode(table, sensitive=False)
     codes = encoding.codes[[versions.parts(value)[1] for value in values]]
     inputs = np.concatenate([encoded.free, codes], axis=1)
     found: dict[Arithmetic, tuple[int, ...]] = {
@@ -59,6 +62,11 @@ def replay(model: FairModel, person: Mapping[str, Value], values: Sequence[int])
     if model.network.activation == "relu":
         exact = np.stack([exact_input(encoding, person, value) for value in values])
         found["real"] = tuple(int(d) for d in exact_decisions(model.network, exact))
+    if model.original is not None:
+        # Somebody else's model: what its own software says is what counts.
+        theirs = tuple(int(d) for d in model.original.decide(table))
+        found = {name: decided for name, decided in found.items() if name == "real" and decided == theirs}
+        found["float32"] = theirs
     return Replay(ordered, found, tuple(values))
 
 

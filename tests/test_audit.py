@@ -151,3 +151,30 @@ def test_answers_the_model_does_not_know_are_named(trained):
     strange = people.assign(grant=people["grant"].replace("yes", "perhaps"))
     with pytest.raises(InputError, match="column 'grant' holds 'perhaps', but the model decides between no, yes"):
         audit(models["fair"], strange, target="grant", timeout=1)
+
+
+def test_declared_twins_are_audited_and_not_suggested_again():
+    random = np.random.default_rng(0)
+    sex = random.choice(["Female", "Male"], 400)
+    spouse = np.where(sex == "Male", "Husband", "Wife")
+    people = pd.DataFrame(
+        {
+            "relationship": np.where(random.random(400) < 0.5, spouse, "Single"),
+            "age": random.integers(20, 60, 400),
+            "sex": sex,
+        }
+    )
+    people["grant"] = np.where((people["relationship"] == "Husband") | (people["age"] > 45), "yes", "no")
+    rule = "sex: Male<->Female, relationship: Husband<->Wife"
+    settings = {"hidden": [6], "epochs": 60, "random_state": 0}
+    X, y = people.drop(columns="grant"), people["grant"]
+    models = {
+        "dropped": FairClassifier(["sex"], **settings).fit(X, y),
+        "declared": FairClassifier(["sex"], twins=rule, **settings).fit(X, y),
+    }
+    (alone,) = audit(models["dropped"], people, target="grant", timeout=1).documents
+    assert alone.verdict.verdict == "verified" and any("Husband" in text for text in alone.suggestions)
+    dropped, declared = audit(models, people, target="grant", twins=rule, timeout=1).documents
+    assert (dropped.verdict.verdict, declared.verdict.verdict) == ("falsified", "verified")
+    assert {twin["relationship"] for twin in dropped.verdict.twins} == {"Husband", "Wife"}
+    assert dropped.people.unfair > 0 and declared.people.unfair == 0 and not declared.suggestions

@@ -252,7 +252,9 @@ def _proxies(model: FairModel, rows: pd.DataFrame, seed: int) -> dict[str, Any]:
             parts.Proxy(f"{line.name} → {about.sensitive}" if several else line.name, line.auc, note="")
             for line in lines
         ]
-    return {"proxies": tuple(told), "suggestions": tuple(one.question for one in found.suggestions)}
+    declared = model.domain.twin_group.moved
+    asked = [one.question for one in found.suggestions if one.feature not in declared]
+    return {"proxies": tuple(told), "suggestions": tuple(asked)}
 
 
 def _imported(model: FairModel) -> str:

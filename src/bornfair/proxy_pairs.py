@@ -59,6 +59,7 @@ class Fact:
 class Suggestion:
     """A rule for twins, in the syntax of `--twins`, put up as a question."""
 
+    feature: str
     rule_text: str
     question: str
     why: str
@@ -179,6 +180,7 @@ def _suggestion(sensitive: Sensitive, feature: Feature, a: _Marked, b: _Marked, 
     )
     one, other = plain(a.level), plain(b.level)
     return Suggestion(
+        feature=feature.name,
         rule_text=rule_text(moves),
         question=f"When {sensitive.feature.name} changes, should {feature.name} {one} become {other} and back?",
         why=(

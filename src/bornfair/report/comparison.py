@@ -55,7 +55,7 @@ def _table(models: tuple[Document, ...]) -> Table:
             Row(
                 (
                     f"{position}. {told(document.model)}", badge, certified, unfair,
-                    percent(agree if people is None else 1 - people.share),
+                    percent(agree) if people is None else "–",  # else the rows are counted in the column before
                     percent(None if metrics is None else metrics.accuracy),
                     percent(None if metrics is None else metrics.balanced_accuracy),
                     "–" if metrics is None or metrics.auc is None else f"{metrics.auc:.3f}",

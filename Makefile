@@ -14,8 +14,9 @@ BENCH := $(VENV)/.installed-bench
 demo: $(RUN)
 	@$(BIN)/bornfair demo
 
+# A file's tests run in one process, so that what takes long to set up is set up once.
 test: lint
-	@$(BIN)/pytest -n 2 --dist loadgroup
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(DEV)
 	@$(BIN)/ruff check

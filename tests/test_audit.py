@@ -14,8 +14,6 @@ from bornfair.errors import InputError
 from bornfair.quantification.marginals import marginals_of
 from conftest import make_people
 
-pytestmark = pytest.mark.xdist_group("audit")  # what takes long to set up is set up once
-
 
 @pytest.fixture(scope="module")
 def trained():

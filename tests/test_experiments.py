@@ -12,8 +12,6 @@ from bornfair.experiments import configurations, iterations, table2
 from bornfair.experiments.methods import METHODS, domain_of, epochs_for, make
 from bornfair.experiments.runs import Folder, Run, run_all
 
-pytestmark = pytest.mark.xdist_group("experiments")  # what takes long to set up is set up once
-
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):

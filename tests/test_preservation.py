@@ -25,9 +25,6 @@ from bornfair.verification.exact import exact_scores
 SMALL = {"hidden": (8,), "plan": Plan(epochs=20, learning_rate=0.1, seed=3)}
 
 
-pytestmark = pytest.mark.xdist_group("preservation")  # what takes long to set up is set up once
-
-
 @pytest.fixture(scope="module")
 def census() -> preservation.Census:
     return preservation.Census.prepare(3, training_rows=6000)

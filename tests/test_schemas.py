@@ -28,9 +28,6 @@ def test_the_schema_refuses_what_the_code_refuses():
         jsonschema.validate({"features": [{"kind": "image", "name": "x"}]}, json.loads(PUBLISHED.read_text()))
 
 
-pytestmark = pytest.mark.xdist_group("schemas")  # what takes long to set up is set up once
-
-
 @pytest.fixture(scope="module")
 def certificates():
     """One of each kind, as written to bundles: structural, by bounds, falsified, undecided."""

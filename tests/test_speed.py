@@ -20,9 +20,6 @@ from bornfair.experiments.speed import MISSING, TARGETS, Contender, SpeedReport,
 TORCH = importlib.util.find_spec("torch") is not None
 
 
-pytestmark = pytest.mark.xdist_group("speed")  # what takes long to set up is set up once
-
-
 @pytest.fixture(scope="module")
 def said() -> list[str]:
     return []

@@ -17,8 +17,6 @@ from bornfair.verification.replay import replay
 from conftest import make_people
 from test_nnet import TEXT
 
-pytestmark = pytest.mark.xdist_group("verify")  # what takes long to set up is set up once
-
 
 @pytest.fixture(scope="module")
 def fair():

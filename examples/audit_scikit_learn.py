@@ -37,7 +37,7 @@ print(f"accuracy {pipeline.score(test.drop(columns=census.target), test[census.t
 # people. `timeout` bounds the search for a proof and the measuring of the domain.
 
 # %%
-report = audit(pipeline, test, target=census.target, sensitive_features=["sex"], timeout=8)
+report = audit(pipeline, test, target=census.target, sensitive_features=["sex"], timeout=5)
 print(report)
 
 # %% [markdown]

@@ -29,7 +29,7 @@ def trained():
 @pytest.fixture(scope="module")
 def compared(trained):
     people, models = trained
-    return audit(models, people, target="grant", timeout=3, seed=0)
+    return audit(models, people, target="grant", timeout=2, seed=0)
 
 
 def test_the_verdicts_are_those_of_the_models(compared, trained):

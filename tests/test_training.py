@@ -57,7 +57,7 @@ def every_version(network, data):
     )
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     kind=st.sampled_from(["categorical", "numeric", "composite"]),
     size=st.integers(2, 8),
@@ -105,7 +105,7 @@ LOSSES = {
 }
 
 
-@settings(max_examples=25)
+@settings(max_examples=16)
 @given(
     st.sampled_from(sorted(LOSSES)),
     st.sampled_from(["categorical", "numeric", "composite"]),

@@ -271,7 +271,7 @@ def test_bounds_hold_for_wild_numbers(seed: int) -> None:
 # --- verdicts ---
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(SEEDS, st.sampled_from([1, 1, 1, 3]), st.sampled_from([1, 4, 40]))
 def test_verdicts_agree_with_brute_force(seed: int, outputs: int, partitions: int) -> None:
     model = small_model(seed, outputs=outputs)

@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
-from bornfair import FairClassifier, audit, quantify
+from bornfair import FairClassifier, audit, quantify, verify
 from bornfair.cli import app
 from bornfair.errors import InputError
+from bornfair.interop.load import load_model
 from bornfair.quantification.marginals import marginals_of
 from conftest import make_people
 
@@ -176,3 +178,24 @@ def test_declared_twins_are_audited_and_not_suggested_again():
     assert (dropped.verdict.verdict, declared.verdict.verdict) == ("falsified", "verified")
     assert {twin["relationship"] for twin in dropped.verdict.twins} == {"Husband", "Wife"}
     assert dropped.people.unfair > 0 and declared.people.unfair == 0 and not declared.suggestions
+
+
+def test_a_table_without_the_sensitive_column_has_no_groups_but_all_the_rest(trained):
+    people, models = trained
+    (document,) = audit(models["fair"], people.drop(columns="sex"), target="grant", timeout=1).documents
+    assert document.group_metrics == () and document.metrics.accuracy is not None and document.people.unfair == 0
+
+
+def test_a_table_without_people_is_refused(trained):
+    people, models = trained
+    with pytest.raises(InputError, match="the table has no rows"):
+        audit(models["fair"], people[:0], target="grant", timeout=1)
+
+
+def test_an_imported_model_is_falsified_only_if_its_own_software_tells_the_twins_apart():
+    people = pd.DataFrame({"age": [20, 30, 40, 50] * 10, "sex": [0, 1] * 20})
+    original = LogisticRegression().fit(people, people["sex"])
+    asked = load_model(original, table=people, sensitive=["sex"])
+    assert verify(asked, timeout=2).verdict == "falsified"
+    asked.original.decide = lambda table: np.zeros(len(table), np.int64)
+    assert verify(asked, timeout=2).verdict != "falsified"

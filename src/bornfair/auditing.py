@@ -63,6 +63,8 @@ def audit(
     people = None if table is None else as_pandas(table)
     if people is not None and target is not None and target not in people.columns:
         raise InputError(unknown_column(target, [str(c) for c in people.columns], "target"))
+    if people is not None and not len(people):
+        raise InputError("the table has no rows; leave it out, or give one with people.")
     found = []
     for name, source in sources.items():
         if say and len(sources) > 1:
@@ -169,7 +171,7 @@ def _of_people(
                     row=one["row"], person=one["person"], twin=one["twin"], decisions=tuple(one["decisions"]),
                     gap=one["gap"], undo=undo_text(one),
                 )
-                for one in most_affected(model, rows, most=MOST_AFFECTED)
+                for one in most_affected(model, rows, most=MOST_AFFECTED, treated=treated)
             ),
         ),
         "score_gaps": _gaps(treated.scores),
@@ -206,8 +208,10 @@ def _against_truth(
         )
     }
     names = list(model.domain.sensitive)
+    if len(classes) != 2 or not set(names) <= set(rows.columns):  # a fair model needs no sensitive column
+        return found
     groups = rows[names].astype(str).agg(", ".join, axis=1)
-    if len(classes) == 2 and groups.nunique() <= MOST_GROUP_VALUES and set(names) <= set(rows.columns):
+    if groups.nunique() <= MOST_GROUP_VALUES:
         table = metrics.group_metrics(truth, decided, groups, classes[-1])
         found["group_metrics"] = tuple(
             parts.GroupMetrics(

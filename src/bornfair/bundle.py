@@ -88,10 +88,10 @@ def load_bundle(path: str | Path) -> FairModel:
         raise
     except (checker.Rejected, OSError, MemoryError, *checker.MALFORMED) as error:
         raise InputError(f"cannot read '{place}': {error}; is the bundle complete and unchanged?") from error
-    return FairModel(*_network_and_encoding(found, domain, str(place / MODEL)), certificate)
+    return FairModel(*network_and_encoding(found, domain, str(place / MODEL)), certificate)
 
 
-def _network_and_encoding(found: checker.Network, domain: Domain, origin: str) -> tuple[Network, Encoding]:
+def network_and_encoding(found: checker.Network, domain: Domain, origin: str) -> tuple[Network, Encoding]:
     try:
         settings = json.loads(found.metadata[METADATA])
     except (KeyError, ValueError, RecursionError) as error:

@@ -7,6 +7,7 @@ The command line prints the message alone and exits with `exit_code`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class BornfairError(Exception):
@@ -54,7 +55,7 @@ def plain_value(value: object) -> bool | int | float | str:
     raise InputError(f"{scalar!r} is a {type(scalar).__name__}; values must be numbers, texts or true/false.")
 
 
-def plain(value: object) -> object:
+def plain(value: object) -> Any:
     """A NumPy scalar as the Python value a person would write."""
     item = getattr(value, "item", None)
     return item() if callable(item) and getattr(value, "ndim", None) == 0 else value

@@ -147,7 +147,7 @@ def scores_under_every_code(network: Network, free: np.ndarray, codes: np.ndarra
         some = codes[i : i + together]
         people = np.tile(free, (len(some), 1))
         inputs = np.concatenate([people, np.repeat(some, len(free), axis=0)], axis=1)
-        parts.append(network.scores(inputs).reshape(len(some), len(free), -1))
+        parts.append(network.scores(inputs).reshape(len(some), len(free), network.outputs))
     return np.concatenate(parts)
 
 

@@ -65,10 +65,11 @@ def quantify(
     groups = affected_groups(asked, most=most, seed=seed, marginals=marginals) if found.certified < 1 else []
     result: dict[str, Any] = {**found.to_json(), "over": over, "groups": [group.to_json() for group in groups]}
     if people is not None:
-        affected = most_affected(asked, people, most=most)
+        treated = treatment(asked, people)
+        affected = most_affected(asked, people, most=most, treated=treated)
         result["people"] = {
             "rows": len(people),
-            "unfair": int((~treatment(asked, people).fair).sum()),
+            "unfair": int((~treated.fair).sum()),
             "most_affected": [{**one, "undo_text": undo_text(one)} for one in affected],
         }
     if json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bornfair import checker
-from bornfair.bundle import DOMAIN, _network_and_encoding
+from bornfair.bundle import DOMAIN, network_and_encoding
 from bornfair.domain import Domain
 from bornfair.errors import InputError
 from bornfair.interop.columns import Columns, Wanted
@@ -46,4 +46,4 @@ def own_model(file: OnnxFile, domain: Domain | None) -> FairModel:
         raise InputError(
             f"cannot read {file.origin} with this domain: {error}; give the domain it was trained with."
         ) from error
-    return FairModel(*_network_and_encoding(found, domain, str(file.path)))
+    return FairModel(*network_and_encoding(found, domain, str(file.path)))

@@ -137,7 +137,7 @@ def _positions(chosen: Any, names: Sequence[str]) -> list[int]:
     items = [plain(item) for item in ([chosen] if isinstance(chosen, (str, int)) else list(chosen))]
     if items and all(isinstance(item, bool) for item in items):
         return [i for i, item in enumerate(items) if item]
-    return [names.index(item) if isinstance(item, str) else range(len(names))[int(item)] for item in items]  # type: ignore[call-overload]
+    return [names.index(item) if isinstance(item, str) else range(len(names))[int(item)] for item in items]
 
 
 def _note_categories(steps: Sequence[tuple[str, Any]], names: list[str], known: dict[str, tuple[Value, ...]]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from bornfair.network import decisions
 from bornfair.quantification.forms import Bounder
-from bornfair.verification.intervals import sigmoid
 from bornfair.verification.lens import summary
 
 CONFIDENCE = 0.99
@@ -79,7 +79,7 @@ def draw(owner: Bounder, count: int, *, seed: int, until: float) -> Sample:
     total = 0.0
     while seen < count and (not seen or time.monotonic() < until):
         people = variables.draw(min(step, count - seen), rng)
-        values = scores(owner, variables.places.values(people))
+        values = owner.plain.scores(variables.places.values(people))
         unfair = disagree(values)
         gap = summary(values[unfair]).gap if unfair.any() else np.zeros(0)
         kept, gaps = np.concatenate([kept, people[unfair]]), np.concatenate([gaps, gap])
@@ -96,27 +96,7 @@ def draw(owner: Bounder, count: int, *, seed: int, until: float) -> Sample:
     return Sample(seen, found, kept, order)
 
 
-def scores(owner: Bounder, free: np.ndarray) -> np.ndarray:
-    """Outputs [people, views, outputs] in float64."""
-    from bornfair.verification.backward import gelu
-
-    network, parts = owner.network, []
-    with np.errstate(all="ignore"):
-        for view in owner.relation.views:
-            values = view(free)
-            for i, layer in enumerate(network.layers):
-                if i and network.activation == "relu":
-                    values = np.maximum(values, 0.0)
-                elif i and network.activation == "sigmoid":
-                    values = sigmoid(values)
-                elif i:
-                    values = np.tanh(values) if network.activation == "tanh" else gelu(np, values)
-                values = values @ layer.weight.T.astype(np.float64) + layer.bias
-            parts.append(values)
-    return np.stack(parts, axis=1)
-
-
 def disagree(values: np.ndarray) -> np.ndarray:
     """Whose views get different decisions [people], from outputs [people, views, outputs]."""
-    decided = values[..., 0] > 0 if values.shape[-1] == 1 else values.argmax(axis=-1)
+    decided = decisions(values)
     return (decided != decided[:, :1]).any(axis=1)

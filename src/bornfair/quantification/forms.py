@@ -42,7 +42,7 @@ class Bounder:
 
     @cached_property
     def arrays(self) -> Arrays:
-        return linear._arrays(self.plain, self.arithmetic)
+        return linear.arrays_of(self.plain, self.arithmetic)
 
     @cached_property
     def nodes(self) -> Nodes:

@@ -17,7 +17,7 @@ import pandas as pd
 from bornfair.domain import NUMERIC, Feature, Value
 from bornfair.errors import InputError
 from bornfair.model import FairModel
-from bornfair.quantification.estimate import CONFIDENCE, clopper_pearson, disagree, scores
+from bornfair.quantification.estimate import CONFIDENCE, clopper_pearson, disagree
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.variables import Marginal, Variables, variables
 from bornfair.relation import twin_relation
@@ -131,7 +131,7 @@ def _drawn(
     while drawn < count and (not drawn or time.monotonic() < until):
         places = _places(held, min(step, count - drawn), rng)
         people.append(places)
-        unfair.append(disagree(scores(owner, places)))
+        unfair.append(disagree(owner.plain.scores(places)))
         drawn += len(places)
     return model.encoding.decode(np.concatenate(people)), np.concatenate(unfair)
 

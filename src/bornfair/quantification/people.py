@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.domain import NUMERIC, Value
-from bornfair.errors import InputError
+from bornfair.errors import InputError, plain
 from bornfair.model import FairModel
 from bornfair.network import decisions
 from bornfair.quantification.forms import Bounder
@@ -53,9 +53,6 @@ def treatment(model: FairModel, table: Any) -> Treatment:
     if not model.domain.sensitive:
         raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
     versions = model.domain.versions
-    if not len(frame):
-        nobody = np.zeros((0, versions.size), np.int64)
-        return Treatment(*(nobody[:, 0] > 0, nobody[:, 0], nobody[:, 0], nobody), np.zeros((0, 0, 0)), np.zeros(0))
     scores = model.scores_of_versions(frame).swapaxes(0, 1)  # [rows, versions, outputs]
     own, known = _own(model, frame)
     decided = decisions(scores)
@@ -99,16 +96,19 @@ def treated_people(model: FairModel, table: Any) -> pd.DataFrame:
     return pd.DataFrame(columns, index=frame.index)
 
 
-def most_affected(model: FairModel, table: Any, most: int = 10) -> list[dict[str, Any]]:
+def most_affected(
+    model: FairModel, table: Any, most: int = 10, *, treated: Treatment | None = None
+) -> list[dict[str, Any]]:
     """The unfair rows whose scores depend most on the sensitive values, each with a twin and what would undo it.
 
     `undo` names the smallest change of other features after which all versions get one decision: as few features as
     possible (one or two), then as little of their ranges as possible; None where none was found. It was replayed.
+    treated: the table's `treatment`, where it is known already.
     """
     if most < 0:
         raise InputError(f"most must be at least 0, found {most}.")
     frame = as_pandas(table)
-    found = treatment(model, frame)
+    found = treatment(model, frame) if treated is None else treated
     unfair = np.flatnonzero(~found.fair)
     order = unfair[np.argsort(-found.gap[unfair], kind="stable")][:most]
     lens, records = Lens(model), []
@@ -123,7 +123,7 @@ def most_affected(model: FairModel, table: Any, most: int = 10) -> list[dict[str
         names = _classes(model)
         records.append(
             {
-                "row": _plain(frame.index[row]),
+                "row": plain(frame.index[row]),
                 "person": dict(twins.people[0]),
                 "twin": dict(twins.people[1]),
                 "decisions": [names[int(found.decided[row, version])] for version in pair],
@@ -145,7 +145,7 @@ def _own(model: FairModel, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]
         return np.zeros(len(frame), np.int64), np.zeros(len(frame), bool)
     position = {values: i for i, values in enumerate(model.domain.sensitive_space.values)}
     rows = zip(*(frame[name].tolist() for name in names), strict=True)
-    found = np.array([position.get(tuple(_plain(v) for v in row), -1) for row in rows], np.int64)
+    found = np.array([position.get(tuple(plain(v) for v in row), -1) for row in rows], np.int64)
     return np.maximum(found, 0), found >= 0
 
 
@@ -178,7 +178,7 @@ def _person(model: FairModel, frame: pd.DataFrame, row: int) -> dict[str, Value]
     """Raw free values of a row; None if one is missing or not of the domain's kind, so that nothing can be replayed."""
     person: dict[str, Value] = {}
     for feature in model.domain.free_features:
-        value = _plain(frame[feature.name].iloc[row])
+        value = plain(frame[feature.name].iloc[row])
         if isinstance(feature, NUMERIC):
             if isinstance(value, str) or not np.isfinite(float(value)):
                 return None
@@ -188,7 +188,7 @@ def _person(model: FairModel, frame: pd.DataFrame, row: int) -> dict[str, Value]
         else:
             return None
     if model.domain.carried:
-        held = {name: _plain(frame[name].iloc[row]) for name in model.domain.sensitive if name in frame.columns}
+        held = {name: plain(frame[name].iloc[row]) for name in model.domain.sensitive if name in frame.columns}
         return model.domain.versions.shared(person | held)
     return person
 
@@ -196,11 +196,6 @@ def _person(model: FairModel, frame: pd.DataFrame, row: int) -> dict[str, Value]
 def _classes(model: FairModel) -> list[Value]:
     label = model.domain.label
     return list(range(max(model.network.outputs, 2))) if label is None else list(label.classes)
-
-
-def _plain(value: Any) -> Any:
-    item = getattr(value, "item", None)
-    return item() if callable(item) else value
 
 
 # --- what would undo it ---

@@ -6,14 +6,12 @@ import time
 
 import numpy as np
 
-from bornfair.domain import NUMERIC, Value
 from bornfair.model import FairModel
 from bornfair.quantification.forms import Bounder
 from bornfair.verification.boxes import Boxes
-from bornfair.verification.exact import exact_decisions, fractions
+from bornfair.verification.exact import exact_decisions, executes_exactly, fractions
 from bornfair.verification.intervals import box_bounds
-from bornfair.verification.replay import exact_input
-from bornfair.verification.search import _executes_exactly
+from bornfair.verification.replay import exact_input, person_of
 
 PAD = 2.0**-50  # relative: our own product of a view's matrix with u is rounded
 
@@ -67,23 +65,12 @@ def _exactly(model: FairModel, owner: Bounder, places: np.ndarray, flips: bool) 
     values = owner.variables.places.values(places[None])[0]
     views = owner.relation.views
     if flips:
-        person = _person(model, values)
+        person = person_of(model, values)
         inputs = np.stack([exact_input(model.encoding, person, i) for i in owner.relation.versions])
     else:
         u = fractions(values)
         inputs = np.stack([fractions(v.matrix) @ u + fractions(v.offset) for v in views])
-    if owner.arithmetic == "float32" and not _executes_exactly(owner.network, inputs):
+    if owner.arithmetic == "float32" and not executes_exactly(owner.network, inputs):
         return False, False
     same = len(set(exact_decisions(owner.network, inputs).tolist())) == 1
     return same, not same
-
-
-def _person(model: FairModel, values: np.ndarray) -> dict[str, Value]:
-    """Raw values of a free vector."""
-    if not len(values):
-        return {}
-    row = model.encoding.decode(values[None]).iloc[0].to_dict()
-    for feature in model.domain.free_features:
-        if isinstance(feature, NUMERIC):
-            row[feature.name] = min(max(row[feature.name], feature.low), feature.high)
-    return {str(name): getattr(value, "item", lambda value=value: value)() for name, value in row.items()}

@@ -50,6 +50,29 @@ def exact_decisions(network: Network, inputs: np.ndarray) -> np.ndarray:
     return np.array([decided[place] for place in which], dtype=np.int64)
 
 
+def executes_exactly(network: Network, inputs: np.ndarray) -> bool:
+    """Whether float32 makes no error on these inputs (Fractions), in any order of summation.
+
+    If all terms of a sum are multiples of one unit 2^-k and their sizes add up to at most 2^24 units, every partial sum
+    is a float32. No exponent comes near underflow or overflow.
+    """
+    for row in inputs:
+        values = list(row)
+        for i, layer in enumerate(network.layers):
+            if i:
+                values = [max(value, Fraction(0)) for value in values]
+            sums = []
+            for weights, bias in zip(layer.weight.tolist(), layer.bias.tolist(), strict=True):
+                terms = [Fraction(w) * v for w, v in zip(weights, values, strict=True)] + [Fraction(bias)]
+                # The operands must be float32 numbers themselves; weights are.
+                units = max(term.denominator for term in (*terms, *values))
+                if units > 2**100 or units * max(sum(map(abs, terms)), *map(abs, values)) > 2**24:
+                    return False
+                sums.append(sum(terms, Fraction(0)))
+            values = sums
+    return True
+
+
 def fractions(numbers: np.ndarray) -> np.ndarray:
     """Floats as the exact numbers they are."""
     return np.array([Fraction(number) for number in numbers.ravel().tolist()], dtype=object).reshape(numbers.shape)

@@ -65,17 +65,21 @@ class LinearBounds:
         fair, classes = self._run("points", free, free, arithmetic)
         return fair, classes
 
-    def guess(self, free: np.ndarray) -> np.ndarray:
-        """The likely decisions [rows, views], in plain float64: to find suspects, never to prove."""
-        decided = []
+    def scores(self, free: np.ndarray) -> np.ndarray:
+        """Outputs [rows, views, outputs] in plain float64: to find suspects and to estimate, never to prove."""
+        found = []
         with np.errstate(all="ignore"):
             for view in self.relation.views:
                 values = view(free)
                 for i, layer in enumerate(self.network.layers):
                     values = _activation(self.network.activation, values) if i else values
                     values = values @ layer.weight.T.astype(np.float64) + layer.bias
-                decided.append(decisions(values))
-        return np.stack(decided, axis=1)
+                found.append(values)
+        return np.stack(found, axis=1)
+
+    def guess(self, free: np.ndarray) -> np.ndarray:
+        """The likely decisions [rows, views]."""
+        return decisions(self.scores(free))
 
     def _run(self, kind: str, low: np.ndarray, high: np.ndarray, arithmetic: Arithmetic) -> list[np.ndarray]:
         import jax
@@ -112,11 +116,11 @@ class LinearBounds:
 
     @functools.cached_property
     def _float32(self) -> Arrays:
-        return _arrays(self, "float32")
+        return arrays_of(self, "float32")
 
     @functools.cached_property
     def _real(self) -> Arrays:
-        return _arrays(self, "real")
+        return arrays_of(self, "real")
 
 
 def _activation(name: str, values: np.ndarray) -> np.ndarray:
@@ -134,7 +138,7 @@ def _compiled(shape: Shape, kind: str) -> Any:
     return jax.jit(functools.partial(getattr(backward, kind), shape))
 
 
-def _arrays(owner: LinearBounds, arithmetic: Arithmetic) -> Arrays:
+def arrays_of(owner: LinearBounds, arithmetic: Arithmetic) -> Arrays:
     execution, free = EXECUTIONS[arithmetic], owner.relation.free
     network, views = owner.network, owner.relation.views
     matrices = [view.matrix for view in (views if len(distinct_matrices(views)) > 1 else views[:1])]

@@ -16,6 +16,7 @@ import pandas as pd
 from bornfair.carrying import apply, maps_of
 from bornfair.domain import NUMERIC, Value
 from bornfair.encoding import Encoding
+from bornfair.errors import plain
 from bornfair.merging import share
 from bornfair.model import FairModel
 from bornfair.network import decisions
@@ -68,6 +69,21 @@ def replay(model: FairModel, person: Mapping[str, Value], values: Sequence[int])
         found = {name: decided for name, decided in found.items() if name == "real" and decided == theirs}
         found["float32"] = theirs
     return Replay(ordered, found, tuple(values))
+
+
+def person_of(model: FairModel, free: np.ndarray) -> dict[str, Value]:
+    """What all versions share of the person behind a free vector: decoding rounds to whole numbers, and may not leave
+    the range of a real feature.
+    """
+    if not len(free):
+        return {}
+    row = model.encoding.decode(free[None]).iloc[0].to_dict()
+    for feature in model.domain.free_features:
+        if isinstance(feature, NUMERIC):
+            low, high = model.domain.versions.range(feature.name)
+            held = min(max(row[feature.name], low), high)
+            row[feature.name] = int(held) if feature.kind == "integer" else float(held)
+    return {str(name): plain(value) for name, value in row.items()}
 
 
 def exact_input(encoding: Encoding, person: Mapping[str, Value], value: int) -> np.ndarray:

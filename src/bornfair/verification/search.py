@@ -11,21 +11,18 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bornfair.domain import NUMERIC, Value
 from bornfair.errors import InputError
 from bornfair.model import FairModel
-from bornfair.network import Network
 from bornfair.relation import Relation, twin_relation
 from bornfair.verification.boxes import FORMAT, Boxes, Places, State
-from bornfair.verification.exact import exact_decisions, fractions
+from bornfair.verification.exact import exact_decisions, executes_exactly, fractions
 from bornfair.verification.linear import LinearBounds
-from bornfair.verification.replay import Replay, exact_input, falsified, replay
+from bornfair.verification.replay import Replay, exact_input, falsified, person_of, replay
 from bornfair.verification.structural import prove_structurally, undecided
 from bornfair.verification.verdict import Arithmetic, Verdict
 
@@ -244,7 +241,7 @@ class _Search:
             self._replay(places[None])
             return ()
         if self.declared:
-            person = self._person(places)
+            person = person_of(self.model, self.places.values(places[None])[0])
             there = self.model.domain.versions.within
             versions = [i for i in self.relation.versions if there(person, i)]
             if not versions:
@@ -258,7 +255,7 @@ class _Search:
             self._replay(places[None])
             once = np.array(list(everyone), dtype=object).reshape(-1, inputs.shape[1])
             agree = len(set(exact_decisions(network, once).tolist())) == 1
-            exactly = agree and _executes_exactly(network, once)
+            exactly = agree and executes_exactly(network, once)
             if len(self.seen) >= MOST_SEEN:
                 self.seen.clear()
             self.seen[everyone] = ("real", "float32") if exactly else ("real",) if agree else ()
@@ -299,7 +296,7 @@ class _Search:
                 if len(set(self.model.network.decide(inputs).tolist())) > 1:
                     raise _Found(undecided(ENGINE, f"the views of u = {u[0].tolist()} are decided differently"))
                 continue
-            person = self._person(places)
+            person = person_of(self.model, self.places.values(places[None])[0])
             found = replay(self.model, person, self.relation.versions)
             for name in self.wanted:
                 decided = found.decisions.get(name, (0,))
@@ -310,18 +307,6 @@ class _Search:
 
     def _falsified(self, twins: Replay) -> Verdict:
         return falsified(self.model, twins, engine=ENGINE, reason="twins were found who are decided differently")
-
-    def _person(self, places: np.ndarray) -> dict[str, Value]:
-        """What all versions share: decoding rounds to whole numbers, and may not leave the range of a real feature."""
-        if not len(places):
-            return {}
-        row = self.model.encoding.decode(self.places.values(places[None])).iloc[0].to_dict()
-        for feature in self.model.domain.free_features:
-            if isinstance(feature, NUMERIC):
-                low, high = self.model.domain.versions.range(feature.name)
-                held = min(max(row[feature.name], low), high)
-                row[feature.name] = int(held) if feature.kind == "integer" else float(held)
-        return {str(name): getattr(value, "item", lambda value=value: value)() for name, value in row.items()}
 
     # --- stopping and going on ---
 
@@ -363,26 +348,3 @@ def _equal(one: Relation, other: Relation) -> bool:
         np.array_equal(a.offset, b.offset) and np.array_equal(a.matrix, b.matrix)
         for a, b in zip(one.views, other.views, strict=True)
     )
-
-
-def _executes_exactly(network: Network, inputs: np.ndarray) -> bool:
-    """Whether float32 makes no error on these inputs (Fractions), in any order of summation.
-
-    If all terms of a sum are multiples of one unit 2^-k and their sizes add up to at most 2^24 units, every partial sum
-    is a float32. No exponent comes near underflow or overflow.
-    """
-    for row in inputs:
-        values = list(row)
-        for i, layer in enumerate(network.layers):
-            if i:
-                values = [max(value, Fraction(0)) for value in values]
-            sums = []
-            for weights, bias in zip(layer.weight.tolist(), layer.bias.tolist(), strict=True):
-                terms = [Fraction(w) * v for w, v in zip(weights, values, strict=True)] + [Fraction(bias)]
-                # The operands must be float32 numbers themselves; weights are.
-                units = max(term.denominator for term in (*terms, *values))
-                if units > 2**100 or units * max(sum(map(abs, terms)), *map(abs, values)) > 2**24:
-                    return False
-                sums.append(sum(terms, Fraction(0)))
-            values = sums
-    return True

@@ -14,6 +14,7 @@ from bornfair.cli import app
 from bornfair.errors import InputError
 from bornfair.interop.load import load_model
 from bornfair.quantification.marginals import marginals_of
+from bornfair.report import certificate_document
 from conftest import make_people
 
 
@@ -199,3 +200,11 @@ def test_an_imported_model_is_falsified_only_if_its_own_software_tells_the_twins
     assert verify(asked, timeout=2).verdict == "falsified"
     asked.original.decide = lambda table: np.zeros(len(table), np.int64)
     assert verify(asked, timeout=2).verdict != "falsified"
+
+
+def test_fairness_during_training_is_told_only_where_it_was_proven_for_every_epoch(trained):
+    for name, expected in (("fair", 1.0), ("plain", None)):
+        model = trained[1][name]
+        said = certificate_document(model.certificate_.to_json(), model.domain_)
+        assert len(said.history) == len(model.history_) > 0
+        assert {point.fairness for point in said.history} == {expected}

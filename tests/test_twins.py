@@ -77,6 +77,8 @@ def test_no_rules_leave_the_file_as_it_was():
         ("age: -x+100", "does not map the range [17, 90] onto itself; write -x+107"),
         ("age: -x+107, age: -x+107", "'age' is moved twice in one rule"),
         ("age: sideways", "'sideways' is not understood"),
+        ("age: Male->Female by x+3", "'age: Male->Female by x+3': numbers carried along by a sensitive value are not"),
+        ("sex: Male<->Female, score: sex=Male->Female by 2*x", "not supported; declare a swap of categories"),
         ("owner: True<->Maybe", "'owner' has no value 'Maybe'; it has False, True"),
         ("band: 1<->9", "'band' has no value 9"),
         (" ; ", "there is no rule in it"),
@@ -110,6 +112,7 @@ def test_combinations_must_be_mapped_onto_combinations():
         ([[{"kind": "cycles", "feature": "relationship", "cycles": [["Husband", "Nobody"]]}]], "no value 'Nobody'"),
         ([[{"kind": "cycles", "feature": "nobody", "cycles": [["a", "b"]]}]], "'nobody' is not in the table"),
         ([[{"kind": "shift", "feature": "age", "by": 3}]], "shift"),
+        ([[{"kind": "carried", "feature": "age", "by": "sex", "maps": []}]], "twins.0.0: numbers carried along by a"),
         ([[{"kind": "mirror", "feature": "age", "total": 107}]] * 101, "at most 100"),
     ],
 )

@@ -68,6 +68,7 @@ def test_how_many_versions_there_are_is_said_before_training(bornfair):
         ("job: nurse<->smth", "did you mean 'smith'?"),
         ("grant: no<->yes", "'grant' is the label"),
         ("age: x+3", "has infinite order"),
+        ("age: male->female by x+3", "numbers carried along by a sensitive value are not supported"),
     ],
 )
 def test_a_bad_rule_is_one_sentence_and_status_2(bornfair, place, rule, sentence):

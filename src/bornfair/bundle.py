@@ -23,15 +23,7 @@ from bornfair.errors import InputError
 from bornfair.files import check_replaceable, folder_written_atomically, write_atomically
 from bornfair.model import FairModel
 from bornfair.network import Layer, Network
-from bornfair.onnx_graph import (
-    METADATA,
-    carry_steps,
-    code_steps,
-    graph_columns,
-    number_steps,
-    onnx_bytes,
-    shown_levels,
-)
+from bornfair.onnx_graph import METADATA, code_steps, graph_columns, number_steps, onnx_bytes, shown_levels
 from bornfair.report import render
 from bornfair.verification import Verdict
 
@@ -120,8 +112,7 @@ def _agrees(found: checker.Network, encoding: Encoding) -> bool:
     for feature in encoding.domain.free_features:
         mine = by_feature.get(feature.name, [])
         if isinstance(feature, NUMERIC):
-            carry = carry_steps(encoding, feature.name)
-            if [(column.steps, column.carry) for column in mine] != [(number_steps(encoding, feature.name), carry)]:
+            if [column.steps for column in mine] != [number_steps(encoding, feature.name)]:
                 return False
             continue
         shown = [[column.value(level, False) for column in mine] for level in feature.levels()]

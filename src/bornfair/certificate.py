@@ -10,7 +10,7 @@ import dataclasses
 import json
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, get_args
@@ -113,7 +113,7 @@ def certify(
     return dataclasses.replace(
         bare,
         start=_as_json({} if start is None else {"attempts": [_timeless(asdict(a)) for a in start.attempts]}),
-        response=_as_json(asdict(response) | {"local_privacy": privacy_of(response, training, model.encoding.carried)}),
+        response=_as_json(asdict(response) | {"local_privacy": privacy_of(response, training)}),
         training=_as_json({
             "plan": asdict(plan),
             "epochs_run": len(training.history),
@@ -181,12 +181,10 @@ def certified(
     return dataclasses.replace(model, certificate=fresh)
 
 
-def privacy_of(response: Response, training: Training, carried: Iterable[str] = ()) -> str:
+def privacy_of(response: Response, training: Training) -> str:
     """What the response does for the privacy of the sensitive value, in words."""
     if response.mode == "none":
         return "none: training saw the true values"
-    if named := " and ".join(carried):
-        return f"none: the true values say what {named} counts as"
     if training.collapsed:
         return "complete: training never read the sensitive values"
     if response.mode == "expected":

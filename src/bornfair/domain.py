@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from bornfair.errors import InputError, shown
 from bornfair.files import write_atomically
@@ -138,19 +138,19 @@ class Mirror(_Record):
     total: int | float
 
 
-class Carried(_Record):
-    """A number that changes along with a sensitive value: twins have the same times·x + plus, by their own value."""
-
-    kind: Literal["carried"] = "carried"
-    feature: str
-    by: str
-    maps: tuple[tuple[Value, int | float, int | float], ...]
-    """(value of the sensitive feature, times, plus), one for each of its values."""
-
-    _lists_are_tuples = field_validator("maps", mode="before")(_as_tuple)
+NOT_CARRIED = (
+    "numbers carried along by a sensitive value are not supported; declare a swap of categories, mirror the number "
+    "(-x+total), or make bands of it a category"
+)
 
 
-Move = Annotated[Cycles | Mirror | Carried, Field(discriminator="kind")]
+def _not_carried(move: Any) -> Any:
+    if isinstance(move, dict) and move.get("kind") == "carried":
+        raise ValueError(NOT_CARRIED)
+    return move
+
+
+Move = Annotated[Cycles | Mirror, Field(discriminator="kind"), BeforeValidator(_not_carried)]
 Rule = tuple[Move, ...]
 """Who else counts as a twin: all of these moves made together."""
 
@@ -277,11 +277,6 @@ class Domain(_Record):
         from bornfair.twins import TwinGroup
 
         return TwinGroup.of(self)
-
-    @property
-    def carried(self) -> dict[str, Carried]:
-        """The numbers that are carried along with a sensitive value."""
-        return {move.feature: move for rule in self.twins for move in rule if isinstance(move, Carried)}
 
     @cached_property
     def versions(self) -> Versions:

@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
-from bornfair.carrying import check_carried, maps_of
-from bornfair.domain import NUMERIC, Carried, Domain, Feature, NumericFeature, Value, unknown_column
+from bornfair.domain import NUMERIC, Domain, Feature, NumericFeature, Value, unknown_column
 from bornfair.errors import InputError, plain, plain_value, shown
 from bornfair.merging import Groups, average, covers, read_groups
 from bornfair.sensitive import CodedFeature
@@ -73,8 +72,6 @@ class Encoding:
 
     A category is shown as the mean of its group; true/false that are alike as ½, a number that is named here as 0.
     """
-    carried: dict[str, Carried] = field(default_factory=dict)
-    """Numbers of which the network sees the canonical value, by the person's own sensitive value (`carrying`)."""
 
     # --- making one ---
 
@@ -103,28 +100,22 @@ class Encoding:
             _require(feature.name, table)
             present = table[feature.name].dropna()
             if isinstance(feature, NUMERIC):
-                if merge_twins and feature.name in domain.carried:
-                    known = table.loc[table[feature.name].notna() & table[domain.carried[feature.name].by].notna()]
-                    numbers = domain.versions.canonical(known, feature.name)
-                else:
-                    numbers = _numbers(feature, present, present.index).astype(np.float64)
+                numbers = _numbers(feature, present, present.index)
                 scales[feature.name] = scale = _scale(feature, numbers)
                 if feature.name in orbits:  # mirrored around its centre: x becomes −x, and their mean is 0
                     middle = (feature.low + feature.high) / 2
                     scales[feature.name] = Scale(centre=middle, exponent=scale.exponent)
-                numbers = _numbers(feature, present, present.index)
                 fill[feature.name] = float(np.median(numbers)) if len(numbers) else feature.low
             else:
                 fill[feature.name] = plain_value(present.mode().iloc[0]) if len(present) else feature.levels()[0]
-        twins = {"merged": orbits, "carried": domain.carried} if merge_twins else {}
-        return Encoding(domain, scales, fill, policies or Policies(), **twins)  # type: ignore[arg-type]
+        return Encoding(domain, scales, fill, policies or Policies(), merged=orbits if merge_twins else {})
 
     # --- what declared twins have in common ---
 
     @cached_property
     def merges_twins(self) -> bool:
         """Whether declared twins are the same bits to the network, but for the codes of their sensitive values."""
-        return covers(self.merged, self.domain.twin_group.orbits) and self.carried == self.domain.carried
+        return covers(self.merged, self.domain.twin_group.orbits)
 
     def averaged(self, free: np.ndarray) -> np.ndarray:
         """P·x for rows of one-hot blocks and scaled numbers, in place."""
@@ -191,7 +182,7 @@ class Encoding:
         columns = self.free_columns()
         for feature in self.domain.free_features:
             _require(feature.name, table)
-            self._encode_free(feature, table, free[:, columns[feature.name]])
+            self._encode_free(feature, table[feature.name], free[:, columns[feature.name]])
         self.averaged(free)
         if absent or not sensitive or not self.domain.sensitive:
             with_codes = None if (absent or not sensitive) else np.zeros((len(table), 0), np.float32)
@@ -209,12 +200,10 @@ class Encoding:
             raise InputError(f"the sensitive columns {shown(self.domain.sensitive)} are needed here but absent.")
         return self.domain.sensitive_space.index_of(encoded.sensitive_levels)
 
-    def _encode_free(self, feature: Feature, table: pd.DataFrame, out: np.ndarray) -> None:
-        column = self._without_missing(feature, table[feature.name])
+    def _encode_free(self, feature: Feature, column: pd.Series, out: np.ndarray) -> None:
+        column = self._without_missing(feature, column)
         if isinstance(feature, NUMERIC):
             numbers = self._inside(feature, _numbers(feature, column, column.index))
-            if feature.name in self.carried:
-                numbers = self._carry(self.carried[feature.name], numbers, table)
             scale = self.scales[feature.name]
             # Computed in float64 and rounded into place: a second float64 column would be memory for nothing.
             np.ldexp(numbers - scale.centre, -scale.exponent, out=out[:, 0], casting="same_kind")
@@ -225,21 +214,6 @@ class Encoding:
         else:
             seen = np.flatnonzero(position >= 0)
             out[seen, position[seen]] = 1.0
-
-    def _carry(self, move: Carried, numbers: np.ndarray, table: pd.DataFrame) -> np.ndarray:
-        """Canonical values: fl(fl(times·x) + plus), which is rounded once (`bornfair.carrying`)."""
-        if move.by not in table.columns:
-            raise InputError(
-                f"column '{move.by}' is not in the table, but '{move.feature}' is carried along with it; give the "
-                "column."
-            )
-        by = self.domain.feature(move.by)
-        column = self._without_missing(by, table[move.by])
-        position = self._category(by, column)
-        if (position < 0).any():
-            raise InputError(_unseen_message(by, column, position))
-        maps = np.array([[float(part) for part in to] for to in maps_of(move, list(by.levels()))])
-        return numbers * maps[position, 0] + maps[position, 1]
 
     def _encode_sensitive(self, coded: CodedFeature, column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
         feature = coded.feature
@@ -303,7 +277,7 @@ class Encoding:
     def decode(self, free: np.ndarray, sensitive: np.ndarray | None = None) -> pd.DataFrame:
         """The people behind free vectors u (one-hot, not merged): the inverse of `encode`, up to what it merges.
 
-        `sensitive` holds positions in S; without it carried numbers are canonical.
+        `sensitive` holds positions in S.
         """
         columns = self.free_columns()
         table: dict[str, Any] = {}
@@ -319,10 +293,7 @@ class Encoding:
                 levels = np.array(feature.levels(), dtype=object)
                 table[feature.name] = levels[np.argmax(block, axis=1)]
         if sensitive is not None:
-            values, versions = self.domain.sensitive_space.values, self.domain.versions
-            for name in versions.carried:
-                exact = [versions.exactly({name: v}, name, int(i)) for v, i in zip(table[name], sensitive, strict=True)]
-                table[name] = np.array([float(number) for number in exact]).astype(table[name].dtype)
+            values = self.domain.sensitive_space.values
             for j, name in enumerate(self.domain.sensitive):
                 table[name] = [values[int(i)][j] for i in sensitive]
         order = [name for name in self.domain.names if name in table]
@@ -339,8 +310,6 @@ class Encoding:
         }
         if self.merged:
             facts["merged"] = {name: [list(group) for group in groups] for name, groups in self.merged.items()}
-        if self.carried:
-            facts["carried"] = {name: move.model_dump(mode="json") for name, move in self.carried.items()}
         return facts
 
     @staticmethod
@@ -351,10 +320,7 @@ class Encoding:
             merged = {
                 str(name): read_groups(domain, str(name), groups) for name, groups in data.get("merged", {}).items()
             }
-            carried = {str(name): Carried.model_validate(move) for name, move in data.get("carried", {}).items()}
-            for move in carried.values():
-                check_carried(domain, move)
-            encoding = Encoding(domain, scales, dict(data["fill"]), policies, data["raw"] is True, merged, carried)
+            encoding = Encoding(domain, scales, dict(data["fill"]), policies, data["raw"] is True, merged)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise InputError(

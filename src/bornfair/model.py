@@ -83,12 +83,6 @@ class FairModel:
         """
         frame, versions = as_pandas(table), self.domain.versions
         parts = []
-        if self.encoding.carried != self.domain.carried:
-            for version in range(versions.size):
-                people, code = versions.table(frame, version), self.encoding.codes[[versions.parts(version)[1]]]
-                free = self.encoding.encode(people, sensitive=False).free
-                parts.append(scores_under_every_code(self.network, free, code))
-            return np.concatenate(parts)
         shown = 1 if self.encoding.merges_twins else versions.group.size
         for h in range(shown):
             free = self.encoding.encode(versions.moved(frame, h), sensitive=False).free
@@ -102,14 +96,10 @@ class FairModel:
         """
         if not self.domain.sensitive:
             raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
-        frame, versions = as_pandas(table), self.domain.versions
+        versions = self.domain.versions
         count = versions.size if declared else versions.sensitive_size
-        decided = decisions(self.scores_of_versions(frame))[:count]
-        if not versions.carried:
-            return float(np.mean((decided == decided[0]).all(axis=0)))
-        there = np.stack([versions.inside(frame, version) for version in range(count)])
-        least, most = (np.where(there, decided, other) for other in (decided.max(), -1))
-        return float(np.mean(least.min(axis=0) >= most.max(axis=0)))
+        decided = decisions(self.scores_of_versions(table))[:count]
+        return float(np.mean((decided == decided[0]).all(axis=0)))
 
     def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
         """Ask the verifier anew, from the weights alone, whether twins always get the same decision."""

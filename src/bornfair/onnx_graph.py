@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bornfair import __version__
-from bornfair.carrying import maps_of
 from bornfair.domain import NUMERIC, Feature, Value
 from bornfair.errors import InputError, shown
 
@@ -42,11 +41,6 @@ def onnx_bytes(model: FairModel, *, sensitive: bool = True) -> bytes:
         raise InputError(
             f"this model reads {shown(model.domain.sensitive)}, so it cannot be exported without; train it with the "
             "expected response, or export it with its sensitive columns."
-        )
-    if not sensitive and model.encoding.carried:
-        raise InputError(
-            f"in this model {shown(model.encoding.carried)} is carried along with a sensitive value, so it cannot do "
-            "without; export it with its sensitive columns."
         )
     if not sensitive and not model.domain.free_features:
         raise InputError("every feature of this model is sensitive; without them there is nothing to decide from.")
@@ -92,16 +86,6 @@ def number_steps(encoding: Encoding, name: str) -> tuple[tuple[str, float], ...]
     """How a free number becomes its input, operation by operation; 0 for everybody where twins have it mirrored."""
     scale = encoding.scales[name]
     return ("Sub", scale.centre), ("Mul", 0.0 if name in encoding.merged else float(np.ldexp(1.0, -scale.exponent)))
-
-
-def carry_steps(encoding: Encoding, name: str) -> tuple[tuple[str, dict[Value, tuple[float, float]]], ...]:
-    """How a number is carried along before that: the sensitive feature, and times and plus for each of its levels."""
-    if name not in encoding.carried:
-        return ()
-    by = encoding.carried[name].by
-    levels = list(encoding.domain.feature(by).levels())
-    maps = maps_of(encoding.carried[name], levels)
-    return ((by, {level: (float(to[0]), float(to[1])) for level, to in zip(levels, maps, strict=True)}),)
 
 
 def input_type(feature: Feature, missing: str) -> int:
@@ -184,37 +168,11 @@ class _Graph:
     def _numbers(self, features: list[Any], guards: list[str]) -> str:
         from onnx import TensorProto
 
-        raw = self._carried(self._raw_numbers(features, guards), features, guards)
+        raw = self._raw_numbers(features, guards)
         steps = [dict(number_steps(self.encoding, f.name)) for f in features]
         shifted = self._node("Sub", [raw, self._row([s["Sub"] for s in steps], "centre")], "shifted")
         scaled = self._node("Mul", [shifted, self._row([s["Mul"] for s in steps], "scale")], "scaled")
         return self._node("Cast", [scaled], "numbers", to=TensorProto.FLOAT)
-
-    def _carried(self, value: str, features: list[Any], guards: list[str]) -> str:
-        """Numbers that are carried along become canonical: times·x + plus, by a table for each sensitive feature.
-
-        Numbers that are not carried along with it get 1·x + 0.
-        """
-        from onnx import TensorProto
-
-        moves = self.encoding.carried
-        for name in dict.fromkeys(moves[f.name].by for f in features if f.name in moves):
-            by = self.domain.feature(name)
-            mine = [moves.get(f.name) if f.name in moves and moves[f.name].by == name else None for f in features]
-            maps = [maps_of(move, list(by.levels())) for move in mine]
-            tables = [np.array([[float(to[i]) for to in column] for column in maps]).T.copy() for i in (0, 1)]
-            if by.kind == "boolean":
-                made = [self._looked_up(by, table) for table in tables]
-            else:
-                hot = self._category(by, guards)
-                hot = self._node("Cast", [hot], f"double one-hot {name}", to=TensorProto.DOUBLE)
-                made = [
-                    self._node("MatMul", [hot, self._constant(table, f"carried {name}")], f"carried by {name}")
-                    for table in tables
-                ]
-            value = self._node("Mul", [value, made[0]], f"carried by {name}")
-            value = self._node("Add", [value, made[1]], f"carried by {name}")
-        return value
 
     def _raw_numbers(self, features: list[Any], guards: list[str]) -> str:
         """Raw numbers as double, imputed and clipped as the policies say; a guard stops the run at what they refuse."""

@@ -12,7 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from bornfair.carrying import IDENTITY, maps_of
 from bornfair.domain import NUMERIC
 from bornfair.encoding import Encoding
 from bornfair.errors import InputError
@@ -76,11 +75,7 @@ def free_space(encoding: Encoding) -> FreeSpace:
         place = columns[feature.name]
         if isinstance(feature, NUMERIC):
             scale, ends = encoding.scales[feature.name], (feature.low, feature.high)
-            if feature.name in encoding.domain.carried:
-                carried = encoding.domain.versions.range(feature.name)
-                low[place], high[place] = (_scaled(encoding, feature.name, end) for end in carried)
-            else:
-                low[place], high[place] = (np.ldexp(end - scale.centre, -scale.exponent) for end in ends)
+            low[place], high[place] = (np.ldexp(end - scale.centre, -scale.exponent) for end in ends)
             step[place] = np.ldexp(1.0, -scale.exponent) if feature.kind == "integer" else 0.0
         else:
             high[place] = 1.0
@@ -91,19 +86,14 @@ def free_space(encoding: Encoding) -> FreeSpace:
 
 
 def flip_relation(encoding: Encoding) -> Relation:
-    """Twins that differ in the sensitive values alone, and in what is carried along: one view per value of S."""
-    return Relation(tuple(_views(encoding, 0)), free_space(encoding))
+    """Twins that differ in the sensitive values alone: one view per value of S."""
+    return Relation(tuple(_views(encoding, *element_view(encoding, 0))), free_space(encoding))
 
 
-def _views(encoding: Encoding, h: int) -> list[View]:
-    """Everybody moved by element h, as each value of S. Views that have the same matrix share it."""
-    apart, views = carried_apart(encoding), list[View]()
-    for s, code in enumerate(encoding.codes):
-        if apart or not views:
-            moved, offset = element_view(encoding, h, s)
-            matrix = np.concatenate([moved, np.zeros((encoding.sensitive_width, encoding.free_width))])
-        views.append(View(matrix, np.concatenate([offset, code.astype(np.float64)])))
-    return views
+def _views(encoding: Encoding, moved: np.ndarray, offset: np.ndarray) -> list[View]:
+    """Everybody moved by one element, as each value of S. They share the matrix."""
+    matrix = np.concatenate([moved, np.zeros((encoding.sensitive_width, encoding.free_width))])
+    return [View(matrix, np.concatenate([offset, code.astype(np.float64)])) for code in encoding.codes]
 
 
 def twin_relation(encoding: Encoding) -> Relation:
@@ -114,8 +104,7 @@ def twin_relation(encoding: Encoding) -> Relation:
     """
     group, size = encoding.domain.twin_group, encoding.domain.sensitive_space.size
     shown = 1 if encoding.merges_twins else group.size
-    copies = shown * (size if carried_apart(encoding) else 1)
-    if copies > 1 and copies * encoding.width * encoding.free_width > MOST_NUMBERS:
+    if shown > 1 and shown * encoding.width * encoding.free_width > MOST_NUMBERS:
         raise InputError(
             f"{group.size:,} ways in which twins may differ are too many to look at one by one in "
             f"{encoding.width:,} columns; declare fewer rules, or train with them, which needs no such list."
@@ -123,23 +112,17 @@ def twin_relation(encoding: Encoding) -> Relation:
     views: dict[bytes, tuple[int, list[View]]] = {}
     for h in range(shown):
         moved, offset = element_view(encoding, h)
-        views.setdefault(moved.tobytes() + offset.tobytes(), (h, _views(encoding, h)))
+        views.setdefault(moved.tobytes() + offset.tobytes(), (h, _views(encoding, moved, offset)))
     versions = (h * size + s for h, _ in views.values() for s in range(size))
     every = (view for _, several in views.values() for view in several)
     return Relation(tuple(every), free_space(encoding), tuple(versions))
 
 
-def carried_apart(encoding: Encoding) -> bool:
-    """Whether the network sees numbers that are carried along with a sensitive value otherwise than canonically."""
-    return encoding.carried != encoding.domain.carried
-
-
-def element_view(encoding: Encoding, h: int, s: int = 0, *, exact: bool = True) -> tuple[np.ndarray, np.ndarray]:
+def element_view(encoding: Encoding, h: int, *, exact: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """The free part of the network's input for people moved by element h, as matrix and offset on u.
 
-    All entries are exact: a permutation moves columns, ½ and the shares of merged values are floats; a mirrored or
-    carried number is affine in u, and refused if no float says how (`exact`). s, a position in S, counts for the latter
-    only.
+    All entries are exact: a permutation moves columns, ½ and the shares of merged values are floats; a mirrored number
+    is affine in u, and refused if no float says how (`exact`).
     """
     group, columns = encoding.domain.twin_group, encoding.free_columns()
     matrix, offset = np.eye(encoding.free_width), np.zeros(encoding.free_width)
@@ -160,35 +143,7 @@ def element_view(encoding: Encoding, h: int, s: int = 0, *, exact: bool = True) 
         for alike in groups:
             rows = place.start + np.array(alike)
             matrix[rows] = matrix[rows].sum(axis=0) * np.float64(share(alike))
-    for name in {**encoding.carried, **encoding.domain.carried} if carried_apart(encoding) else ():
-        place = columns[name].start
-        matrix[place, place], offset[place] = _carried_view(encoding, name, s, exact)
     return matrix, offset
-
-
-def _carried_view(encoding: Encoding, name: str, s: int, exact: bool) -> tuple[float, float]:
-    """From the canonical value, which u holds, to what the network sees of the version with sensitive value s."""
-    domain, scale = encoding.domain, encoding.scales[name]
-    steps = []
-    for move in (domain.carried.get(name), encoding.carried.get(name)):
-        levels = [] if move is None else list(domain.feature(move.by).levels())
-        at = 0 if move is None else domain.sensitive_space.level_indices[s, domain.sensitive.index(move.by)]
-        steps.append(IDENTITY if move is None else maps_of(move, levels)[at])
-    (undone, gone), (times, plus) = steps
-    factor, centre, unit = times / undone, Fraction(scale.centre), Fraction(2) ** scale.exponent
-    shift = (factor * (centre - gone) + plus - centre) / unit
-    if exact and (Fraction(float(factor)) != factor or Fraction(float(shift)) != shift):
-        raise InputError(
-            f"'{name}' is carried along, and no float64 number says exactly where to in the eyes of this network; "
-            "declare the rule when training, which shows it the canonical value."
-        )
-    return float(factor), float(shift)
-
-
-def _scaled(encoding: Encoding, name: str, value: Fraction) -> float:
-    """A number as network input, rounded once."""
-    scale = encoding.scales[name]
-    return float((value - Fraction(scale.centre)) / Fraction(2) ** scale.exponent)
 
 
 def _mirror_offset(encoding: Encoding, name: str, exact: bool) -> float:

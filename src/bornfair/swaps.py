@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bornfair.encoding import Encoding
-from bornfair.errors import InputError, shown
+from bornfair.errors import InputError
 from bornfair.network import Layer, Network
 from bornfair.relation import element_view
 
@@ -56,11 +56,6 @@ def swaps_of(encoding: Encoding) -> Swaps | None:
     """What the rules do to the free columns; None where the network cannot tell anyway."""
     if encoding.merges_twins:
         return None
-    if encoding.domain.carried:
-        raise InputError(
-            f"{shown(encoding.domain.carried)} is carried along with a sensitive value, which the network must be "
-            "shown as such; use twin_inputs='merged'."
-        )
     views = [element_view(encoding, h) for h in range(encoding.domain.twin_group.size)]
     columns = np.stack([np.abs(matrix).argmax(axis=1) for matrix, _ in views])
     signs = np.stack([matrix.sum(axis=1) for matrix, _ in views])  # one entry in each row, 1 or −1

@@ -1,18 +1,15 @@
 """How are rules for twins written? "sex: Male<->Female, relationship: Husband<->Wife", several separated by ";".
 
 A part is `column: what happens`; a part without a column goes on about the one before. Values change places by `a<->b`
-or, more than two, by `a->b->c->a`; a number is mirrored by `-x+10`, or carried along with a sensitive value by
-`Male->Female by x+3`. Whatever reads ambiguously is quoted.
+or, more than two, by `a->b->c->a`; a number is mirrored by `-x+10`. Whatever reads ambiguously is quoted.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 
-from bornfair.carrying import Affine, canonical
-from bornfair.domain import NUMERIC, Carried, Cycles, Domain, Feature, Mirror, Move, Rule, Value, unknown_column
+from bornfair.domain import NOT_CARRIED, NUMERIC, Cycles, Domain, Feature, Mirror, Move, Rule, Value, unknown_column
 from bornfair.errors import InputError
 
 ARROW = re.compile(r"<->|->")
@@ -40,24 +37,10 @@ def rule_text(rule: Rule) -> str:
 def _move_text(move: Move) -> str:
     if isinstance(move, Mirror):
         return f"-x{move.total:+}" if move.total else "-x"
-    if isinstance(move, Carried):
-        return _carried_text(move)
     return ", ".join(
         "<->".join(map(_quoted, cycle)) if len(cycle) == 2 else "->".join(map(_quoted, (*cycle, cycle[0])))
         for cycle in move.cycles
     )
-
-
-def _carried_text(move: Carried) -> str:
-    """From every value to one whose canonical value is the number itself; `check_carried` knows there is one."""
-    base = next((value for value, times, plus in move.maps if (times, plus) == (1, 0)), None)
-    if base is None:
-        return ", ".join(f"{_quoted(value)} counts as {times:g}*x{plus:+g}" for value, times, plus in move.maps)
-    parts = []
-    for value, times, plus in move.maps:
-        factor = "" if times == 1 else f"{times!r}*"
-        parts.append(f"{_quoted(move.by)}={_quoted(value)}->{_quoted(base)} by {factor}x{plus:+}")
-    return ", ".join(part for part, (value, *_) in zip(parts, move.maps, strict=True) if value != base)
 
 
 def _quoted(value: Value) -> str:
@@ -73,7 +56,6 @@ def _quoted(value: Value) -> str:
 def _rule(text: str, domain: Domain) -> Rule:
     cycles: dict[str, list[tuple[Value, ...]]] = {}
     mirrors: dict[str, Mirror] = {}
-    pairs: dict[str, list[tuple[str, Value, Value, Affine]]] = {}
     name: str | None = None
     for part in pieces(text, ","):
         column, action = _column_and_action(part)
@@ -87,25 +69,13 @@ def _rule(text: str, domain: Domain) -> Rule:
         feature = domain.feature(name)
         if name in mirrors:
             raise InputError(f"twins: '{name}' is moved twice in one rule, in {text.strip()!r}; separate rules by ';'.")
-        if isinstance(feature, NUMERIC) and (found := re.fullmatch(r"(.*->.*)\bby\b(.*)", action)):
-            pairs.setdefault(name, []).append(_carrying(feature, domain, found[1], found[2]))
-        elif isinstance(feature, NUMERIC) and action.strip().lower().endswith("rank"):
-            raise InputError(
-                f"twins: '{name}: {action}': ranks within groups are not known as a way to carry a number along, "
-                "because twins would differ in their last bits; say by how much, as 'Male->Female by x+3'."
-            )
-        elif ARROW.search(action) or not isinstance(feature, NUMERIC):
+        if isinstance(feature, NUMERIC) and re.fullmatch(r".*->.*\bby\b.*", action):
+            raise InputError(f"twins: '{name}: {action}': {NOT_CARRIED}.")
+        if ARROW.search(action) or not isinstance(feature, NUMERIC):
             cycles.setdefault(name, []).append(_cycle(feature, action))
         else:
             mirrors[name] = _mirror(feature, action)
-    moves: dict[str, Move] = {n: Cycles(feature=n, cycles=tuple(found)) for n, found in cycles.items()}
-    for n, steps in pairs.items():
-        by, feature = steps[0][0], domain.feature(n)
-        if any(step[0] != by for step in steps) or not isinstance(feature, NUMERIC):
-            raise InputError(f"twins: '{n}' is carried along with two features; choose one of them.")
-        moves[n] = canonical(feature, by, list(domain.feature(by).levels()), [step[1:] for step in steps])
-    moves |= mirrors
-    return tuple(moves.values())
+    return (*(Cycles(feature=n, cycles=tuple(found)) for n, found in cycles.items()), *mirrors.values())
 
 
 def _column_and_action(part: str) -> tuple[str | None, str]:
@@ -172,41 +142,12 @@ def _mirror(feature: Feature, action: str) -> Mirror:
     if re.fullmatch(rf"(?:{sign}?{NUMBER}\*)?x(?:[*/]{NUMBER})?(?:{sign}{NUMBER})?", bare):
         raise InputError(
             f"twins: '{feature.name}: {action}' has infinite order: done again and again it moves a person for ever, "
-            f"so nobody has finitely many versions; mirror the range with '-x+{_middle(feature)}', or carry the "
-            "number along with a sensitive value, as 'Male->Female by x+3'."
+            f"so nobody has finitely many versions; mirror the range with '-x+{_middle(feature)}'."
         )
     raise InputError(
         f"twins: '{feature.name}' is a number, and {action!r} is not understood; mirror its range with "
         f"'{feature.name}: -x+{_middle(feature)}'."
     )
-
-
-def _carrying(feature: Feature, domain: Domain, values: str, expression: str) -> tuple[str, Value, Value, Affine]:
-    """The sensitive feature, two of its values, and what a number becomes on the way from the first to the second."""
-    start, *given = list(pieces(values, "="))
-    texts = [unquoted(text) for text in pieces(given[-1] if given else start, ARROW)]
-    own = [
-        f for f in domain.sensitive_features if not isinstance(f, NUMERIC) and (not given or f.name == unquoted(start))
-    ]
-    fitting = [f for f in own if all(text in map(str, f.levels()) for text in texts)]
-    if len(fitting) != 1 or len(texts) != 2:
-        raise InputError(
-            f"twins: '{feature.name}: {values.strip()} by …' must name two values of one sensitive category; "
-            f"{'these belong to several, so write sex=Male->Female' if len(fitting) > 1 else 'it does not'}."
-        )
-    by = fitting[0]
-    bare = re.sub(r"\s+", "", expression).replace("−", "-")
-    found = re.fullmatch(rf"(?:({NUMBER})\*)?x(?:([*/])({NUMBER}))?([+-]{NUMBER})?", bare)
-    if not found or (found[1] and found[3]):
-        raise InputError(
-            f"twins: '{feature.name}' is carried by {expression.strip()!r}, which is not understood; write x+3, or "
-            "2*x+1."
-        )
-    times = Fraction(float(found[1] or found[3] or "1"))
-    if times == 0:
-        raise InputError(f"twins: '{feature.name}' is carried by {expression.strip()!r}, which nobody can undo.")
-    times = 1 / times if found[2] == "/" else times
-    return by.name, _value(by, texts[0]), _value(by, texts[1]), (times, Fraction(float(found[4] or "0")))
 
 
 def _middle(feature: Feature) -> str:

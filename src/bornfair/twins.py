@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from bornfair.carrying import check_carried
-from bornfair.domain import NUMERIC, Carried, Cycles, Domain, Feature, Mirror, Rule, Value, unknown_column
+from bornfair.domain import NUMERIC, Cycles, Domain, Feature, Mirror, Rule, Value, unknown_column
 from bornfair.errors import InputError, shown
 from bornfair.twin_syntax import parse_rules, rule_text
 
@@ -48,7 +47,7 @@ class TwinGroup:
 
     @staticmethod
     def of(domain: Domain) -> TwinGroup:
-        moves = [{m.feature: m for m in rule if not isinstance(m, Carried)} for rule in domain.twins]
+        moves = [{move.feature: move for move in rule} for rule in domain.twins]
         moved = tuple(name for name in domain.free_names if any(name in rule for rule in moves))
         features = [domain.feature(name) for name in moved]
         made = (tuple(permutation(feature, rule.get(feature.name)) for feature in features) for rule in moves)
@@ -134,17 +133,9 @@ def check_rules(domain: Domain) -> None:
                 raise ValueError(f"twins: '{move.feature}' is the label, which is decided and not part of a person")
             if move.feature not in domain.names:
                 raise ValueError(f"twins: {unknown_column(move.feature, domain.names)}")
-            if isinstance(move, Carried):
-                check_carried(domain, move)
-            else:
-                _check_move(domain.feature(move.feature), move, sensitive=move.feature in domain.sensitive)
+            _check_move(domain.feature(move.feature), move, sensitive=move.feature in domain.sensitive)
         if domain.combinations is not None:
             _check_combinations(domain, rule, domain.combinations)
-    carried = [move.feature for rule in domain.twins for move in rule if isinstance(move, Carried)]
-    moved = [move.feature for rule in domain.twins for move in rule if not isinstance(move, Carried)]
-    for name in carried:
-        if carried.count(name) > 1 or name in moved:
-            raise ValueError(f"twins: '{name}' is carried along and moved by another rule too; say what it does once")
     TwinGroup.of(domain).elements  # noqa: B018  # refuses groups that are too large
 
 
@@ -187,7 +178,7 @@ def _check_mirror(feature: Feature, move: Mirror) -> None:
 
 def _check_combinations(domain: Domain, rule: Rule, rows: Sequence[tuple[Value, ...]]) -> None:
     """A rule must map the sensitive combinations that exist onto combinations that exist."""
-    moves = {move.feature: move for move in rule if not isinstance(move, Carried)}
+    moves = {move.feature: move for move in rule}
     goes = [permutation(domain.feature(name), moves.get(name)) for name in domain.sensitive]
     levels = [list(domain.feature(name).levels()) for name in domain.sensitive]
     for row in rows:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.errors import InputError, shown
+from bornfair.errors import InputError
 from bornfair.model import FairModel
 from bornfair.quantification.estimate import Estimate, Sample, draw, estimated
 from bornfair.quantification.forms import Bounder
@@ -99,11 +99,6 @@ def shares_of(
             f"found {timeout}, {precision}, {samples} and {most_boxes}."
         )
     began = time.monotonic()
-    if relation is None and model.domain.carried:
-        raise InputError(
-            f"{shown(model.domain.carried)} is carried along with a sensitive value, so that some twins may be nobody; "
-            "shares cannot be measured then. Ask about the domain without that rule, or verify it."
-        )
     chosen = twin_relation(model.encoding) if relation is None else relation
     people = variables(model.encoding, chosen.free, marginals)
     mode: Arithmetic = "float32" if "float32" in wanted else "real"

@@ -52,18 +52,14 @@ def treatment(model: FairModel, table: Any) -> Treatment:
     frame = as_pandas(table)
     if not model.domain.sensitive:
         raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
-    versions = model.domain.versions
     scores = model.scores_of_versions(frame).swapaxes(0, 1)  # [rows, versions, outputs]
     own, known = _own(model, frame)
     decided = decisions(scores)
-    for version in range(versions.size) if versions.carried else ():  # who is nobody is not treated unlike anybody
-        nobody = ~versions.inside(frame, version)
-        decided[nobody, version] = decided[nobody, own[nobody]]
     fair = (decided == decided[:, :1]).all(axis=1)
     for row in _too_close(model, frame) if model.network.activation == "relu" else ():
         person = _person(model, frame, int(row))
         if person is not None:
-            fair[row] &= not replay(model, person, range(versions.size)).unfair_in
+            fair[row] &= not replay(model, person, range(model.domain.versions.size)).unfair_in
     pair = _pair(model, scores, decided, own, known)
     own = np.where(known, own, pair[:, 0])
     twin = np.where(fair, own, pair[:, 1])
@@ -187,9 +183,6 @@ def _person(model: FairModel, frame: pd.DataFrame, row: int) -> dict[str, Value]
             person[feature.name] = value
         else:
             return None
-    if model.domain.carried:
-        held = {name: plain(frame[name].iloc[row]) for name in model.domain.sensitive if name in frame.columns}
-        return model.domain.versions.shared(person | held)
     return person
 
 

@@ -23,7 +23,7 @@ def confirm_encoded(network: Network, encoding: Encoding) -> Verdict:
     verdict = prove_zero_weights(network, encoding.free_width)
     group, size = encoding.domain.twin_group, encoding.domain.sensitive_space.size
     if encoding.merges_twins and verdict:
-        if named := " and ".join([*group.moved, *encoding.domain.carried]):
+        if named := " and ".join(group.moved):
             reason = f"{verdict.reason}, and {named} of declared twins look the same to the network"
             verdict = dataclasses.replace(verdict, reason=reason)
     elif (size := size * (1 if encoding.merges_twins else group.size)) <= ENUMERATION_LIMIT:

@@ -17,7 +17,7 @@ import pandas as pd
 from bornfair.domain import NUMERIC, Value, unknown_column
 from bornfair.errors import InputError
 from bornfair.network import BLOCK
-from bornfair.relation import carried_apart, element_view
+from bornfair.relation import element_view
 from bornfair.verification.intervals import sigmoid
 
 if TYPE_CHECKING:
@@ -81,11 +81,7 @@ class Lens:
         self.reals = np.array([i for i, f in enumerate(self.features) if f.kind == "real"], dtype=np.int64)
         self.whole = np.array([f.kind != "real" for f in self.features], dtype=bool)
         self.one_hot = np.array([f.kind == "categorical" for f in self.features], dtype=bool)
-        versions = encoding.domain.versions
-        ends = [
-            tuple(map(float, versions.range(f.name))) if isinstance(f, NUMERIC) else (0, len(f.levels()) - 1)
-            for f in self.features
-        ]
+        ends = [(f.low, f.high) if isinstance(f, NUMERIC) else (0, len(f.levels()) - 1) for f in self.features]
         self.low, self.high = np.array(ends, dtype=np.float64).reshape(-1, 2).T
         scales = [encoding.scales[f.name] if isinstance(f, NUMERIC) else None for f in self.features]
         self.centre = np.array([0.0 if s is None else s.centre for s in scales])
@@ -96,34 +92,29 @@ class Lens:
         self.offsets = self.codes.astype(np.float64) @ self.weights[0][0][:, encoding.free_width :].T
         self.first_weight = self.weights[0][0][:, : encoding.free_width]
         self.view = functools.lru_cache(maxsize=FIRST_LAYERS)(functools.partial(element_view, encoding, exact=False))
-        self.carried_apart = carried_apart(encoding)
         self.first = functools.lru_cache(maxsize=FIRST_LAYERS)(self._first_layer)
         self.most_rows = int(np.clip(WORK / model.network.parameters, 256, 200_000))
         few = self.sample(64, np.random.default_rng(0))
         self.typical = float(np.mean(np.abs(self.scores(few, np.arange(1)))))
         self.near = NEAR * self.typical
 
-    def _first_layer(self, *view: int) -> tuple[np.ndarray, np.ndarray]:
+    def _first_layer(self, h: int) -> tuple[np.ndarray, np.ndarray]:
         """Weights and biases of the first layer on u, for people moved by an element of the declared group."""
-        if self._is_plain(view):
+        if self._is_plain(h):
             return self.first_weight, self.weights[0][1]
-        matrix, offset = self.view(*view)
+        matrix, offset = self.view(h)
         return self.first_weight @ matrix, self.first_weight @ offset + self.weights[0][1]
 
-    def _is_plain(self, view: tuple[int, ...]) -> bool:
+    def _is_plain(self, h: int) -> bool:
         """Whether the network is shown u itself: then there is no need for a matrix of so many columns and rows."""
-        return view == (0,) and not self.model.encoding.merged
+        return h == 0 and not self.model.encoding.merged
 
-    def _apart(self, versions: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray, np.ndarray]]:
-        """The views among some versions: each with the places where it stands and their positions in S.
-
-        A view is an element of the group; where carried numbers are seen raw, an element and a position.
-        """
+    def _apart(self, versions: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """The elements among some versions: each with the places where it stands and their positions in S."""
         elements, positions = np.divmod(versions, len(self.codes))
-        keys = versions if self.carried_apart else elements
-        for key in np.unique(keys):
-            at = np.flatnonzero(keys == key)
-            yield divmod(int(key), len(self.codes)) if self.carried_apart else (int(key),), at, positions[at]
+        for h in np.unique(elements):
+            at = np.flatnonzero(elements == h)
+            yield int(h), at, positions[at]
 
     def room(self, most: int, rows: int) -> int:
         """How many people to look at together, `most` if that is quick, when each of them costs some rows."""
@@ -142,15 +133,13 @@ class Lens:
         return np.clip(np.where(self.whole, np.round(people), people), self.low, self.high)
 
     def from_table(self, table: pd.DataFrame) -> np.ndarray:
-        """The rows that are people of the domain; sensitive columns are not needed, but for those that carry others."""
-        versions, carried = self.model.domain.versions, self.model.domain.carried
-        needed = [f.name for f in self.features] + [move.by for move in carried.values()]
+        """The rows that are people of the domain; sensitive columns are not needed."""
+        needed = [f.name for f in self.features]
         for name in needed:
             if name not in table.columns:
                 raise InputError(unknown_column(name, [str(column) for column in table.columns]))
-        table = table[list(dict.fromkeys(needed))]
+        table = table[needed]
         table = table[~self.model.domain.outside(table)]
-        table = table.assign(**{name: versions.canonical(table, name) for name in carried})
         columns = [
             table[f.name].to_numpy(dtype=np.float64)
             if isinstance(f, NUMERIC)
@@ -166,11 +155,10 @@ class Lens:
         for feature, number in zip(self.features, point.tolist(), strict=True):
             if feature.kind == "real":
                 raw[feature.name] = number
+            elif feature.kind == "integer":  # a bound beyond 2^53 may have been rounded on its way here
+                raw[feature.name] = min(max(int(number), feature.low), feature.high)
             else:
-                # A bound beyond 2^53 may have been rounded on its way here.
-                low, high = self.model.domain.versions.range(feature.name) if feature.kind == "integer" else (0, 0)
-                whole = int(min(max(int(number), low), high)) if feature.kind == "integer" else int(number)
-                raw[feature.name] = whole if feature.kind == "integer" else feature.levels()[whole]
+                raw[feature.name] = feature.levels()[int(number)]
         return raw
 
     def changed(self, people: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -209,8 +197,8 @@ class Lens:
         parts = [np.zeros((0, len(values), self.model.network.outputs))]
         for part in (people[i : i + size] for i in range(0, len(people), size)):
             free, sums = self.encode(part), np.zeros((len(part), len(values), self.offsets.shape[1]))
-            for view, at, positions in self._apart(values):
-                weight, bias = self.first(*view)
+            for h, at, positions in self._apart(values):
+                weight, bias = self.first(h)
                 sums[:, at] = (free @ weight.T + bias)[:, None, :] + self.offsets[positions]
             values_ = sums.reshape(-1, sums.shape[2])
             for weight, bias in self.weights[1:]:
@@ -229,10 +217,10 @@ class Lens:
         """Outputs as the shipped network gives them in float32, [people, values, outputs]."""
         free = self.encode(people)
         inputs = np.zeros((len(people), len(values), self.model.encoding.width), np.float32)
-        for view, at, positions in self._apart(values):
+        for h, at, positions in self._apart(values):
             shown = free
-            if not self._is_plain(view):
-                matrix, offset = self.view(*view)
+            if not self._is_plain(h):
+                matrix, offset = self.view(h)
                 shown = free @ matrix.T + offset
             inputs[:, at, : free.shape[1]] = shown[:, None, :]
             inputs[:, at, free.shape[1] :] = self.codes[positions]
@@ -248,8 +236,8 @@ class Lens:
         for ends in (look.high_at, look.low_at):
             apart = list(self._apart(values[ends[who, klass]]))
             numbers, slopes = np.zeros((len(people), self.offsets.shape[1])), list[np.ndarray]()
-            for view, at, positions in apart:
-                weight, bias = self.first(*view)
+            for h, at, positions in apart:
+                weight, bias = self.first(h)
                 numbers[at] = free[at] @ weight.T + bias + self.offsets[positions]
             for weight, bias in self.weights[1:]:
                 active, slope = _activated(self.model.network.activation, numbers)
@@ -262,8 +250,8 @@ class Lens:
                 back[who, numbers.argmax(axis=1)] -= 0.5
             for (weight, _), slope in zip(reversed(self.weights[1:]), reversed(slopes), strict=True):
                 back = (back @ weight) * slope
-            for view, at, _ in apart:
-                total[at] += back[at] @ self.first(*view)[0]
+            for h, at, _ in apart:
+                total[at] += back[at] @ self.first(h)[0]
         return total, look.middle[who, klass]
 
     def slopes(self, gradient: np.ndarray) -> np.ndarray:

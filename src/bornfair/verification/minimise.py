@@ -107,7 +107,7 @@ def likeliest(model: FairModel, found: Replay, table: pd.DataFrame) -> Replay:
         return found
     if not set(model.domain.sensitive) <= set(table.columns):
         return found
-    person = versions.settled(versions.shared(found.people[0]))
+    person = versions.settled(found.people[0])
     everyone = [versions.of(person, version) for version in range(versions.size)]
     told = [*versions.group.moved, *model.domain.sensitive]
     known = table.groupby(told, observed=True).size().to_dict()

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.carrying import apply, maps_of
 from bornfair.domain import NUMERIC, Value
 from bornfair.encoding import Encoding
 from bornfair.errors import plain
@@ -77,13 +76,12 @@ def person_of(model: FairModel, free: np.ndarray) -> dict[str, Value]:
     """
     if not len(free):
         return {}
-    row = model.encoding.decode(free[None]).iloc[0].to_dict()
+    row = {str(name): plain(value) for name, value in model.encoding.decode(free[None]).iloc[0].items()}
     for feature in model.domain.free_features:
         if isinstance(feature, NUMERIC):
-            low, high = model.domain.versions.range(feature.name)
-            held = min(max(row[feature.name], low), high)
+            held = min(max(row[feature.name], feature.low), feature.high)
             row[feature.name] = int(held) if feature.kind == "integer" else float(held)
-    return {str(name): plain(value) for name, value in row.items()}
+    return row
 
 
 def exact_input(encoding: Encoding, person: Mapping[str, Value], value: int) -> np.ndarray:
@@ -97,15 +95,7 @@ def exact_input(encoding: Encoding, person: Mapping[str, Value], value: int) -> 
             free[place.start] = Fraction(1, 2) if feature.kind == "boolean" else Fraction(0)
         elif isinstance(feature, NUMERIC):
             scale = encoding.scales[feature.name]
-            exact = Fraction(raw)
-            if feature.name in encoding.domain.carried:
-                exact = encoding.domain.versions.exactly(person, feature.name, position)
-            if feature.name in encoding.carried:
-                move = encoding.carried[feature.name]
-                by = encoding.domain.feature(move.by)
-                levels = list(by.levels())
-                exact = apply(maps_of(move, levels)[levels.index(version[move.by])], exact)
-            free[place.start] = (exact - Fraction(scale.centre)) / Fraction(2) ** scale.exponent
+            free[place.start] = (Fraction(raw) - Fraction(scale.centre)) / Fraction(2) ** scale.exponent
         else:
             level = feature.levels().index(raw)
             group = next((g for g in encoding.merged.get(feature.name, ()) if level in g), (level,))

@@ -244,8 +244,6 @@ class _Search:
             person = person_of(self.model, self.places.values(places[None])[0])
             there = self.model.domain.versions.within
             versions = [i for i in self.relation.versions if there(person, i)]
-            if not versions:
-                return ("real", "float32")  # nobody is in this place
             inputs = np.stack([exact_input(self.model.encoding, person, i) for i in versions])
         else:
             u = fractions(self.places.values(places[None])[0])

@@ -71,7 +71,7 @@ def sensitive_domains(draw):
         else:
             features.append(BooleanFeature(name=name))
     domain = Domain(features=tuple(features), sensitive=tuple(f.name for f in features))
-    if draw(st.booleans()):
+    if not domain.real_sensitive and draw(st.booleans()):
         values = domain.sensitive_space.values
         kept = draw(st.lists(st.sampled_from(values), min_size=2, max_size=min(9, len(values)), unique=True))
         domain = domain.with_sensitive(domain.sensitive, kept)

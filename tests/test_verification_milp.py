@@ -303,7 +303,7 @@ def test_a_timeout_must_be_above_zero() -> None:
 def program_of(model: FairModel, pair: tuple[tuple[int, ...], tuple[int, ...]], *, tight: bool) -> Program:
     network, encoding = model.network, model.encoding
     relation = flip_relation(encoding)
-    reach = reach_of(network, encoding.codes, sums_of_views(network, relation), pair)
+    reach = reach_of(network, encoding, sums_of_views(network, relation), pair)
     if tight:
         reach = tightened(network, encoding, relation, pair, reach, 5.0)
     return write_program(network, encoding, relation, pair, reach, layers=len(network.layers), margin=True)

@@ -166,6 +166,7 @@ def _of_people(
         "people": parts.People(
             rows=len(rows),
             unfair=int((~treated.fair).sum()),
+            values=model.domain.sensitive_space.size if model.domain.real_sensitive else None,
             most_affected=tuple(
                 parts.Affected(
                     row=one["row"], person=one["person"], twin=one["twin"], decisions=tuple(one["decisions"]),

@@ -23,7 +23,7 @@ from bornfair.errors import InputError
 from bornfair.files import check_replaceable, folder_written_atomically, write_atomically
 from bornfair.model import FairModel
 from bornfair.network import Layer, Network
-from bornfair.onnx_graph import METADATA, code_steps, graph_columns, number_steps, onnx_bytes, shown_levels
+from bornfair.onnx_graph import METADATA, graph_columns, number_steps, onnx_bytes, shown_levels
 from bornfair.report import render
 from bornfair.verification import Verdict
 
@@ -121,7 +121,7 @@ def _agrees(found: checker.Network, encoding: Encoding) -> bool:
     for coded in encoding.domain.sensitive_space.features:
         mine = by_feature.get(coded.feature.name, [])
         if mine and isinstance(coded.feature, NUMERIC):
-            if [column.steps for column in mine] != [() if encoding.raw else code_steps(coded)]:
+            if [column.steps for column in mine] != [() if encoding.raw else coded.steps]:
                 return False
         elif mine:
             codes = [[column.value(level, False) for column in mine] for level in coded.feature.levels()]

@@ -30,7 +30,12 @@ Value = bool | int | float | str
 """A raw value as it stands in a table."""
 
 FORMAT: Literal["bornfair-domain/1"] = "bornfair-domain/1"
+LARGEST_WHOLE = 2**53  # up to here float64 holds every whole number
+MOST_LEVELS = 2**23  # of one sensitive feature: their centred codes are exact in float32
 DEFAULT_GRID = 17  # levels of a real-valued sensitive feature: odd, so that the middle of the range is one of them
+
+
+MOST_GRID = 100_000
 
 
 def _as_tuple(value: Any) -> Any:
@@ -57,10 +62,12 @@ class _Number(_Record):
 
 
 class RealFeature(_Number):
-    """Any real number in [low, high]. `grid` says how many levels it has where a finite list is needed."""
+    """Any real number in [low, high]. `grid` says how many levels training and empirical measures look at; proofs are
+    about every value.
+    """
 
     kind: Literal["real"] = "real"
-    grid: int = Field(default=DEFAULT_GRID, ge=2)
+    grid: int = Field(default=DEFAULT_GRID, ge=2, le=MOST_GRID)
 
     @field_validator("low", "high", mode="before")
     @classmethod
@@ -78,6 +85,16 @@ class IntegerFeature(_Number):
     kind: Literal["integer"] = "integer"
     low: int
     high: int
+
+    @model_validator(mode="after")
+    def _is_exact(self) -> IntegerFeature:
+        for end in (self.low, self.high):
+            if abs(end) > LARGEST_WHOLE:
+                raise ValueError(
+                    f"feature '{self.name}': {end} is beyond ±2^53, where floating point skips whole numbers; count "
+                    "from a nearer origin, make it a category, or call it real"
+                )
+        return self
 
     def levels(self) -> range:
         return range(self.low, self.high + 1)
@@ -204,11 +221,7 @@ class Domain(_Record):
         for name in self.sensitive:
             if name not in names:
                 raise ValueError(unknown_column(name, names, "sensitive feature"))
-            if len(self.feature(name).levels()) < 2:
-                raise ValueError(
-                    f"sensitive feature '{name}' has the single value {shown(self.feature(name).levels())}: twins "
-                    "need at least two; list the values that exist in the domain, or do not call it sensitive"
-                )
+            _check_sensitive(self.feature(name))
         if self.label is not None and self.label.name in names:
             raise ValueError(f"'{self.label.name}' is both the label and a feature; remove one")
         if self.combinations is not None:
@@ -219,11 +232,21 @@ class Domain(_Record):
             check_rules(self)
         return self
 
+    @property
+    def real_sensitive(self) -> tuple[str, ...]:
+        """The sensitive features of which every real value counts."""
+        return tuple(name for name in self.sensitive if self.feature(name).kind == "real")
+
     def _check_combinations(self, combinations: tuple[tuple[Value, ...], ...]) -> None:
         if not self.sensitive:
             raise ValueError("combinations are given but no feature is sensitive")
         if len(combinations) < 2 or len(set(combinations)) != len(combinations):
             raise ValueError(f"combinations must be two or more distinct rows, found {len(combinations)}")
+        if self.real_sensitive:
+            raise ValueError(
+                f"combinations are given, but {shown(self.real_sensitive)} is a real number, of which every value "
+                "counts; leave them out, or make it a whole number or a category"
+            )
         for row in combinations:
             if len(row) != len(self.sensitive):
                 raise ValueError(f"combination {list(row)} must have one value for each of {list(self.sensitive)}")
@@ -385,6 +408,30 @@ class Domain(_Record):
     def json_schema() -> dict[str, Any]:
         """The JSON Schema of domain files, for other programs."""
         return Domain.model_json_schema()
+
+
+def _check_sensitive(feature: Feature) -> None:
+    """Refuse a sensitive feature that gives nobody a twin, or more values than there are codes."""
+    if isinstance(feature, RealFeature):
+        step = (feature.high - feature.low) / (feature.grid - 1)
+        if feature.low < feature.high and not (0 < step < math.inf):
+            raise ValueError(
+                f"sensitive feature '{feature.name}': from {feature.low} to {feature.high} is too narrow or too wide "
+                "for floating point; change its unit"
+            )
+        single = feature.low == feature.high
+    else:
+        single = len(feature.levels()) < 2
+    if single:
+        raise ValueError(
+            f"sensitive feature '{feature.name}' has the single value {shown(feature.levels()[:1])}: twins "
+            "need at least two; list the values that exist in the domain, or do not call it sensitive"
+        )
+    if not isinstance(feature, BooleanFeature) and len(feature.levels()) > MOST_LEVELS:
+        raise ValueError(
+            f"sensitive feature '{feature.name}' has {len(feature.levels()):,} values, more than the {MOST_LEVELS:,} "
+            "that can be told apart in float32; use bands, or call it real"
+        )
 
 
 def _validated(data: dict[str, Any], origin: str = "domain") -> Domain:

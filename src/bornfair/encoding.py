@@ -7,8 +7,11 @@ rounding for whole numbers, so that claims about encoded people are claims about
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,14 +19,15 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
-from bornfair.domain import NUMERIC, Domain, Feature, NumericFeature, Value, unknown_column
+from bornfair.domain import NUMERIC, Domain, Feature, NumericFeature, RealFeature, Value, unknown_column
 from bornfair.errors import InputError, plain, plain_value, shown
 from bornfair.merging import Groups, average, covers, read_groups
-from bornfair.sensitive import CodedFeature
+from bornfair.sensitive import CodedFeature, Span
 
 MissingPolicy = Literal["error", "impute"]
 UnseenPolicy = Literal["error", "ignore"]
 OutsidePolicy = Literal["allow", "clip", "error"]
+MOST_STEPS = 2**50  # of a whole number from its centre
 
 
 class Policies(BaseModel):
@@ -72,6 +76,12 @@ class Encoding:
 
     A category is shown as the mean of its group; true/false that are alike as ½, a number that is named here as 0.
     """
+
+    def __post_init__(self) -> None:
+        for name, scale in self.scales.items():
+            feature = self.domain.feature(name)
+            if feature.kind == "integer":
+                _check_lattice(name, (feature.low, feature.high), scale)
 
     # --- making one ---
 
@@ -139,6 +149,64 @@ class Encoding:
         """What the network sees for each value of S, in the order of S: float32 [|S|, sensitive width]."""
         space = self.domain.sensitive_space
         return np.array(space.values, dtype=np.float32) if self.raw else space.codes
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """The sensitive features of which every real value counts, as the network sees them."""
+        found, column = [], 0
+        for coded in self.domain.sensitive_space.features:
+            if coded.feature.name in self.domain.real_sensitive:
+                assert isinstance(coded.feature, RealFeature)
+                found.append(Span.of(coded.feature, column, self._line(coded)))
+            column += 1 if self.raw else coded.codes.shape[1]
+        return tuple(found)
+
+    @cached_property
+    def listed(self) -> tuple[tuple[Value | None, ...], ...]:
+        """The sensitive values that can be listed: of `spans` None, of everything else all combinations."""
+        if not self.spans:
+            return self.domain.sensitive_space.values
+        self.domain.sensitive_space.check_enumerable()
+        real = self.domain.real_sensitive
+        levels = ((None,) if f.name in real else f.levels() for f in self.domain.sensitive_features)
+        return tuple(itertools.product(*levels))
+
+    @cached_property
+    def listed_codes(self) -> np.ndarray:
+        """The codes of `listed` in real arithmetic, exactly (0 for None): float64 [values, sensitive width]."""
+        if self.spans:
+            return np.array([[float(code) for code in self.exact_code(values)] for values in self.listed])
+        if self.raw:
+            return np.array(self.listed, dtype=np.float64)
+        space = self.domain.sensitive_space
+        exact = [np.ldexp(coded.codes.astype(np.float64), -coded.exponent) for coded in space.features]
+        blocks = [codes[space.level_indices[:, j]] for j, codes in enumerate(exact)]
+        return np.concatenate(blocks, axis=1) if blocks else np.zeros((1, 0))
+
+    def exact_code(self, values: Sequence[Value | None]) -> list[Fraction]:
+        """The code of a sensitive value in real arithmetic, before anything is rounded to float32; of None 0."""
+        found: list[Fraction] = []
+        for coded, value in zip(self.domain.sensitive_space.features, values, strict=True):
+            if value is None:
+                found.append(Fraction(0))
+            elif isinstance(coded.feature, NUMERIC):
+                slope, constant = self._line(coded)
+                found.append(slope * Fraction(value) + constant)
+            else:
+                found += [Fraction(float(code)) for code in coded.table[coded.feature.levels().index(value)]]
+        return found
+
+    def _line(self, coded: CodedFeature) -> tuple[Fraction, Fraction]:
+        return (Fraction(1), Fraction(0)) if self.raw else coded.line
+
+    def codes_of(self, values: Sequence[Sequence[Value]]) -> np.ndarray:
+        """What the network sees for some sensitive values: float32 [values, sensitive width]."""
+        columns = pd.DataFrame([list(value) for value in values], columns=list(self.domain.sensitive), dtype=object)
+        blocks = [
+            self._encode_sensitive(coded, columns[coded.feature.name].infer_objects())[0]
+            for coded in self.domain.sensitive_space.features
+        ]
+        return np.concatenate(blocks, axis=1) if blocks else np.zeros((len(values), 0), np.float32)
 
     @property
     def width(self) -> int:
@@ -368,6 +436,18 @@ def _numbers(feature: Feature, column: pd.Series, rows: pd.Index) -> np.ndarray:
         bad = int(np.argmax(~np.isfinite(numbers)))
         raise InputError(f"column '{feature.name}' holds {numbers[bad]} in row {rows[bad]!r}; numbers must be finite.")
     return numbers
+
+
+def _check_lattice(name: str, ends: tuple[int, int], scale: Scale) -> None:
+    """Refuse a scale in which whole numbers v are too close together: the rounding of (v − centre)·2^-exponent, which
+    bounds allow for, must stay far below the distance of two of them.
+    """
+    apart = math.isfinite(scale.centre) and -900 <= scale.exponent <= 900
+    if not apart or any(abs(end - Fraction(scale.centre)) > MOST_STEPS for end in ends):
+        raise InputError(
+            f"'{name}' is a whole number from {ends[0]} to {ends[1]}, and with the centre {scale.centre!r} and the "
+            f"exponent {scale.exponent} float64 cannot keep its values apart; use a centre within the range."
+        )
 
 
 def _scale(feature: NumericFeature, numbers: np.ndarray) -> Scale:

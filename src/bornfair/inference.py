@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.domain import (
+    LARGEST_WHOLE,
     BooleanFeature,
     CategoricalFeature,
     Domain,
@@ -23,7 +24,6 @@ from bornfair.errors import InputError, plain, shown
 from bornfair.tables import as_pandas
 
 MOST_CATEGORIES = 1_000
-LARGEST_EXACT_INTEGER = 2**53
 
 
 def infer_domain(
@@ -95,6 +95,11 @@ def infer_label(name: str, column: pd.Series) -> Label:
 
 
 def observed_combinations(domain: Domain, frame: pd.DataFrame) -> list[list[Value]]:
+    if domain.real_sensitive:
+        raise InputError(
+            f"sensitive feature {shown(domain.real_sensitive)} is a real number, of which every value counts, not the "
+            "observed ones only; use all combinations, round it to whole numbers, or use bands."
+        )
     rows = frame[list(domain.sensitive)].dropna().drop_duplicates()
     space = domain.sensitive_space
     order = [{level: i for i, level in enumerate(c.feature.levels())} for c in space.features]
@@ -147,7 +152,7 @@ def _number(name: str, values: np.ndarray) -> Feature:
         row = int(np.argmax(~np.isfinite(numbers)))
         raise InputError(f"column '{name}' holds {numbers[row]} in row {row}; numbers must be finite.")
     low, high = float(numbers.min()), float(numbers.max())
-    whole = bool((numbers == np.round(numbers)).all()) and max(abs(low), abs(high)) <= LARGEST_EXACT_INTEGER
+    whole = bool((numbers == np.round(numbers)).all()) and max(abs(low), abs(high)) <= LARGEST_WHOLE
     if whole:
         return IntegerFeature(name=name, low=int(low), high=int(high))
     return RealFeature(name=name, low=low, high=high)

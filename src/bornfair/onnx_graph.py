@@ -60,19 +60,6 @@ def graph_columns(encoding: Encoding, reads: bool) -> list[int]:
     return columns + (list(range(len(columns), encoding.width)) if reads else [])
 
 
-def code_steps(coded: CodedFeature) -> tuple[tuple[str, float], ...]:
-    """How a sensitive number becomes its code, operation by operation, as `Encoding` does it."""
-    feature = coded.feature
-    assert isinstance(feature, NUMERIC)
-    return (
-        ("Sub", float(feature.low)),
-        ("Div", (feature.high - feature.low) / (len(feature.levels()) - 1)),
-        ("Mul", float(coded.codes[1, 0] - coded.codes[0, 0])),
-        ("Add", float(coded.codes[0, 0])),
-        ("Mul", float(np.ldexp(1.0, -coded.exponent))),
-    )
-
-
 def shown_levels(encoding: Encoding, feature: Feature) -> np.ndarray:
     """What the network sees for each level of a free category or true/false: float32 [levels, columns]."""
     levels = list(feature.levels())
@@ -265,7 +252,7 @@ class _Graph:
         if isinstance(feature, NUMERIC):
             value = self._raw_numbers([feature], guards)
             if not self.encoding.raw:
-                for operator, number in code_steps(coded):
+                for operator, number in coded.steps:
                     row = self._row([number], f"code {feature.name}")
                     value = self._node(operator, [value, row], f"code {feature.name}")
             return self._node("Cast", [value], f"encoded {feature.name}", to=TensorProto.FLOAT)

@@ -9,15 +9,17 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from bornfair.domain import NUMERIC, Domain, Feature, Value
+from bornfair.domain import NUMERIC, Domain, Feature, RealFeature, Value
 from bornfair.errors import InputError, shown
 
 ENUMERATION_LIMIT = 100_000
 """Most sensitive combinations that are ever listed one by one."""
+SPAN_SLACK = 2.0**-48  # of the largest code: its steps make at most eight errors of 2^-53 of it
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,74 @@ class CodedFeature:
         """What the network sees for each level; exact in float32 for codes below 2^24."""
         return np.ldexp(self.codes.astype(np.float64), -self.exponent).astype(np.float32)
 
+    @property
+    def steps(self) -> tuple[tuple[str, float], ...]:
+        """How a number becomes its code in float64, operation by operation; what comes out is rounded to float32."""
+        feature = self.feature
+        assert isinstance(feature, NUMERIC)
+        return (
+            ("Sub", float(feature.low)),
+            ("Div", (feature.high - feature.low) / (len(feature.levels()) - 1)),
+            ("Mul", float(self.codes[1, 0] - self.codes[0, 0])),
+            ("Add", float(self.codes[0, 0])),
+            ("Mul", float(np.ldexp(1.0, -self.exponent))),
+        )
+
+    @cached_property
+    def line(self) -> tuple[Fraction, Fraction]:
+        """(slope, constant) of the code of a number in real arithmetic: what the steps say before anything rounds."""
+        slope, constant = Fraction(1), Fraction(0)
+        for operator, number in self.steps:
+            exact = Fraction(number)
+            if operator in ("Mul", "Div"):
+                factor = exact if operator == "Mul" else 1 / exact
+                slope, constant = slope * factor, constant * factor
+            else:
+                constant += exact if operator == "Add" else -exact
+        return slope, constant
+
+
+@dataclass(frozen=True)
+class Span:
+    """A sensitive feature of which every real value counts: the codes of its values are those from low to high.
+
+    The ends are rounded outwards, beyond what the float64 steps that make a code can err: every code lies between, in
+    real arithmetic and as executed before it is rounded to float32.
+    """
+
+    name: str
+    column: int  # among the sensitive columns of the network's input
+    low: float
+    high: float
+    line: tuple[Fraction, Fraction]
+    range: tuple[float, float]  # of the raw values
+
+    @staticmethod
+    def of(feature: RealFeature, column: int, line: tuple[Fraction, Fraction]) -> Span:
+        slope, constant = line
+        ends = [float(slope * Fraction(end) + constant) for end in (feature.low, feature.high)]
+        wide = SPAN_SLACK * max(map(abs, ends))
+        return Span(feature.name, column, ends[0] - wide, ends[1] + wide, line, (feature.low, feature.high))
+
+    @property
+    def ends(self) -> list[tuple[float, float]]:
+        """Two codes, and a radius around each within which somebody's code lies, as executed and in real arithmetic."""
+        unit = SPAN_SLACK * max(abs(self.low), abs(self.high))
+        return [(self.low + 4 * unit, 2 * unit), (self.high - 4 * unit, 2 * unit)]
+
+    def raw(self, code: float) -> float:
+        """The value whose code is nearest, as a float of the range."""
+        slope, constant = self.line
+        return min(max(float((Fraction(code) - constant) / slope), self.range[0]), self.range[1])
+
 
 @dataclass(frozen=True)
 class SensitiveSpace:
-    """The finite set S. With several sensitive features, a value is one combination."""
+    """The finite set S. With several sensitive features, a value is one combination.
+
+    A real-valued feature is in it with the levels of its grid, which is what training needs; whoever claims something
+    about every value asks for `Encoding.spans`.
+    """
 
     features: tuple[CodedFeature, ...]
     combinations: tuple[tuple[Value, ...], ...] | None
@@ -77,7 +143,7 @@ class SensitiveSpace:
     @cached_property
     def values(self) -> tuple[tuple[Value, ...], ...]:
         """Every sensitive value, as a tuple in the order of the domain's `sensitive`."""
-        self._check_enumerable()
+        self.check_enumerable()
         if self.combinations is not None:
             return self.combinations
         return tuple(itertools.product(*(coded.feature.levels() for coded in self.features)))
@@ -85,7 +151,7 @@ class SensitiveSpace:
     @cached_property
     def level_indices(self) -> np.ndarray:
         """For each value of S the level of each feature: int64 [|S|, features]."""
-        self._check_enumerable()
+        self.check_enumerable()
         if self.combinations is None:
             grids = np.meshgrid(*(np.arange(len(c.codes)) for c in self.features), indexing="ij")
             return np.stack([grid.ravel() for grid in grids], axis=1) if grids else np.zeros((1, 0), np.int64)
@@ -123,7 +189,8 @@ class SensitiveSpace:
             )
         return found
 
-    def _check_enumerable(self) -> None:
+    def check_enumerable(self) -> None:
+        """Refuse to list more values than can be gone through."""
         if self.size > ENUMERATION_LIMIT:
             names = ", ".join(coded.feature.name for coded in self.features)
             raise InputError(

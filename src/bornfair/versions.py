@@ -6,7 +6,7 @@ no rules it is just the position in S. A person is given by what all versions sh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,12 +34,21 @@ class Versions:
     {'is': 'Husband', 'sex': 'Male'}
     """
 
-    def __init__(self, domain: Domain) -> None:
-        self.domain, self.group = domain, domain.twin_group
+    def __init__(self, domain: Domain, values: Sequence[tuple[Value, ...]] | None = None) -> None:
+        self.domain, self.group, self._values = domain, domain.twin_group, values
+
+    def at(self, values: Sequence[tuple[Value, ...]]) -> Versions:
+        """The versions with just these sensitive values: any others of a real-valued feature than its grid has."""
+        return Versions(self.domain, values)
+
+    @property
+    def values(self) -> Sequence[tuple[Value, ...]]:
+        """The sensitive values, in the order in which versions count them; unless told otherwise those of S."""
+        return self.domain.sensitive_space.values if self._values is None else self._values
 
     @property
     def sensitive_size(self) -> int:
-        return self.domain.sensitive_space.size
+        return self.domain.sensitive_space.size if self._values is None else len(self._values)
 
     @property
     def size(self) -> int:
@@ -57,7 +66,7 @@ class Versions:
         shared = {name: person[name] for name in self.domain.free_names}
         for name, goes in self._moves(h):
             shared[name] = self._moved(name, goes, shared[name])
-        shared |= dict(zip(self.domain.sensitive, self.domain.sensitive_space.values[s], strict=True))
+        shared |= dict(zip(self.domain.sensitive, self.values[s], strict=True))
         return {name: shared[name] for name in self.domain.names}
 
     def by_rules(self, row: Mapping[str, Value]) -> list[dict[str, Value]]:
@@ -71,15 +80,15 @@ class Versions:
                     continue
                 held[move.feature] = self._moved(move.feature, permutation(feature, move), held[move.feature])
             value = tuple(held[name] for name in self.domain.sensitive)
-            if value in self.domain.sensitive_space.values:
-                found.append(self.of(held, self.domain.sensitive_space.values.index(value)))
+            if value in self.values:
+                found.append(self.of(held, self.values.index(value)))
         return found
 
     def table(self, people: pd.DataFrame, version: int) -> pd.DataFrame:
         """Everybody in a table as one of their versions. Values that the domain does not know stay as they are."""
         h, s = self.parts(version)
         columns = self._columns(people, h)
-        for name, value in zip(self.domain.sensitive, self.domain.sensitive_space.values[s], strict=True):
+        for name, value in zip(self.domain.sensitive, self.values[s], strict=True):
             columns[name] = pd.Series([value] * len(people), index=people.index)
         return people.assign(**columns)
 
@@ -122,7 +131,11 @@ class Versions:
     @cached_property
     def levels(self) -> np.ndarray:
         """What tells versions apart, a row for each: the element, then the level of each sensitive feature."""
-        inner = self.domain.sensitive_space.level_indices
+        if self._values is None:
+            inner = self.domain.sensitive_space.level_indices
+        else:
+            columns = [np.unique(np.array(column), return_inverse=True)[1] for column in zip(*self.values, strict=True)]
+            inner = np.stack(columns, axis=1)
         elements = np.repeat(np.arange(self.group.size), len(inner))
         return np.concatenate([elements[:, None], np.tile(inner, (self.group.size, 1))], axis=1)
 
@@ -135,6 +148,8 @@ class Versions:
         """
         names = " and ".join(self.domain.sensitive)
         text = f"each person has {self.size:,} versions: {self.sensitive_size:,} values of {names}"
+        if self.domain.real_sensitive:
+            return f"each person has as many versions as there are values of {names}"
         if self.group.size > 1:
             text += f" × {self.group.size:,} ways that the declared rules give {' and '.join(self.group.moved)}"
         return text

@@ -136,6 +136,11 @@ def _counted(encoding: Encoding, network: Network, relation: Relation | None) ->
     """How many pairs there are, asked before anything of that size is made."""
     if not encoding.domain.sensitive:
         raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+    if relation is None and encoding.spans:
+        raise InputError(
+            f"{shown(encoding.domain.real_sensitive)} is a real number, of which every value counts, and a query lists "
+            "sensitive values one by one; ask about whole numbers or bands instead."
+        )
     values = encoding.domain.sensitive_space.size if relation is None else len(relation.views)
     if values < 2:
         raise InputError(f"the relation has {values} views; twins need at least two.")

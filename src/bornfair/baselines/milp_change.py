@@ -7,7 +7,6 @@ difference is maximised. What counts as proven are safe bounds (`milp_bounds.bra
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from dataclasses import asdict, dataclass
@@ -23,9 +22,9 @@ from bornfair.network import Network
 from bornfair.relation import flip_relation
 from bornfair.verification.exact import exact_scores
 from bornfair.verification.intervals import sigmoid
-from bornfair.verification.milp import PAIRS, largest_change
+from bornfair.verification.milp import largest_change, pairs_of_values
 from bornfair.verification.milp_bounds import Judge, ask_highs, branch
-from bornfair.verification.milp_encoding import NoProgram, Pair, Program, reach_of, sums_of_views, write_program
+from bornfair.verification.milp_encoding import NoProgram, Program, reach_of, sums_of_views, write_program
 from bornfair.verification.replay import exact_input, replay
 
 NEAR = 1e-3  # a difference of found and proven that is not worth more time
@@ -93,15 +92,12 @@ def change_of_probability(gap: float, low: float = -math.inf, high: float = math
 
 def _by_programs(model: FairModel, hunt: _Hunt, gap: float, deadline: float, seed: int) -> tuple[float, float]:
     """Upper bounds of the change over all pairs of sensitive values: proven, and as HiGHS claims."""
-    network, encoding, relation = model.network, model.encoding, flip_relation(model.encoding)
-    values = range(len(encoding.codes))
-    pairs: list[Pair] = [(tuple(values), tuple(values))]
-    if len(values) * (len(values) - 1) <= PAIRS:
-        pairs = [((i,), (j,)) for i, j in itertools.permutations(values, 2)]
+    network, encoding, relation = model.network, model.encoding, flip_relation(model.encoding, copies=1)
+    pairs = pairs_of_values(encoding)
     sums = sums_of_views(network, relation)
     proven = claimed = 0.0
     for left, pair in zip(range(len(pairs), 0, -1), pairs, strict=True):
-        reach = reach_of(network, encoding.codes, sums, pair)
+        reach = reach_of(network, encoding, sums, pair)
         ends = float(reach.low[-1].min()), float(reach.high[-1].max())
         most = change_of_probability(min(gap, max(float(reach.gap_high[-1][0]), 0.0)), *ends)
         plain = write_program(network, encoding, relation, pair, reach, layers=len(network.layers), margin=False)

@@ -20,7 +20,7 @@ from bornfair.model import FairModel
 from bornfair.quantification.estimate import CONFIDENCE, clopper_pearson, disagree
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.variables import Marginal, Variables, variables
-from bornfair.relation import twin_relation
+from bornfair.relation import grid_relation
 
 SAMPLES = 100_000
 DEPTH = 3
@@ -105,7 +105,7 @@ def affected_groups(
     """
     if most < 1 or samples < 1:
         raise InputError(f"most and samples must be at least 1, found {most} and {samples}.")
-    relation = twin_relation(model.encoding)
+    relation = grid_relation(model.encoding)
     owner = Bounder(model.network, relation, variables(model.encoding, relation.free, marginals))
     began = time.monotonic()
     people, unfair = _drawn(model, owner, samples, [seed, 1], began + seconds / 2)

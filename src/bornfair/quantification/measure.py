@@ -22,7 +22,7 @@ from bornfair.quantification.leads import look, prove
 from bornfair.quantification.points import judge_people
 from bornfair.quantification.state import Open, Tally, rounded_down
 from bornfair.quantification.variables import Marginal, variables
-from bornfair.relation import Relation, twin_relation
+from bornfair.relation import Relation, band_relation, twin_relation
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.structural import not_finite, prove_structurally
 from bornfair.verification.verdict import Arithmetic
@@ -99,7 +99,7 @@ def shares_of(
             f"found {timeout}, {precision}, {samples} and {most_boxes}."
         )
     began = time.monotonic()
-    chosen = twin_relation(model.encoding) if relation is None else relation
+    chosen = band_relation(model.encoding) if relation is None else relation
     people = variables(model.encoding, chosen.free, marginals)
     mode: Arithmetic = "float32" if "float32" in wanted else "real"
     owner = Bounder(model.network, chosen, people, mode)
@@ -112,7 +112,7 @@ def shares_of(
     except KeyboardInterrupt:
         nobody = Estimate(0.0, 0.0, 1.0, 0)
         return Shares(0.0, 0.0, nobody.to_json(), 0, time.monotonic() - began, "interrupted", wanted, True)
-    structural = prove_structurally(model.network, chosen)
+    structural = prove_structurally(model.network, twin_relation(model.encoding) if relation is None else relation)
     if len(chosen.views) == 1 or set(wanted) <= set(structural.arithmetic):
         reason = structural.reason if structural else "nobody has a twin"
         counts = {"certified": int(people.total), "falsified": 0, "undecided": 0} if people.exact else None
@@ -180,8 +180,9 @@ class _Run:
             fair, unfair = int(tally.certified), int(tally.falsified)
             left = int(self.variables.total) - fair - unfair
             counts = {"certified": fair, "falsified": unfair, "undecided": left}
+        estimate = estimated(sample, certified, falsified).to_json()
         return Shares(
-            certified, falsified, estimated(sample).to_json(), tally.boxes, time.monotonic() - self.began, reason,
+            certified, falsified, estimate, tally.boxes, time.monotonic() - self.began, reason,
             self.wanted, self.interrupted, counts,
         )  # fmt: skip
 

@@ -20,7 +20,7 @@ from bornfair.network import decisions
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.points import sure_people
 from bornfair.quantification.variables import variables
-from bornfair.relation import twin_relation
+from bornfair.relation import grid_relation
 from bornfair.tables import as_pandas
 from bornfair.verification.lens import Lens, summary
 from bornfair.verification.replay import replay
@@ -48,7 +48,10 @@ class Treatment:
 
 
 def treatment(model: FairModel, table: Any) -> Treatment:
-    """Is each row of a table treated as its twins are? Sensitive columns may be absent."""
+    """Is each row of a table treated as its twins are? Sensitive columns may be absent.
+
+    Of a real-valued sensitive feature the levels of its grid are looked at: whoever is unfair is, others may be.
+    """
     frame = as_pandas(table)
     if not model.domain.sensitive:
         raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
@@ -68,7 +71,7 @@ def treatment(model: FairModel, table: Any) -> Treatment:
 
 def _too_close(model: FairModel, frame: pd.DataFrame) -> np.ndarray:
     """Rows whose decisions the machine's rounding might change."""
-    relation = twin_relation(model.encoding)
+    relation = grid_relation(model.encoding)
     owner = Bounder(model.network, relation, variables(model.encoding, relation.free))
     free = model.encoding.encode(frame, sensitive=False).free.astype(np.float64)
     fair, unfair = sure_people(owner, free)

@@ -113,15 +113,16 @@ class ReluPass:
         radius = np.maximum(high - centre, centre - low)
         furthest = np.maximum(np.abs(low), np.abs(high))
         bias, bias_size, inputs = layer.bias, layer.bias_size, self.arrays.inputs
-        around = np.zeros((1, 1))  # how far views lie apart, when they are taken together
+        around = self.arrays.spread[:, :, None]  # [views, neurons, 1]: how far a view reaches, or all, taken together
         if self.hull:
-            above, below = bias.max(axis=0, keepdims=True), bias.min(axis=0, keepdims=True)
+            above = (bias + self.arrays.spread).max(axis=0, keepdims=True)
+            below = (bias - self.arrays.spread).min(axis=0, keepdims=True)
             bias, bias_size, inputs = (
                 above / 2 + below / 2,
                 bias_size.max(axis=0, keepdims=True),
                 inputs.max(keepdims=True),
             )
-            around = (np.maximum(above - bias, bias - below) * (1 + 2.0**-50)).T
+            around = (np.maximum(above - bias, bias - below) * (1 + 2.0**-50))[:, :, None]
         constants, tables, sizes, pads = [], [], [], []
         for view in range(self.views):
             at = view if layer.weight.shape[0] > 1 else 0
@@ -133,7 +134,7 @@ class ReluPass:
                     size = size + layer.weight_size[at][:, group].max(axis=1, keepdims=True)
                 pad = (np.abs(layer.weight[at][:, numbers]) @ self.arrays.pad[numbers])[:, None]
             tables.append(table)
-            pads.append(np.repeat(2 * pad + around, self.boxes, axis=1))
+            pads.append(np.repeat(2 * pad + around[view], self.boxes, axis=1))
             constants.append(middle + bias[view][:, None])
             sizes.append(size + bias_size[view][:, None])
         size, beside = np.concatenate(sizes, axis=1), np.repeat(inputs, self.boxes)

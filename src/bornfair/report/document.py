@@ -64,7 +64,7 @@ class DomainFacts:
                 for f in domain.features
             ),
             people=how_many(domain),
-            sensitive_values=domain.sensitive_space.size if domain.sensitive else None,
+            sensitive_values=domain.sensitive_space.size if domain.sensitive and not domain.real_sensitive else None,
             combinations=None if domain.combinations is None else len(domain.combinations),
             twins=tuple(map(rule_text, domain.twins) if twins is None else twins),
             label=None if label is None else label.name,
@@ -151,6 +151,8 @@ class People:
     unfair: int
     most_affected: tuple[Affected, ...] = ()
     source: str = ""
+    values: int | None = None
+    """How many sensitive values each row was looked at with, where they are not all there are."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.unfair <= self.rows:

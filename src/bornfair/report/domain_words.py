@@ -34,7 +34,7 @@ def _in_a_list(value: object) -> str:
 
 def how_many(domain: Domain) -> str:
     """How many people could exist, as a text; real-valued features make them uncountable."""
-    kinds = [feature.kind for feature in domain.free_features]
+    kinds = [feature.kind for feature in domain.features]
     if "real" in kinds:
         count = kinds.count("real")
         return f"more people than can be counted: {count} feature{'s take' if count > 1 else ' takes'} any real value"

@@ -118,6 +118,8 @@ def data_people(document: Document) -> Section | None:
         told_now = (
             f"For none of the {count(people.rows, 'row')}{where} would another value of {names} change the decision."
         )
+    if people.values is not None:
+        told_now += f" Each row was looked at with {count(people.values, 'value')} of {names}, not with all there are."
     blocks: list[Block] = [Text(told_now)]
     if not people.unfair and document.verdict.verdict != "verified":
         blocks.append(Text("This speaks of these rows only. It is no proof for anyone else.", "soft"))

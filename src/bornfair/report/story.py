@@ -137,6 +137,8 @@ def _meaning(document: Document) -> Section:
     values = listed(document.sensitive, most=20) or "None were named."
     if document.sensitive and domain is not None and domain.sensitive_values is not None:
         values += f" ({count(domain.sensitive_values, 'possible value')} taken together)"
+    elif document.sensitive and domain is not None:
+        values += " (a real number among them takes every value of its range)"
     fair = "Twins always get the same decision."
     if certificate is not None and certificate.statement:
         fair += f"\n{told(certificate.statement)}"

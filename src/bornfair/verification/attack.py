@@ -7,6 +7,7 @@ Twins straddle the boundary: gap(u) = max over i, j of min(f(u, s_i), −f(u, s_
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from bornfair.domain import Domain, RealFeature, Value
 from bornfair.errors import InputError, shown
 from bornfair.model import FairModel
 from bornfair.tables import as_pandas
@@ -32,6 +34,8 @@ GRID = 9  # places of a numeric feature where a way over the boundary is looked 
 MOST_VALUES = 16  # versions looked at after the first looks; all of them if there are no more
 BASES = 10  # people around whom sums of whole numbers are searched
 CANCELLING = 2048  # people looked at around each of them
+LEVELS = 17  # of a real-valued sensitive feature on a grid, and as many by chance
+MOST_TRIED = 1024  # sensitive values, where there are more than can be listed
 HALVINGS = 80  # enough to come down to neighbouring float64 numbers
 
 
@@ -79,7 +83,7 @@ def find_twins(
     wanted = _checked(model, arithmetic, seconds)
     if model.ignores_sensitive and model.encoding.merges_twins:
         return Attack(None, 0, "no weight reads what differs between twins", time.perf_counter() - began)
-    lens = Lens(model)
+    lens = Lens(model, values_to_try(model.domain, seed))
     rows = None if table is None else lens.from_table(as_pandas(table))
     tried, stage = 0, ""
     for batch in _search(lens, rows, seed):
@@ -91,11 +95,29 @@ def find_twins(
         if found is not None:
             left = began + seconds - time.perf_counter()
             clear = simplest(lens, found, rows, until=time.perf_counter() + max(left, 0.2 * seconds))
-            clear = clear if table is None else likeliest(model, clear, as_pandas(table))
+            clear = clear if table is None else likeliest(lens, clear, as_pandas(table))
             return Attack(clear, tried, stage, time.perf_counter() - began)
         if time.perf_counter() - began > seconds:
             break
     return Attack(None, tried, "nothing found", time.perf_counter() - began)
+
+
+def values_to_try(domain: Domain, seed: int) -> list[tuple[Value, ...]] | None:
+    """Sensitive values to look at where there are more than can be listed: the grid's levels and others by chance."""
+    if not domain.real_sensitive:
+        return None
+    random = np.random.default_rng([seed, 13])
+    levels: list[Sequence[Value]] = []
+    for feature in domain.sensitive_features:
+        levels.append(feature.levels())
+        if isinstance(feature, RealFeature):
+            low, high = feature.low, feature.high
+            digits = 3 - math.floor(math.log10(high - low))  # of numbers by chance: a person is to read them
+            chance = np.clip(np.round(random.uniform(low, high, LEVELS), digits), low, high)
+            levels[-1] = [*np.linspace(low, high, LEVELS).tolist(), *chance.tolist()]
+    if math.prod(map(len, levels)) <= MOST_TRIED:
+        return list(itertools.product(*levels))
+    return [tuple(column[int(random.integers(len(column)))] for column in levels) for _ in range(MOST_TRIED)]
 
 
 def _checked(model: FairModel, arithmetic: Sequence[Arithmetic], seconds: float) -> tuple[Arithmetic, ...]:

@@ -51,6 +51,7 @@ class Arrays(NamedTuple):
     reads: list[Any]  # bool: of the first layer [outputs] reads what differs, else [outputs, inputs] weight is not 0
     inputs: Any  # [views]: bound on Σ|x|
     pad: Any  # [columns]: the free space's bounds were themselves rounded
+    spread: Any  # [views, outputs of the first layer]: how far a view's own radius moves its sums
     floor: Any
     largest: Any
     tanh: Any
@@ -164,6 +165,8 @@ def _trace(shape: Shape, arrays: Arrays, box: _Box, linear: bool) -> _Traced:
         executed = layer.gamma * size + 2 * arrays.floor * (layer.reach + beside + 5 * (shape.widths[i] + 2))
         executed = executed * (1 + shape.slack)
         error = executed + shape.slack * size + FLOOR
+        if i == 0:
+            error = error + arrays.spread
         traced.sound.append((size < arrays.largest).all(-1) & (beside[..., 0] < arrays.largest))
         traced.sound.append(xp.isfinite(error).all(-1))
         traced.errors.append(xp.stack(xp.broadcast_arrays(error, executed), axis=-1))

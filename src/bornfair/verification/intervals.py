@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bornfair.errors import InputError
-from bornfair.verification.structural import distinct_matrices, not_finite, require_fit, undecided
+from bornfair.verification.structural import distinct_matrices, not_finite, radii, require_fit, undecided
 from bornfair.verification.verdict import Arithmetic, Verdict
 
 if TYPE_CHECKING:
@@ -245,19 +245,19 @@ def _first_layer(
     layer: _Affine, views: Sequence[View], free: FreeSpace, execution: Execution
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bounds [views, neurons] of W(A_i u + a_i) + b over the free space."""
-    offsets = np.stack([view.offset for view in views])
+    offsets, around = np.stack([view.offset for view in views]), radii(views)
     ranges = {id(matrix): _range(layer, matrix, free) for matrix in distinct_matrices(views)}
     centre, radius, size, reach = (
         np.stack(part) for part in zip(*(ranges[id(view.matrix)] for view in views), strict=True)
     )
-    inputs = reach + np.abs(offsets)
+    inputs = reach + np.abs(offsets) + around
     if not (inputs < execution.largest).all():
         raise _OverflowError("an encoded input may overflow")
     terms = layer.weight.shape[1]
     return _Sums(
         centre=centre + offsets @ layer.weight.T + layer.bias,
-        radius=radius,
-        size=size + np.abs(offsets) @ layer.weight_size.T + layer.bias_size,
+        radius=radius + around @ np.abs(layer.weight).T,
+        size=size + (np.abs(offsets) + around) @ layer.weight_size.T + layer.bias_size,
         sizes_apart=layer.weight_size.sum(axis=1) + inputs.sum(axis=1, keepdims=True),
         terms=terms,
         own_terms=terms

@@ -7,7 +7,7 @@ with whole coordinates where features are whole are just the people of the domai
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -70,7 +70,8 @@ class Lens:
     but not exact: they guide, they never judge.
     """
 
-    def __init__(self, model: FairModel) -> None:
+    def __init__(self, model: FairModel, values: Sequence[tuple[Value, ...]] | None = None) -> None:
+        """`values`: the sensitive values to look at, if not those of S."""
         self.model, encoding = model, model.encoding
         self.features = encoding.domain.free_features
         self.width = len(self.features)
@@ -87,8 +88,9 @@ class Lens:
         self.centre = np.array([0.0 if s is None else s.centre for s in scales])
         self.exponent = np.array([0 if s is None else s.exponent for s in scales], dtype=int)
         self.weights = [(la.weight.astype(np.float64), la.bias.astype(np.float64)) for la in model.network.layers]
-        self.codes = encoding.codes
-        self.size = encoding.domain.versions.size
+        self.codes = encoding.codes if values is None else encoding.codes_of(values)
+        self.versions = encoding.domain.versions if values is None else encoding.domain.versions.at(values)
+        self.size = self.versions.size
         self.offsets = self.codes.astype(np.float64) @ self.weights[0][0][:, encoding.free_width :].T
         self.first_weight = self.weights[0][0][:, : encoding.free_width]
         self.view = functools.lru_cache(maxsize=FIRST_LAYERS)(functools.partial(element_view, encoding, exact=False))

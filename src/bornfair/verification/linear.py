@@ -17,7 +17,7 @@ from bornfair.relation import Relation
 from bornfair.verification import backward
 from bornfair.verification.backward import Affine, Arrays, Findings, Lines, Shape
 from bornfair.verification.intervals import EXECUTIONS, OWN_UNIT, sigmoid
-from bornfair.verification.structural import distinct_matrices, not_finite, require_fit
+from bornfair.verification.structural import distinct_matrices, not_finite, radii, require_fit
 from bornfair.verification.verdict import Arithmetic
 
 NUMBERS = {True: 2**22, False: 2**17}  # per array, compiled or not: what fits the caches, where NumPy passes many times
@@ -142,7 +142,7 @@ def arrays_of(owner: LinearBounds, arithmetic: Arithmetic) -> Arrays:
     execution, free = EXECUTIONS[arithmetic], owner.relation.free
     network, views = owner.network, owner.relation.views
     matrices = [view.matrix for view in (views if len(distinct_matrices(views)) > 1 else views[:1])]
-    offsets = np.stack([view.offset for view in views])
+    offsets, radius = np.stack([view.offset for view in views]), radii(views)
     layers = []
     with np.errstate(all="ignore"):  # what overflows is found out by `backward`
         for i, layer in enumerate(network.layers):
@@ -156,19 +156,21 @@ def arrays_of(owner: LinearBounds, arithmetic: Arithmetic) -> Arrays:
             reach = weight_size.sum(axis=1)
             if i == 0:
                 weight, bias = np.stack([weight @ m for m in matrices]), offsets @ weight.T + bias
-                bias_size = np.abs(offsets) @ weight_size.T + bias_size
+                bias_size = (np.abs(offsets) + radius) @ weight_size.T + bias_size
+                spread = radius @ weight_size.T * (1 + 2.0**-40)
                 weight_size = np.stack([weight_size @ np.abs(m) for m in matrices])
             gamma = execution.gamma(layer.weight.shape[1] + 4)
             layers.append(Affine(weight, bias, weight_size, bias_size, reach, gamma))
         furthest = np.maximum(np.abs(free.low), np.abs(free.high))
         inputs = np.array([(np.abs(view.matrix) @ furthest + np.abs(view.offset)).sum() for view in views])
+        inputs = inputs + radius.sum(axis=1)
     single = np.ones(free.width, bool)
     for group in free.groups:
         single[group] = False
     reads = [(network.layers[0].weight[:, _differing(owner.relation)] != 0).any(axis=1)]
     reads += [layer.weight != 0 for layer in network.layers[1:]]
     return Arrays(
-        layers, reads, inputs, np.where(single, 4 * OWN_UNIT * furthest, 0.0), execution.floor,
+        layers, reads, inputs, np.where(single, 4 * OWN_UNIT * furthest, 0.0), spread, execution.floor,
         min(execution.largest, backward.LARGEST), execution.tanh, execution.gelu, owner.flaw is None,
     )  # fmt: skip
 
@@ -176,7 +178,7 @@ def arrays_of(owner: LinearBounds, arithmetic: Arithmetic) -> Arrays:
 def _differing(relation: Relation) -> np.ndarray:
     """Which inputs are not the same function of u in all views."""
     first = relation.views[0]
-    differs = np.zeros(len(first.offset), bool)
+    differs = np.asarray((radii(relation.views) > 0).any(axis=0))
     for view in relation.views[1:]:
         differs |= view.offset != first.offset
         if view.matrix is not first.matrix:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from bornfair.domain import RealFeature, Value
+from bornfair.encoding import Encoding
 from bornfair.errors import InputError, plain_value
 from bornfair.model import FairModel
 from bornfair.relation import Relation, flip_relation
@@ -32,6 +33,7 @@ from bornfair.versions import require_flip_only
 ENGINE = "milp"
 Say = Callable[[str], None]
 Person = Mapping[str, Value]
+Sensitive = tuple[Value, ...]
 
 PAIRS = 6  # ordered pairs of S that get a program each; above, 0/1 columns choose the values
 MOST_VALUES = 2_000  # of S that one program can choose from
@@ -236,15 +238,12 @@ class _Question:
 
 def _questions(model: FairModel, relation: Relation, clock: _Clock) -> list[_Question]:
     """Together they cover all ordered pairs of sensitive values."""
-    values = range(len(model.encoding.codes))
-    pairs: list[Pair] = [(tuple(values), tuple(values))]
-    if len(values) * (len(values) - 1) <= PAIRS:
-        pairs = [((i,), (j,)) for i, j in itertools.permutations(values, 2)]
+    pairs = pairs_of_values(model.encoding)
     network, encoding = model.network, model.encoding
     sums = sums_of_views(network, relation)
     found = []
     for pair in pairs:
-        reach = reach_of(network, encoding.codes, sums, pair)
+        reach = reach_of(network, encoding, sums, pair)
         if sum(network.widths[1:]) <= TIGHTENED:
             reach = tightened(network, encoding, relation, pair, reach, 0.15 * clock.timeout / len(pairs))
         margin, plain = (
@@ -253,6 +252,17 @@ def _questions(model: FairModel, relation: Relation, clock: _Clock) -> list[_Que
         )
         found.append(_Question(pair, margin, plain, reach.gap_high[-1]))
     return found
+
+
+def pairs_of_values(encoding: Encoding) -> list[Pair]:
+    """All ordered pairs of the sensitive values of twins: one by one if they are few. Twins of one listed value differ
+    in what takes every real value.
+    """
+    values = range(len(encoding.listed))
+    if len(values) * (len(values) - 1) > PAIRS:
+        return [(tuple(values), tuple(values))]
+    every = itertools.product(values, repeat=2) if encoding.spans else itertools.permutations(values, 2)
+    return [((i,), (j,)) for i, j in every]
 
 
 def _cost_of_margin(program: Program) -> np.ndarray:
@@ -296,49 +306,53 @@ class _Hunt:
 
     def __init__(self, model: FairModel) -> None:
         self.model = model
-        self.relation = flip_relation(model.encoding)
+        self.relation = flip_relation(model.encoding, copies=1)
         self.twins: Replay | None = None
         self.by = ""  # who is hunting, for the report
         self.low = 0.0
-        self.best: tuple[Person, tuple[int, int], int] | None = None
-        self.seen: set[tuple[Value, ...]] = set()
+        self.best: tuple[Person, list[Sensitive], int] | None = None
+        self.seen: set[tuple[tuple[Value, ...], tuple[Sensitive, ...]]] = set()
 
     def disagreement(self, program: Program, pair: Pair) -> Judge:
         """Whether a solution is a person whose twins are decided differently; they are kept."""
         encoding = self.model.encoding
-        return lambda solution: self.consider(program.person(solution, encoding), program.chosen(solution, pair))
+        return lambda solution: self.consider(
+            program.person(solution, encoding), program.values(solution, pair, encoding)
+        )
 
-    def consider(self, person: Person, values: Iterable[int]) -> bool:
-        positions = list(values)
-        if not self._is_new(person, positions):
+    def consider(self, person: Person, values: Sequence[Sensitive]) -> bool:
+        if not self._is_new(person, values):
             return False
-        inputs = np.stack([exact_input(self.model.encoding, person, value) for value in positions])
-        decided = exact_decisions(self.model.network, inputs)
+        decided = exact_decisions(self.model.network, self._inputs(person, values))
         if (decided == decided[0]).all():
             return False
-        other = positions[int(np.argmax(decided != decided[0]))]
-        self.twins = replay(self.model, person, [positions[0], other])
+        pair = [values[0], values[int(np.argmax(decided != decided[0]))]]
+        self.twins = replay(self.model, person, [0, 1], self.model.domain.versions.at(pair))
         return True
+
+    def _inputs(self, person: Person, values: Sequence[Sensitive]) -> np.ndarray:
+        versions = self.model.domain.versions.at(values)
+        return np.stack([exact_input(self.model.encoding, person, i, versions) for i in range(len(values))])
 
     def distance(self, program: Program, pair: Pair) -> Judge:
         """Keeps the person of a solution if no twins found before are further apart. Never says that it is enough."""
         encoding = self.model.encoding
-        return lambda solution: self.measure(program.person(solution, encoding), program.chosen(solution, pair))
+        return lambda solution: self.measure(
+            program.person(solution, encoding), program.values(solution, pair, encoding)
+        )
 
-    def measure(self, person: Person, values: Iterable[int]) -> bool:
-        positions = list(values)
-        if not self._is_new(person, positions):
+    def measure(self, person: Person, values: Sequence[Sensitive]) -> bool:
+        if not self._is_new(person, values):
             return False
-        inputs = np.stack([exact_input(self.model.encoding, person, value) for value in positions])
-        for output, scores in enumerate(exact_scores(self.model.network, inputs).T):
+        for output, scores in enumerate(exact_scores(self.model.network, self._inputs(person, values)).T):
             most, least = (pick(range(len(scores)), key=scores.__getitem__) for pick in (max, min))
             low = _rounded_down(scores[most] - scores[least])
             if low > self.low:
-                self.low, self.best = low, (dict(person), (positions[most], positions[least]), output)
+                self.low, self.best = low, (dict(person), [values[most], values[least]], output)
         return False
 
-    def _is_new(self, person: Person, positions: Iterable[int]) -> bool:
-        key = (*person.values(), *positions)
+    def _is_new(self, person: Person, values: Sequence[Sensitive]) -> bool:
+        key = (tuple(person.values()), tuple(values))
         known = key in self.seen
         self.seen.add(key)
         return not known
@@ -354,14 +368,15 @@ class _Hunt:
         for row in np.argsort(-gaps.max(axis=1))[:4].tolist():
             versions = scores[:, row, int(np.argmax(gaps[row]))]
             person = {name: plain_value(people[name].iloc[row]) for name in model.domain.free_names}
-            self.measure(person, (int(np.argmax(versions)), int(np.argmin(versions))))
+            values = model.domain.versions.values
+            self.measure(person, [values[int(np.argmax(versions))], values[int(np.argmin(versions))]])
 
     def change(self, high: float, solver: float, reason: str, clock: _Clock) -> Change:
         if self.best is None:
             found = f"nobody whose scores change was found; {reason}" if high > 0 else "proven: nobody's scores change"
             return Change(0.0, high, solver, 0, None, found, clock.spent)
         person, pair, output = self.best
-        twins = [dict(twin) for twin in replay(self.model, person, pair).people]
+        twins = [dict(twin) for twin in replay(self.model, person, [0, 1], self.model.domain.versions.at(pair)).people]
         return Change(self.low, high, solver, output, twins, reason, clock.spent)
 
 
@@ -383,15 +398,17 @@ def _rounded_down(exact: Fraction) -> float:
 def _exhaustible(model: FairModel) -> bool:
     """Whether everybody can be listed and decided exactly in seconds."""
     features = model.domain.free_features
-    if any(isinstance(feature, RealFeature) and feature.low < feature.high for feature in features):
+    if model.encoding.spans or any(
+        isinstance(feature, RealFeature) and feature.low < feature.high for feature in features
+    ):
         return False
     people = math.prod(1 if isinstance(feature, RealFeature) else len(feature.levels()) for feature in features)
     return people * len(model.encoding.codes) * model.network.parameters <= EXHAUSTIVE_WORK
 
 
-def _all_pass(model: FairModel, clock: _Clock, stops: Callable[[Person, Iterable[int]], bool]) -> bool:
+def _all_pass(model: FairModel, clock: _Clock, stops: Callable[[Person, Sequence[Sensitive]], bool]) -> bool:
     """Whether everybody there is, in all versions, was looked at in time without a stop."""
-    names, values = model.domain.free_names, range(len(model.encoding.codes))
+    names, values = model.domain.free_names, model.domain.sensitive_space.values
     levels = [(f.low,) if isinstance(f, RealFeature) else tuple(f.levels()) for f in model.domain.free_features]
     people = (dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*levels))
     return not any(clock.left <= 0 or stops(person, values) for person in people)

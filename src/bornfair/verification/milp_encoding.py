@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from bornfair.domain import NUMERIC, Value
 from bornfair.encoding import Encoding
 from bornfair.network import Network
-from bornfair.relation import Relation
+from bornfair.relation import Relation, sensitive_values
 from bornfair.verification.intervals import output_bounds
 
 UNIT = 2.0**-53
@@ -27,7 +27,7 @@ FLOOR = 2.0**-1000  # far above what float64 loses to underflow in one operation
 SIZE_EXPONENT = 4  # sums are scaled to about ±2^4: solvers compare with absolute tolerances
 
 Pair = tuple[tuple[int, ...], tuple[int, ...]]
-"""The values of S (positions) the first and the second copy may take."""
+"""The sensitive values (positions in `Encoding.listed`) the first and the second copy may take."""
 
 
 class NoProgram(Exception):
@@ -66,12 +66,12 @@ def sums_of_views(network: Network, relation: Relation) -> list[tuple[np.ndarray
     return found
 
 
-def reach_of(network: Network, codes: np.ndarray, sums: Sequence[tuple[np.ndarray, np.ndarray]], pair: Pair) -> Reach:
+def reach_of(network: Network, encoding: Encoding, sums: Sequence[tuple[np.ndarray, np.ndarray]], pair: Pair) -> Reach:
     """Bounds for two copies whose sensitive values are among those of the pair."""
     lows: list[np.ndarray] = []
     highs: list[np.ndarray] = []
     gap_lows, gap_highs = [], []
-    gap_low, gap_high = _first_gap(network, codes, pair)
+    gap_low, gap_high = _first_gap(network, encoding, pair)
     for i, (view_low, view_high) in enumerate(sums):
         low = np.stack([view_low[list(values)].min(axis=0) for values in pair])
         high = np.stack([view_high[list(values)].max(axis=0) for values in pair])
@@ -86,10 +86,10 @@ def reach_of(network: Network, codes: np.ndarray, sums: Sequence[tuple[np.ndarra
     return Reach(tuple(lows), tuple(highs), tuple(gap_lows), tuple(gap_highs))
 
 
-def _first_gap(network: Network, codes: np.ndarray, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
+def _first_gap(network: Network, encoding: Encoding, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
     """V(c_i − c_j) over the values of the pair."""
-    weight = network.sensitive_weights(network.widths[0] - codes.shape[1]).astype(np.float64)
-    wide = codes.astype(np.float64)
+    wide = encoding.listed_codes
+    weight = network.sensitive_weights(encoding.free_width).astype(np.float64)
     if len(pair[0]) == len(pair[1]) == 1:
         first, second = wide[pair[0][0]], wide[pair[1][0]]
         least = most = weight @ (first - second)
@@ -98,8 +98,11 @@ def _first_gap(network: Network, codes: np.ndarray, pair: Pair) -> tuple[np.ndar
         given = [wide[list(values)] @ weight.T for values in pair]
         least, most = given[0].min(axis=0) - given[1].max(axis=0), given[0].max(axis=0) - given[1].min(axis=0)
         size = 2 * np.abs(weight) @ np.abs(wide).max(axis=0)
-    slack = 4 * (weight.shape[1] + 8) * UNIT * size  # products of float32 numbers never underflow in float64
-    return least - slack, most + slack
+    apart = np.zeros(len(weight))
+    for span in encoding.spans:  # of these the copies have any two values
+        apart = apart + np.abs(weight[:, span.column]) * (span.high - span.low)
+    slack = 4 * (weight.shape[1] + 8) * UNIT * (size + apart)  # products of codes and weights do not underflow
+    return least - apart - slack, most + apart + slack
 
 
 def relu_gap(
@@ -164,7 +167,9 @@ class Program:
     features: dict[str, list[int]]
     """The columns of each free feature."""
     selectors: tuple[list[int], list[int]]
-    """Per copy one column per value of S it may take; none where it may take one only."""
+    """Per copy one column per sensitive value it may take; none where it may take one only."""
+    reals: tuple[list[int], list[int]]
+    """Per copy the codes of the sensitive features that take every real value."""
     sums: list[np.ndarray]
     """Per layer the columns of z, [2, neurons]."""
     phases: list[tuple[int, int, int]]
@@ -176,12 +181,21 @@ class Program:
     """|matrix|: every safe bound needs it."""
 
     def chosen(self, solution: np.ndarray, pair: Pair) -> tuple[int, int]:
-        """Which values of S the two copies take in a solution."""
+        """Which of the listed sensitive values the two copies take in a solution."""
         first, second = (
             values[int(np.argmax(solution[columns]))] if columns else values[0]
             for values, columns in zip(pair, self.selectors, strict=True)
         )
         return first, second
+
+    def values(self, solution: np.ndarray, pair: Pair, encoding: Encoding) -> list[tuple[Value, ...]]:
+        """The sensitive values of the two copies in a solution."""
+        codes = [solution[columns] for columns in self.reals]
+        free = np.concatenate([np.zeros(encoding.free_width), *codes])
+        every = sensitive_values(encoding, free)
+        copies = 2 if encoding.spans else 1
+        first, second = self.chosen(solution, pair)
+        return [every[first * copies], every[second * copies + copies - 1]]
 
     def person(self, solution: np.ndarray, encoding: Encoding) -> dict[str, Value]:
         """The raw values of the free features: the nearest person who exists."""
@@ -212,11 +226,12 @@ def write_program(
     draft = _Draft()
     features, shared = _free_columns(draft, encoding, relation)
     phases: list[tuple[int, int, int]] = []
-    selectors, sums, exponents = [], [], []
+    selectors, reals, sums, exponents = [], [], [], []
     inputs = []
     for values in pair:
-        chosen, codes = _code_columns(draft, encoding, values)
+        chosen, real, codes = _code_columns(draft, encoding, values)
         selectors.append(chosen)
+        reals.append(real)
         inputs.append(shared + codes)
     for i in range(layers):
         size = np.maximum(np.abs(reach.low[i]), np.abs(reach.high[i])).max(axis=0)
@@ -240,7 +255,7 @@ def write_program(
     return Program(
         np.array(draft.lower), np.array(draft.upper), np.array(draft.integer), matrix,
         np.array([row[2] for row in draft.rows]), np.array([row[3] for row in draft.rows]),
-        features, (selectors[0], selectors[1]), sums, phases, exponents, at, abs(matrix),
+        features, (selectors[0], selectors[1]), (reals[0], reals[1]), sums, phases, exponents, at, abs(matrix),
     )  # fmt: skip
 
 
@@ -281,19 +296,24 @@ def _free_columns(draft: _Draft, encoding: Encoding, relation: Relation) -> tupl
     return columns, terms
 
 
-def _code_columns(draft: _Draft, encoding: Encoding, values: tuple[int, ...]) -> tuple[list[int], Terms]:
-    """The sensitive codes of one copy, and a 0/1 column per value where there is a choice."""
-    codes = encoding.codes[list(values)].astype(np.float64)
+def _code_columns(draft: _Draft, encoding: Encoding, values: tuple[int, ...]) -> tuple[list[int], list[int], Terms]:
+    """The sensitive codes of one copy: a 0/1 column per value where there is a choice, and columns of any number."""
+    codes, spans, reals = encoding.listed_codes[list(values)], {s.column: s for s in encoding.spans}, list[int]()
     chosen = [draft.column(0, 1, integer=True) for _ in values] if len(values) > 1 else []
     if chosen:
         draft.row(chosen, [1.0] * len(chosen), 1.0, 1.0)
     terms: Terms = []
     for j in range(codes.shape[1]):
+        if j in spans:
+            at = draft.column(spans[j].low, spans[j].high)
+            reals.append(at)
+            terms.append((encoding.free_width + j, at, 0))
+            continue
         at = draft.column(codes[:, j].min(), codes[:, j].max())
         if chosen:
             draft.row([at, *chosen], [1.0, *(-codes[:, j])], 0.0, 0.0)
         terms.append((encoding.free_width + j, at, 0))
-    return chosen, terms
+    return chosen, reals, terms
 
 
 def _ends(reach: Reach, layer: int, copy: int, exponent: np.ndarray) -> list[tuple[float, float]]:

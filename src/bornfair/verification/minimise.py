@@ -18,7 +18,6 @@ from bornfair.verification.lens import Lens, Look, summary
 from bornfair.verification.replay import Replay, replay
 
 if TYPE_CHECKING:
-    from bornfair.model import FairModel
     from bornfair.verification.verdict import Arithmetic
 
 NEAREST = 32  # rows of a table that twins are brought close to; the best result is kept
@@ -70,7 +69,7 @@ def replay_best(
 
 def _replayed(lens: Lens, point: np.ndarray, pair: Any) -> Twins:
     values = (int(pair[0]), int(pair[1]))
-    return Twins(point, values, replay(lens.model, lens.person(point), values))
+    return Twins(point, values, replay(lens.model, lens.person(point), values, lens.versions))
 
 
 def simplest(lens: Lens, found: Twins, rows: np.ndarray | None, *, until: float) -> Replay:
@@ -98,11 +97,11 @@ def simplest(lens: Lens, found: Twins, rows: np.ndarray | None, *, until: float)
     return found.replayed
 
 
-def likeliest(model: FairModel, found: Replay, table: pd.DataFrame) -> Replay:
+def likeliest(lens: Lens, found: Replay, table: pd.DataFrame) -> Replay:
     """The same unfairness between two versions such as are in the table: a rule as it was written, a husband who is
     male and a wife who is female, where the swap alone would have made one of them the other's sex.
     """
-    versions = model.domain.versions
+    model, versions = lens.model, lens.versions
     if len({versions.parts(v)[0] for v in found.versions}) < 2 or versions.size > MOST_VERSIONS:
         return found
     if not set(model.domain.sensitive) <= set(table.columns):
@@ -117,7 +116,7 @@ def likeliest(model: FairModel, found: Replay, table: pd.DataFrame) -> Replay:
     least = min(seen[version] for version in found.versions)
     for count, i, j in sorted(better, key=lambda item: -item[0])[:TRIED]:
         if count > least:
-            other = replay(model, person, (i, j))
+            other = replay(model, person, (i, j), versions)
             if set(found.unfair_in) <= set(other.unfair_in):
                 return other
     return found
@@ -127,7 +126,7 @@ def _clearest_pair(lens: Lens, point: np.ndarray, need: set[Arithmetic]) -> tupl
     """The two versions that are decided differently most clearly; those that differ in one attribute go first."""
     values = np.arange(lens.size)
     scores = (lens.scores if "real" in need else lens.shipped)(point[None], values)
-    levels = lens.model.domain.versions.levels
+    levels = lens.versions.levels
     best: tuple[float, tuple[int, int]] | None = None
     for attribute in range(levels.shape[1] if len(values) <= MOST_PAIRED else 0):
         others = np.delete(levels, attribute, axis=1)

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from bornfair.domain import NUMERIC, Domain, Feature, NumericFeature, RealFeature, Value
-from bornfair.encoding import Encoding
+from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError, shown
 from bornfair.model import FairModel
+from bornfair.network import Layer, Network
 from bornfair.relation import FreeSpace, free_space
+from bornfair.sensitive import Span
 
 Limit = tuple[Value, ...]
 """(low, high) of a number, ends included; the possible values of anything else."""
@@ -173,8 +175,41 @@ def part_space(encoding: Encoding, part: Part) -> FreeSpace:
 # --- whom a question is about ---
 
 
-def twin_values(model: FairModel, where: Where | None) -> list[int]:
-    """The positions in S that the sub-population has."""
+def with_reals_free(model: FairModel, where: Where | None) -> tuple[FairModel, Where | None]:
+    """The same network over a domain in which real-valued sensitive features are free numbers, given by their codes.
+
+    Twins may differ in them by anything: a question about twins then says so (`allowed_differences` is for others).
+    """
+    encoding, spans = model.encoding, model.encoding.spans
+    if not spans:
+        return model, where
+    named = {span.name for span in spans}
+    reals = [RealFeature(name=span.name, low=span.low, high=span.high) for span in spans]
+    listed = [f for f in encoding.domain.sensitive_features if f.name not in named]
+    domain = Domain(
+        features=(*encoding.domain.free_features, *reals, *listed),
+        sensitive=tuple(f.name for f in listed),
+        label=encoding.domain.label,
+    )
+    scales = encoding.scales | {span.name: Scale(centre=0.0, exponent=0) for span in spans}
+    columns = [encoding.free_width + span.column for span in spans]
+    rest = [j for j in range(encoding.free_width, encoding.width) if j not in columns]
+    first, *later = model.network.layers
+    moved = Layer(first.weight[:, [*range(encoding.free_width), *columns, *rest]], first.bias)
+    network = Network((moved, *later), model.network.activation)
+    for span in (span for span in spans if where is not None and span.name in where):
+        raw = encoding.domain.feature(span.name)
+        assert isinstance(raw, RealFeature) and where is not None
+        limit = dict(zip(("low", "high"), _narrowed(raw, _feature_limit(raw), where[span.name]), strict=True))
+        asked = Span.of(raw.model_copy(update=limit), span.column, span.line)
+        where = {**where, span.name: (asked.low, asked.high)}
+    return FairModel(network, Encoding(domain, scales, raw=encoding.raw)), where
+
+
+def twin_values(model: FairModel, where: Where | None, least: int = 2) -> list[int]:
+    """The positions in S that the sub-population has; twins need two unless they differ in something else."""
+    if not model.domain.sensitive and least < 2:
+        return [0]
     if not model.domain.sensitive:
         raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
     space, positions = model.domain.sensitive_space, list(range(model.domain.sensitive_space.size))
@@ -185,7 +220,7 @@ def twin_values(model: FairModel, where: Where | None) -> list[int]:
         numeric = isinstance(feature, NUMERIC)
         kept = [v for v in feature.levels() if (limit[0] <= v <= limit[1] if numeric else v in limit)]  # type: ignore[operator]
         positions = [i for i in positions if space.values[i][j] in kept]
-    if len(positions) < 2:
+    if len(positions) < least:
         raise InputError(f"where={dict(where or {})} leaves {len(positions)} sensitive value; twins need two or more.")
     return positions
 

@@ -187,7 +187,7 @@ def raw_layers(model: FairModel, views: Sequence[int]) -> tuple[list[list[list[F
     biases = [[Fraction(b) for b in layer.bias.tolist()] for layer in layers]
     encoding = model.encoding
     free, columns = encoding.free_width, encoding.free_columns()
-    codes = [[Fraction(c) for c in code] for code in encoding.codes[list(views)].astype(np.float64).tolist()]
+    codes = [[Fraction(c) for c in code] for code in encoding.listed_codes[list(views)].tolist()]
     for i, row in enumerate(weights[0]):
         for name, scale in encoding.scales.items():
             if name in columns:

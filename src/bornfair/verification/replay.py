@@ -19,8 +19,10 @@ from bornfair.errors import plain
 from bornfair.merging import share
 from bornfair.model import FairModel
 from bornfair.network import decisions
-from bornfair.verification.exact import exact_decisions, fractions
+from bornfair.relation import sensitive_values
+from bornfair.verification.exact import exact_decisions
 from bornfair.verification.verdict import Arithmetic, Verdict
+from bornfair.versions import Versions
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,18 @@ class Replay:
         return tuple(name for name, decided in self.decisions.items() if len(set(decided)) > 1)
 
 
-def replay(model: FairModel, person: Mapping[str, Value], values: Sequence[int]) -> Replay:
+def replay(
+    model: FairModel, person: Mapping[str, Value], values: Sequence[int], versions: Versions | None = None
+) -> Replay:
     """Decide a person (what all versions share, see `bornfair.versions`) as each of the given versions.
+
+    `versions` says which sensitive values these are, if not those of S.
 
     Of a model that was imported, "float32" is what its original answers, run by its own software; real arithmetic
     counts where it agrees. Versions who are nobody of the domain (a mirrored number that falls outside, or between
     floats) are left out.
     """
-    encoding, versions = model.encoding, model.domain.versions
+    encoding, versions = model.encoding, versions or model.domain.versions
     person = versions.settled(person)
     values = [int(value) for value in values if versions.exists(person, value)]
     if not values:
@@ -54,13 +60,13 @@ def replay(model: FairModel, person: Mapping[str, Value], values: Sequence[int])
     ordered = tuple(versions.of(person, value) for value in values)
     table = pd.DataFrame(list(ordered), columns=list(model.domain.names))
     encoded = encoding.encode(table, sensitive=False)
-    codes = encoding.codes[[versions.parts(value)[1] for value in values]]
+    codes = encoding.codes_of([versions.values[versions.parts(value)[1]] for value in values])
     inputs = np.concatenate([encoded.free, codes], axis=1)
     found: dict[Arithmetic, tuple[int, ...]] = {
         "float32": tuple(int(d) for d in decisions(model.network.scores(inputs)))
     }
     if model.network.activation == "relu":
-        exact = np.stack([exact_input(encoding, person, value) for value in values])
+        exact = np.stack([exact_input(encoding, person, value, versions) for value in values])
         found["real"] = tuple(int(d) for d in exact_decisions(model.network, exact))
     if model.original is not None:
         # Somebody else's model: what its own software says is what counts.
@@ -71,12 +77,13 @@ def replay(model: FairModel, person: Mapping[str, Value], values: Sequence[int])
 
 
 def person_of(model: FairModel, free: np.ndarray) -> dict[str, Value]:
-    """What all versions share of the person behind a free vector: decoding rounds to whole numbers, and may not leave
-    the range of a real feature.
+    """What all versions share of the person behind a vector u of the relation: decoding rounds to whole numbers, and
+    may not leave the range of a real feature.
     """
-    if not len(free):
+    shared = free[: model.encoding.free_width]
+    if not len(shared):
         return {}
-    row = {str(name): plain(value) for name, value in model.encoding.decode(free[None]).iloc[0].items()}
+    row = {str(name): plain(value) for name, value in model.encoding.decode(shared[None]).iloc[0].items()}
     for feature in model.domain.free_features:
         if isinstance(feature, NUMERIC):
             held = min(max(row[feature.name], feature.low), feature.high)
@@ -84,11 +91,19 @@ def person_of(model: FairModel, free: np.ndarray) -> dict[str, Value]:
     return row
 
 
-def exact_input(encoding: Encoding, person: Mapping[str, Value], value: int) -> np.ndarray:
+def versions_at(model: FairModel, free: np.ndarray) -> Versions:
+    """The versions that the views of `twin_relation` show of one vector u, in their order."""
+    if not model.encoding.spans:
+        return model.domain.versions
+    return model.domain.versions.at(sensitive_values(model.encoding, free))
+
+
+def exact_input(
+    encoding: Encoding, person: Mapping[str, Value], value: int, versions: Versions | None = None
+) -> np.ndarray:
     """The network input of a version of a person as Fractions: what the raw values say, before `encode` rounds."""
     free = np.full(encoding.free_width, Fraction(0), dtype=object)
-    columns, position = encoding.free_columns(), encoding.domain.versions.parts(value)[1]
-    version = encoding.domain.versions.of(person, value)
+    columns, version = encoding.free_columns(), (versions or encoding.domain.versions).of(person, value)
     for feature in encoding.domain.free_features:
         place, raw = columns[feature.name], version[feature.name]
         if feature.name in encoding.merged and feature.kind != "categorical":
@@ -103,7 +118,8 @@ def exact_input(encoding: Encoding, person: Mapping[str, Value], value: int) -> 
                 free[place.start + member] = Fraction(float(share(group)))
             if feature.kind == "boolean":
                 free[place.start] = Fraction(level)
-    return np.concatenate([free, fractions(encoding.codes[position].astype(np.float64))])
+    code = encoding.exact_code([version[name] for name in encoding.domain.sensitive])
+    return np.concatenate([free, np.array(code, dtype=object)])
 
 
 def falsified(model: FairModel, found: Replay, *, engine: str, reason: str, **facts: Any) -> Verdict:

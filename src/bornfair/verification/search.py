@@ -16,15 +16,17 @@ from typing import Any
 
 import numpy as np
 
+from bornfair.domain import Value
 from bornfair.errors import InputError
 from bornfair.model import FairModel
 from bornfair.relation import Relation, twin_relation
 from bornfair.verification.boxes import FORMAT, Boxes, Places, State
 from bornfair.verification.exact import exact_decisions, executes_exactly, fractions
 from bornfair.verification.linear import LinearBounds
-from bornfair.verification.replay import Replay, exact_input, falsified, person_of, replay
+from bornfair.verification.replay import Replay, exact_input, falsified, person_of, replay, versions_at
 from bornfair.verification.structural import prove_structurally, undecided
 from bornfair.verification.verdict import Arithmetic, Verdict
+from bornfair.versions import Versions
 
 ENGINE = "bounds"
 FEW = 32  # people in a box who are looked at one by one rather than cut apart
@@ -241,10 +243,9 @@ class _Search:
             self._replay(places[None])
             return ()
         if self.declared:
-            person = person_of(self.model, self.places.values(places[None])[0])
-            there = self.model.domain.versions.within
-            versions = [i for i in self.relation.versions if there(person, i)]
-            inputs = np.stack([exact_input(self.model.encoding, person, i) for i in versions])
+            person, known = self._person(places)
+            versions = [i for i in self.relation.versions if known.within(person, i)]
+            inputs = np.stack([exact_input(self.model.encoding, person, i, known) for i in versions])
         else:
             u = fractions(self.places.values(places[None])[0])
             inputs = np.stack([fractions(v.matrix) @ u + fractions(v.offset) for v in self.relation.views])
@@ -294,14 +295,19 @@ class _Search:
                 if len(set(self.model.network.decide(inputs).tolist())) > 1:
                     raise _Found(undecided(ENGINE, f"the views of u = {u[0].tolist()} are decided differently"))
                 continue
-            person = person_of(self.model, self.places.values(places[None])[0])
-            found = replay(self.model, person, self.relation.versions)
+            person, known = self._person(places)
+            found = replay(self.model, person, self.relation.versions, known)
             for name in self.wanted:
                 decided = found.decisions.get(name, (0,))
                 if len(set(decided)) > 1:
                     other = next(i for i, d in enumerate(decided) if d != decided[0])
                     pair = found.versions[0], found.versions[other]
-                    raise _Found(self._falsified(replay(self.model, person, pair)))
+                    raise _Found(self._falsified(replay(self.model, person, pair, known)))
+
+    def _person(self, places: np.ndarray) -> tuple[dict[str, Value], Versions]:
+        """Who is in a place, and which versions the views show of them."""
+        u = self.places.values(places[None])[0]
+        return person_of(self.model, u), versions_at(self.model, u)
 
     def _falsified(self, twins: Replay) -> Verdict:
         return falsified(self.model, twins, engine=ENGINE, reason="twins were found who are decided differently")

@@ -27,6 +27,7 @@ from bornfair.verification.partition import (
     twin_values,
     whole_domain,
     widened,
+    with_reals_free,
 )
 from bornfair.verification.prune import (
     ONE,
@@ -154,9 +155,11 @@ def tally_by_smt(
     _require_above_zero(partitions=partitions, soft_timeout=soft_timeout, hard_timeout=hard_timeout)
     require_flip_only(model, "the smt engine", "use engine='bounds'")
     model.classes  # noqa: B018  # refuses a domain without a label now, not when twins are to be reported
+    original, relaxed = model, allowed_differences(model, relax)
+    model, where = with_reals_free(model, where)
     everybody = whole_domain(model.domain, where)
-    slack = allowed_differences(model, relax)
-    views = twin_values(model, where)
+    spans = {span.name: Fraction(span.high) - Fraction(span.low) for span in original.encoding.spans}
+    views = twin_values(model, where, least=1 if spans else 2)
     if model.network.activation != "relu":
         return undecided(ENGINE, f"z3 is asked about relu networks only; {model.network.activation} is not linear")
     if (flaw := not_finite(model.network, flip_relation(model.encoding))) is not None:
@@ -168,7 +171,8 @@ def tally_by_smt(
         where=where,
         importance=importance_of_features(model),
     )
-    questions = _Questions(model, views, everybody, slack, seed)
+    slack = relaxed | spans
+    questions = _Questions(original, model, views, everybody, relaxed, spans, seed)
     bounds = NeuronBounds(model, views)
     tally, pruned, spoken = Tally(len(parts)), 0.0, began
     for part, pruning in bounds.each(parts, lambda part: widened(part, everybody, slack)):
@@ -224,10 +228,18 @@ class _Questions:
     """
 
     def __init__(
-        self, model: FairModel, views: Sequence[int], everybody: Part, slack: Mapping[str, Fraction], seed: int
+        self,
+        original: FairModel,
+        model: FairModel,
+        views: Sequence[int],
+        everybody: Part,
+        relaxed: Mapping[str, Fraction],
+        spans: Mapping[str, Fraction],
+        seed: int,
     ) -> None:
         self.z3 = solver_package()
-        self.model, self.views, self.everybody, self.slack, self.seed = model, list(views), everybody, slack, seed
+        self.original, self.model, self.views, self.everybody = original, model, list(views), everybody
+        self.relaxed, self.spans, self.slack, self.seed = relaxed, spans, {**relaxed, **spans}, seed
         self.columns, self.free_width = model.encoding.free_columns(), model.encoding.free_width
         self.raw = [self._variables(twin) for twin in (0, 1)]
         inputs = [[self.z3.ToReal(v) if v.is_int() else v for v in row] for row in self.raw]
@@ -246,9 +258,10 @@ class _Questions:
         """Whether somebody of the part has a twin who is decided differently."""
         ends = time.perf_counter() + seconds
         pairs: list[Pair] = [(None, None)]
-        if len(self.views) == 2:
-            # The two share all else unless relaxed; then their order does not matter.
+        if len(self.views) <= 2:
+            # The two share all else unless it may differ; then their order does not matter.
             pairs = [(0, 1), (1, 0)] if self.slack else [(0, 1)]
+            pairs = [(i, j) for i in range(len(self.views)) for j in range(len(self.views))] if self.spans else pairs
         asked = [(question, pair) for pair in pairs for question in self._questions(part, pruning, pair)]
         worst: Answer = "unsat"
         for i, (question, pair) in enumerate(asked):
@@ -296,7 +309,7 @@ class _Questions:
         if all(a.eq(b) for a, b in zip(first, second, strict=True)):
             return [[self.z3.Or(*ways)]]  # the same terms twice: z3 can answer without being told what they stand for
         definitions = [term for version in versions for term in self.terms.definitions(version)]
-        common = [*self._people(part, known), *self._values(pair), *definitions]
+        common = [*self._people(part, known), *self._values(pair), *self._apart(), *definitions]
         return [[*common, way] for way in ways]
 
     def _people(self, part: Part, known: list[int]) -> list[Term]:
@@ -323,8 +336,17 @@ class _Questions:
             return []
         first, second = (row[self.free_width :] for row in self.raw)
         # People of one sensitive value are no twins; they could differ in a relaxed number.
-        apart = [a + b <= 1 for a, b in zip(first, second, strict=True)] if self.slack else []
+        apart = [a + b <= 1 for a, b in zip(first, second, strict=True)] if self.slack and not self.spans else []
         return [*self._one_of(first), *self._one_of(second), *apart]
+
+    def _apart(self) -> list[Term]:
+        """Twins who may differ in relaxed numbers too have different sensitive values, be it by ever so little."""
+        if not (self.relaxed and self.spans):
+            return []
+        first, second = self.raw
+        places = [self.columns[name].start for name in self.spans]
+        places += range(self.free_width, len(first))
+        return [self.z3.Or(*(first[place] != second[place] for place in places))]
 
     def _ways_to_differ(self, first: list[Term], second: list[Term]) -> list[Term]:
         """The first twin gets a class, the second does not."""
@@ -371,9 +393,22 @@ class _Questions:
             people.append(self._person(row, part))
             marks = row[self.free_width :]
             positions.append(self.views[marks.index(max(marks)) if chosen is None else chosen])
-        if any(abs(Fraction(people[0][n]) - Fraction(people[1][n])) > most for n, most in self.slack.items()):
+        if any(abs(Fraction(people[0][n]) - Fraction(people[1][n])) > most for n, most in self.relaxed.items()):
             return None  # rounded apart
-        return _replay_both(self.model, people, positions)
+        return self._replay_both(people, positions)
+
+    def _replay_both(self, people: list[dict[str, Any]], positions: list[int]) -> Replay | None:
+        domain, listed, replays = self.original.domain, self.model.encoding.listed, []
+        for person, position in zip(people, positions, strict=True):
+            known: dict[str, Any] = dict(zip(self.model.domain.sensitive, listed[position], strict=True))
+            known |= {span.name: span.raw(person[span.name]) for span in self.original.encoding.spans}
+            value = tuple(known[name] for name in domain.sensitive)
+            replays.append(replay(self.original, person, [0], domain.versions.at([value])))
+        both = Replay(
+            tuple(person for one in replays for person in one.people),
+            {name: tuple(one.decisions[name][0] for one in replays) for name in replays[0].decisions},
+        )
+        return both if both.unfair_in else None
 
     def _person(self, values: list[Fraction], part: Part) -> dict[str, Any]:
         person: dict[str, Any] = {}
@@ -389,12 +424,3 @@ class _Questions:
                 levels = feature.levels()
                 person[feature.name] = levels[int(row[0]) if feature.kind == "boolean" else row.index(max(row))]
         return person
-
-
-def _replay_both(model: FairModel, people: list[dict[str, Any]], positions: list[int]) -> Replay | None:
-    replays = [replay(model, person, [value]) for person, value in zip(people, positions, strict=True)]
-    both = Replay(
-        tuple(person for one in replays for person in one.people),
-        {name: tuple(one.decisions[name][0] for one in replays) for name in replays[0].decisions},
-    )
-    return both if both.unfair_in else None

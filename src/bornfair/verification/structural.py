@@ -41,6 +41,10 @@ def prove_structurally(network: Network, relation: Relation) -> Verdict:
         if _finite_in_float32(relation, differing):
             return _verified(("real", "float32"), "all first-layer weights on what differs between twins are 0")
         return _verified(("real",), "the weights on what differs between twins are 0; in float32 it may overflow")
+    bands = radii(relation.views)[:, differing].any(axis=0)
+    if weights[:, bands].any():
+        neuron = int(np.argmax(weights[:, bands].any(axis=1)))
+        return undecided("structural", f"first-layer neuron {neuron} reads what takes every value of a band")
     found = _first_difference(weights, differing, relation.views)
     if found is None:
         return _verified(("real",), "the first-layer weights on what differs between twins cancel exactly")
@@ -110,6 +114,11 @@ def _network_not_finite(network: Network) -> str | None:
     return None
 
 
+def radii(views: Sequence[View]) -> np.ndarray:
+    """How far each input of each view may be off [views, inputs]; 0 for views of points."""
+    return np.stack([np.zeros(len(view.offset)) if view.radius is None else view.radius for view in views])
+
+
 def _offsets(views: Sequence[View]) -> np.ndarray:
     return np.stack([view.offset for view in views])
 
@@ -117,7 +126,7 @@ def _offsets(views: Sequence[View]) -> np.ndarray:
 def _differing_inputs(views: Sequence[View]) -> np.ndarray:
     """Which network inputs are not the same function of u in all views (a boolean per input)."""
     offsets = _offsets(views)
-    differs = (offsets != offsets[0]).any(axis=0)
+    differs = (offsets != offsets[0]).any(axis=0) | (radii(views) > 0).any(axis=0)
     for matrix in distinct_matrices(views)[1:]:
         differs |= (matrix != views[0].matrix).any(axis=1)
     return differs
@@ -126,7 +135,7 @@ def _differing_inputs(views: Sequence[View]) -> np.ndarray:
 def _finite_in_float32(relation: Relation, inputs: np.ndarray) -> bool:
     """Whether these inputs stay finite when cast: 0·∞ would be NaN, not 0."""
     reach = np.maximum(np.abs(relation.free.low), np.abs(relation.free.high))
-    offset = np.abs(_offsets(relation.views)[:, inputs]).max(axis=0, initial=0.0)
+    offset = (np.abs(_offsets(relation.views)) + radii(relation.views))[:, inputs].max(axis=0, initial=0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         return all(
             bool((np.abs(matrix[inputs]) @ reach + offset < FLOAT32_SAFE / 2).all())

@@ -1,11 +1,12 @@
 """What a network computes in real arithmetic, without any rounding.
 
-Weights are floats, hence whole numbers times a power of two; so are inputs. Whole numbers of any length are all it
-takes. ReLU networks only: tanh and gelu leave the rationals.
+Weights are floats, and inputs are fractions: over one common denominator, whole numbers of any length are all it takes.
+ReLU networks only: tanh and gelu leave the rationals.
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -15,7 +16,7 @@ from bornfair.network import Network
 
 
 def exact_scores(network: Network, inputs: np.ndarray) -> np.ndarray:
-    """Outputs [rows, outputs] as Fractions, for inputs [rows, inputs] that are Fractions over powers of two.
+    """Outputs [rows, outputs] as Fractions, for inputs [rows, inputs] that are Fractions.
 
     >>> from bornfair.network import Layer
     >>> tiny = Network((Layer(np.array([[1.0, 2.0**-100]]), np.zeros(1)), Layer(np.ones((1, 1)), -np.ones(1))))
@@ -25,14 +26,14 @@ def exact_scores(network: Network, inputs: np.ndarray) -> np.ndarray:
     """
     if network.activation != "relu":
         raise InputError(f"exact evaluation needs a relu network, found {network.activation}.")
-    values, exponent = _whole(inputs)
+    values, unit = _whole(inputs)
     for i, layer in enumerate(network.layers):
         if i:
             values = np.maximum(values, 0)
         whole, more = _whole(fractions(np.concatenate([layer.weight, layer.bias[:, None]], axis=1)))
-        one = np.full((len(values), 1), 1 << exponent, dtype=object)
-        values, exponent = np.concatenate([values, one], axis=1) @ whole.T, exponent + more
-    scores = [Fraction(value, 1 << exponent) for value in values.flat]
+        one = np.full((len(values), 1), unit, dtype=object)
+        values, unit = np.concatenate([values, one], axis=1) @ whole.T, unit * more
+    scores = [Fraction(value, unit) for value in values.flat]
     return np.array(scores, dtype=object).reshape(values.shape)
 
 
@@ -53,6 +54,8 @@ def exact_decisions(network: Network, inputs: np.ndarray) -> np.ndarray:
 def executes_exactly(network: Network, inputs: np.ndarray) -> bool:
     """Whether float32 makes no error on these inputs (Fractions), in any order of summation.
 
+    Inputs that are no multiples of a power of two are no floats, so there it does.
+
     If all terms of a sum are multiples of one unit 2^-k and their sizes add up to at most 2^24 units, every partial sum
     is a float32. No exponent comes near underflow or overflow.
     """
@@ -65,8 +68,8 @@ def executes_exactly(network: Network, inputs: np.ndarray) -> bool:
             for weights, bias in zip(layer.weight.tolist(), layer.bias.tolist(), strict=True):
                 terms = [Fraction(w) * v for w, v in zip(weights, values, strict=True)] + [Fraction(bias)]
                 # The operands must be float32 numbers themselves; weights are.
-                units = max(term.denominator for term in (*terms, *values))
-                if units > 2**100 or units * max(sum(map(abs, terms)), *map(abs, values)) > 2**24:
+                units = math.lcm(*(term.denominator for term in (*terms, *values)))
+                if units & (units - 1) or units > 2**100 or units * max(sum(map(abs, terms)), *map(abs, values)) > 2**24:
                     return False
                 sums.append(sum(terms, Fraction(0)))
             values = sums
@@ -79,7 +82,7 @@ def fractions(numbers: np.ndarray) -> np.ndarray:
 
 
 def _whole(entries: np.ndarray) -> tuple[np.ndarray, int]:
-    """Whole numbers and one exponent: entry = number · 2^-exponent."""
-    exponent = max((entry.denominator.bit_length() - 1 for entry in entries.flat), default=0)
-    numbers = [entry.numerator << (exponent - entry.denominator.bit_length() + 1) for entry in entries.flat]
-    return np.array(numbers, dtype=object).reshape(entries.shape), exponent
+    """Whole numbers over one common denominator."""
+    unit = math.lcm(*(entry.denominator for entry in entries.flat))
+    numbers = [entry.numerator * (unit // entry.denominator) for entry in entries.flat]
+    return np.array(numbers, dtype=object).reshape(entries.shape), unit

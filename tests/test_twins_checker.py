@@ -133,6 +133,7 @@ def test_a_model_that_tells_declared_twins_apart_is_rejected(change):
         ([[{"kind": "mirror", "feature": "title", "total": 6}]], "mirrored elsewhere"),
         ([[{"kind": "mirror", "feature": "shoe", "total": True}]], "odd"),
         ([[{"kind": "shift", "feature": "shoe", "total": 5}]], "odd"),
+        ([[{"kind": "carried", "feature": "shoe", "by": "sex", "maps": [["f", 1, 0], ["m", 1, 1]]}]], "not supported"),
         ([[{"kind": "mirror", "feature": "shoe", "total": 5}]] * 101, "more than 100 rules"),
         ([5], "TypeError"),
         ("rules", "TypeError"),

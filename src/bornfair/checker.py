@@ -295,12 +295,10 @@ class People:
         self.rules: list[Any] = data.get("twins", [])
         need(not self.rules or self.sensitive, "rules for twins are declared, but no feature is sensitive")
         need(len(self.rules) <= MOST_RULES, f"there are more than {MOST_RULES} rules")
-        self.carried: dict[str, tuple[str, dict[Any, tuple[float, float]]]] = {}
         made = [dict(self._move(move) for move in rule) for rule in self.rules]
         twice = any(len(moves) != len(rule) or not rule for moves, rule in zip(made, self.rules, strict=True))
         need(not twice, "a rule moves a column twice, or none")
         self.moved = [n for n in self.features if n not in self.sensitive and any(rule.get(n) for rule in made)]
-        need(not set(self.moved) & set(self.carried), "a number is carried along and moved by another rule")
         still = {name: tuple(range(2 if self.is_number(name) else len(self.levels(name)))) for name in self.moved}
         self.generators = [tuple(rule.get(name, still[name]) for name in self.moved) for rule in made]
 
@@ -318,9 +316,7 @@ class People:
             need(fits, f"a rule of '{name}' is odd")
             need(self.is_number(name) and total == feature["low"] + feature["high"], f"'{name}' is mirrored elsewhere")
             return name, (1, 0)
-        if move["kind"] == "carried":
-            self._carry(move, feature)
-            return name, ()
+        need(move["kind"] != "carried", f"a rule carries the number '{name}' along, which is not supported")
         need(move["kind"] == "cycles" and set(move) == {"kind", "feature", "cycles"}, f"a rule of '{name}' is odd")
         values = [value for cycle in move["cycles"] for value in cycle]
         need(all(self.has(name, value) for value in values), f"a rule moves a value that '{name}' does not have")
@@ -335,28 +331,6 @@ class People:
             for here, there in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
                 goes[place[here]] = place[there]
         return name, tuple(goes)
-
-    def _carry(self, move: dict[str, Any], feature: dict[str, Any]) -> None:
-        """A number that is carried along with a sensitive value: twins have the same times·x + plus.
-
-        To be the same bits as well, that must be one rounding at most: times a power of two, or plus 0.
-        """
-        name, by = feature["name"], move["by"]
-        fits = set(move) == {"kind", "feature", "by", "maps"} and name not in self.carried
-        fits = fits and name not in self.sensitive and self.is_number(name)
-        need(fits and by in self.sensitive and not self.is_number(by), f"'{name}' is carried along in an odd way")
-        maps = {level: (times, plus) for level, times, plus in move["maps"]}
-        need(all(self.has(by, level) for level in maps), f"'{name}' is carried along with a value that '{by}' has not")
-        every = len(maps) == len(move["maps"]) == len(self.levels(by))
-        need(every, f"'{name}' is not carried along with all of '{by}'")
-        for times, plus in maps.values():
-            need(type(times) in (int, float) and type(plus) in (int, float), f"'{name}' is carried along by no number")
-            sane = 2.0**-100 < times < 2.0**100 and (plus == 0 or 2.0**-100 < abs(plus) < 2.0**100)
-            need(sane, f"'{name}' is carried out of sight")
-            once = math.frexp(times)[0] == 0.5 or plus == 0
-            whole = times == 1 and type(plus) is int and abs(plus) <= 2**52
-            need(whole if feature["kind"] == "integer" else once, f"'{name}' is carried along with rounding")
-        self.carried[name] = by, {level: (float(times), float(plus)) for level, (times, plus) in maps.items()}
 
     @cached_property
     def elements(self) -> list[tuple[tuple[int, ...], ...]]:
@@ -382,7 +356,6 @@ class People:
 
     def images(self, box: Box) -> list[Box]:
         """The box, and where its people's twins are: one box for each element of the group, equal ones once."""
-        need(not self.carried, "proofs by bounds do not know numbers that are carried along")
         found = {}
         for element in self.elements if self.moved else [()]:
             moved = dict(box)
@@ -440,23 +413,18 @@ class People:
 
 
 class Column(NamedTuple):
-    """One input of the network: a function of one feature, or of a number and what it is carried along with."""
+    """One input of the network: a function of one feature."""
 
     feature: str
     table: dict[Any, float] | None  # its value for each level, 0 if not listed; or, for a number,
     steps: tuple[tuple[str, float], ...] = ()  # what is done to it in float64 before it is rounded to float32
-    carry: tuple[tuple[str, dict[Any, tuple[float, float]]], ...] = ()  # and first: times·x + plus, by another feature
 
-    def value(self, raw: Any, exact: bool, person: dict[str, Any] | None = None) -> Any:
+    def value(self, raw: Any, exact: bool) -> Any:
         """As executed, step by step; `exact`: as a fraction, without any rounding."""
         number: Any = Fraction if exact else float
         if self.table is not None:
             return number(self.table.get(raw, 0.0))
         value = number(raw)
-        for by, maps in self.carry:
-            need(person is not None, f"bounds of '{self.feature}', which is carried along with '{by}', are not known")
-            times, plus = maps[(person or {})[by]]
-            value = value * number(times) + number(plus)
         for operator, constant in self.steps:
             value = STEPS[operator](value, number(constant))
         return value if exact else round32(value)
@@ -558,34 +526,6 @@ class Graph:
             self._contains(features, least, most)
         return value
 
-    def carried(self, names: list[str], value: str, guards: list[str]) -> tuple[str, dict[str, Any]]:
-        """Numbers as times·x + plus, with constants that depend on a sensitive feature; for most of them 1·x + 0."""
-        found: dict[str, tuple[Any, ...]] = dict.fromkeys(names, ())
-        for _ in self.people.sensitive:
-            by = (self.node["inputs"] or [""])[0]
-            if by not in self.people.sensitive or self.people.is_number(by):
-                break
-            levels, width, tables, made = list(self.people.levels(by)), len(names), [], []
-            hot = "" if self.types[by] == BOOL else self.take("Cast", self.category(by, guards)[0], to=DOUBLE)[0]
-            for _ in range(2):
-                if self.types[by] == BOOL:
-                    output, (yes, no) = self.take("Where", by, None, None)
-                    shapes, rows = {(c.type, c.dims) for c in (yes, no)}, [no.values, yes.values]
-                    need(shapes == {(DOUBLE, (1, width))}, f"what is carried along with '{by}' is odd")
-                else:
-                    output, (table,) = self.take("MatMul", hot, None)
-                    shape = table.type, table.dims
-                    need(shape == (DOUBLE, (len(levels), width)), f"what is carried along with '{by}' is odd")
-                    rows = [table.values[i * width : (i + 1) * width] for i in range(len(levels))]
-                tables.append(rows)
-                made.append(output)
-            value = self.take("Add", self.take("Mul", value, made[0])[0], made[1])[0]
-            for j, name in enumerate(names):
-                maps = {level: (tables[0][i][j], tables[1][i][j]) for i, level in enumerate(levels)}
-                if any(to != (1.0, 0.0) for to in maps.values()):
-                    found[name] += ((by, maps),)
-        return value, found
-
     def _contains(self, features: list[dict[str, Any]], least: Sequence[float], most: Sequence[float]) -> None:
         for feature, low, high in zip(features, least, most, strict=True):
             need(low <= feature["low"] and feature["high"] <= high, f"the model cuts off values of '{feature['name']}'")
@@ -668,13 +608,12 @@ class Graph:
         numeric, others = [n for n in free if people.is_number(n)], [n for n in free if not people.is_number(n)]
         blocks, columns = [], []
         if numeric:
-            value, carried = self.carried(numeric, self.numbers(numeric, guards), guards)
-            value, centres = self.row("Sub", value, len(numeric))
+            value, centres = self.row("Sub", self.numbers(numeric, guards), len(numeric))
             value, factors = self.row("Mul", value, len(numeric))
             need(min(factors) >= 0, "a number is scaled by a factor below 0")
             blocks.append(self.take("Cast", value, to=FLOAT)[0])
             steps = [(("Sub", c), ("Mul", f)) for c, f in zip(centres, factors, strict=True)]
-            columns += [Column(name, None, step, carried[name]) for name, step in zip(numeric, steps, strict=True)]
+            columns += [Column(name, None, step) for name, step in zip(numeric, steps, strict=True)]
         for name in [*others, *people.sensitive]:
             if people.sensitive[:1] == [name] and self.next_is("Concat") and self.node["inputs"] == blocks:
                 break  # all are there, and no sensitive feature is read
@@ -772,14 +711,6 @@ def _prove_rules(network: Network, people: People) -> set[str]:
     Feature by feature is no loss: what one adds cannot make up for another, as a rule is undone by repeating it.
     """
     held, rows = {"real", "float32"}, network.layers[0][0]
-    for j, column in enumerate(network.columns):
-        declared = (people.carried[column.feature],) if column.feature in people.carried else ()
-        moves = [(by, maps) for by, maps in declared if any(to != (1.0, 0.0) for to in maps.values())]
-        if column.carry != tuple(moves):  # twins are shown differently, unless nobody looks
-            need(not any(row[j] for row in rows), f"the model tells twins apart by '{column.feature}', carried along")
-            for carrying in itertools.product(*([(by, level) for level in maps] for by, maps in column.carry)):
-                for raw in people.everybody()[column.feature]:
-                    column.value(raw, False, dict(carrying))  # rejects what overflows: 0·∞ is not 0
     for name, rule in ((name, rule) for rule in people.generators for name in people.moved):
         goes, places = rule[people.moved.index(name)], differing(network, people, name, rule)
         read = [j for j in places if any(row[j] for row in rows)]
@@ -1078,7 +1009,7 @@ def decide_exactly(network: Network, person: dict[str, Any]) -> int | None:
     """The class a person gets when nothing is rounded; None where exact numbers cannot say."""
     if network.activation != "relu":
         return None
-    values = [column.value(person[column.feature], True, person) for column in network.columns]
+    values = [column.value(person[column.feature], True) for column in network.columns]
     for depth, (rows, bias) in enumerate(network.layers):
         values = [max(v, Fraction(0)) for v in values] if depth else values
         used = [(j, v) for j, v in enumerate(values) if v]
@@ -1090,8 +1021,6 @@ def decide(network: Network, people: People, person: dict[str, Any], arithmetic:
     """The class a person provably gets."""
     if arithmetic == "real" and network.activation == "relu":
         return decide_exactly(network, person)
-    if any(column.carry for column in network.columns):
-        return None
     prover = Prover(network, people, arithmetic == "float32")
     box = {n: (v, v) if people.is_number(n) else (v,) for n, v in person.items()}
     return next((k for k in range(len(network.classes)) if prover.is_decided(box, k)), None)
@@ -1099,15 +1028,9 @@ def decide(network: Network, people: People, person: dict[str, Any], arithmetic:
 
 def are_versions(people: People, one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether some element of the group turns one into the other, whatever their sensitive values."""
-    free = [name for name in people.features if name not in people.sensitive]
-    for name in (name for name in free if name not in people.moved):
-        by, maps = people.carried.get(name, ("", {}))
-        if by:
-            (times, plus), (factor, shift) = ([Fraction(part) for part in maps[twin[by]]] for twin in (one, other))
-            if times * Fraction(one[name]) + plus != factor * Fraction(other[name]) + shift:
-                return False
-        elif one[name] != other[name]:
-            return False
+    fixed = (name for name in people.features if name not in people.sensitive and name not in people.moved)
+    if any(one[name] != other[name] for name in fixed):
+        return False
     return any(
         all(people.moved_value(n, goes, one[n]) == other[n] for n, goes in zip(people.moved, element, strict=True))
         for element in (people.elements if people.moved else [()])
@@ -1168,10 +1091,6 @@ def told_rule(rule: Sequence[dict[str, Any]]) -> str:
     for move in rule:
         if move["kind"] == "mirror":
             parts.append(f"{move['feature']}: -x{move['total']:+}")
-            continue
-        if move["kind"] == "carried":
-            maps = ", ".join(f"{value}: {times}*x{plus:+}" for value, times, plus in move["maps"])
-            parts.append(f"{move['feature']}: carried with {move['by']} ({maps})")
             continue
         named = [[str(value) for value in cycle] for cycle in move["cycles"]]
         swaps = ["<->".join(cycle) if len(cycle) == 2 else "->".join([*cycle, cycle[0]]) for cycle in named]

@@ -200,8 +200,7 @@ class Forgery:
         """Property and claim as they should read, so that only what was shown can be wrong."""
         facts = self.certificate
         try:
-            facts["property"]["sensitive"] = self.domain["sensitive"]
-            facts["property"]["sensitive_values"] = checker.People(copy.deepcopy(self.domain)).sensitive_count
+            facts["property"] = checker.property_of(checker.People(copy.deepcopy(self.domain)))
             facts["claim"] = checker.claim_of(
                 facts["verdict"], facts["proof"], facts["arithmetic"], self.domain["sensitive"], facts["reason"]
             )

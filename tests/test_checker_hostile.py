@@ -749,6 +749,15 @@ def floats_spelled_out(model):
     tensor.float_data.extend(values.ravel())
 
 
+def texts_and_bytes(model):
+    """Some readers take the texts, others the bytes."""
+    next(t for t in model.graph.initializer if t.name == "classes").raw_data = b"\3\0\0\0\0\0\0\0yes"
+
+
+def unread_constant(model):
+    model.graph.initializer.append(numpy_helper.from_array(np.ones(3, np.float32), "unused"))
+
+
 def metadata_twice(model):
     model.metadata_props.append(model.metadata_props[0])
 
@@ -809,6 +818,8 @@ MODELS = [
     (with_versions(("", 18), ("ai.onnx.ml", 3), ("com.evil", 1)), "other versions of operators"),
     (with_versions(("", 7), ("ai.onnx.ml", 3)), "other versions of operators"),
     (floats_spelled_out, "not understood"),
+    (texts_and_bytes, "holds both texts and bytes"),
+    (unread_constant, "a constant that no node reads"),
     (metadata_twice, "names its metadata twice"),
 ]
 
@@ -859,6 +870,74 @@ def many_fine_grids():
     fine = {"kind": "real", "low": 0.0, "high": 1.0, "grid": 100_000}
     forgery.domain["features"] += [{"name": f"x{i}"} | fine for i in range(5000)]
     return forgery.sealed()
+
+
+def with_features(*more, **changes):
+    """A fair model, which reads none of them, and more sensitive features."""
+    forgery = Forgery.of(bundle("ignoring"))
+    forgery.domain["features"] += more
+    forgery.domain.update({"sensitive": [feature["name"] for feature in more]} | changes)
+    forgery.model.graph.input.remove(next(item for item in forgery.model.graph.input if item.name == "owner"))
+    forgery.domain["features"] = [f for f in forgery.domain["features"] if f["name"] != "owner"]
+    return forgery.claim("verified", "structural", ["real", "float32"]).sealed()
+
+
+def many_fine_sensitive_grids():
+    fine = {"kind": "real", "low": 0.0, "high": 1.0, "grid": 100_000}
+    return with_features(*({"name": f"x{i}"} | fine for i in range(2500)))
+
+
+def many_sensitive_features():
+    return with_features(*({"name": f"{i}", "kind": "boolean"} for i in range(60_000)))
+
+
+def many_combinations_of_a_grid():
+    fine = {"name": "x", "kind": "real", "low": 0.0, "high": 1.0, "grid": 100_000}
+    return with_features(fine, combinations=[[i / 99_999] for i in range(99_999)])
+
+
+def rule(name, *cycles):
+    return {"kind": "cycles", "feature": name, "cycles": list(cycles)}
+
+
+def many_moves():
+    """Each of 100 rules moves 100 features."""
+    names = [f"{i}" for i in range(10_000)]
+    features = [{"name": name, "kind": "boolean"} for name in [*names, "s"]]
+    rules = [[rule(name, [False, True]) for name in names[i::100]] for i in range(100)]
+    return with_features(*features, sensitive=["s"], twins=rules)
+
+
+def many_values_moved():
+    """Each of 100 rules moves one of 100,000 categories."""
+    levels = [f"{i}" for i in range(100_000)]
+    features = [{"name": "x", "kind": "categorical", "categories": levels}, {"name": "s", "kind": "boolean"}]
+    return with_features(*features, sensitive=["s"], twins=[[rule("x", levels[i : i + 2])] for i in range(100)])
+
+
+def many_combinations_moved():
+    levels = [f"{i}" for i in range(90_000)]
+    feature = {"name": "s", "kind": "categorical", "categories": levels}
+    rules = [[rule("s", levels[i : i + 2])] for i in range(100)]
+    return with_features(feature, combinations=[[level] for level in levels], twins=rules)
+
+
+def many_versions():
+    """One leaf, for each of 5,040 ways to move seven letters and each of 90,000 sensitive values."""
+    forgery = Forgery.of(bundle("ignoring"))
+    grades = {"name": "owner", "kind": "integer", "low": 1, "high": 90_000}
+    forgery.domain["features"] = [
+        grades if f["name"] == "owner" else f | ({"categories": list("abcdefg")} if f["name"] == "job" else {})
+        for f in forgery.domain["features"]
+    ]
+    forgery.domain["twins"] = [[rule("job", ["a", "b"])], [rule("job", list("abcdefg"))]]
+    for node in forgery.model.graph.node:
+        for attribute in (a for a in node.attribute if a.name == "cats_strings"):
+            attribute.strings[:] = [letter.encode() for letter in "abcdefg"]
+    item = next(i for i in forgery.model.graph.input if i.name == "owner")
+    item.type.tensor_type.elem_type = TensorProto.INT64
+    forgery.put("weight 0", np.ones((4, 10), np.float32))
+    return forgery.claim("verified", "bounds", ["real"], [{"each": 1}]).restated().sealed()
 
 
 def many_categories():
@@ -980,6 +1059,13 @@ def many_digits():
     "make",
     [
         many_fine_grids,
+        many_fine_sensitive_grids,
+        many_sensitive_features,
+        many_combinations_of_a_grid,
+        many_moves,
+        many_values_moved,
+        many_combinations_moved,
+        many_versions,
         many_categories,
         many_categories_cut,
         many_combinations,

@@ -6,6 +6,7 @@ The JSON form is described field by field in docs/certificate.md. What is claime
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import platform
@@ -36,9 +37,12 @@ class Certificate:
     claim: str
     verdict: Verdict
     sensitive: tuple[str, ...]
-    sensitive_values: int
+    sensitive_values: int | None
+    """How many sensitive values a person may have; None: a number may be any real one of a range."""
+    declared: bool = False
+    """Whether rules are declared; else twins differ in sensitive features only."""
     person_versions: int | None = None
-    """How many versions of each person are twins by declared rules; None: twins differ in sensitive features only."""
+    """With declared rules: how many versions of each person are twins; None as above."""
     tree: list[Any] | None = None
     start: dict[str, Any] = field(default_factory=dict)
     response: dict[str, Any] = field(default_factory=dict)
@@ -72,7 +76,7 @@ class Certificate:
 
     def _property(self) -> dict[str, Any]:
         stated = {"sensitive": list(self.sensitive), "sensitive_values": self.sensitive_values}
-        if self.person_versions is None:
+        if not self.declared:
             return {"relation": "flip"} | stated | {"statement": checker.STATEMENT}
         versions = {"versions": self.person_versions, "statement": checker.DECLARED}
         return {"relation": "declared"} | stated | versions
@@ -91,6 +95,7 @@ class Certificate:
             verdict=verdict,
             sensitive=tuple(data["property"]["sensitive"]),
             sensitive_values=data["property"]["sensitive_values"],
+            declared=data["property"]["relation"] == "declared",
             person_versions=data["property"].get("versions"),
             **{name: data[name] for name in ("tree", "start", "response", "training", "versions", "files")},
         )
@@ -135,23 +140,22 @@ def certificate_of(
             verdict = _undecided(verdict, "no feature was named sensitive.")
         elif verdict.verdict == "falsified":
             verdict = _confirmed_twins(model, verdict)
-        elif verdict.verdict == "verified" and verdict.proof != "structural":
-            verdict, tree = _with_tree(model, verdict, seconds, say)
-        elif verdict.verdict == "verified" and model.domain.twins:
-            held = checker.prove_structurally(*as_checked(model))
-            verdict = dataclasses.replace(verdict, arithmetic=tuple(k for k in verdict.arithmetic if k in held))
+        elif verdict.verdict == "verified":
+            verdict, tree = _confirmed_proof(model, verdict, seconds, say)
     except checker.Rejected as error:
         verdict = _undecided(
             verdict, f"the {verdict.engine} engine says {verdict.verdict}, which is beyond the checker: {error}."
         )
     facts = verdict.verdict, verdict.proof, verdict.arithmetic, model.domain.sensitive, verdict.reason
     rules = model.domain.model_dump(mode="json")["twins"]
+    uncounted = model.domain.combinations is None and any(f.kind == "real" for f in model.domain.sensitive_features)
     return Certificate(
         claim=checker.claim_of(*facts, rules),
         verdict=dataclasses.replace(verdict, seconds=0.0),  # same model, same bytes
         sensitive=model.domain.sensitive,
-        sensitive_values=model.domain.sensitive_space.size,
-        person_versions=model.domain.versions.size if rules else None,
+        sensitive_values=None if uncounted else model.domain.sensitive_space.size,
+        declared=bool(rules),
+        person_versions=None if uncounted or not rules else model.domain.versions.size,
         tree=tree,
         versions={
             "bornfair": __version__,
@@ -225,12 +229,18 @@ def _confirmed_twins(model: FairModel, verdict: Verdict) -> Verdict:
     return dataclasses.replace(verdict, arithmetic=kinds, twins=twins, decisions=first)
 
 
-def _with_tree(
+def _confirmed_proof(
     model: FairModel, verdict: Verdict, seconds: float, say: Callable[[str], None] | None
 ) -> tuple[Verdict, list[Any] | None]:
+    """A proof that the checker can follow: that of the engine if it is structural, else a tree."""
     from bornfair.verification.tree import find_tree
 
     network, people = as_checked(model)
+    if verdict.proof == "structural":
+        # The checker shows it for whatever is fed to the graph; the engine, for the combinations that exist.
+        with contextlib.suppress(checker.Rejected):
+            held = checker.prove_structurally(network, people)
+            return dataclasses.replace(verdict, arithmetic=tuple(k for k in verdict.arithmetic if k in held)), None
     for kinds in (("real", "float32"), ("real",)):
         if "float32" in verdict.arithmetic or kinds == ("real",):
             tree = find_tree(network, people, float32="float32" in kinds, timeout=seconds / 2, say=say)

@@ -33,8 +33,11 @@ STATEMENT = "decision(x, s) = decision(x, t) for all individuals (x, s), (x, t) 
 DECLARED = "decision(p) = decision(q) for all individuals p, q of the domain that are versions of one person"
 LIMITS = {"certificate.json": 2**24, "domain.json": 2**22, "model.onnx": 2**28}  # bytes
 MOST_FIELDS = 200_000  # of a model file; one block of weights is one field
-MOST_VALUES = 100_000  # of the sensitive features together, where they must be listed
+MOST_VALUES = 100_000  # sensitive values, or versions of a person, that are looked at one by one
 MOST_RULES, MOST_ELEMENTS = 100, 10_000  # for twins, and of the group that they generate
+MOST_STEPS = 10**7  # to multiply rules out
+MOST_PRODUCTS = 2**26  # of whole numbers, to show that weights cancel
+PIECES = 16  # into which a real-valued sensitive feature is cut where each value is looked at by itself
 FLOAT, INT64, STRING, BOOL, DOUBLE = 1, 7, 8, 9, 11  # element types of ONNX
 ACTIVATIONS = {"Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "Gelu": "gelu"}
 STEPS = {"Sub": sub, "Add": add, "Mul": mul, "Div": truediv}
@@ -249,6 +252,7 @@ def _constant(tensor: dict[str, Any]) -> tuple[str, Constant]:
     name, kind, dims = tensor.get("name", ""), tensor.get("type"), tuple(tensor["dims"])
     need(all(0 <= d < 2**32 for d in dims) and len(dims) <= 2, f"constant '{name}' has an odd shape")
     if kind == STRING:
+        need("raw" not in tensor, f"constant '{name}' holds both texts and bytes")
         values: Sequence[Any] = [_text(bytes(value)) for value in tensor["strings"]]
     else:
         code = {FLOAT: "f", INT64: "q", BOOL: "B", DOUBLE: "d"}.get(kind or 0)
@@ -273,158 +277,254 @@ def _constant(tensor: dict[str, Any]) -> tuple[str, Constant]:
 Box = dict[str, tuple[Any, ...]]  # (low, high) of a number, the possible levels of anything else
 
 
+KINDS: dict[str, set[str]] = {  # what is said of a feature, besides its name and kind
+    "real": {"low", "high", "grid"},
+    "integer": {"low", "high"},
+    "categorical": {"categories"},
+    "boolean": set(),
+}
+
+
+def a_list(data: Any, what: str) -> list[Any]:
+    need(type(data) is list, f"{what} must be a list")
+    return data
+
+
+def is_value(data: Any) -> bool:
+    """Whether this can be a category or class."""
+    return type(data) in (bool, int, float) or is_text(data)
+
+
+def is_text(data: Any) -> bool:
+    return type(data) is str and not any("\ud800" <= c <= "\udfff" for c in data)  # no halves of characters
+
+
 class People:
     """All individuals of the domain."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         need(data["format"] == "bornfair-domain/1", "domain.json has another format")
-        known = {"format", "features", "sensitive", "combinations", "twins", "label"}
-        need(set(data) <= known, "domain.json has other fields")
-        self.features: dict[str, dict[str, Any]] = {feature["name"]: feature for feature in data["features"]}
-        need(len(self.features) == len(data["features"]), "domain.json names a feature twice")
-        self.listed: dict[str, set[Any]] = {}
-        for name, feature in self.features.items():
-            kind, known = feature["kind"], {"name", "kind", "low", "high", "grid", "categories"}
-            need(set(feature) <= known and kind in ("real", "integer", "categorical", "boolean"), f"'{name}' is odd")
-            if kind in ("real", "integer"):
-                low, high = feature["low"], feature["high"]
-                need(-(2**1000) < low <= high < 2**1000, f"'{name}' has no range")
-                whole = type(low) is type(high) is int and low >= -(2**53) and high <= 2**53
-                need(whole or kind == "real", f"the ends of '{name}' are not whole numbers within 2^53")
-                need(kind == "integer" or 2 <= feature["grid"] <= MOST_VALUES, f"the grid of '{name}' is odd")
-                need(
-                    low == high or kind == "integer" or (high - low) / (feature["grid"] - 1) > 0,
-                    f"'{name}' is too narrow",
-                )
-            elif kind == "categorical":
-                need(
-                    len(set(feature["categories"])) == len(feature["categories"]) > 0, f"the values of '{name}' are odd"
-                )
-                self.listed[name] = {(type(level), level) for level in feature["categories"]}
-        self.sensitive: list[str] = data["sensitive"]
-        need(len(set(self.sensitive)) == len(self.sensitive), "a sensitive feature is named twice")
-        need(set(self.sensitive) <= set(self.features), "a sensitive feature is not in the domain")
+        known = {"format", "features", "sensitive", "combinations", "label"}
+        need(set(data) - {"twins"} == known, "domain.json has other fields")
+        features = a_list(data["features"], "features")
+        self.features: dict[str, dict[str, Any]] = {feature["name"]: feature for feature in features}
+        need(len(self.features) == len(features), "domain.json names a feature twice")
+        self.places: dict[str, dict[Any, int]] = {}  # of categories: where each is in the list
+        for feature in features:
+            self._check_feature(**feature)
+        self.sensitive: list[str] = a_list(data["sensitive"], "sensitive")
+        self.sensitive_set = set(self.sensitive)
+        need(len(self.sensitive_set) == len(self.sensitive), "a sensitive feature is named twice")
+        need(self.sensitive_set <= self.features.keys(), "a sensitive feature is not in the domain")
+        for name in self.sensitive:
+            several = len(set(self.ends(name) if self.is_number(name) else self.levels(name))) > 1
+            need(several, f"sensitive feature '{name}' has a single value: nobody has a twin, any claim is empty")
         self.combinations: list[list[Any]] | None = data["combinations"]
-        for row in self.combinations or ():
-            need(all(self.has(n, v) for n, v in zip(self.sensitive, row, strict=True)), f"combination {row!r} is odd")
-        self.classes: list[Any] | None = data["label"]["classes"] if data["label"] else None
-        named = [str(name) for name in ((0, 1) if self.classes is None else self.classes)]
-        need(len(set(named)) == len(named) > 1, "the classes must be two or more, with different names")
-        self.rules: list[Any] = data.get("twins", [])
+        self.rows: set[tuple[Any, ...]] = set()
+        if self.combinations is not None:
+            self._check_combinations(a_list(self.combinations, "combinations"))
+        self.classes: list[Any] | None = None
+        if data["label"] is not None:
+            self._check_label(**data["label"])
+        self.rules: list[Any] = a_list(data.get("twins", []), "twins")
         need(not self.rules or self.sensitive, "rules for twins are declared, but no feature is sensitive")
         need(len(self.rules) <= MOST_RULES, f"there are more than {MOST_RULES} rules")
-        made = [dict(self._move(move) for move in rule) for rule in self.rules]
+        size = sum(map(len, self.places.values())) + len(self.rows) * len(self.sensitive)
+        need(len(self.rules) * size <= MOST_STEPS, "there are too many rules for so many values")
+        made = [dict(self._move(**move) for move in a_list(rule, "a rule")) for rule in self.rules]
         twice = any(len(moves) != len(rule) or not rule for moves, rule in zip(made, self.rules, strict=True))
         need(not twice, "a rule moves a column twice, or none")
-        self.moved = [n for n in self.features if n not in self.sensitive and any(rule.get(n) for rule in made)]
+        need(all(map(self._keeps_combinations, self.rules)), "a rule makes a combination that does not exist")
+        moved = {name for rule in made for name in rule if name not in self.sensitive_set}
+        self.moved = {name: i for i, name in enumerate(name for name in self.features if name in moved)}
         still = {name: tuple(range(2 if self.is_number(name) else len(self.levels(name)))) for name in self.moved}
         self.generators = [tuple(rule.get(name, still[name]) for name in self.moved) for rule in made]
+        self.elements = self._products()
 
-    def _move(self, move: dict[str, Any]) -> tuple[str, tuple[int, ...]]:
+    def _check_feature(self, name: Any, kind: Any, **rest: Any) -> None:
+        need(is_text(name) and kind in KINDS and set(rest) == KINDS[kind], f"feature {name!r} is odd")
+        if kind == "categorical":
+            levels = a_list(rest["categories"], f"the categories of '{name}'")
+            need(levels and all(map(is_value, levels)), f"the categories of '{name}' are odd")
+            self.places[name] = {level: i for i, level in enumerate(levels)}
+            need(len(self.places[name]) == len(levels), f"'{name}' lists a category twice")
+        elif kind == "boolean":
+            self.places[name] = {False: 0, True: 1}
+        else:
+            low, high = rest["low"], rest["high"]
+            whole = type(low) is type(high) is int and low >= -(2**53) and high <= 2**53
+            need(whole or kind == "real", f"the ends of '{name}' are not whole numbers within 2^53")
+            need(
+                kind == "integer" or type(low) is type(high) is float, f"the ends of '{name}' are not written as floats"
+            )
+            need(-(2**1000) < low <= high < 2**1000, f"'{name}' has no range")
+            need(kind == "integer" or (type(rest["grid"]) is int and rest["grid"] >= 2), f"the grid of '{name}' is odd")
+
+    def _check_combinations(self, rows: list[Any]) -> None:
+        need(self.sensitive, "combinations are given, but no feature is sensitive")
+        need(len(rows) <= MOST_VALUES, f"there are more than {MOST_VALUES:,} combinations")
+        for row in rows:
+            fits = len(a_list(row, "a combination")) == len(self.sensitive)
+            need(fits and all(map(self._is_level, self.sensitive, row)), f"combination {row!r} is odd")
+        self.rows = set(map(tuple, rows))
+        need(len(self.rows) > 1, "there is one combination only: nobody has a twin, any claim is empty")
+        need(len(self.rows) == len(rows), "a combination is listed twice")
+
+    def _is_level(self, name: str, value: Any) -> bool:
+        """Whether a combination may name this value: of a real-valued feature, one of its grid."""
+        if not self.has(name, value) or not self.is_real(name):
+            return self.has(name, value)
+        (low, high), steps = self.ends(name), self.features[name]["grid"] - 1
+        near = round((value - low) / (high - low) * steps)
+        return value == high or any(value == low + (high - low) / steps * i for i in range(near - 1, near + 2))
+
+    def _check_label(self, name: Any, classes: Any) -> None:
+        need(is_text(name) and name not in self.features, "the label is a feature, or has no name")
+        need(all(map(is_value, a_list(classes, "the classes"))), "the classes are odd")
+        different = len({str(c) for c in classes}) == len(set(classes)) == len(classes)
+        need(different and len(classes) > 1, "the classes must be two or more, with different names")
+        self.classes = classes
+
+    def _move(self, kind: Any, feature: Any, **how: Any) -> tuple[str, tuple[int, ...]]:
         """What a part of a rule does to a feature: where each level goes; (1, 0) where a number x becomes total − x.
 
         What it does to a sensitive feature is only looked at for sense: any sensitive value may become any other.
         """
-        name = move["feature"]
-        need(name in self.features, f"a rule moves {name!r}, which is not in the domain")
-        feature, sensitive = self.features[name], name in self.sensitive
-        if move["kind"] == "mirror":
-            total = move["total"]
-            fits = set(move) == {"kind", "feature", "total"} and type(total) in (int, float)
-            need(fits, f"a rule of '{name}' is odd")
-            need(self.is_number(name) and total == feature["low"] + feature["high"], f"'{name}' is mirrored elsewhere")
-            return name, (1, 0)
-        need(move["kind"] != "carried", f"a rule carries the number '{name}' along, which is not supported")
-        need(move["kind"] == "cycles" and set(move) == {"kind", "feature", "cycles"}, f"a rule of '{name}' is odd")
-        values = [value for cycle in move["cycles"] for value in cycle]
-        need(all(self.has(name, value) for value in values), f"a rule moves a value that '{name}' does not have")
-        need(len(set(values)) == len(values) > 0, f"a rule maps a value of '{name}' twice")
-        need(all(len(cycle) > 1 for cycle in move["cycles"]), f"a rule of '{name}' moves nothing")
-        if self.is_number(name):
-            need(sensitive and feature["kind"] == "integer", f"single values of the number '{name}' are moved")
-            return name, ()
-        place = {level: i for i, level in enumerate(self.levels(name))}
-        goes = list(range(len(place)))
-        for cycle in move["cycles"]:
-            for here, there in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
-                goes[place[here]] = place[there]
-        return name, tuple(goes)
+        need(feature in self.features, f"a rule moves {feature!r}, which is not in the domain")
+        need(kind != "carried", f"a rule carries the number '{feature}' along, which is not supported")
+        odd = f"a rule of '{feature}' is odd"
+        if kind == "mirror":
+            need(set(how) == {"total"} and type(how["total"]) in (int, float), odd)
+            fits = self.is_number(feature) and how["total"] == sum(self.ends(feature))
+            need(fits, f"'{feature}' is mirrored elsewhere")
+            return feature, (1, 0)
+        need(kind == "cycles" and set(how) == {"cycles"}, odd)
+        cycles = [a_list(cycle, "a cycle") for cycle in a_list(how["cycles"], "the cycles")]
+        values = [value for cycle in cycles for value in cycle]
+        need(all(self.has(feature, value) for value in values), f"a rule moves a value that '{feature}' does not have")
+        need(len(set(values)) == len(values) > 0, f"a rule maps a value of '{feature}' twice")
+        need(all(len(cycle) > 1 for cycle in cycles), f"a rule of '{feature}' moves nothing")
+        goes = dict(pair for cycle in cycles for pair in _steps(cycle))
+        if self.is_number(feature):
+            whole = feature in self.sensitive_set and self.features[feature]["kind"] == "integer"
+            need(whole, f"single values of the number '{feature}' are moved")
+            return feature, ()
+        place = self.places[feature]
+        return feature, tuple(place[goes.get(level, level)] for level in place)
 
-    @cached_property
-    def elements(self) -> list[tuple[tuple[int, ...], ...]]:
+    def _keeps_combinations(self, rule: list[dict[str, Any]]) -> bool:
+        """Whether a rule turns sensitive values that exist together into such that do."""
+        rows, moves = self.combinations or [], {move["feature"]: move for move in rule}
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+        for j, name in enumerate(self.sensitive if rows else ()):
+            move = moves.get(name, {"cycles": []})
+            goes = dict(pair for cycle in move.get("cycles", ()) for pair in _steps(cycle))
+            columns[j] = [move["total"] - v if "total" in move else goes.get(v, v) for v in columns[j]]
+        return set(zip(*columns, strict=True)) <= self.rows
+
+    def _products(self) -> list[tuple[tuple[int, ...], ...]]:
         """The group that the rules generate on features that are not sensitive: all products, the identity first."""
         identity = tuple(tuple(range(2 if self.is_number(n) else len(self.levels(n)))) for n in self.moved)
         found, fresh = {identity: None}, [identity]
         while fresh:
+            few = len(found) <= MOST_ELEMENTS
+            few = few and len(found) * len(self.generators) * (sum(map(len, identity)) + 1) <= MOST_STEPS
+            need(few, f"the rules relate more than {MOST_ELEMENTS:,} versions of a person")
             pairs = [(generator, element) for element in fresh for generator in self.generators]
             made = [tuple(tuple(g[i] for i in e) for g, e in zip(*pair, strict=True)) for pair in pairs]
             fresh = [element for element in dict.fromkeys(made) if element not in found]
             found |= dict.fromkeys(fresh)
-            few = len(found) <= MOST_ELEMENTS and len(found) * len(self.generators) * sum(map(len, identity)) < 10**8
-            need(few, f"the rules relate more than {MOST_ELEMENTS:,} versions of a person")
         return list(found)
 
     def moved_value(self, name: str, goes: tuple[int, ...], value: Any) -> Any:
         """A value as a twin has it; a mirrored number without any rounding."""
         if self.is_number(name):
-            total = self.features[name]["low"] + self.features[name]["high"]
-            return Fraction(total) - Fraction(value) if goes == (1, 0) else value
-        levels = self.levels(name)
-        return levels[goes[levels.index(value)]]
+            return Fraction(sum(self.ends(name))) - Fraction(value) if goes == (1, 0) else value
+        return self.levels(name)[goes[self.places[name][value]]]
 
     def images(self, box: Box) -> list[Box]:
         """The box, and where its people's twins are: one box for each element of the group, equal ones once."""
         found = {}
-        for element in self.elements if self.moved else [()]:
+        for element in self.elements:
             moved = dict(box)
             for name, goes in zip(self.moved, element, strict=True):
                 values = [self.moved_value(name, goes, value) for value in box[name]]
-                if self.is_number(name):
-                    moved[name] = tuple(values[::-1] if goes == (1, 0) else values)
-                else:
-                    moved[name] = tuple(sorted(values, key=list(self.levels(name)).index))
+                order = None if self.is_number(name) else self.places[name].__getitem__
+                moved[name] = tuple(sorted(values, key=order))
             found[tuple(moved[name] for name in self.moved)] = moved
         return list(found.values())
 
     def is_number(self, name: str) -> bool:
         return self.features[name]["kind"] in ("real", "integer")
 
+    def is_real(self, name: str) -> bool:
+        return self.features[name]["kind"] == "real"
+
+    def ends(self, name: str) -> tuple[Any, Any]:
+        return self.features[name]["low"], self.features[name]["high"]
+
     def levels(self, name: str) -> Sequence[Any]:
-        feature = self.features[name]
-        if feature["kind"] == "integer":
-            return range(feature["low"], feature["high"] + 1)
-        if feature["kind"] == "real":
-            count = feature["grid"]
-            step = (feature["high"] - feature["low"]) / (count - 1)
-            return [*(feature["low"] + step * i for i in range(count - 1)), feature["high"]]
-        return [False, True] if feature["kind"] == "boolean" else feature["categories"]
+        """All values of a feature that is not real-valued."""
+        if self.is_number(name):
+            low, high = self.ends(name)
+            return range(low, high + 1)
+        return self.features[name].get("categories", (False, True))
 
     def has(self, name: str, value: Any) -> bool:
         """Whether a raw value exists."""
-        feature = self.features[name]
         if not self.is_number(name):
-            return (type(value), value) in self.listed.get(name, {(bool, False), (bool, True)})
-        kinds = (int,) if feature["kind"] == "integer" else (int, float)
-        return type(value) in kinds and feature["low"] <= value <= feature["high"]
+            place = self.places[name].get(value)
+            return place is not None and type(self.levels(name)[place]) is type(value)
+        low, high = self.ends(name)
+        kinds = (int,) if self.features[name]["kind"] == "integer" else (int, float)
+        return type(value) in kinds and low <= value <= high and float(value) == value
 
     @property
-    def sensitive_count(self) -> int:
+    def sensitive_count(self) -> int | None:
+        """How many sensitive values a person may have; None: more than can be counted, as a number may be any real."""
+        if self.combinations is not None:
+            return len(self.combinations)
+        if any(map(self.is_real, self.sensitive)):
+            return None
+        return math.prod(len(self.levels(name)) for name in self.sensitive)
+
+    @property
+    def version_count(self) -> int | None:
+        return None if self.sensitive_count is None else self.sensitive_count * len(self.elements)
+
+    def views(self) -> list[Box] | None:
+        """Boxes of sensitive values, which hold all: one for each value, a piece of the range of a real-valued feature.
+
+        None if they are too many to be looked at one by one, for every version of a person that rules relate.
+        """
         rows = self.combinations
-        return math.prod(len(self.levels(name)) for name in self.sensitive) if rows is None else len(rows)
+        sizes = [PIECES if self.is_real(name) else len(self.levels(name)) for name in self.sensitive]
+        if (math.prod(sizes) if rows is None else len(rows)) * len(self.elements) > MOST_VALUES:
+            return None
+        if rows is None:
+            boxes = itertools.product(*map(self._pieces, self.sensitive))
+            return [dict(zip(self.sensitive, box, strict=True)) for box in boxes]
+        return [{name: self.single(name, v) for name, v in zip(self.sensitive, row, strict=True)} for row in rows]
 
-    @property
-    def version_count(self) -> int:
-        return self.sensitive_count * (len(self.elements) if self.moved else 1)
+    def _pieces(self, name: str) -> list[tuple[Any, ...]]:
+        """Parts of what a feature may be that cover all of it."""
+        if not self.is_real(name):
+            return [self.single(name, value) for value in self.levels(name)]
+        low, high = self.ends(name)
+        cuts = [min(low + (high - low) * i / PIECES, high) for i in range(PIECES)]
+        return list(itertools.pairwise([*cuts, high]))
 
-    def versions(self) -> list[dict[str, Any]]:
-        """The sensitive values a person may have, one dictionary for each."""
-        need(self.sensitive_count <= MOST_VALUES, f"more than {MOST_VALUES:,} sensitive values cannot be listed")
-        rows = self.combinations or itertools.product(*(self.levels(name) for name in self.sensitive))
-        return [dict(zip(self.sensitive, row, strict=True)) for row in rows]
+    def single(self, name: str, value: Any) -> tuple[Any, ...]:
+        """A part of a box that holds one value."""
+        return (value, value) if self.is_number(name) else (value,)
 
     def everybody(self) -> Box:
-        number, features = self.is_number, self.features
-        return {n: (f["low"], f["high"]) if number(n) else tuple(self.levels(n)) for n, f in features.items()}
+        return {n: self.ends(n) if self.is_number(n) else tuple(self.levels(n)) for n in self.features}
+
+
+def _steps(cycle: list[Any]) -> Iterator[tuple[Any, Any]]:
+    """Which value of a cycle becomes which."""
+    return zip(cycle, cycle[1:] + cycle[:1], strict=True)
 
 
 # --- the graph: node by node, in the order in which bornfair writes them; anything else is rejected ---
@@ -436,6 +536,8 @@ class Column(NamedTuple):
     feature: str
     table: dict[Any, float] | None  # its value for each level, 0 if not listed; or, for a number,
     steps: tuple[tuple[str, float], ...] = ()  # what is done to it in float64 before it is rounded to float32
+    limits: tuple[float, float] | None = None  # between which the graph lets a number through, if not its range
+    unlisted: bool = False  # whether the graph lets a value through that is not listed
 
     def value(self, raw: Any, exact: bool) -> Any:
         """As executed, step by step; `exact`: as a fraction, without any rounding."""
@@ -482,7 +584,10 @@ class Graph:
         made = [name for node in graph["nodes"] for name in node["outputs"]]
         names = [item.get("name", "") for item in (*graph["inputs"], *graph["constants"])] + made
         need(len(set(names)) == len(names) and "" not in names, "the graph defines a name twice")
-        need(set(self.types) >= set(people.features) - set(people.sensitive), "the model lacks an input of the domain")
+        need(
+            self.types.keys() >= people.features.keys() - people.sensitive_set, "the model lacks an input of the domain"
+        )
+        self.unread = set(self.constants)
         self._advance()
 
     def _declared(self, item: dict[str, Any]) -> tuple[str, int]:
@@ -513,6 +618,7 @@ class Graph:
         free = [theirs for mine, theirs in zip(inputs, node["inputs"], strict=True) if mine is None]
         need(all(name in self.constants for name in free), f"node '{node.get('name', '')}' reads no constant")
         self._advance()
+        self.unread.difference_update(free)
         return node["outputs"][0], [self.constants[name] for name in free]
 
     def row(self, operator: str, value: str, width: int) -> tuple[str, Sequence[float]]:
@@ -523,8 +629,11 @@ class Graph:
 
     # --- raw columns to network input ---
 
-    def numbers(self, names: list[str], guards: list[str]) -> str:
-        """Raw numbers as float64. Imputing, clipping and refusing leave people of the domain as they are."""
+    def numbers(self, names: list[str], guards: list[str]) -> tuple[str, list[tuple[float, float]]]:
+        """Raw numbers as float64, and between which they then lie, whatever is fed.
+
+        Imputing, clipping and refusing leave people of the domain as they are.
+        """
         features, width = [self.people.features[name] for name in names], len(names)
         columns = [n if self.types[n] == DOUBLE else self.take("Cast", n, to=DOUBLE)[0] for n in names]
         value, _ = self.take("Concat", *columns, axis=1)
@@ -542,7 +651,9 @@ class Graph:
             value, least = self.row("Max", value, width)
             value, most = self.row("Min", value, width)
             self._contains(features, least, most)
-        return value
+        wide = [(-(2.0**63), 2.0**63) if self.types[name] == INT64 else (-math.inf, math.inf) for name in names]
+        limits = [(max(low, a), min(high, b)) for low, high, (a, b) in zip(least, most, wide, strict=True)]
+        return value, limits
 
     def _contains(self, features: list[dict[str, Any]], least: Sequence[float], most: Sequence[float]) -> None:
         for feature, low, high in zip(features, least, most, strict=True):
@@ -578,12 +689,12 @@ class Graph:
         need(unseen in (0, 1), f"the encoder of '{name}' is odd")
         cats = {"cats_strings" if isinstance(shown[0], str) else "cats_int64s": shown}
         value, _ = self.take("OneHotEncoder", value, domain="ai.onnx.ml", zeros=unseen, **cats)
-        return self.squeezed(value), [Column(name, {level: 1.0}) for level in levels]
+        return self.squeezed(value), [Column(name, {level: 1.0}, unlisted=bool(unseen)) for level in levels]
 
     def code(self, name: str, guards: list[str]) -> tuple[str, list[Column]]:
         """How a model that reads it sees a sensitive feature."""
         if self.people.is_number(name):
-            value, steps = self.numbers([name], guards), []
+            (value, limits), steps = self.numbers([name], guards), []
             while not self.next_is("Cast"):
                 operator = str(self.node.get("op"))
                 need(operator in ("Sub", "Add", "Mul", "Div"), f"'{name}' is encoded by {operator}")
@@ -591,27 +702,27 @@ class Graph:
                 need(constant > 0 or operator in ("Sub", "Add"), f"the code of '{name}' does not grow with it")
                 steps.append((operator, constant))
                 need(len(steps) <= 8, f"the code of '{name}' takes more steps than any of ours")
-            return self.take("Cast", value, to=FLOAT)[0], [Column(name, None, tuple(steps))]
+            return self.take("Cast", value, to=FLOAT)[0], [Column(name, None, tuple(steps), limits[0])]
         if self.types[name] == BOOL:
             value, (yes, no) = self.take("Where", name, None, None)
             need(yes.type == no.type == FLOAT and yes.dims == no.dims == (1, 1), f"the codes of '{name}' are odd")
             return value, [Column(name, {False: no.values[0], True: yes.values[0]})]
-        return self.looked_up(name, self.category(name, guards)[0])
+        return self.looked_up(name, *self.category(name, guards))
 
-    def looked_up(self, name: str, hot: str) -> tuple[str, list[Column]]:
+    def looked_up(self, name: str, hot: str, seen: list[Column]) -> tuple[str, list[Column]]:
         """Each level as a row of numbers: one product is the row times 1, all others are 0, so the row comes out."""
         value, (table,) = self.take("MatMul", hot, None)
         levels = self.people.levels(name)
         need(table.type == FLOAT and table.dims[:1] == (len(levels),) and len(table.dims) == 2, f"codes of '{name}'")
-        width = table.dims[1]
-        return value, [Column(name, dict(zip(levels, table.values[j::width], strict=True))) for j in range(width)]
+        rows = [dict(zip(levels, table.values[j :: table.dims[1]], strict=True)) for j in range(table.dims[1])]
+        return value, [Column(name, row, unlisted=seen[0].unlisted) for row in rows]
 
     def free(self, name: str, guards: list[str]) -> tuple[str, list[Column]]:
         """How the model sees a category, or true/false: as it is, or by a table in which twins may look alike."""
         if self.types[name] == BOOL and self.next_is("Where"):
             return self.code(name, guards)
         value, columns = self.category(name, guards)
-        return self.looked_up(name, value) if self.next_is("MatMul") else (value, columns)
+        return self.looked_up(name, value, columns) if self.next_is("MatMul") else (value, columns)
 
     def squeezed(self, value: str) -> str:
         output, (axes,) = self.take("Squeeze", value, None)
@@ -622,11 +733,11 @@ class Graph:
 
     def network(self, metadata: dict[str, str]) -> Network:
         people, guards = self.people, list[str]()
-        free = [name for name in people.features if name not in people.sensitive]
+        free = [name for name in people.features if name not in people.sensitive_set]
         numeric, others = [n for n in free if people.is_number(n)], [n for n in free if not people.is_number(n)]
         blocks, columns = [], []
         if numeric:
-            value, centres = self.row("Sub", self.numbers(numeric, guards), len(numeric))
+            value, centres = self.row("Sub", self.numbers(numeric, guards)[0], len(numeric))
             value, factors = self.row("Mul", value, len(numeric))
             need(min(factors) >= 0, "a number is scaled by a factor below 0")
             blocks.append(self.take("Cast", value, to=FLOAT)[0])
@@ -635,9 +746,10 @@ class Graph:
         for name in [*others, *people.sensitive]:
             if people.sensitive[:1] == [name] and self.next_is("Concat") and self.node["inputs"] == blocks:
                 break  # all are there, and no sensitive feature is read
-            block, more = (self.code if name in people.sensitive else self.free)(name, guards)
+            block, more = (self.code if name in people.sensitive_set else self.free)(name, guards)
             blocks.append(block)
             columns += more
+        need(columns, "the network has no inputs")
         value, _ = self.take("Concat", *blocks, axis=1)
         for guard in guards:  # 1 for everybody of the domain
             value, _ = self.take("Mul", value, guard)
@@ -658,6 +770,7 @@ class Graph:
         classes = people.classes if people.classes is not None else list(range(max(width, 2)))
         need(width == (1 if len(classes) == 2 else len(classes)), f"{width} outputs do not fit the classes")
         self._decision(value, width, classes)
+        need(not self.unread, "the model holds a constant that no node reads")
         return Network(tuple(columns), tuple(layers), activation, classes, metadata)
 
     def _decision(self, outputs: str, width: int, classes: list[Any]) -> None:
@@ -700,71 +813,102 @@ def read_model(content: bytes, people: People) -> Network:
 
 
 def prove_structurally(network: Network, people: People) -> set[str]:
-    """The arithmetics in which what differs between twins cannot reach the decision."""
-    return _prove_flip(network, people) & _prove_rules(network, people)
+    """The arithmetics in which what differs between twins cannot reach the decision.
 
-
-def _prove_flip(network: Network, people: People) -> set[str]:
-    """The sensitive values cannot reach the decision."""
-    read = [j for j, column in enumerate(network.columns) if column.feature in people.sensitive]
-    columns, weights = [network.columns[j] for j in read], [[row[j] for j in read] for row in network.layers[0][0]]
-    if not any(map(any, weights)):
-        # Not read at all, or times 0: adding ±0 leaves every sum the number it was, if the code itself is finite.
-        for column in columns:
-            for raw in people.everybody()[column.feature]:
-                column.value(raw, exact=False)
-        return {"real", "float32"}
-    codes = [[column.value(version[column.feature], True) for column in columns] for version in people.versions()]
-    for neuron, row in enumerate(weights):
-        sums = {sum(Fraction(w) * c for w, c in zip(row, code, strict=True)) for code in codes}
-        need(len(sums) == 1, f"first-layer neuron {neuron} answers differently to different sensitive values")
-    return {"real"}  # weights that cancel do so in exact numbers only
-
-
-def _prove_rules(network: Network, people: People) -> set[str]:
-    """No rule changes what the first layer receives; then no combination of rules does.
-
-    A feature that a rule moves must look the same to the model before and after, bit by bit, but for inputs that all
-    first-layer weights multiply by 0 (in float32 and in real numbers), or add the same to every neuron (in real ones).
-    Feature by feature is no loss: what one adds cannot make up for another, as a rule is undone by repeating it.
+    Of sensitive features that is shown for whatever is fed to the model, in the domain or not: each of their inputs is
+    the same number for all values, bit by bit, or all first-layer weights multiply it by 0 (in float32 and in real
+    numbers), or what they add to every neuron is the same (in real ones). Of a feature that rules move, for the values
+    that a rule turns into one another. Feature by feature is no loss: sensitive values may change one at a time, and a
+    rule is undone by repeating it, so what one feature adds cannot make up for another.
     """
-    held, rows = {"real", "float32"}, network.layers[0][0]
-    for name, rule in ((name, rule) for rule in people.generators for name in people.moved):
-        goes, places = rule[people.moved.index(name)], differing(network, people, name, rule)
-        read = [j for j in places if any(row[j] for row in rows)]
-        for raw in people.everybody()[name] if people.is_number(name) else ():
-            for j in places:
-                network.columns[j].value(raw, False)  # rejects what overflows: 0·∞ is not 0
-        if not read:
-            continue
-        held = {"real"}
-        need(not people.is_number(name), f"the model tells '{name}' from its mirror image")
-        levels, columns = people.levels(name), [(j, network.columns[j]) for j in read]
-        for here, there in ((levels[i], levels[to]) for i, to in enumerate(goes) if i != to):
-            change = [(j, column.value(there, True) - column.value(here, True)) for j, column in columns]
-            for neuron, row in enumerate(rows):
-                same = sum(Fraction(row[j]) * step for j, step in change) == 0
-                need(same, f"first-layer neuron {neuron} tells {name} {here!r} from {there!r}, which twins may have")
+    held, rows, everybody, cancelling = {"real", "float32"}, network.layers[0][0], people.everybody(), []
+    for name, places in places_of(network).items():
+        sensitive, pairs = name in people.sensitive_set, twin_values(people, name)
+        if sensitive and any(network.columns[j].unlisted for j in places):
+            pairs.append((pairs[0][0], None))
+        read = {j: network.columns[j] for j in places if any(row[j] for row in rows)}
+        for column in (network.columns[j] for j in places if pairs and j not in read):
+            ends = column.limits if sensitive and column.limits else everybody[name]
+            if column.table is None and not is_finite(column, ends):
+                held.discard("float32")  # 0·∞ is not 0
+        others = partners(pairs)
+        apart = {j: column for j, column in read.items() if differs(column, others)}
+        if apart:
+            held.discard("float32")  # weights that cancel do so in exact numbers only
+            cancelling.append((name, pairs, apart))
+    work = sum(len(pairs) * len(apart) * len(rows) for _, pairs, apart in cancelling)
+    need(work <= MOST_PRODUCTS, "to show that the weights of so many values cancel takes too long")
+    for name, pairs, apart in cancelling:
+        weights = [whole([row[j] for j in apart]) for row in rows]
+        for here, there in pairs:
+            change = whole([column.value(there, True) - column.value(here, True) for column in apart.values()])
+            for neuron in (i for i, row in enumerate(weights) if sum(map(mul, row, change))):
+                told = f"{here!r} from {'a value not listed' if there is None else repr(there)}"
+                raise Rejected(f"first-layer neuron {neuron} tells {name} {told}, which twins may have")
     return held
 
 
-def differing(network: Network, people: People, name: str, rule: tuple[tuple[int, ...], ...]) -> list[int]:
-    """The inputs of a feature that are not the same numbers before and after a rule."""
-    goes, found = rule[people.moved.index(name)], []
+def places_of(network: Network) -> dict[str, list[int]]:
+    """Which inputs of the network belong to each feature."""
+    found: dict[str, list[int]] = {}
     for j, column in enumerate(network.columns):
-        if column.feature != name or not goes or goes == tuple(range(len(goes))):
-            continue
-        if column.table is None:  # mirrored: the same only if it is the same for everybody
-            if any(operator == "Mul" and factor == 0 for operator, factor in column.steps[-1:]):
-                for raw in people.everybody()[name]:
-                    column.value(raw, exact=False)  # rejects what overflows on the way: 0·∞ is not 0
-                continue
-            found.append(j)
-        else:
-            values = [column.value(level, False) for level in people.levels(name)]
-            if any(values[i] != values[to] for i, to in enumerate(goes)):
-                found.append(j)
+        found.setdefault(column.feature, []).append(j)
     return found
+
+
+def twin_values(people: People, name: str) -> list[tuple[Any, Any]]:
+    """Values of a feature that twins may have, one the first and the other the second; none if they share it.
+
+    What is the same number for all of these is so for all twins. An input that grows with a number, or stays, is the
+    same all over its range if it is so at both ends; and so is a sum of such inputs that is affine.
+    """
+    if people.is_number(name):
+        moved = name in people.sensitive_set or name in people.moved
+        return [people.ends(name)] if moved and len(set(people.ends(name))) > 1 else []
+    levels = people.levels(name)
+    if name in people.sensitive_set:
+        return [(levels[0], level) for level in levels[1:]]
+    if name not in people.moved:
+        return []
+    place = people.moved[name]
+    goes = {(i, to) for rule in people.generators for i, to in enumerate(rule[place]) if i != to}
+    return [(levels[i], levels[to]) for i, to in sorted(goes)]
+
+
+Partners = dict[Any, list[Any]]
+
+
+def partners(pairs: list[tuple[Any, Any]]) -> Partners:
+    """What a twin may have instead of each value."""
+    found: Partners = {}
+    for here, there in pairs:
+        found.setdefault(here, []).append(there)
+        found.setdefault(there, []).append(here)
+    return found
+
+
+def differs(column: Column, others: Partners) -> bool:
+    """Whether an input is not the same number for twins, as executed or without rounding."""
+    if column.table is not None:
+        table = column.table
+        return any(value != table.get(other, 0.0) for raw, value in table.items() for other in others.get(raw, ()))
+    sides = [{column.value(raw, exact) for raw in others} for exact in (False, True)]
+    return any(len(side) > 1 for side in sides)
+
+
+def is_finite(column: Column, ends: tuple[float, ...]) -> bool:
+    """Whether the input that a number becomes is finite between these ends: every step grows with it, or stays."""
+    try:
+        return all(math.isfinite(column.value(end, False)) for end in ends)
+    except Rejected:
+        return False
+
+
+def whole(numbers: Sequence[Any]) -> list[int]:
+    """Numbers, all of them times the same, so that they are whole."""
+    exact = [Fraction(number) for number in numbers]
+    common = math.lcm(*(number.denominator for number in exact))
+    return [number.numerator * (common // number.denominator) for number in exact]
 
 
 # --- bounds: between which numbers do the outputs lie, for everybody in a box? ---
@@ -788,24 +932,26 @@ class Prover:
     """
 
     def __init__(self, network: Network, people: People, float32: bool, *, margin: float = 1.0) -> None:
-        self.network, self.people, self.float32, self.views = network, people, float32, people.versions()
+        self.network, self.people, self.float32 = network, people, float32
         self.layers = [(list(map(list, rows)), list(bias)) for rows, bias in network.layers]
         self.sizes = [[list(map(abs, row)) for row in rows] for rows, _ in self.layers]
         self.turned = [list(map(list, zip(*rows, strict=True))) for rows, _ in self.layers]
-        self.places: dict[str, list[int]] = {}
-        for j, column in enumerate(network.columns):
-            self.places.setdefault(column.feature, []).append(j)
+        self.places = places_of(network)
         self.hot = {name: on for name in self.places if (on := self._one_hot(name)) is not None}
-        self.listed = all(people.features[name]["kind"] != "real" for name in people.sensitive)  # `views` are all
         terms = len(network.columns) + sum(len(bias) for _, bias in self.layers)
         self.unit = 4 * (terms + 64) * 2.0**-53 * margin
-        self.known: dict[Any, Any] = {}
-        self.differs = {j for name in people.sensitive for j in self.places.get(name, ())}
-        for name, rule in ((name, rule) for rule in people.generators for name in people.moved):
-            self.differs.update(differing(network, people, name, rule))
+        self.known: dict[Any, Any] = {}  # of the last boxes
+        twins = {name: partners(twin_values(people, name)) for name in self.places}
+        self.differs = {j for j, column in enumerate(network.columns) if differs(column, twins[column.feature])}
+
+    @cached_property
+    def views(self) -> list[Box] | None:
+        return self.people.views()
 
     def _one_hot(self, name: str) -> dict[Any, int] | None:
         """Which of the feature's inputs is 1 for each level, if exactly one is and all others are 0."""
+        if self.people.is_number(name):
+            return None
         tables = [self.network.columns[j].table or {} for j in self.places[name]]
         on = {level: k for k, table in enumerate(tables) for level in table}
         single = all(list(table.values()) == [1.0] for table in tables)
@@ -840,8 +986,7 @@ class Prover:
             middle = tuple(sum(map(mul, row, centre)) for row in rows)
             radius = tuple(sum(map(mul, map(abs, row), spread)) for row in rows)
             size, reach = [sum(map(mul, map(abs, row), most)) for row in rows], sum(most)
-        self.known[name, possible] = list(middle), list(radius), size, reach
-        return self.known[name, possible]
+        return self._keep((name, possible), (list(middle), list(radius), size, reach))
 
     def forward(self, box: Box) -> list[Sums]:
         """Intervals of all sums."""
@@ -906,9 +1051,13 @@ class Prover:
 
     def _ends(self, name: str, possible: tuple[Any, ...]) -> list[tuple[float, float]]:
         key = name, possible, "ends"
-        if key not in self.known:
-            self.known[key] = self.inputs(name, possible)
-        return self.known[key]
+        return self.known[key] if key in self.known else self._keep(key, self.inputs(name, possible))
+
+    def _keep(self, key: Any, found: Any) -> Any:
+        if len(self.known) * len(self.layers[0][1]) > 2**20:  # a tree may have millions of boxes
+            self.known.clear()
+        self.known[key] = found
+        return found
 
     # --- what may be concluded ---
 
@@ -935,12 +1084,10 @@ class Prover:
         return self.is_decided(images[0], best, sums) and all(self.is_decided(image, best) for image in images[1:])
 
     def is_decided_each(self, box: Box, best: int) -> bool:
-        """The same, with each sensitive value looked at by itself."""
-        if not self.listed or not 0 <= best < len(self.network.classes):
+        """The same, with each sensitive value, or piece of a range, looked at by itself."""
+        if self.views is None or not 0 <= best < len(self.network.classes):
             return False
-        number = self.people.is_number
-        single = [{n: (v, v) if number(n) else (v,) for n, v in view.items()} for view in self.views]
-        return all(self.is_decided(image | view, best) for image in self.people.images(box) for view in single)
+        return all(self.is_decided(image | view, best) for image in self.people.images(box) for view in self.views)
 
     def is_same(self, box: Box) -> bool:
         """Whether what differs between twins dies out: every neuron it reaches is off, all over the box and for all
@@ -961,11 +1108,12 @@ class Prover:
             return 0 <= leaf < len(self.network.classes) and self.is_decided_all(box, leaf)
         if isinstance(leaf, dict):
             return set(leaf) == {"each"} and type(leaf["each"]) is int and self.is_decided_each(box, leaf["each"])
-        if leaf == "exact" and not self.float32 and self.listed:
-            free = [name for name in box if name not in self.people.sensitive]
-            images = [{name: image[name][0] for name in free} for image in self.people.images(box)]
-            classes = {decide_exactly(self.network, person | view) for person in images for view in self.views}
-            return all(len(set(box[name])) == 1 for name in free) and len(classes) == 1 and None not in classes
+        if leaf == "exact" and not self.float32 and self.views is not None:
+            points = [image | view for image in self.people.images(box) for view in self.views]
+            if any(len(set(possible)) > 1 for point in points for possible in point.values()):
+                return False
+            classes = {decide_exactly(self.network, {name: point[name][0] for name in point}) for point in points}
+            return len(classes) == 1 and None not in classes
         return leaf == "same" and self.is_same(box)
 
 
@@ -977,7 +1125,7 @@ def _middle(low: float, high: float) -> tuple[float, float]:
 
 def cut(possible: tuple[Any, ...], name: str, where: Any, people: People) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Both parts of what a feature may be: numbers up to the cut and from it on; the named categories, the others."""
-    need(name in people.features and name not in people.sensitive, f"a cut along {name!r}")
+    need(name in people.features and name not in people.sensitive_set, f"a cut along {name!r}")
     if people.is_number(name):
         need(people.has(name, where) and possible[0] <= where < possible[1], f"'{name}' is cut at {where!r}")
         after = where + 1 if people.features[name]["kind"] == "integer" else where
@@ -1008,7 +1156,8 @@ def check_tree(tree: list[Any], prover: Prover, say: Callable[[str], None] | Non
         if say is not None and time.monotonic() - spoke > 2:
             spoke = time.monotonic()
             say(f"{leaves:,} leaves checked")
-        need(prover.is_fair(entry, box), f"leaf {leaves} ({str(entry)[:40]}) is not proven: {str(box)[:300]}")
+        if not prover.is_fair(entry, box):
+            raise Rejected(f"leaf {leaves} ({str(entry)[:40]}) is not proven: {str(box)[:300]}")
         while trail and trail[-1][2] is None:  # both parts are done
             name, before, _ = trail.pop()
             box[name] = before
@@ -1040,18 +1189,18 @@ def decide(network: Network, people: People, person: dict[str, Any], arithmetic:
     if arithmetic == "real" and network.activation == "relu":
         return decide_exactly(network, person)
     prover = Prover(network, people, arithmetic == "float32")
-    box = {n: (v, v) if people.is_number(n) else (v,) for n, v in person.items()}
+    box = {name: people.single(name, value) for name, value in person.items()}
     return next((k for k in range(len(network.classes)) if prover.is_decided(box, k)), None)
 
 
 def are_versions(people: People, one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether some element of the group turns one into the other, whatever their sensitive values."""
-    fixed = (name for name in people.features if name not in people.sensitive and name not in people.moved)
+    fixed = people.features.keys() - people.sensitive_set - set(people.moved)
     if any(one[name] != other[name] for name in fixed):
         return False
     return any(
         all(people.moved_value(n, goes, one[n]) == other[n] for n, goes in zip(people.moved, element, strict=True))
-        for element in (people.elements if people.moved else [()])
+        for element in people.elements
     )
 
 
@@ -1064,7 +1213,7 @@ def check_twins(network: Network, people: People, twins: Any, decisions: Any, ar
     need(any(one[name] != other[name] for name in people.features), "the twins are one person")
     need(are_versions(people, one, other), "the twins differ in more than the sensitive features and the rules say")
     if people.combinations is not None:
-        need(all([t[n] for n in people.sensitive] in people.combinations for t in twins), "such twins do not exist")
+        need({tuple(t[n] for n in people.sensitive) for t in twins} <= people.rows, "such twins do not exist")
     for kind in arithmetic:
         found = [decide(network, people, twin, kind) for twin in twins]
         need(None not in found and found[0] != found[1], f"the twins are not shown to differ in {kind} arithmetic")

@@ -64,7 +64,7 @@ def _reason(prover: Prover, box: Box, sums: list[Sums]) -> Any:
     if prover.is_same(box):
         return "same"
     alone = all(len(set(box[name])) == 1 for name in box if name not in prover.people.sensitive)
-    if prover.people.version_count <= FEW_VIEWS or alone:
+    if alone or len(prover.views or ()) * len(prover.people.elements) <= FEW_VIEWS:
         for best in [likely] if not alone else range(len(prover.network.classes)):
             if prover.is_decided_each(box, best):
                 return {"each": best}

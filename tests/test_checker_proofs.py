@@ -972,6 +972,45 @@ def test_weights_that_cancel_are_certified_in_real_arithmetic_only():
         checked(claimed(changed, "verified", "structural", ("real",)))
 
 
+# --- under which conditions float32 holds ---
+
+
+def test_a_claim_about_float32_names_its_conditions_and_one_about_exact_numbers_has_none():
+    words = [
+        checker.claim_of("verified", "structural", kinds, ["sex"], "") for kinds in (["real"], ["real", "float32"])
+    ]
+    assert "onnxruntime" not in words[0] and words[1].endswith(checker.CONDITIONS)
+    found = checked(census_model())
+    assert checker.CONDITIONS in checker.told(found) and "prepacking" in checker.CONDITIONS
+
+
+@pytest.mark.parametrize("widths", [(7, 4, 1), (100, 64, 1), (300, 200, 3)])
+def test_onnxruntime_adds_up_a_person_alone_and_in_a_batch_in_the_same_order_by_default(widths):
+    """What the conditions say of its default options, measured: the same bits however many are asked at once."""
+    rng = np.random.default_rng(0)
+    domain = Domain(
+        features=tuple(RealFeature(name=f"x{i}", low=-4.0, high=4.0) for i in range(widths[0])),
+        label=Label(name="y", classes=tuple(range(max(widths[-1], 2)))),
+    )
+    layers = tuple(Layer(rng.normal(size=(b, a)), rng.normal(size=b)) for a, b in itertools.pairwise(widths))
+    model = FairModel(Weights(layers), Encoding(domain, {n: Scale(centre=0.0, exponent=0) for n in domain.names}, {}))
+    served = onnx.load_from_string(onnx_bytes(model))
+    last = next(node.output[0] for node in reversed(served.graph.node) if node.op_type == "Gemm")
+    served.graph.output.append(onnx.helper.make_tensor_value_info(last, onnx.TensorProto.FLOAT, ["rows", widths[-1]]))
+    people = rng.uniform(-4, 4, (40, widths[0]))
+
+    def scores(size, threads=1):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = onnxruntime.InferenceSession(served.SerializeToString(), options)
+        parts = [people[i : i + size] for i in range(0, len(people), size)]
+        rows = [session.run(None, {n: part[:, [j]] for j, n in enumerate(domain.names)})[2] for part in parts]
+        return np.concatenate(rows)
+
+    for size, threads in itertools.product((2, 3, 8, 40), (1, 2)):
+        assert np.array_equal(scores(1), scores(size, threads))
+
+
 # --- the paper's network on census ---
 
 

@@ -31,6 +31,11 @@ from typing import Any, NamedTuple
 FORMAT = "bornfair-certificate/2"
 STATEMENT = "decision(x, s) = decision(x, t) for all individuals (x, s), (x, t) of the domain"
 DECLARED = "decision(p) = decision(q) for all individuals p, q of the domain that are versions of one person"
+CONDITIONS = (  # of float32: what twins share is the same number for both only if it is summed up the same way
+    "In float32 that holds where both are added up in the same order: by one program on one machine, such as "
+    "onnxruntime with its default options; with prepacking disabled, one asked alone and one asked in a batch may "
+    "differ."
+)
 LIMITS = {"certificate.json": 2**24, "domain.json": 2**22, "model.onnx": 2**28}  # bytes
 MOST_FIELDS = 200_000  # of a model file; one block of weights is one field
 MOST_VALUES = 100_000  # sensitive values, or versions of a person, that are looked at one by one
@@ -1245,7 +1250,7 @@ def claim_of(
         how = " and ".join({"real": "exact", "float32": "float32"}[kind] for kind in arithmetic)
         return (
             f"Two {who} always get the same decision, for every individual of the "
-            f"domain, in {how} arithmetic ({proof} proof)."
+            f"domain, in {how} arithmetic ({proof} proof)." + (f" {CONDITIONS}" if "float32" in arithmetic else "")
         )
     if verdict == "falsified":
         return f"The model is not fair: two {who} get different decisions."

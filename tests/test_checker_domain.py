@@ -21,7 +21,8 @@ from bornfair.domain import (
     RealFeature,
 )
 from bornfair.errors import InputError
-from checker_fuzz import Forgery, answer, bundle, hand_made, json_places
+from bundle_cases import Forgery, answer, bundle, hand_made
+from forgeries import json_places
 
 SEX = CategoricalFeature(name="sex", categories=("Female", "Male"))
 SEEN = (

@@ -30,7 +30,8 @@ from bornfair import checker, load
 from bornfair.bundle import bundle_files
 from bornfair.domain import BooleanFeature, RealFeature
 from bornfair.errors import InputError
-from checker_fuzz import KINDS, NAMES, Forgery, answer, bundle, damaged, hand_made, json_places, sealed
+from bundle_cases import KINDS, NAMES, Forgery, answer, bundle, hand_made, sealed
+from forgeries import damaged, json_places
 
 MEMORY = 3 * 2**29  # bytes a hostile file may make the checker use
 SECONDS = 8  # of computing, which is far more than any refusal here needs; more is a hang

@@ -15,7 +15,7 @@ import pytest
 from bornfair import Domain, FairClassifier, checker
 from bornfair.bundle import bundle_files
 from bornfair.domain import CategoricalFeature, IntegerFeature
-from checker_fuzz import Forgery, answer
+from bundle_cases import Forgery, answer
 from test_schemas import CERTIFICATE, PUBLISHED
 from twin_cases import HOURS, JOB, LABEL, OWNER, SEX, SHOE, TITLE, biased_labels, everybody, served_bytes
 

@@ -1,0 +1,228 @@
+"""An attacker's kit: small bundles of every kind of claim, taken apart to be changed and sealed anew.
+
+A forger can do everything but break SHA-256, so a `Forgery` seals itself anew: the digests always fit.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from bornfair import FairClassifier, checker
+from bornfair.bundle import bundle_files
+from bornfair.domain import (
+    NUMERIC,
+    BooleanFeature,
+    CategoricalFeature,
+    Domain,
+    IntegerFeature,
+    Label,
+    RealFeature,
+)
+from bornfair.encoding import Encoding, Policies, Scale
+from bornfair.model import FairModel
+from bornfair.network import Layer, Network
+from conftest import make_people
+
+Files = dict[str, bytes]
+
+
+NAMES = ("model.onnx", "domain.json", "certificate.json")
+
+
+# --- bundles ---
+
+AGE = IntegerFeature(name="age", low=18, high=60)
+HOURS = IntegerFeature(name="hours", low=1, high=12)
+INCOME = RealFeature(name="income", low=1.0, high=63.5)
+JOB = CategoricalFeature(name="job", categories=("clerk", "nurse", "smith"))
+OWNER = BooleanFeature(name="owner")
+RACE = CategoricalFeature(name="race", categories=("a", "b", "c"))
+GRADE = IntegerFeature(name="grade", low=1, high=5)
+GRANT = Label(name="grant", classes=("no", "yes"))
+
+
+def hand_made(
+    features: tuple[Any, ...],
+    sensitive: tuple[str, ...],
+    layers: list[tuple[Any, Any]],
+    *,
+    label: Label = GRANT,
+    activation: str = "relu",
+    policies: Policies | None = None,
+    scales: dict[str, tuple[float, int]] | None = None,
+) -> FairModel:
+    """A model from plain numbers; inputs are (v - 1)·2^-0 unless `scales` says otherwise."""
+    domain = Domain(features=features, sensitive=sensitive, label=label)
+    known = {f.name: (1.0, 0) for f in features if isinstance(f, NUMERIC)} | (scales or {})
+    fill = {f.name: f.low if isinstance(f, NUMERIC) else f.levels()[0] for f in features}
+    encoding = Encoding(
+        domain, {n: Scale(centre=c, exponent=e) for n, (c, e) in known.items()}, fill, policies or Policies()
+    )
+    made = tuple(Layer(np.array(weight, np.float32), np.array(bias, np.float32)) for weight, bias in layers)
+    return FairModel(Network(made, activation), encoding)  # type: ignore[arg-type]
+
+
+def reading(shift: float, policies: Policies | None = None) -> FairModel:
+    """A model that grants above 7.5 points, where a point is a year or an hour; an owner gets up to `shift` more."""
+    # columns in the order of the domain: age - 30, hours - 1, income, three jobs; then the code of owner, ±1
+    first = [
+        [1, 0, 0, 0, 0, 0, 0],
+        [-1, 0, 0, 0, 0, 0, 0],
+        [0, 1, 0, 2, 0, 0, 0],
+        [0, 0, 2**-9, 0, 0, 0, shift],
+    ]
+    layers = [(first, [0, -4, 0, 0]), ([[0.5, -1, 1, 1], [0, 0, 1, 0]], [-2, 0.25]), ([[1, 0.5]], [-4.375])]
+    return hand_made((AGE, HOURS, INCOME, JOB, OWNER), ("owner",), layers, policies=policies, scales={"age": (30.0, 0)})
+
+
+@cache
+def bundle(kind: str) -> Files:
+    """A valid bundle of each kind of claim."""
+    return {name: content for name, content in bundle_files(_MODELS[kind]()).items() if name in NAMES}
+
+
+def _structural() -> FairModel:
+    table = make_people(120, seed=2)
+    classifier = FairClassifier(["sex"], epochs=2, hidden=(4,), missing="impute", outside="clip")
+    return classifier.fit(table.drop(columns="grant"), table["grant"]).model_
+
+
+def _ignoring() -> FairModel:
+    return dataclasses.replace(reading(0.0), certificate=None).certified(timeout=10)
+
+
+def _bounds() -> FairModel:
+    return reading(0.0625, Policies(missing="impute", outside="clip")).certified(timeout=10)
+
+
+def _falsified() -> FairModel:
+    return reading(3.0).certified(timeout=10)
+
+
+def _undecided() -> FairModel:
+    return reading(3.0)
+
+
+def _cancelling() -> FairModel:
+    """The weights of the three races are alike, and the codes of a race add up to 0: fair in exact numbers only."""
+    first = [[1, 0.1, 0.1, 0.1], [-1, 3.0, 3.0, 3.0]]
+    return hand_made((HOURS, RACE), ("race",), [(first, [-3, 5]), ([[1, -1]], [0.25])]).certified(timeout=10)
+
+
+def _classes() -> FairModel:
+    """Three classes; twins differ in race and grade, which count a little."""
+    first = [[1, 0, 0.01, 0.02, 0.03, 0.02], [0, 1, 0.02, 0.01, 0.03, 0.01], [-1, -1, 0, 0, 0, 0]]
+    last = [[1, 0, 0], [0, 1, 0.03125], [0, 0, 1]]
+    label = Label(name="lane", classes=("left", "middle", "right"))
+    layers = [(first, [0, 0.5, 6.25]), (last, [0, 0.25, 0])]
+    seven = IntegerFeature(name="days", low=1, high=8)
+    return hand_made((HOURS, seven, RACE, GRADE), ("race", "grade"), layers, label=label).certified(timeout=10)
+
+
+def _exact() -> FairModel:
+    """Decided at exactly 0 for many people: only exact numbers can tell."""
+    first = [[1, 1, 0], [0, 0, 0.125]]
+    few = IntegerFeature(name="days", low=1, high=5), IntegerFeature(name="rooms", low=1, high=4)
+    layers = [(first, [-4, 0]), ([[1, -1]], [0])]
+    return hand_made((*few, OWNER), ("owner",), layers).certified(timeout=10)
+
+
+def _tanh() -> FairModel:
+    first = [[1, 0, 0.01, 0.02, 0.01], [-1, 0.5, 0, 0, 0.01]]
+    layers = [(first, [-4.5, 0]), ([[2, 0.25]], [0.5])]
+    return hand_made((HOURS, OWNER, RACE), ("race",), layers, activation="tanh").certified(timeout=10)
+
+
+_MODELS: dict[str, Callable[[], FairModel]] = {
+    "structural": _structural,
+    "ignoring": _ignoring,
+    "bounds": _bounds,
+    "falsified": _falsified,
+    "undecided": _undecided,
+    "cancelling": _cancelling,
+    "classes": _classes,
+    "exact": _exact,
+    "tanh": _tanh,
+}
+KINDS = tuple(_MODELS)
+
+
+# --- forging ---
+
+
+@dataclasses.dataclass
+class Forgery:
+    """A bundle taken apart: change what you like, then seal it."""
+
+    model: onnx.ModelProto
+    domain: dict[str, Any]
+    certificate: dict[str, Any]
+
+    @staticmethod
+    def of(files: Files) -> Forgery:
+        return Forgery(
+            onnx.load_from_string(files["model.onnx"]),
+            json.loads(files["domain.json"]),
+            json.loads(files["certificate.json"]),
+        )
+
+    def constant(self, name: str) -> np.ndarray:
+        return numpy_helper.to_array(next(t for t in self.model.graph.initializer if t.name == name)).copy()
+
+    def put(self, name: str, values: Any) -> None:
+        tensor = next(t for t in self.model.graph.initializer if t.name == name)
+        tensor.CopyFrom(numpy_helper.from_array(np.asarray(values), name))
+
+    def claim(
+        self, verdict: str, proof: str = "none", arithmetic: Any = (), tree: Any = None, **others: Any
+    ) -> Forgery:
+        self.certificate.update(
+            {"verdict": verdict, "proof": proof, "arithmetic": list(arithmetic), "tree": tree}
+            | {"twins": None, "decisions": None}
+            | others
+        )
+        return self
+
+    def restated(self) -> Forgery:
+        """Property and claim as they should read, so that only what was shown can be wrong."""
+        facts = self.certificate
+        try:
+            facts["property"] = checker.property_of(checker.People(copy.deepcopy(self.domain)))
+            stated = facts["verdict"], facts["proof"], facts["arithmetic"], self.domain["sensitive"], facts["reason"]
+            facts["claim"] = checker.claim_of(*stated, self.domain.get("twins", []))
+        except (checker.Rejected, *checker.MALFORMED, ArithmeticError):
+            pass
+        return self
+
+    def sealed(self) -> Files:
+        """The three files, with every digest as it should be."""
+        return sealed(self.model.SerializeToString(deterministic=True), self.domain, self.certificate)
+
+
+def sealed(model: bytes, domain: Any, certificate: dict[str, Any]) -> Files:
+    people = domain if isinstance(domain, bytes) else json.dumps(domain).encode()
+    facts = copy.deepcopy(certificate)
+    facts["files"] = {
+        "model.onnx": hashlib.sha256(model).hexdigest(),
+        "domain.json": hashlib.sha256(people).hexdigest(),
+    }
+    facts["sha256"] = checker.digest_of(facts)
+    return {"model.onnx": model, "domain.json": people, "certificate.json": json.dumps(facts).encode()}
+
+
+def answer(files: Files) -> dict[str, Any]:
+    """What the checker says of files. Any other exception than its own is a crash, and is let through."""
+    try:
+        return checker.check_files(files)
+    except (checker.Rejected, *checker.MALFORMED) as error:
+        return {"valid": False, "reason": f"{type(error).__name__}: {error}"}

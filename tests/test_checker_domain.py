@@ -41,11 +41,10 @@ def domains() -> list[dict]:
     plain = Domain(features=SEEN, sensitive=("sex", "race"), label=LABEL)
     some = plain.with_sensitive(["sex", "age"], [["Male", 20], ["Female", 20], ["Male", 58]])
     ruled = plain.with_twins("sex: Male<->Female, owner: True<->False; job: clerk->nurse->3->clerk; income: -x+8.5")
-    level = plain.with_sensitive(["income"], [[0.5], [2.375], [8.0]])
     bare = Domain(features=SEEN)
     real = plain.with_sensitive(["income"])
     moved = some.with_sensitive(["race"], [["a"], ["b"]]).with_twins("race: a<->b, job: clerk<->nurse")
-    return [json.loads(domain.text()) for domain in (plain, some, ruled, level, bare, real, moved)]
+    return [json.loads(domain.text()) for domain in (plain, some, ruled, bare, real, moved)]
 
 
 def reads(data: dict) -> str | None:
@@ -61,8 +60,6 @@ def product_reads(data: dict) -> bool:
     try:
         Domain.from_json(json.dumps(data))
     except InputError:
-        return False
-    except (IndexError, OverflowError, UnicodeEncodeError):  # refused too, if not in a sentence
         return False
     return True
 
@@ -117,10 +114,7 @@ def test_the_checker_reads_every_domain_that_the_product_writes():
         if product_reads(data):
             again = json.loads(Domain.from_json(json.dumps(data)).text())
             reason = reads(again)
-            # narrower than the product: 2^53 for whole numbers, 2^1000 for others, half a character, and a sensitive
-            # feature whose range is one real number
-            narrower = "2^53", "no range", "single value", "\\ud800"
-            assert reason is None or any(word in reason for word in narrower), (seed, reason)
+            assert reason is None or "no range" in reason, (seed, reason)  # narrower: numbers end at 2^1000
 
 
 # --- claims about nobody ---
@@ -216,7 +210,7 @@ def test_a_proof_for_each_piece_of_a_range_covers_all_of_it():
 
 
 def test_the_values_of_a_real_valued_feature_are_not_counted():
-    people = checker.People(domains()[5])
+    people = checker.People(domains()[4])
     assert checker.property_of(people)["sensitive_values"] is None
-    listed = checker.People(domains()[3])
+    listed = checker.People(domains()[1])
     assert checker.property_of(listed)["sensitive_values"] == 3

@@ -148,7 +148,7 @@ def certificate_of(
         )
     facts = verdict.verdict, verdict.proof, verdict.arithmetic, model.domain.sensitive, verdict.reason
     rules = model.domain.model_dump(mode="json")["twins"]
-    uncounted = model.domain.combinations is None and any(f.kind == "real" for f in model.domain.sensitive_features)
+    uncounted = bool(model.domain.real_sensitive)
     return Certificate(
         claim=checker.claim_of(*facts, rules),
         verdict=dataclasses.replace(verdict, seconds=0.0),  # same model, same bytes

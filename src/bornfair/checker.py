@@ -39,6 +39,7 @@ CONDITIONS = (  # of float32: what twins share is the same number for both only 
 LIMITS = {"certificate.json": 2**24, "domain.json": 2**22, "model.onnx": 2**28}  # bytes
 MOST_FIELDS = 200_000  # of a model file; one block of weights is one field
 MOST_VALUES = 100_000  # sensitive values, or versions of a person, that are looked at one by one
+MOST_LEVELS = 2**23  # of one sensitive feature
 MOST_RULES, MOST_ELEMENTS = 100, 10_000  # for twins, and of the group that they generate
 MOST_STEPS = 10**7  # to multiply rules out
 MOST_PRODUCTS = 2**26  # of whole numbers, to show that weights cancel
@@ -324,6 +325,7 @@ class People:
         for name in self.sensitive:
             several = len(set(self.ends(name) if self.is_number(name) else self.levels(name))) > 1
             need(several, f"sensitive feature '{name}' has a single value: nobody has a twin, any claim is empty")
+            need(self._is_codable(name), f"the values of sensitive feature '{name}' are too many or too close together")
         self.combinations: list[list[Any]] | None = data["combinations"]
         self.rows: set[tuple[Any, ...]] = set()
         if self.combinations is not None:
@@ -363,25 +365,25 @@ class People:
                 kind == "integer" or type(low) is type(high) is float, f"the ends of '{name}' are not written as floats"
             )
             need(-(2**1000) < low <= high < 2**1000, f"'{name}' has no range")
-            need(kind == "integer" or (type(rest["grid"]) is int and rest["grid"] >= 2), f"the grid of '{name}' is odd")
+            grid = rest.get("grid", 2)
+            need(type(grid) is int and 2 <= grid <= MOST_VALUES, f"the grid of '{name}' is odd")
+
+    def _is_codable(self, name: str) -> bool:
+        if self.is_real(name):
+            low, high = self.ends(name)
+            return 0 < (high - low) / (self.features[name]["grid"] - 1) < math.inf
+        return len(self.levels(name)) <= MOST_LEVELS
 
     def _check_combinations(self, rows: list[Any]) -> None:
         need(self.sensitive, "combinations are given, but no feature is sensitive")
+        need(not any(map(self.is_real, self.sensitive)), "combinations list values of a real-valued feature")
         need(len(rows) <= MOST_VALUES, f"there are more than {MOST_VALUES:,} combinations")
         for row in rows:
             fits = len(a_list(row, "a combination")) == len(self.sensitive)
-            need(fits and all(map(self._is_level, self.sensitive, row)), f"combination {row!r} is odd")
+            need(fits and all(map(self.has, self.sensitive, row)), f"combination {row!r} is odd")
         self.rows = set(map(tuple, rows))
         need(len(self.rows) > 1, "there is one combination only: nobody has a twin, any claim is empty")
         need(len(self.rows) == len(rows), "a combination is listed twice")
-
-    def _is_level(self, name: str, value: Any) -> bool:
-        """Whether a combination may name this value: of a real-valued feature, one of its grid."""
-        if not self.has(name, value) or not self.is_real(name):
-            return self.has(name, value)
-        (low, high), steps = self.ends(name), self.features[name]["grid"] - 1
-        near = round((value - low) / (high - low) * steps)
-        return value == high or any(value == low + (high - low) / steps * i for i in range(near - 1, near + 2))
 
     def _check_label(self, name: Any, classes: Any) -> None:
         need(is_text(name) and name not in self.features, "the label is a feature, or has no name")

@@ -400,6 +400,10 @@ class Domain(_Record):
             data = json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
             raise InputError(f"'{origin}' is not JSON ({error}); is it truncated?") from error
+        try:
+            json.dumps(data, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:  # half of a character, which JSON may hold and UTF-8 may not
+            raise InputError(f"{origin}: a name or a value is not valid text ({error}); correct it.") from error
         if not isinstance(data, dict):
             raise InputError(f"'{origin}' must hold one JSON object with 'features', found {type(data).__name__}.")
         return _validated(data, origin)

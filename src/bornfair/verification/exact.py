@@ -69,7 +69,8 @@ def executes_exactly(network: Network, inputs: np.ndarray) -> bool:
                 terms = [Fraction(w) * v for w, v in zip(weights, values, strict=True)] + [Fraction(bias)]
                 # The operands must be float32 numbers themselves; weights are.
                 units = math.lcm(*(term.denominator for term in (*terms, *values)))
-                if units & (units - 1) or units > 2**100 or units * max(sum(map(abs, terms)), *map(abs, values)) > 2**24:
+                largest = max(sum(map(abs, terms)), *map(abs, values))
+                if units & (units - 1) or units > 2**100 or units * largest > 2**24:
                     return False
                 sums.append(sum(terms, Fraction(0)))
             values = sums

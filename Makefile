@@ -2,14 +2,16 @@
 # Both set up a local .venv first; nothing else is needed but Python 3.11+, pip and make.
 
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
+# Which versions are installed: constraints.txt, the newest admitted, or floors.txt, the lowest.
+PINS ?= constraints.txt
 BIN := $(VENV)/bin
 # One stamp per set of packages: a second run finds it and starts at once.
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 
-.PHONY: demo test lint format bench nightly clean
+.PHONY: demo test torch floors lint format bench nightly pins clean
 
 demo: $(RUN)
 	@$(BIN)/bornfair demo
@@ -17,6 +19,14 @@ demo: $(RUN)
 # A file's tests run in one process, so that what takes long to set up is set up once.
 test: lint
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# The tests that need PyTorch, which `make test` skips where it is not installed.
+torch: $(BENCH)
+	@BORNFAIR_NEED_TORCH=1 $(BIN)/pytest tests/test_interop_torch.py tests/test_speed.py
+
+# All of `make test` at the lowest versions that pyproject.toml admits.
+floors:
+	@$(MAKE) test VENV=.venv-floors PINS=floors.txt
 
 lint: $(DEV)
 	@$(BIN)/ruff check
@@ -36,21 +46,29 @@ bench: $(BENCH)
 	@$(BIN)/bornfair bench speed
 	@$(BIN)/bornfair bench scaling
 
+# Resolves constraints.txt and floors.txt anew; to be run after a change of pyproject.toml.
+pins:
+	@$(PYTHON) .ci/pins.py $(foreach version,3.11 3.12 3.13,$$(.ci/python $(version)))
+
 clean:
-	rm -rf $(VENV) demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bornfair needs Python 3.11 or newer, found " + sys.version.split()[0] + "; run: make PYTHON=python3.11 " + "$(MAKECMDGOALS)")'
 	$(PYTHON) -m venv $(VENV)
 
-$(RUN): pyproject.toml | $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint $(PINS)
+
+# The build backend is installed first: in a build of its own pip would take any version of it.
+$(RUN): pyproject.toml $(PINS) | $(VENV)
+	$(INSTALL) hatchling
+	$(INSTALL) --no-build-isolation --editable .
 	@touch $@
 
-$(DEV): pyproject.toml | $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@ $(RUN)
+$(DEV): $(RUN)
+	$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
 
 $(BENCH): $(DEV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(INSTALL) --no-build-isolation --editable '.[bench]'
 	@touch $@

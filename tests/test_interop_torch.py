@@ -1,8 +1,13 @@
-"""PyTorch's stacks of layers, in memory and as torch.onnx exports them. They need the comparison extra (torch)."""
+"""PyTorch's stacks of layers, in memory and as torch.onnx exports them.
+
+They need the comparison extra (torch). Where it is missing these tests are skipped with that reason, unless
+BORNFAIR_NEED_TORCH=1 says that it must be there; then they fail.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,7 +20,7 @@ from bornfair.interop.load import load_model
 from interop_models import WIDTH, disagreements, people
 
 pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None,
+    importlib.util.find_spec("torch") is None and os.environ.get("BORNFAIR_NEED_TORCH") != "1",
     reason="needs the comparison extra (torch): pip install 'bornfair[bench]'",
 )
 

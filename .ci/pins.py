@@ -1,7 +1,7 @@
 """Which versions are the tests run against? Writes constraints.txt (the newest admitted) and floors.txt (the lowest).
 
-Run by `make pins`, with one interpreter of each supported Python: pip resolves on each of them, wheels only, and versions that
-differ get a marker. Tools without a range in pyproject.toml are the newest in both files.
+Run by `make pins`, with one interpreter of each supported Python: pip resolves on each of them, wheels only, and
+versions that differ get a marker. Tools without a range in pyproject.toml are the newest in both files.
 """
 
 import json

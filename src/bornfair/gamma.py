@@ -283,6 +283,8 @@ def _trace(network: Network, codes: np.ndarray, people: np.ndarray) -> Iterator[
     the arithmetic of real numbers too: an unfair neuron is never a rounding error. A difference below the bound (about
     1e-15 of the terms summed) cannot be told from rounding; such a neuron counts as fair, but never as proven.
     """
+    import jax.numpy as jnp
+
     shape = (len(people), len(codes))
     values = np.concatenate(
         [
@@ -303,7 +305,7 @@ def _trace(network: Network, codes: np.ndarray, people: np.ndarray) -> Iterator[
         values, bound = sums, sums_bound
         if number < len(network.layers):
             with _double_precision():
-                values = np.asarray(activation_function(network.activation)(sums))  # type: ignore[arg-type]
+                values = np.asarray(activation_function(network.activation)(jnp.asarray(sums)))
             bound = STEEPEST[network.activation] * sums_bound + 8 * EPSILON * np.abs(values)
         yield _Traced(
             inputs,

@@ -102,10 +102,12 @@ def _text(value: Any) -> str:
 
 
 def _packed(config: str, layers: dict[str, list[np.ndarray]]) -> bytes:
-    arrays = {f"{i}.{j}": array for i, weights in enumerate(layers.values()) for j, array in enumerate(weights)}
+    arrays: dict[str, Any] = {
+        f"{i}.{j}": array for i, weights in enumerate(layers.values()) for j, array in enumerate(weights)
+    }
     index = {"config": config, "layers": {name: len(weights) for name, weights in layers.items()}}
     packed = io.BytesIO()
-    np.savez(packed, index=np.frombuffer(json.dumps(index).encode(), np.uint8), **arrays)  # type: ignore[arg-type]
+    np.savez(packed, index=np.frombuffer(json.dumps(index).encode(), np.uint8), **arrays)
     return packed.getvalue()
 
 

@@ -330,8 +330,9 @@ def is_nan(node: Node) -> Value:
 def where(node: Node) -> Value:
     values = [node.given(i) for i in range(3)]
     condition = values[0]
-    if all(isinstance(value, np.ndarray) for value in values):
-        return np.where(*values)  # type: ignore[arg-type]
+    constants = [value for value in values if isinstance(value, np.ndarray)]
+    if len(constants) == 3:
+        return np.where(constants[0], constants[1], constants[2])
     if isinstance(condition, np.ndarray) and (condition.all() or not condition.any()):
         chosen, other = (values[1], values[2]) if condition.all() else (values[2], values[1])
         zero = Node("Mul", node.name, (other, np.zeros(1)), {}, 1, node.version, node.tape, node.rows)

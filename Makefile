@@ -37,9 +37,9 @@ format: $(DEV)
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-# 20,000 random small models, each engine's word against counting out. Some twenty minutes.
+# All fuzzers. Another seed each time, which is printed: make nightly HOURS=8, or COUNT=20000 SEED=7.
 nightly: $(DEV)
-	@cd tests && ../$(BIN)/python nightly.py 20000
+	@$(BIN)/python tests/nightly.py $(if $(HOURS),--hours $(HOURS)) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
 # Installs PyTorch for the comparison; bornfair itself never needs it.
 bench: $(BENCH)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from bornfair import verify
 from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, IntegerFeature, Label
 from bornfair.encoding import Encoding, Scale
 from bornfair.model import FairModel
@@ -18,6 +19,7 @@ from bornfair.network import Layer, Network, decisions
 from bornfair.verification.attack import find_twins
 from bornfair.verification.exact import exact_decisions
 from bornfair.verification.replay import exact_input
+from fuzzing import Summary
 
 SHAPES = (
     # free features, sensitive features, hidden widths, outputs
@@ -103,3 +105,18 @@ def attack_mistake(model: FairModel, known: Truth, seconds: float = 0.05) -> str
     if found is not None and not all({"real": known.real, "float32": known.float32}[a] for a in found.unfair_in):
         return f"the attack found {found}, but {known}"
     return None
+
+
+def run(count: int, seed: int) -> Summary:
+    """Every model is put to the bounds, every tenth to each of the other engines, every fifth to the attack alone."""
+    summary = Summary(count)
+    for i, case in enumerate(np.random.default_rng(seed).integers(2**32, size=count).tolist()):
+        model = random_model(case)
+        known = truth(model)
+        problems = [attack_mistake(model, known)] if i % 5 == 0 else []
+        for engine in ["bounds", *{0: ["smt"], 5: ["milp"]}.get(i % 10, [])]:
+            verdict = verify(model, engine=engine, timeout=30, seed=seed)
+            summary.outcomes[f"{engine} {verdict.verdict}"] += 1
+            problems.append(mistake(model, verdict, known))
+        summary.wrong += [f"random_model({case}): {problem}" for problem in problems if problem]
+    return summary

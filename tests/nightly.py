@@ -1,35 +1,50 @@
-"""20,000 random small models, each engine's word against counting out. Run by `make nightly`; prints its progress."""
+"""All fuzzers, for hours or for a number of cases each. Run by `make nightly`; status 1 if any answer was false."""
 
+from __future__ import annotations
+
+import argparse
+import math
 import sys
 import time
+from collections.abc import Callable
 
-from bornfair import verify
-from brute_force import attack_mistake, mistake, random_model, truth
+import brute_force
+from fuzzing import Summary
+
+Run = Callable[[int, int], Summary]
+
+FUZZERS: dict[str, Run] = {
+    "small models, each engine's word against counting out": brute_force.run,
+}
+BATCH = 500  # cases between two looks at the clock
 
 
-def main(cases: int) -> int:
-    began, wrong, undecided, unfair = time.perf_counter(), 0, {}, 0
-    for seed in range(cases):
-        model = random_model(seed)
-        known = truth(model)
-        unfair += known.real
-        engines = ["bounds"] + (["smt"] if seed % 10 == 0 else []) + (["milp"] if seed % 10 == 5 else [])
-        for engine in engines:
-            verdict = verify(model, engine=engine, timeout=30, seed=seed)
-            problem = mistake(model, verdict, known)
-            undecided[engine] = undecided.get(engine, 0) + (verdict.verdict == "undecided")
-            if problem:
-                wrong += 1
-                print(f"case {seed}: {problem}", flush=True)
-        if seed % 5 == 0 and (problem := attack_mistake(model, known)):
-            wrong += 1
-            print(f"case {seed}: {problem}", flush=True)
-        if (seed + 1) % 500 == 0:
-            rate = (seed + 1) / (time.perf_counter() - began)
-            print(f"{seed + 1:,} of {cases:,}: {wrong} wrong, undecided {undecided}, {rate:.1f} a second", flush=True)
-    print(f"{cases:,} models, {unfair:,} of them unfair: {wrong} wrong answers; undecided: {undecided}")
+def main(fuzzers: dict[str, Run], arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hours", type=float, default=2.0, help="for all fuzzers together")
+    parser.add_argument("--count", type=int, help="cases for each fuzzer, instead of hours")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="another one each night unless given")
+    asked = parser.parse_args(arguments)
+    seconds = 3600 * asked.hours / len(fuzzers) if asked.count is None else math.inf
+    print(f"seed {asked.seed}", flush=True)
+    wrong = 0
+    for name, run in fuzzers.items():
+        print(f"{name} …", flush=True)
+        wrong += len(repeated(run, asked.seed, seconds, asked.count or math.inf).wrong)
     return 1 if wrong else 0
 
 
+def repeated(run: Run, seed: int, seconds: float, count: float) -> Summary:
+    """Batches with one seed after the other, until the time is over or enough cases were tried."""
+    began, total = time.monotonic(), Summary()
+    while total.cases < count and time.monotonic() - began < seconds:
+        found = run(int(min(BATCH, count - total.cases)), seed)
+        for problem in found.wrong:
+            print(f"  WRONG, seed {seed}: {problem}", flush=True)
+        total, seed = total + found, seed + 1
+        print(f"  {time.monotonic() - began:6,.0f} s: {total}", flush=True)
+    return total
+
+
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 20_000))
+    sys.exit(main(FUZZERS, sys.argv[1:]))

@@ -1,0 +1,55 @@
+"""`make nightly` runs every fuzzer, tells the seed, and ends with status 1 when an answer was false."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+import brute_force
+from bornfair import verify
+from fuzzing import Summary
+from nightly import BATCH, FUZZERS, main
+
+
+def test_every_fuzzer_finds_nothing_on_a_few_cases() -> None:
+    for name, run in FUZZERS.items():
+        summary = run(6, 1)
+        assert summary.wrong == [] and summary.cases == 6 and summary.outcomes.total() >= 6, name
+
+
+def test_a_false_answer_is_found_and_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = next(
+        verdict for seed in range(40)
+        if (verdict := verify(brute_force.random_model(seed), engine="bounds")).verdict == "verified"
+    )  # fmt: skip
+    monkeypatch.setattr(brute_force, "verify", lambda model, **settings: told)
+    wrong = brute_force.run(10, 3).wrong
+    assert wrong and wrong == brute_force.run(10, 3).wrong and "says verified" in wrong[0]
+
+
+def test_batches_go_on_until_the_count_is_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = []
+
+    def run(count: int, seed: int) -> Summary:
+        asked.append((count, seed))
+        return Summary(count, Counter(tried=count))
+
+    assert main({"a": run, "b": run}, ["--count", str(BATCH + 1), "--seed", "5"]) == 0
+    assert asked == [(BATCH, 5), (1, 6)] * 2
+    said = capsys.readouterr().out
+    assert said.startswith("seed 5\n") and said.count(f"{BATCH + 1:,} cases, 0 wrong") == 2
+
+
+def test_one_false_answer_is_told_with_its_seed_and_makes_the_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(count: int, seed: int) -> Summary:
+        return Summary(count, wrong=["case 3: said verified"] if seed == 8 else [])
+
+    assert main({"a": run}, ["--count", str(3 * BATCH), "--seed", "7"]) == 1
+    assert "WRONG, seed 8: case 3: said verified" in capsys.readouterr().out
+    assert main({"a": run}, ["--count", "1", "--seed", "7"]) == 0
+
+
+def test_hours_end_it_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main({"a": lambda count, seed: Summary(count)}, ["--hours", "0.000001"]) == 0
+    assert "0 wrong" in capsys.readouterr().out

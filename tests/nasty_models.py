@@ -24,6 +24,7 @@ from bornfair.encoding import Encoding, Scale
 from bornfair.model import FairModel
 from bornfair.network import Layer, Network
 from bornfair.onnx_graph import input_type, onnx_bytes
+from fuzzing import Summary
 from oracle import exact_decision, exact_scores
 
 ENGINES = ("auto", "bounds", "bounds", "smt", "milp")
@@ -236,11 +237,10 @@ def _certified(model: FairModel, judge: Judge, unfair: dict, said: Counter[str])
     return [f"the checker says VALID, verified in {wrong}"] if answer["verdict"] == "verified" and wrong else []
 
 
-def run(count: int, seed: int) -> dict:
-    """Many models; `wrong` lists every false answer."""
-    wrong, said = list[str](), Counter[str]()
+def run(count: int, seed: int) -> Summary:
+    summary = Summary(count)
     for i in range(count):
-        problems, more = mistakes(seed * 1_000_003 + i)
-        wrong += problems
-        said += more
-    return {"models": count, "wrong": wrong, "said": dict(said)}
+        problems, said = mistakes(seed * 1_000_003 + i)
+        summary.wrong += problems
+        summary.outcomes += said
+    return summary

@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable
 
 import brute_force
+import nasty_models
 from fuzzing import Summary
 
 Run = Callable[[int, int], Summary]
 
 FUZZERS: dict[str, Run] = {
     "small models, each engine's word against counting out": brute_force.run,
+    "nasty models, judged by onnxruntime and exact fractions": nasty_models.run,
 }
 BATCH = 500  # cases between two looks at the clock
 

@@ -9,8 +9,8 @@ from nasty_models import Judge, mistakes, nasty_model, run
 @pytest.mark.parametrize("block", range(4))
 def test_nothing_false_is_said_of_nasty_models(block):
     found = run(16, seed=block)
-    assert found["wrong"] == []
-    assert sum(found["said"].values()) >= 16
+    assert found.wrong == []
+    assert found.outcomes.total() >= 16
 
 
 def test_the_judge_notices_a_false_verdict(monkeypatch):

@@ -566,3 +566,15 @@ def test_a_table_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "odd.csv").write_text("model\nT-1\n")
     with pytest.raises(InputError, match="pa_index"):
         compare(tmp_path, tmp_path / "odd.csv")
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("hidden", [(), (3,), (3, 2), (3, 2, 4)])
+def test_where_every_feature_is_sensitive_there_is_one_person(hidden, activation):
+    random, features = np.random.default_rng(4), (BooleanFeature(name="s"), BooleanFeature(name="t"))
+    domain = Domain(features=features, sensitive=("s", "t"), label=Label(name="y", classes=(0, 1)))
+    widths = (2, *hidden, 1)
+    layers = [Layer(random.normal(size=(b, a)), random.normal(size=b)) for a, b in itertools.pairwise(widths)]
+    model = FairModel(Network(tuple(layers), activation), Encoding(domain, {}, {}))
+    shares, fair = shares_of(model, timeout=5), model.verify(timeout=5).verdict == "verified"
+    assert (shares.certified, shares.falsified) == ((1.0, 0.0) if fair else (0.0, 1.0))

@@ -149,8 +149,11 @@ class _Run:
         self._order = sample.order  # categories that act alike on the first lead stay together when a group is cut
         reason = "interrupted"
         try:
-            self._take_in(self._bounded(self.variables.places.root))
-            self._dive(sample)
+            if not self.variables.count:
+                self._judge_the_only_person()
+            else:
+                self._take_in(self._bounded(self.variables.places.root))
+                self._dive(sample)
             reason = self._search()
             self._credit_open()
             while reason == TIME_IS_UP and not self.interrupted and self._time_left():  # it was faster than foreseen
@@ -163,6 +166,12 @@ class _Run:
             self._credit_open()
         self._speak(f"{reason}: ", force=True)
         return self._shares(self._proven(), sample, reason)
+
+    def _judge_the_only_person(self) -> None:
+        """Where every feature is sensitive, all people are versions of one: there is nothing to cut."""
+        root = self.variables.places.root
+        fair, unfair, unknown = judge_people(self.model, self.owner, root, self.flips, self.deadline)
+        self.tally = replace(self.tally, certified=fair, falsified=unfair, stuck=unknown, boxes=1)
 
     def _time_left(self) -> bool:
         return time.monotonic() + SPARE * (self.deadline - self.began) < self.deadline

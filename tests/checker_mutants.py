@@ -15,104 +15,97 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-TESTS = ("twins_checker", "checker_domain", "checker_tampering", "checker_hostile", "checker_proofs")
+TESTS = ("checker_domain", "checker_tampering", "twins_checker", "checker_hostile", "checker_proofs")
 
-MUTANTS: tuple[tuple[str, str], ...] = (
-    # files
-    ("need(same and plain and mark,", "need(same and mark,"),
-    (" and zlib.crc32(found[name]) == crc,", ","),
-    ("need(machine.eof and not machine.unused_data,", "need(machine.eof,"),
-    ('need(content[at:] == b"PK\\5\\6" + end_of,', 'need(content[at : at + 4] == b"PK\\5\\6",'),
-    ("name not in found, f\"unexpected file", "True, f\"unexpected file"),
-    ("need(len(found) == len(pairs),", "need(True,"),
-    ("need(name not in found, f\"field", "need(True, f\"field"),
-    ("need(all(map(math.isfinite, numbers)),", "need(True,"),
-    ('need("raw" not in tensor,', "need(True,"),
-    # people
-    ("need(len(self.rows) > 1,", "need(len(self.rows) > 0,"),
-    ("need(len(self.rows) == len(rows),", "need(True,"),
-    ("need(several,", "need(True,"),
-    ("set(rest) == KINDS[kind],", "set(rest) >= KINDS[kind],"),
-    ("need(levels and all(map(is_value, levels)),", "need(levels,"),
-    ("need(all(map(self._keeps_combinations, self.rules)),", "need(True,"),
-    ("need(fits, f\"'{feature}' is mirrored elsewhere\")", "need(True, '')"),
-    ("len(set(values)) == len(values) > 0,", "len(values) > 0,"),
-    (" and low <= value <= high and float(value) == value", " and low <= value and float(value) == value"),
-    # the graph
-    ('fits = fits and dict(map(_attribute, node["attributes"])) == attributes', "fits = fits and True"),
-    ('node.get("domain", "") == domain', "True"),
-    ("fits = fits and all(mine in (None, theirs) for", "fits = fits and all(True for"),
-    ("need(low <= feature[\"low\"] and feature[\"high\"] <= high,", "need(low <= feature[\"low\"],"),
-    ('need(constant > 0 or operator in ("Sub", "Add"),', "need(True,"),
-    ("need(min(factors) >= 0,", "need(True,"),
-    ("need((zero.type, zero.dims, zero.values[0]) == (FLOAT, (1,), 0),", "need(True,"),
-    ("need(list(names.values) == shown and", "need(sorted(map(str, names.values)) == sorted(map(str, shown)) and"),
-    ("need(given == wanted,", "need(True,"),
-    ("need(not self.unread,", "need(True,"),
-    ("need(network.activation != \"gelu\" or", "need(True or"),
-    # structural proofs
-    ("if sensitive and any(network.columns[j].unlisted for j in places):", "if False:"),
-    ("if column.table is None and not is_finite(column, ends):", "if False:"),
-    ("held.discard(\"float32\")  # weights that cancel", "held.discard(\"\")  # weights that cancel"),
-    ("for level in levels[1:]]", "for level in levels[2:]]"),
-    ("if sum(map(mul, row, change))):", "if False):"),
-    ("ends = column.limits if sensitive and column.limits else", "ends ="),
-    # bounds
-    ("error = [(self.unit + gamma * (1 + 2.0**-20)) * s", "error = [self.unit * s"),
-    ("return total - lost * (1 + 2.0**-20) - 2.0**-900, row", "return total, row"),
-    ("total += x * max(-slope * low, high - slope * high) * (1 + 2.0**-40)", "pass"),
-    ("if low[0] > 0 if best else high[0] <= 0:", "if low[0] > 0 if best else high[0] <= 0.01:"),
-    ("return all(self.is_decided(image | view, best) for", "return any(self.is_decided(image | view, best) for"),
-    ("differs = [d and z > 0 for", "differs = [d and z > 1 for"),
-    ("return len(classes) == 1 and None not in classes", "return None not in classes"),
-    ("return list(itertools.pairwise([*cuts, high]))", "return list(itertools.pairwise(cuts))"),
-    ("and all(self.is_decided(image, best) for image in images[1:])", ""),
-    ("after = where + 1 if", "after = where + 2 if"),
-    ("need(done, f\"the tree leaves", "need(True, f\"the tree leaves"),
-    ("need(not done, ", "need(True, "),
-    # twins and the verdict
-    ("need(are_versions(people, one, other),", "need(True,"),
-    ("need(people.has(name, value), f\"a twin's", "need(True, f\"a twin's"),
-    ('<= people.rows, "such twins do not exist")', '<= people.rows or True, "such twins do not exist")'),
-    ("need(None not in found and found[0] != found[1],", "need(None not in found,"),
-    ("need(data[\"files\"][name] == digest,", "need(True,"),
-    ("need(held >= set(arithmetic),", "need(held & set(arithmetic),"),
-    ("need(data[\"property\"] == property_of(people),", "need(True,"),
-    ("need(data[\"claim\"] == expected,", "need(True,"),
-    ("need(people.sensitive, \"no feature", "need(True, \"no feature"),
-)  # fmt: skip
+MUTANTS: dict[str, tuple[tuple[str, str], ...]] = {  # by the tests that are run first
+    "checker_hostile": (
+        ("need(same and plain and mark,", "need(same and mark,"),
+        (" and zlib.crc32(found[name]) == crc,", ","),
+        ("need(machine.eof and not machine.unused_data,", "need(machine.eof,"),
+        ('need(content[at:] == b"PK\\5\\6" + end_of,', 'need(content[at : at + 4] == b"PK\\5\\6",'),
+        ("name not in found, f\"unexpected file", "True, f\"unexpected file"),
+        ("need(len(found) == len(pairs),", "need(True,"),
+        ("need(name not in found, f\"field", "need(True, f\"field"),
+        ("need(all(map(math.isfinite, numbers)),", "need(True,"),
+        ('need("raw" not in tensor,', "need(True,"),
+    ),
+    "checker_domain": (
+        ("need(len(self.rows) > 1,", "need(len(self.rows) > 0,"),
+        ("need(len(self.rows) == len(rows),", "need(True,"),
+        ("need(several,", "need(True,"),
+        ("set(rest) == KINDS[kind],", "set(rest) >= KINDS[kind],"),
+        ("need(levels and all(map(is_value, levels)),", "need(levels,"),
+        ("need(all(map(self._keeps_combinations, self.rules)),", "need(True,"),
+        ("need(fits, f\"'{feature}' is mirrored elsewhere\")", "need(True, '')"),
+        ("len(set(values)) == len(values) > 0,", "len(values) > 0,"),
+        (" and low <= value <= high and float(value) == value", " and low <= value and float(value) == value"),
+    ),
+    "checker_tampering": (
+        ('fits = fits and dict(map(_attribute, node["attributes"])) == attributes', "fits = fits and True"),
+        ('node.get("domain", "") == domain', "True"),
+        ("fits = fits and all(mine in (None, theirs) for", "fits = fits and all(True for"),
+        ("need(low <= feature[\"low\"] and feature[\"high\"] <= high,", "need(low <= feature[\"low\"],"),
+        ('need(constant > 0 or operator in ("Sub", "Add"),', "need(True,"),
+        ("need(min(factors) >= 0,", "need(True,"),
+        ("need((zero.type, zero.dims, zero.values[0]) == (FLOAT, (1,), 0),", "need(True,"),
+        ("need(list(names.values) == shown and", "need(sorted(map(str, names.values)) == sorted(map(str, shown)) and"),
+        ("need(given == wanted,", "need(True,"),
+        ("need(not self.unread,", "need(True,"),
+        ("need(network.activation != \"gelu\" or", "need(True or"),
+        ("need(are_versions(people, one, other),", "need(True,"),
+        ("need(people.has(name, value), f\"a twin's", "need(True, f\"a twin's"),
+        ('<= people.rows, "such twins do not exist")', '<= people.rows or True, "such twins do not exist")'),
+        ("need(None not in found and found[0] != found[1],", "need(None not in found,"),
+        ("need(data[\"files\"][name] == digest,", "need(True,"),
+        ("need(held >= set(arithmetic),", "need(held & set(arithmetic),"),
+        ("need(data[\"property\"] == property_of(people),", "need(True,"),
+        ("need(data[\"claim\"] == expected,", "need(True,"),
+        ("need(people.sensitive, \"no feature", "need(True, \"no feature"),
+    ),
+    "checker_proofs": (
+        ("if sensitive and any(network.columns[j].unlisted for j in places):", "if False:"),
+        ("if column.table is None and not is_finite(column, ends):", "if False:"),
+        ("held.discard(\"float32\")  # weights that cancel", "held.discard(\"\")  # weights that cancel"),
+        ("for level in levels[1:]]", "for level in levels[2:]]"),
+        ("if sum(map(mul, row, change))):", "if False):"),
+        ("ends = column.limits if sensitive and column.limits else", "ends ="),
+        ("error = [(self.unit + gamma * (1 + 2.0**-20)) * s", "error = [self.unit * s"),
+        ("return total - lost * (1 + 2.0**-20) - 2.0**-900, row", "return total, row"),
+        ("total += x * max(-slope * low, high - slope * high) * (1 + 2.0**-40)", "pass"),
+        ("if low[0] > 0 if best else high[0] <= 0:", "if low[0] > 0 if best else high[0] <= 0.01:"),
+        ("return all(self.is_decided(image | view, best) for", "return any(self.is_decided(image | view, best) for"),
+        ("differs = [d and z > 0 for", "differs = [d and z > 1 for"),
+        ("return len(classes) == 1 and None not in classes", "return None not in classes"),
+        ("return list(itertools.pairwise([*cuts, high]))", "return list(itertools.pairwise(cuts))"),
+        ("and all(self.is_decided(image, best) for image in images[1:])", ""),
+        ("after = where + 1 if", "after = where + 2 if"),
+        ("need(done, f\"the tree leaves", "need(True, f\"the tree leaves"),
+        ("need(not done, ", "need(True, "),
+    ),
+}  # fmt: skip
 
 
-def survives(number: int) -> bool:
+def survives(first: str, old: str, new: str) -> bool:
     """Whether all tests pass on the broken copy."""
-    old, new = MUTANTS[number]
     with tempfile.TemporaryDirectory() as place:
         shutil.copytree(ROOT / "src" / "bornfair", Path(place) / "bornfair")
         file = Path(place) / "bornfair" / "checker.py"
         text = file.read_text()
         if text.count(old) != 1:
-            raise SystemExit(f"mutant {number}: {old!r} is there {text.count(old)} times")
+            raise SystemExit(f"{old!r} is in the checker {text.count(old)} times, not once")
         file.write_text(text.replace(old, new))
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            *(f"tests/test_{name}.py" for name in TESTS),
-        ]
+        tests = [f"tests/test_{name}.py" for name in [first, *(name for name in TESTS if name != first)]]
+        command = [sys.executable, "-m", "pytest", "-xq", "-p", "no:cacheprovider", *tests]
         environment = os.environ | {"PYTHONPATH": place}
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode == 0
 
 
 def main(numbers: list[int]) -> int:
-    left = []
-    for number in numbers or range(len(MUTANTS)):
-        alive = survives(number)
+    left, listed = [], [(first, *pair) for first, pairs in MUTANTS.items() for pair in pairs]
+    for number in numbers or range(len(listed)):
+        alive = survives(*listed[number])
         left += [number] if alive else []
-        print(f"{number}: {'SURVIVES' if alive else 'noticed'}  {MUTANTS[number][0]}", flush=True)
+        print(f"{number}: {'SURVIVES' if alive else 'noticed'}  {listed[number][1]}", flush=True)
     print(f"{len(left)} survive: {left}")
     return 1 if left else 0
 

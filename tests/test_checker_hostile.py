@@ -892,11 +892,6 @@ def many_sensitive_features():
     return with_features(*({"name": f"{i}", "kind": "boolean"} for i in range(60_000)))
 
 
-def many_combinations_of_a_grid():
-    fine = {"name": "x", "kind": "real", "low": 0.0, "high": 1.0, "grid": 100_000}
-    return with_features(fine, combinations=[[i / 99_999] for i in range(99_999)])
-
-
 def rule(name, *cycles):
     return {"kind": "cycles", "feature": name, "cycles": list(cycles)}
 
@@ -1062,7 +1057,6 @@ def many_digits():
         many_fine_grids,
         many_fine_sensitive_grids,
         many_sensitive_features,
-        many_combinations_of_a_grid,
         many_moves,
         many_values_moved,
         many_combinations_moved,

@@ -39,7 +39,6 @@ CONDITIONS = (  # of float32: what twins share is the same number for both only 
 LIMITS = {"certificate.json": 2**24, "domain.json": 2**22, "model.onnx": 2**28}  # bytes
 MOST_FIELDS = 200_000  # of a model file; one block of weights is one field
 MOST_VALUES = 100_000  # sensitive values, or versions of a person, that are looked at one by one
-MOST_LEVELS = 2**23  # of one sensitive feature
 MOST_RULES, MOST_ELEMENTS = 100, 10_000  # for twins, and of the group that they generate
 MOST_STEPS = 10**7  # to multiply rules out
 MOST_PRODUCTS = 2**26  # of whole numbers, to show that weights cancel
@@ -323,9 +322,7 @@ class People:
         need(len(self.sensitive_set) == len(self.sensitive), "a sensitive feature is named twice")
         need(self.sensitive_set <= self.features.keys(), "a sensitive feature is not in the domain")
         for name in self.sensitive:
-            several = len(set(self.ends(name) if self.is_number(name) else self.levels(name))) > 1
-            need(several, f"sensitive feature '{name}' has a single value: nobody has a twin, any claim is empty")
-            need(self._is_codable(name), f"the values of sensitive feature '{name}' are too many or too close together")
+            self._check_sensitive(name)
         self.combinations: list[list[Any]] | None = data["combinations"]
         self.rows: set[tuple[Any, ...]] = set()
         if self.combinations is not None:
@@ -365,18 +362,25 @@ class People:
                 kind == "integer" or type(low) is type(high) is float, f"the ends of '{name}' are not written as floats"
             )
             need(-(2**1000) < low <= high < 2**1000, f"'{name}' has no range")
-            grid = rest.get("grid", 2)
-            need(type(grid) is int and 2 <= grid <= MOST_VALUES, f"the grid of '{name}' is odd")
+            levels = rest.get("grid", 2)
+            need(type(levels) is int and 2 <= levels <= MOST_VALUES, f"the grid of '{name}' is odd")
 
-    def _is_codable(self, name: str) -> bool:
+    def _check_sensitive(self, name: str) -> None:
         if self.is_real(name):
             low, high = self.ends(name)
-            return 0 < (high - low) / (self.features[name]["grid"] - 1) < math.inf
-        return len(self.levels(name)) <= MOST_LEVELS
+            several = low < high
+            wide = (high - low) / (self.features[name]["grid"] - 1) > 0
+            need(wide or not several, f"the range of sensitive feature '{name}' is too narrow")
+        else:
+            several = len(self.levels(name)) > 1
+            need(len(self.levels(name)) <= 2**23, f"sensitive feature '{name}' has more values than any of ours")
+        need(several, f"sensitive feature '{name}' has a single value: nobody has a twin, any claim is empty")
 
     def _check_combinations(self, rows: list[Any]) -> None:
         need(self.sensitive, "combinations are given, but no feature is sensitive")
-        need(not any(map(self.is_real, self.sensitive)), "combinations list values of a real-valued feature")
+        need(
+            not any(map(self.is_real, self.sensitive)), "combinations of a real-valued feature, which may be any number"
+        )
         need(len(rows) <= MOST_VALUES, f"there are more than {MOST_VALUES:,} combinations")
         for row in rows:
             fits = len(a_list(row, "a combination")) == len(self.sensitive)

@@ -177,10 +177,10 @@ class Forgery:
         )
 
     def constant(self, name: str) -> np.ndarray:
-        return numpy_helper.to_array(next(t for t in self.model.graph.initializer if t.name == name)).copy()
+        return numpy_helper.to_array({t.name: t for t in self.model.graph.initializer}[name]).copy()
 
     def put(self, name: str, values: Any) -> None:
-        tensor = next(t for t in self.model.graph.initializer if t.name == name)
+        tensor = {t.name: t for t in self.model.graph.initializer}[name]
         tensor.CopyFrom(numpy_helper.from_array(np.asarray(values), name))
 
     def claim(

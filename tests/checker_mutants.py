@@ -90,10 +90,10 @@ def survives(first: str, old: str, new: str) -> bool:
     with tempfile.TemporaryDirectory() as place:
         shutil.copytree(ROOT / "src" / "bornfair", Path(place) / "bornfair")
         file = Path(place) / "bornfair" / "checker.py"
-        text = file.read_text()
-        if text.count(old) != 1:
-            raise SystemExit(f"{old!r} is in the checker {text.count(old)} times, not once")
-        file.write_text(text.replace(old, new))
+        source = file.read_text()
+        if source.count(old) != 1:
+            raise SystemExit(f"{old!r} is in the checker {source.count(old)} times, not once")
+        file.write_text(source.replace(old, new))
         tests = [f"tests/test_{name}.py" for name in [first, *(name for name in TESTS if name != first)]]
         command = [sys.executable, "-m", "pytest", "-xq", "-p", "no:cacheprovider", *tests]
         environment = os.environ | {"PYTHONPATH": place}

@@ -194,6 +194,12 @@ def a_link(place):
     )
 
 
+def a_wrong_sum(place):
+    """Header and directory agree on it, but the content has another."""
+    entries = plain(bundle("ignoring"))
+    return raw_zip(place, [(*entries[0][:3], 1, *entries[0][4:]), *entries[1:]])
+
+
 def twice(place):
     return raw_zip(place, plain(bundle("ignoring")) + plain({"domain.json": b"{}"}))
 
@@ -408,6 +414,7 @@ ARCHIVES = [
     (with_entry("/tmp/evil"), "unexpected file '/?tmp/evil'"),
     (with_entry("a/../../model.onnx"), "unexpected file"),
     (with_entry("sub/"), "unexpected file"),
+    (a_wrong_sum, "is damaged in the .zip"),
     (a_link, ELSE),
     (twice, "unexpected file 'domain.json'"),
     (encrypted, "'model.onnx' is not plainly zipped"),

@@ -173,6 +173,18 @@ def test_a_value_that_is_not_listed_cannot_reach_the_decision_either():
     assert not found["valid"] and "from a value not listed" in found["reason"]
 
 
+def test_twins_whose_combination_does_not_exist_disprove_nothing():
+    race = CategoricalFeature(name="race", categories=("a", "b", "c"))
+    model = hand_made((race,), ("race",), [([[8.0, 0.0, 0.0]], [0.0]), ([[1.0]], [-1.0])])
+    forgery, kinds = Forgery.of(bundle_files(model)), ["real", "float32"]
+    forgery.claim("falsified", "none", kinds, twins=[{"race": "a"}, {"race": "c"}], decisions=["yes", "no"])
+    assert answer(forgery.restated().sealed())["valid"]
+    for rows, valid in [([["a"], ["c"]], True), ([["a"], ["b"]], False), ([["b"], ["c"]], False)]:
+        forgery.domain["combinations"] = rows
+        found = answer(forgery.restated().sealed())
+        assert found["valid"] == valid and (valid or "such twins do not exist" in found["reason"])
+
+
 # --- real-valued sensitive features ---
 
 

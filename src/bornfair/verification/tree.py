@@ -14,7 +14,9 @@ from bornfair import checker
 from bornfair.checker import Box, People, Prover, Sums
 
 SPEAK_EVERY = 2.0  # seconds
-FEW_VIEWS = 8  # sensitive values that are looked at one by one in every box, rather than only for single people
+FEW_VIEWS = (
+    checker.PIECES
+)  # sensitive values that are looked at one by one in every box, rather than only for single people
 MARGIN = 2.0  # times the checker's own allowance for rounding: what is found here, it will surely accept
 
 

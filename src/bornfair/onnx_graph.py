@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bornfair import __version__
-from bornfair.domain import NUMERIC, Feature, Value
+from bornfair.domain import NUMERIC, Domain, Feature, Value
 from bornfair.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -86,6 +86,15 @@ def input_type(feature: Feature, missing: str) -> int:
     return TensorProto.INT64 if all(type(c) is int for c in feature.categories) else TensorProto.STRING
 
 
+def served_classes(domain: Domain) -> np.ndarray:
+    """What the graph calls the classes, in order: texts, unless all of them are of one other kind."""
+    label = domain.label
+    values = list(label.classes) if label is not None else list(range(max(domain.outputs, 2)))
+    if any(all(type(value) is kind for value in values) for kind in (bool, int, float)):
+        return np.array(values)
+    return np.array(as_text(values, "label"), dtype=object)
+
+
 def as_text(values: Sequence[Value], name: str) -> list[str]:
     """Categories or classes of mixed kinds as the texts the graph compares."""
     texts = [str(value) for value in values]
@@ -116,7 +125,7 @@ class _Graph:
         logits = self._network(self._encoded())
         outputs = [
             self.helper.make_tensor_value_info(
-                self._label(logits), self.helper.np_dtype_to_tensor_dtype(self._classes().dtype), ["rows"]
+                self._label(logits), self.helper.np_dtype_to_tensor_dtype(served_classes(self.domain).dtype), ["rows"]
             ),
             self.helper.make_tensor_value_info(
                 self._probabilities(logits), TensorProto.FLOAT, ["rows", max(self.domain.outputs, 2)]
@@ -284,14 +293,7 @@ class _Graph:
             index = self._node("Squeeze", [yes, self._axes(1)], "class")
         else:
             index = self._node("ArgMax", [logits], "class", axis=1, keepdims=0)
-        return self._node("Gather", [self._constant(self._classes(), "classes"), index], "label", axis=0)
-
-    def _classes(self) -> np.ndarray:
-        label = self.domain.label
-        values = list(label.classes) if label is not None else list(range(max(self.domain.outputs, 2)))
-        if any(all(type(value) is kind for value in values) for kind in (bool, int, float)):
-            return np.array(values)
-        return np.array(as_text(values, "label"), dtype=object)
+        return self._node("Gather", [self._constant(served_classes(self.domain), "classes"), index], "label", axis=0)
 
     def _probabilities(self, logits: str) -> str:
         if self.model.network.outputs > 1:

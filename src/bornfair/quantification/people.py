@@ -1,7 +1,8 @@
 """Who in a table is treated unlike a twin, whom does it affect most, and what would undo it?
 
-Everybody is decided as every value of S, in float32 as shipped, and exactly where that is too close to call. Nothing is
-shown that was not replayed from raw values.
+Everybody is decided as every value of S: in float32, and by replay (what ships, and exactly) where that is too close to
+call. The original of an imported model decides about everybody itself. Nothing is shown that was not replayed from raw
+values.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Treatment:
     fair: np.ndarray  # bool: all versions get one decision
     own: np.ndarray  # the version the row itself is; where the table does not say, the one of the most telling pair
     twin: np.ndarray  # the version that shows the unfairness; the row's own where there is none
-    decided: np.ndarray  # class indices [rows, versions], in float32 as shipped
+    decided: np.ndarray  # class indices [rows, versions], in float32; of an imported model by its original
     scores: np.ndarray  # float32 [rows, versions, outputs]
     gap: np.ndarray  # how far apart the two scores of the class that separates the twins lie; 0 where fair
 
@@ -58,11 +59,15 @@ def treatment(model: FairModel, table: Any) -> Treatment:
     scores = model.scores_of_versions(frame).swapaxes(0, 1)  # [rows, versions, outputs]
     own, known = _own(model, frame)
     decided = decisions(scores)
+    versions = model.domain.versions
+    if model.original is not None:
+        tables = (versions.table(frame, version) for version in range(versions.size))
+        decided = np.stack([model.original.decide(table) for table in tables], axis=1)
     fair = (decided == decided[:, :1]).all(axis=1)
-    for row in _too_close(model, frame) if model.network.activation == "relu" else ():
+    for row in _too_close(model, frame) if model.original is None else ():
         person = _person(model, frame, int(row))
         if person is not None:
-            fair[row] &= not replay(model, person, range(model.domain.versions.size)).unfair_in
+            fair[row] = not replay(model, person, range(versions.size)).unfair_in
     pair = _pair(model, scores, decided, own, known)
     own = np.where(known, own, pair[:, 0])
     twin = np.where(fair, own, pair[:, 1])
@@ -117,15 +122,15 @@ def most_affected(
             continue
         pair = [int(found.own[row]), int(found.twin[row])]
         twins = replay(model, person, pair)
-        if model.original is not None and not twins.unfair_in:
-            continue  # so close to the boundary that the original sees no difference
+        if not twins.unfair_in:
+            continue  # these two are decided alike when replayed
         names = _classes(model)
         records.append(
             {
                 "row": plain(frame.index[row]),
                 "person": dict(twins.people[0]),
                 "twin": dict(twins.people[1]),
-                "decisions": [names[int(found.decided[row, version])] for version in pair],
+                "decisions": [names[index] for index in twins.decisions[twins.unfair_in[0]]],
                 "scores": [found.scores[row, version].tolist() for version in pair],
                 "gap": float(found.gap[row]),
                 "undo": _undo(model, lens, person),

@@ -92,7 +92,7 @@ def _search(model: FairModel, clock: _Clock, seed: int, hunt: _Hunt, doubt: str)
         unproven, nodes, note = [], 0, f"no program could be written: {error}"
     if hunt.twins is None and _exhaustible(model) and (unproven or not nodes):
         hunt.by = "a list of everybody"
-        if _all_pass(model, clock, hunt.consider):
+        if _all_pass(model, clock, hunt.consider) and not hunt.unconfirmed:
             return _verified(f"everybody was decided exactly; {note}")
     elif hunt.twins is None and unproven:
         unproven, more = _without_proof(clock, 1.0, hunt, unproven)
@@ -308,6 +308,7 @@ class _Hunt:
         self.model = model
         self.relation = flip_relation(model.encoding, copies=1)
         self.twins: Replay | None = None
+        self.unconfirmed = False  # somebody's twins differ exactly, but not to the software of an imported original
         self.by = ""  # who is hunting, for the report
         self.low = 0.0
         self.best: tuple[Person, list[Sensitive], int] | None = None
@@ -327,7 +328,11 @@ class _Hunt:
         if (decided == decided[0]).all():
             return False
         pair = [values[0], values[int(np.argmax(decided != decided[0]))]]
-        self.twins = replay(self.model, person, [0, 1], self.model.domain.versions.at(pair))
+        found = replay(self.model, person, [0, 1], self.model.domain.versions.at(pair))
+        if not found.unfair_in:
+            self.unconfirmed = True
+            return False
+        self.twins = found
         return True
 
     def _inputs(self, person: Person, values: Sequence[Sensitive]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Do these two people really get different decisions? Nobody sees twins that were not replayed here.
 
-A person is replayed from raw values, twice: in float32 as shipped, and in real arithmetic without any rounding.
+A person is replayed from raw values, twice: by what ships, in float32, and in real arithmetic without any rounding.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from bornfair.encoding import Encoding
 from bornfair.errors import plain
 from bornfair.merging import share
 from bornfair.model import FairModel
-from bornfair.network import decisions
 from bornfair.relation import sensitive_values
+from bornfair.shipped import shipped
 from bornfair.verification.exact import exact_decisions
 from bornfair.verification.verdict import Arithmetic, Verdict
 from bornfair.versions import Versions
@@ -46,34 +46,36 @@ def replay(
 ) -> Replay:
     """Decide a person (what all versions share, see `bornfair.versions`) as each of the given versions.
 
-    `versions` says which sensitive values these are, if not those of S.
-
-    Of a model that was imported, "float32" is what its original answers, run by its own software; real arithmetic
-    counts where it agrees. Versions who are nobody of the domain (a mirrored number that falls outside, or between
-    floats) are left out.
+    `versions` says which sensitive values these are, if not those of S. Versions who are nobody of the domain (a
+    mirrored number that falls outside, or between floats) are left out.
     """
-    encoding, versions = model.encoding, versions or model.domain.versions
+    versions = versions or model.domain.versions
     person = versions.settled(person)
-    values = [int(value) for value in values if versions.exists(person, value)]
-    if not values:
+    there = [(person, int(value)) for value in values if versions.exists(person, value)]
+    return replay_people(model, there, versions)
+
+
+def replay_people(model: FairModel, people: Sequence[tuple[Mapping[str, Value], int]], versions: Versions) -> Replay:
+    """Decide people, each as one version of themselves.
+
+    "float32" is the word of what ships: onnxruntime on the model's own graph. Of a model that was imported it is what
+    its original answers, run by its own software; real arithmetic then counts only where it agrees with that.
+    """
+    if not people:
         return Replay((), {})
-    ordered = tuple(versions.of(person, value) for value in values)
-    table = pd.DataFrame(list(ordered), columns=list(model.domain.names))
-    encoded = encoding.encode(table, sensitive=False)
-    codes = encoding.codes_of([versions.values[versions.parts(value)[1]] for value in values])
-    inputs = np.concatenate([encoded.free, codes], axis=1)
-    found: dict[Arithmetic, tuple[int, ...]] = {
-        "float32": tuple(int(d) for d in decisions(model.network.scores(inputs)))
-    }
+    ordered = tuple(versions.of(person, version) for person, version in people)
+    found: dict[Arithmetic, tuple[int, ...]] = {}
+    if model.original is None:
+        found["float32"] = shipped(model).decide(ordered)
+    else:
+        table = pd.DataFrame(list(ordered), columns=list(model.domain.names))
+        found["float32"] = tuple(int(d) for d in model.original.decide(table))
     if model.network.activation == "relu":
-        exact = np.stack([exact_input(encoding, person, value, versions) for value in values])
-        found["real"] = tuple(int(d) for d in exact_decisions(model.network, exact))
-    if model.original is not None:
-        # Somebody else's model: what its own software says is what counts.
-        theirs = tuple(int(d) for d in model.original.decide(table))
-        found = {name: decided for name, decided in found.items() if name == "real" and decided == theirs}
-        found["float32"] = theirs
-    return Replay(ordered, found, tuple(values))
+        exact = np.stack([exact_input(model.encoding, person, version, versions) for person, version in people])
+        decided = tuple(int(d) for d in exact_decisions(model.network, exact))
+        if model.original is None or decided == found["float32"]:
+            found["real"] = decided
+    return Replay(ordered, found, tuple(version for _, version in people))
 
 
 def person_of(model: FairModel, free: np.ndarray) -> dict[str, Value]:

@@ -42,7 +42,7 @@ from bornfair.verification.prune import (
     raw_layers,
     solver_package,
 )
-from bornfair.verification.replay import Replay, falsified, replay
+from bornfair.verification.replay import Replay, falsified, replay_people
 from bornfair.verification.structural import not_finite, undecided
 from bornfair.verification.verdict import Verdict
 from bornfair.versions import require_flip_only
@@ -395,19 +395,14 @@ class _Questions:
             positions.append(self.views[marks.index(max(marks)) if chosen is None else chosen])
         if any(abs(Fraction(people[0][n]) - Fraction(people[1][n])) > most for n, most in self.relaxed.items()):
             return None  # rounded apart
-        return self._replay_both(people, positions)
-
-    def _replay_both(self, people: list[dict[str, Any]], positions: list[int]) -> Replay | None:
-        domain, listed, replays = self.original.domain, self.model.encoding.listed, []
+        domain, sensitive = self.original.domain, []
         for person, position in zip(people, positions, strict=True):
-            known: dict[str, Any] = dict(zip(self.model.domain.sensitive, listed[position], strict=True))
+            known: dict[str, Any] = dict(
+                zip(self.model.domain.sensitive, self.model.encoding.listed[position], strict=True)
+            )
             known |= {span.name: span.raw(person[span.name]) for span in self.original.encoding.spans}
-            value = tuple(known[name] for name in domain.sensitive)
-            replays.append(replay(self.original, person, [0], domain.versions.at([value])))
-        both = Replay(
-            tuple(person for one in replays for person in one.people),
-            {name: tuple(one.decisions[name][0] for one in replays) for name in replays[0].decisions},
-        )
+            sensitive.append(tuple(known[name] for name in domain.sensitive))
+        both = replay_people(self.original, list(zip(people, (0, 1), strict=True)), domain.versions.at(sensitive))
         return both if both.unfair_in else None
 
     def _person(self, values: list[Fraction], part: Part) -> dict[str, Any]:

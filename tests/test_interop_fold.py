@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bornfair.domain import NUMERIC, BooleanFeature, CategoricalFeature, Domain, IntegerFeature, RealFeature
 from bornfair.interop.affine import CannotRead, Forms, Tape, activation, clipped, leaky_relu
 from bornfair.interop.fold import folded, rounded
-from bornfair.interop.head import Head, read_head
+from bornfair.interop.head import Head
 from bornfair.interop.original import forward
 
 KINDS = st.sampled_from(["real", "integer", "categorical", "boolean"])
@@ -110,7 +110,7 @@ def test_values_carried_past_relu_layers_arrive_unchanged(seed: int, skips: list
     end = last.picked(np.array([0]))
     if skips[0]:
         end, expected = end.plus(values[0][0].picked(np.array([1]))), expected[:, :1] + raw[:, 1:2]
-    network, encoding = folded(read_head(end), tape, domain, None)
+    network, encoding = folded(Head(end), tape, domain, None)
     rows = pd.DataFrame(raw, columns=["f0", "f1", "f2"])
     encoded = encoding.encode(rows)
     assert encoded.sensitive is not None

@@ -96,10 +96,11 @@ UNSUPPORTED: dict[str, tuple[Callable[[GraphMaker], str], str]] = {
 @pytest.mark.parametrize("name", UNSUPPORTED)
 def test_what_cannot_be_read_is_named_with_its_node(name: str, tmp_path: Path) -> None:
     make, message = UNSUPPORTED[name]
+    meant = 0.0 if name in ("softmax inside", "relu and tanh") else None  # bounded sums: where do they decide?
     g = GraphMaker()
     output = make(g)
     with pytest.raises(InputError, match=message):
-        load_model(g.save(tmp_path / "m.onnx", [output]), domain=people())
+        load_model(g.save(tmp_path / "m.onnx", [output]), domain=people(), threshold=meant)
 
 
 def good(g: GraphMaker) -> Any:

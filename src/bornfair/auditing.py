@@ -8,7 +8,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from bornfair.checks import number
 from bornfair.domain import Domain, unknown_column
 from bornfair.errors import InputError, plain
 from bornfair.interop.load import load_model
+from bornfair.interop.reading import ReadingOptions
 from bornfair.model import FairModel
 from bornfair.report import document as parts
 from bornfair.report.document import value_text
@@ -49,12 +50,13 @@ def audit(
     timeout: float = 60.0,
     seed: int = 0,
     say: Say | None = None,
+    **reading: Unpack[ReadingOptions],
 ) -> Report:
     """A report on one model, or on several side by side.
 
     model: anything `verify` takes (a bundle, an ONNX file, a scikit-learn pipeline, …), or a mapping of names to such
     models. table: real people; with `target`, the column that holds the true answers. timeout: seconds for the proof
-    and the measuring of the domain together, for each model.
+    and the measuring of the domain together, for each model. decision, threshold, normalise: as in `verify`.
     """
     number("timeout", timeout, 0.0, float("inf"), open_low=True)
     sources = dict(model) if isinstance(model, Mapping) else {_name_of(model): model}
@@ -70,7 +72,7 @@ def audit(
         if say and len(sources) > 1:
             say(f"--- {name}")
         asked = load_model(
-            source, domain=domain, sensitive=sensitive_features, table=people, target=target, twins=twins
+            source, domain=domain, sensitive=sensitive_features, table=people, target=target, twins=twins, **reading
         )
         found.append(examine(asked, people, target=target, name=str(name), timeout=timeout, seed=seed, say=say))
     return Report(found[0] if len(found) == 1 else parts.Comparison(tuple(found)))

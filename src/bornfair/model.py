@@ -28,6 +28,8 @@ class FairModel:
     encoding: Encoding
     certificate: Certificate | None = None
     original: Original | None = None
+    note: str = ""
+    """How it was read, where its file does not say so itself; said with every answer about it."""
 
     @property
     def domain(self) -> Domain:

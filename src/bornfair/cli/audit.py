@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say
+from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.errors import InputError
 
 Option = typer.Option
@@ -32,6 +33,9 @@ def audit(
     report: Annotated[Path, Option(help="Where to write the report: .html, .md or .json.")] = Path("audit.html"),
     card: Annotated[Path | None, Option(help="Also write a model card (.md).")] = None,
     timeout: Annotated[float, Option(help="Seconds for proof and measuring, for each model.")] = 60.0,
+    decision: Decision = None,
+    threshold: Threshold = None,
+    normalise: Normalise = None,
     seed: Annotated[int, Option(help="The same seed asks in the same order.")] = 0,
     json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -52,7 +56,7 @@ def audit(
         people = people.drop(columns=name)
     found = ask(
         _named(models), people, target=target, sensitive_features=sensitive, twins=twins, domain=domain,
-        timeout=timeout, seed=seed, say=None if json else say,
+        timeout=timeout, seed=seed, say=None if json else say, **reading(decision, threshold, normalise),
     )  # fmt: skip
     written = [str(found.save(path)) for path in (report, card) if path is not None]
     documents = found.documents

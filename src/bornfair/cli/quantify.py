@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bornfair.cli.output import print_json, print_table, say
+from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.errors import InputError
 
 Option = typer.Option
@@ -33,6 +34,9 @@ def quantify(
     precision: Annotated[float, Option(help="Stop when at most this share is undecided.")] = 0.0,
     timeout: Annotated[float, Option(help="Seconds.")] = 60.0,
     most: Annotated[int, Option(help="How many people and groups to show.")] = 5,
+    decision: Decision = None,
+    threshold: Threshold = None,
+    normalise: Normalise = None,
     seed: Annotated[int, Option(help="The same seed draws the same people.")] = 0,
     json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -57,7 +61,8 @@ def quantify(
         if target not in people.columns:
             raise InputError(f"--target {target}: there is no such column in the table.")
         people = people.drop(columns=target)
-    asked = load_model(model, domain=domain, sensitive=sensitive, twins=twins, table=people)
+    read_as = reading(decision, threshold, normalise)
+    asked = load_model(model, domain=domain, sensitive=sensitive, twins=twins, table=people, **read_as)
     marginals = None if over == "uniform" or people is None else marginals_of(asked.domain, people)
     found = shares_of(
         asked, timeout=timeout, precision=precision, marginals=marginals, seed=seed, say=None if json else say

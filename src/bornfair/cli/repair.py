@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bornfair.cli.output import STATUS, print_json, print_table, say
+from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.files import check_replaceable
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def repair(
     ] = "auto",
     fine_tune: Annotated[bool, Option(help="Train on from the projected model; it stays fair.")] = True,
     epochs: Annotated[int, Option(help="At most so many epochs of fine-tuning.")] = 60,
+    decision: Decision = None,
+    threshold: Threshold = None,
+    normalise: Normalise = None,
     seed: Annotated[int, Option(help="The same seed gives the same bytes.")] = 0,
     json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -52,6 +56,7 @@ def repair(
     found = mend(
         model, read_table(data), sensitive=sensitive, target=target, twins=twins, domain=domain,
         method=method, fine_tune=fine_tune, epochs=epochs, seed=seed, say=None if json else say,  # type: ignore[arg-type]
+        **reading(decision, threshold, normalise),
     )  # fmt: skip
     bundle = str(found.model.save(out))
     if json:

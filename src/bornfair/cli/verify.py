@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say
+from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.errors import InputError
+
+if TYPE_CHECKING:
+    from bornfair.interop.reading import ReadingOptions
 
 
 def verify(
@@ -39,6 +43,9 @@ def verify(
     change: Annotated[
         bool, typer.Option("--change", help="Ask instead by how much the score of twins can differ (ε-δ fairness).")
     ] = False,
+    decision: Decision = None,
+    threshold: Threshold = None,
+    normalise: Normalise = None,
     seed: Annotated[int, typer.Option(help="The same seed asks in the same order.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -50,14 +57,14 @@ def verify(
     from bornfair.verification.ask import verify as ask
 
     if change:
-        _change(model, domain, sensitive, timeout, seed, json=json)
+        _change(model, domain, sensitive, reading(decision, threshold, normalise), timeout, seed, json=json)
         return
     verdict = ask(
         model, domain, sensitive_features=sensitive, twins=twins or None, engine=engine, timeout=timeout,  # type: ignore[arg-type]
         table=None if data is None else read_table(data), target=target, partitions=partitions,
         soft_timeout=soft_timeout,
         where=_population(where or []), relax=_allowances(relax or []), seed=seed, resume=resume,
-        say=None if json else say,
+        say=None if json else say, **reading(decision, threshold, normalise),
     )  # fmt: skip
     if json:
         print_json(verdict.to_json())
@@ -89,13 +96,20 @@ def _print(verdict: Any) -> None:
 
 
 def _change(
-    model: Path, domain: Path | None, sensitive: list[str] | None, timeout: float, seed: int, *, json: bool
+    model: Path,
+    domain: Path | None,
+    sensitive: list[str] | None,
+    read_as: ReadingOptions,
+    timeout: float,
+    seed: int,
+    *,
+    json: bool,
 ) -> None:
     """The largest possible change of the score between twins: attained, and proven not to be exceeded."""
     from bornfair.interop.load import load_model
     from bornfair.verification.milp import largest_change
 
-    asked = load_model(model, domain=domain, sensitive=sensitive)
+    asked = load_model(model, domain=domain, sensitive=sensitive, **read_as)
     found = largest_change(asked, timeout=timeout, seed=seed, say=None if json else say)
     if json:
         print_json(found.to_json())

@@ -14,6 +14,7 @@ from bornfair.errors import InputError
 from bornfair.interop.affine import CannotRead, Forms, Tape, activation, clipped, concatenated, layer, leaky_relu
 from bornfair.interop.columns import Columns
 from bornfair.interop.head import Head, read_head
+from bornfair.interop.reading import Reading
 
 Kind = Literal["dense", "scale", "relu", "leaky", "clip", "tanh", "sigmoid", "gelu", "softmax", "log_softmax"]
 
@@ -27,7 +28,7 @@ class Step:
     numbers: tuple[np.ndarray, ...] = ()
 
 
-def head_of(steps: Sequence[Step], columns: Columns, origin: str) -> tuple[Head, Tape]:
+def head_of(steps: Sequence[Step], columns: Columns, asked: Reading, origin: str) -> tuple[Head, Tape]:
     """What the stack decides for people of a domain whose features it takes as numbers, in order."""
     tape = Tape(columns.domain.features)
     parts = [
@@ -41,7 +42,7 @@ def head_of(steps: Sequence[Step], columns: Columns, origin: str) -> tuple[Head,
         except CannotRead as error:
             raise InputError(f"{origin}: {step.name} {error}.") from error
     try:
-        return read_head(value), tape
+        return read_head(value, asked), tape
     except CannotRead as error:
         raise InputError(f"{origin}: the end of the model {error}.") from error
 

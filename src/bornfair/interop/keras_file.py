@@ -23,6 +23,7 @@ from bornfair.interop.columns import Columns, Wanted
 from bornfair.interop.dense_stack import Step, computed, first_width, head_of, normalisation
 from bornfair.interop.head import Head
 from bornfair.interop.original import Original
+from bornfair.interop.reading import Reading
 from bornfair.interop.source import Read
 
 SECONDS = 120  # for reading a file
@@ -39,8 +40,8 @@ class KerasSource:
         self._steps = steps
         self.wanted = Wanted(f"'{path}'", None, width)
 
-    def read(self, columns: Columns) -> Read:
-        head, tape = head_of(self._steps, columns, self.wanted.origin)
+    def read(self, columns: Columns, asked: Reading) -> Read:
+        head, tape = head_of(self._steps, columns, asked, self.wanted.origin)
         return Read(head, tape, None, lambda: _KerasOriginal(self._steps, head, columns))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from bornfair.bundle import load_bundle
 from bornfair.domain import Domain
 from bornfair.errors import InputError, shown
 from bornfair.interop.nnet import load_nnet, sensitive_name
+from bornfair.interop.reading import Reading, ReadingOptions
 from bornfair.model import FairModel
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def load_model(
     table: Any = None,
     target: str | None = None,
     twins: str | Sequence[str] | None = None,
+    **reading: Unpack[ReadingOptions],
 ) -> FairModel:
     """A model with its domain and sensitive features.
 
@@ -40,14 +42,18 @@ def load_model(
     bundle's own: it may narrow or widen ranges, but must name the same features. Other people's models need a domain,
     or a `table` (with its `target` named) to read off who exists; any of their features may be asked about. `twins`
     says who else counts as a twin, if not as the domain says: "sex: Male<->Female, relationship: Husband<->Wife".
+    `decision`, `threshold` and `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
     """
+    asked = Reading(**reading)
     who = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
     if isinstance(source, FairModel):
+        asked.only_for("a FairModel")
         return _asked_about(source, who, sensitive, twins)
     fitted = getattr(source, "model_", None)
     if isinstance(fitted, FairModel):
+        asked.only_for("a FairClassifier")
         return _asked_about(fitted, who, sensitive, twins)
-    question = _Question(who, sensitive, table, target, twins)
+    question = _Question(who, sensitive, table, target, twins, asked)
     if not isinstance(source, (str, Path)):
         return _object(source, question)
     path = Path(source)
@@ -58,6 +64,7 @@ def load_model(
             raise InputError(f"name the sensitive inputs of '{path}', as x8 or as the position 8.")
         return _with_twins(model, twins)
     if path.is_dir() or kind == ".zip":
+        asked.only_for("a bundle")
         return _asked_about(load_bundle(path), who, sensitive, twins)
     if kind in EXECUTABLE:
         raise InputError(
@@ -84,6 +91,7 @@ class _Question:
     table: Any
     target: str | None
     twins: str | Sequence[str] | None
+    reading: Reading
 
 
 def _object(source: Any, question: _Question) -> FairModel:
@@ -106,6 +114,7 @@ def _onnx(path: Path, question: _Question) -> FairModel:
 
     file = read_onnx(path)
     if METADATA in file.metadata:
+        question.reading.only_for("a model.onnx of bornfair")
         return _asked_about(own_model(file, question.domain), None, question.sensitive, question.twins)
     return _imported(OnnxSource(file), question)
 
@@ -119,6 +128,7 @@ def _imported(source: Source, question: _Question) -> FairModel:
     from bornfair.tables import as_pandas
 
     wanted = source.wanted
+    question.reading.only_for(wanted.origin, "decision", "threshold")
     table = None if question.table is None else as_pandas(question.table)
     columns = columns_for(
         wanted,
@@ -130,7 +140,7 @@ def _imported(source: Source, question: _Question) -> FairModel:
     )
     while True:
         try:
-            read = source.read(columns)
+            read = source.read(columns, question.reading)
             break
         except NeedsLevels as need:
             columns = with_levels(columns, need.feature, wanted.origin)
@@ -141,7 +151,7 @@ def _imported(source: Source, question: _Question) -> FairModel:
         raise InputError(f"{wanted.origin} {error}.") from error
     original = read.original()
     check(original, read.head, network, encoding)
-    return FairModel(network, encoding, original=original)
+    return FairModel(network, encoding, original=original, note=question.reading.note)
 
 
 def _asked_about(
@@ -188,4 +198,4 @@ def _with_ranges(model: FairModel, domain: Domain) -> FairModel:
             )
     changed = domain.replaced(sensitive=own.sensitive, combinations=own.combinations, label=own.label)
     encoding = dataclasses.replace(model.encoding, domain=changed)
-    return FairModel(model.network, encoding, original=model.original)
+    return dataclasses.replace(model, encoding=encoding, certificate=None)

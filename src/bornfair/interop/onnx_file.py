@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from bornfair.domain import NUMERIC, Feature, Value
 from bornfair.errors import InputError, plain_value, shown
 from bornfair.interop.affine import MOST_ENTRIES, MOST_WORK, CannotRead, Cells, Decision, Forms, NeedsLevels, Tape
 from bornfair.interop.columns import Columns, Wanted
-from bornfair.interop.head import Head, read_head
+from bornfair.interop.head import Head, Show, read_head, same_parts
 from bornfair.interop.onnx_ml_operators import MACHINE_LEARNING, listed
 from bornfair.interop.onnx_node import UNKNOWN_ROWS, Node, Zipped, moved
 from bornfair.interop.onnx_operators import STANDARD
+from bornfair.interop.reading import Reading
 
 MOST_BYTES = 1_000_000_000
 MOST_NODES = 20_000
@@ -112,7 +113,7 @@ def read_onnx(path: str | Path) -> OnnxFile:
     return OnnxFile(place, content, graph, inputs, rows.pop() if rows else UNKNOWN_ROWS, versions, metadata)
 
 
-def understand(file: OnnxFile, columns: Columns) -> tuple[Understood, Tape]:
+def understand(file: OnnxFile, columns: Columns, asked: Reading) -> tuple[Understood, Tape]:
     """Walk the graph for people of this domain."""
     tape = Tape(columns.domain.features)
     values: dict[str, Any] = dict(_inputs(file, columns, tape))
@@ -128,7 +129,7 @@ def understand(file: OnnxFile, columns: Columns) -> tuple[Understood, Tape]:
             spent += _entries(result)
         if spent > MOST_WORK:
             raise InputError(f"'{file.path}' computes too much to be read: more than {MOST_WORK:,} numbers.")
-    return _end(file, values), tape
+    return _end(file, values, asked), tape
 
 
 def _results(file: OnnxFile, proto: Any, name: str, values: dict[str, Any], tape: Tape) -> Sequence[Any]:
@@ -185,8 +186,8 @@ def _entries(value: Any) -> int:
 # --- the end of the graph ---
 
 
-def _end(file: OnnxFile, values: dict[str, Any]) -> Understood:
-    """The decision among the outputs: a label if there is one, else the scores."""
+def _end(file: OnnxFile, values: dict[str, Any], asked: Reading) -> Understood:
+    """The decision among the outputs: a label if there is one, else (or if a threshold is asked for) the scores."""
     outputs: dict[str, Any] = {}
     for output in file.graph.output:
         if output.name not in values:
@@ -201,13 +202,14 @@ def _end(file: OnnxFile, values: dict[str, Any]) -> Understood:
     if len(labels) > 1:
         raise InputError(f"{file.origin} makes several decisions, {shown(labels)}; a model with one can be read.")
     try:
-        if labels:
+        if labels and not (asked.moves_the_decision and len(scores) == 1):
             keys = {name: _zipped(value) for name, value in outputs.items()}
-            return _labelled(*next(iter(labels.items())), scores, keys)
+            return _labelled(*next(iter(labels.items())), scores, keys, asked)
         if len(scores) == 1:
             ((name, forms),) = scores.items()
-            classes = _zipped(outputs[name])
-            return Understood(read_head(forms), classes, None, name, classes)
+            keys_of = _zipped(outputs[name])
+            classes = next((_classes(label) for label in labels.values()), keys_of)
+            return Understood(read_head(forms, asked), classes, None, name, keys_of)
     except CannotRead as error:
         raise InputError(f"{file.origin}: the end of the model {error}.") from error
     for value in outputs.values():
@@ -223,31 +225,36 @@ def _decision(value: Cells) -> Decision | None:
     return sources[0] if len(sources) == 1 and isinstance(sources[0], Decision) else None
 
 
-def _labelled(
-    name: str, label: Cells, scores: dict[str, Forms], keys: dict[str, tuple[Value, ...] | None]
-) -> Understood:
-    decision, values = _decision(label), label.cells[0].values
-    assert decision is not None
-    classes = tuple(plain_value(value) for value in values.ravel())
+def _classes(label: Cells) -> tuple[Value, ...]:
+    classes = tuple(plain_value(value) for value in label.cells[0].values.ravel())
     if len(set(classes)) != len(classes):
         raise CannotRead(f"calls two of its classes the same, {shown(classes)}")
-    head = read_head(decision)
+    return classes
+
+
+def _labelled(
+    name: str, label: Cells, scores: dict[str, Forms], keys: dict[str, tuple[Value, ...] | None], asked: Reading
+) -> Understood:
+    """The model's own decision; a score beside it, if it is of the same logits, is there to be compared."""
+    decision, classes = _decision(label), _classes(label)
+    assert decision is not None
+    head = read_head(decision, asked)
     for output, forms in scores.items():
-        shown_head = read_head(forms)
-        if shown_head.logits.size != head.logits.size or not _same_parts(shown_head.logits, head.logits):
+        try:
+            beside = read_head(forms)
+        except CannotRead:
             continue
-        apart = shown_head.logits.constant - head.logits.constant
-        if head.logits.size == 1 or not apart.any():
-            shift = float(apart[0]) if head.logits.size == 1 else 0.0
-            made = Head(head.logits, shown_head.link, shift, shown_head.last_alone, head.tie_is_positive)
+        if beside.logits.size != head.logits.size or not same_parts(beside.logits, head.logits):
+            continue
+        apart, show = beside.logits.constant - head.logits.constant, beside.shown
+        if show is not None and (head.logits.size == 1 or not apart.any()):
+            made = replace(head, shown=_moved(show, apart), part=beside.part, logarithms=beside.logarithms)
             return Understood(made, classes, name, output, keys[output])
     return Understood(head, classes, name, None)
 
 
-def _same_parts(one: Forms, other: Forms) -> bool:
-    return one.parts.keys() == other.parts.keys() and all(
-        np.array_equal(matrix, other.parts[block]) for block, matrix in one.parts.items()
-    )
+def _moved(show: Show, apart: np.ndarray) -> Show:
+    return lambda z: show(z + apart)
 
 
 def _zipped(value: Any) -> tuple[Value, ...] | None:

@@ -18,7 +18,7 @@ from bornfair.interop.affine import (
     concatenated,
     times_matrix,
 )
-from bornfair.interop.head import read_head
+from bornfair.interop.head import opposite_sigmoids
 from bornfair.interop.onnx_node import Node, Zipped, moved, rank
 from bornfair.interop.onnx_operators import Handler
 
@@ -161,7 +161,7 @@ def normalizer(node: Node) -> Value:
         softmax = len(blocks) == 1 and blocks[0].kind == "softmax" and not value.constant.any()
         if constant_one or (softmax and np.all(total.parts.get(blocks[0], np.zeros(1)) == 1.0)):
             return value
-        if value.size == 2 and read_head(value).link == "sigmoid":
+        if opposite_sigmoids(value):
             return value
     raise CannotRead("divides a person's values by their sum or size, which is not supported")
 

@@ -11,6 +11,7 @@ from bornfair.errors import InputError
 from bornfair.interop.columns import Columns, Wanted
 from bornfair.interop.onnx_file import OnnxFile, understand
 from bornfair.interop.original import OnnxOriginal
+from bornfair.interop.reading import Reading
 from bornfair.interop.source import Read
 from bornfair.model import FairModel
 
@@ -25,8 +26,8 @@ class OnnxSource:
     def wanted(self) -> Wanted:
         return self.file.wanted
 
-    def read(self, columns: Columns) -> Read:
-        understood, tape = understand(self.file, columns)
+    def read(self, columns: Columns, asked: Reading) -> Read:
+        understood, tape = understand(self.file, columns, asked)
         return Read(understood.head, tape, understood.classes, lambda: OnnxOriginal(self.file, understood, columns))
 
 

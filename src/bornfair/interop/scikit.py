@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from bornfair.interop.affine import CannotRead, Cell, Cells, Forms, Tape, activa
 from bornfair.interop.columns import Columns, Wanted
 from bornfair.interop.head import Head, read_head
 from bornfair.interop.original import Original
+from bornfair.interop.reading import Meaning, Reading
 from bornfair.interop.source import Read
 
 Column = Forms | Cells  # [people, 1]
@@ -48,7 +50,7 @@ class ScikitSource:
             _note_categories(_steps(self._model)[:-1], list(self._all_names), known)
         self.wanted = Wanted(f"the {name}", names, count, known, numbers=False)
 
-    def read(self, columns: Columns) -> Read:
+    def read(self, columns: Columns, asked: Reading) -> Read:
         tape = Tape(columns.domain.features)
         read = {
             name: tape.column(f, np.array(f.levels(), object) if not isinstance(f, NUMERIC) else np.zeros(0))
@@ -62,11 +64,11 @@ class ScikitSource:
         name = _steps(self._model)[-1][0]
         try:
             scores = _scores(self._final, concatenated([tape.forms(_there(c)) for c in given], 0), name)
-            head = read_head(scores)
+            head = read_head(scores, _asked(asked, scores, self._final))
         except CannotRead as error:
             raise _wrong(self.wanted.origin, name, self._final, error) from error
         classes = tuple(plain_value(value) for value in self._final.classes_)
-        return Read(head, tape, classes, lambda: _ScikitOriginal(self._model, head, columns, self))
+        return Read(head, tape, classes, lambda: _ScikitOriginal(self._model, head, columns, self, asked))
 
     @property
     def fitted_names(self) -> tuple[str, ...] | None:
@@ -335,21 +337,31 @@ def _perceptron(model: Any, value: Forms) -> Forms:
     return activation("sigmoid" if model.out_activation_ == "logistic" else "softmax", value, "output")
 
 
+def _asked(asked: Reading, scores: Forms, final: Any) -> Reading:
+    """A classifier of scikit-learn has labels, and says itself what its score is."""
+    if asked.decision == "label" or (scores.size == 1 and asked.decision is None):
+        own: Meaning = "probability" if hasattr(final, "predict_proba") else "logit"
+        return replace(asked, decision=own if scores.size == 1 else None)
+    return asked
+
+
 class _ScikitOriginal(Original):
     """The estimator itself."""
 
-    def __init__(self, model: Any, head: Head, columns: Columns, source: ScikitSource) -> None:
+    def __init__(self, model: Any, head: Head, columns: Columns, source: ScikitSource, asked: Reading) -> None:
         import sklearn
 
-        self._model, self._head, self._columns, self._source = model, head, columns, source
+        self._model, self._head, self._columns, self._source, self._asked = model, head, columns, source, asked
         self.runtime = f"scikit-learn {sklearn.__version__}"
 
     def scores(self, table: pd.DataFrame) -> np.ndarray:
-        shows = "predict_proba" if self._head.link in ("sigmoid", "softmax") else "decision_function"
+        shows = "predict_proba" if self._head.probabilities else "decision_function"
         found = np.asarray(getattr(self._model, shows)(self._given(table)))
         return found[:, None] if found.ndim == 1 else found
 
     def decide(self, table: pd.DataFrame) -> np.ndarray:
+        if self._asked.moves_the_decision:
+            return self._head.decided_by_it(self.scores(table))
         order = {plain(value): i for i, value in enumerate(self._model.classes_)}
         return np.array([order[plain(value)] for value in self._model.predict(self._given(table))], dtype=np.int64)
 

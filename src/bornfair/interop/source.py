@@ -11,6 +11,7 @@ from bornfair.interop.affine import Tape
 from bornfair.interop.columns import Columns, Wanted
 from bornfair.interop.head import Head
 from bornfair.interop.original import Original
+from bornfair.interop.reading import Reading
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,4 +30,4 @@ class Source(Protocol):
     @property
     def wanted(self) -> Wanted: ...
 
-    def read(self, columns: Columns) -> Read: ...
+    def read(self, columns: Columns, asked: Reading) -> Read: ...

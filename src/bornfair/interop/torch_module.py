@@ -13,6 +13,7 @@ from bornfair.interop.columns import Columns, Wanted
 from bornfair.interop.dense_stack import Step, first_width, head_of, normalisation
 from bornfair.interop.head import Head
 from bornfair.interop.original import Original
+from bornfair.interop.reading import Reading
 from bornfair.interop.source import Read
 
 
@@ -29,8 +30,8 @@ class TorchSource:
             raise InputError(f"the {type(module).__name__} has no Linear layer.")
         self.wanted = Wanted(f"the {type(module).__name__}", None, width)
 
-    def read(self, columns: Columns) -> Read:
-        head, tape = head_of(self._steps, columns, self.wanted.origin)
+    def read(self, columns: Columns, asked: Reading) -> Read:
+        head, tape = head_of(self._steps, columns, asked, self.wanted.origin)
         return Read(head, tape, None, lambda: _TorchOriginal(self._module, head, columns))
 
 

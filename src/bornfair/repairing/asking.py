@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from bornfair.encoding import Encoding
 from bornfair.errors import InputError, plain, shown
 from bornfair.interop.load import load_model
 from bornfair.interop.nnet import load_nnet, sensitive_name
+from bornfair.interop.reading import Reading, ReadingOptions
 from bornfair.model import FairModel
 from bornfair.repairing.first_layer import told_in, with_first_layer
 from bornfair.repairing.projection import fair_encoding
@@ -66,11 +67,12 @@ def asked_about(
     target: str | None,
     twins: Any,
     domain: Domain | str | Path | None,
+    **reading: Unpack[ReadingOptions],
 ) -> Asked:
     """Read the model, and name the features in which twins differ."""
     if target is not None and target not in table.columns:
         raise InputError(unknown_column(target, [str(name) for name in table.columns], "target"))
-    original = read_model(source, table, sensitive=sensitive, target=target, domain=domain)
+    original = read_model(source, table, sensitive=sensitive, target=target, domain=domain, **reading)
     who = original.domain
     for name in who.free_names if original.ignores_sensitive else who.names:
         if name not in table.columns:
@@ -119,18 +121,21 @@ def read_model(
     sensitive: Sequence[str | int] | None = None,
     target: str | None = None,
     domain: Domain | str | Path | None = None,
+    **reading: Unpack[ReadingOptions],
 ) -> FairModel:
     """A model of any kind we read, as it is: what it calls sensitive need not be what is asked about."""
     model = source if isinstance(source, FairModel) else getattr(source, "model_", None)
     if isinstance(model, FairModel) and domain is None:
+        Reading(**reading).only_for("a trained model")
         return model
     if isinstance(source, (str, Path)) and domain is None:
         path = Path(source)
         if path.is_dir() or path.suffix.lower() == ".zip":
+            Reading(**reading).only_for("a bundle")
             return load_bundle(path)
         if path.suffix.lower() == ".nnet":
             return _named_as_in(load_nnet(path), table, target)
-    return load_model(source, domain=domain, sensitive=sensitive, table=table, target=target)
+    return load_model(source, domain=domain, sensitive=sensitive, table=table, target=target, **reading)
 
 
 def _named_as_in(model: FairModel, table: pd.DataFrame, target: str | None) -> FairModel:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from bornfair.checks import choice, whole
 from bornfair.domain import Domain
 from bornfair.encoding import Encoding
 from bornfair.errors import InputError, shown
+from bornfair.interop.reading import ReadingOptions
 from bornfair.model import FairModel, probabilities
 from bornfair.network import Network, decisions
 from bornfair.repairing.asking import asked_about, class_positions
@@ -137,6 +138,7 @@ def repair(
     test: Any = None,
     seed: int = 0,
     say: Say | None = None,
+    **reading: Unpack[ReadingOptions],
 ) -> Repaired:
     """The fair model closest to a given one, by the rows of a table.
 
@@ -144,7 +146,7 @@ def repair(
     twins differ, if not as the model says. target: the column of labels to fine-tune on; without it the original's own
     opinions are taught. twins: rules for twins beyond the flip, as for training. method: 'plain' drops what the model
     knew of the sensitive features, 'least_squares' moves it to others, 'auto' lets the validation rows choose. test:
-    rows to measure on; by default a fifth of the table is kept aside.
+    rows to measure on; by default a fifth of the table is kept aside. decision, threshold, normalise: as in `verify`.
 
     >>> from bornfair import FairClassifier, datasets
     >>> people = datasets.load("credit").table
@@ -158,7 +160,7 @@ def repair(
     whole("seed", seed, 0)
     choice("method", method, get_args(Method))
     people = as_pandas(table)
-    asked = asked_about(model, people, sensitive=sensitive, target=target, twins=twins, domain=domain)
+    asked = asked_about(model, people, sensitive=sensitive, target=target, twins=twins, domain=domain, **reading)
     labels = None if target is None else class_positions(asked.original, people, target)
     training, validation, measured = _parts(len(people), labels, seed, keep=test is None)
     if test is None:

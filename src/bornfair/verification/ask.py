@@ -10,12 +10,13 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 from bornfair.checks import choice, number
 from bornfair.domain import Domain
 from bornfair.errors import InputError
 from bornfair.interop.load import load_model
+from bornfair.interop.reading import ReadingOptions
 from bornfair.model import FairModel
 from bornfair.verification.encoded import confirm_encoded
 from bornfair.verification.verdict import Verdict
@@ -41,6 +42,7 @@ def verify(
     seed: int = 0,
     resume: str | Path | None = None,
     say: Say | None = None,
+    **reading: Unpack[ReadingOptions],
 ) -> Verdict:
     """Whether two individuals who differ only in the sensitive features, or by declared rules, always get the same
     decision.
@@ -51,13 +53,16 @@ def verify(
     'auto', or one of them for a second opinion. table: real rows (`target`: the column that is no feature), to show
     twins close to a real person, and to read off who exists if nothing else says. partitions, soft_timeout (seconds
     for each partition), where (a sub-population) and relax (how much other numbers of twins may differ): for 'smt'.
-    resume: a file from which an interrupted search goes on.
+    resume: a file from which an interrupted search goes on. decision, threshold, normalise: how to read a file that
+    does not say so itself (`bornfair.interop.reading`).
     """
     choice("engine", engine, get_args(Engine))
     number("timeout", timeout, 0.0, float("inf"), open_low=True)
     if (where or relax) and engine not in ("auto", "smt"):
         raise InputError(f"where and relax are questions for the smt engine, found engine={engine!r}; leave it out.")
-    asked = load_model(model, domain=domain, sensitive=sensitive_features, table=table, target=target, twins=twins)
+    asked = load_model(
+        model, domain=domain, sensitive=sensitive_features, table=table, target=target, twins=twins, **reading
+    )
     began = time.perf_counter()
     if engine == "smt" or where or relax:
         verdict = _by_smt(asked, timeout, partitions, soft_timeout, where, relax, seed, say)
@@ -71,6 +76,8 @@ def verify(
         verdict = _in_order(asked, timeout, table, seed, resume, say)
     if asked.original is not None and verdict:
         verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; this is about the network as it was read")
+    if asked.note:
+        verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; {asked.note}")
     return dataclasses.replace(verdict, seconds=time.perf_counter() - began)
 
 

@@ -1,0 +1,32 @@
+"""Options of every command that reads other people's models: what their files do not say about themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from bornfair.interop.reading import ReadingOptions
+
+Decision = Annotated[
+    str | None,
+    typer.Option(
+        "--decision",
+        help="What the model's output is, if it does not show: probability, logit or label.",
+        metavar="KIND",
+    ),
+]
+Threshold = Annotated[
+    float | None, typer.Option("--threshold", help="Above which probability (or logit) the last class is decided.")
+]
+Normalise = Annotated[
+    str | None,
+    typer.Option(
+        "--normalise", help="yes or no: whether to apply the means and ranges of a .nnet file.", metavar="YES"
+    ),
+]
+
+
+def reading(decision: str | None, threshold: float | None, normalise: str | None) -> ReadingOptions:
+    return {"decision": decision, "threshold": threshold, "normalise": normalise}  # type: ignore[typeddict-item]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -383,18 +382,6 @@ def test_raw_numbers_keep_the_weights_of_the_file_bit_by_bit(tmp_path: Path) -> 
     assert np.array_equal(network.layers[0].weight, weight.T[:, order])
     assert np.array_equal(network.layers[0].bias, bias)
     assert np.array_equal(network.layers[1].weight, last.T)
-
-
-def test_the_reference_implementation_judges_where_onnxruntime_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    g = GraphMaker()
-    path = g.save(tmp_path / "m.onnx", [relu_network(g, 1)])
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    model = load_model(path, domain=people())
-    assert model.original is not None
-    assert "reference" in model.original.runtime
-    assert disagreements(model, 2_000) == 0
 
 
 def test_our_own_model_file_is_read_with_its_domain(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -253,18 +252,6 @@ def test_one_tensor_whose_columns_are_partly_categories_is_taken_apart(tmp_path:
     model = load_model(tmp_path / "m.onnx", table=coded, sensitive=["job"])
     assert model.domain.feature("job").levels() == (0, 1, 2)
     assert disagreements(model) == 0
-
-
-def test_without_onnxruntime_the_reference_implementation_judges_pipelines_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    estimator = fitted(Pipeline([("p", encoders()), ("m", LogisticRegression())]), PEOPLE, GRANT)
-    path = exported(estimator, tmp_path / "m.onnx", pipeline=True)
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    model = load_model(path, table=TABLE, target="grant", sensitive=["sex"])
-    assert model.original is not None
-    assert "reference" in model.original.runtime
-    assert disagreements(model, 500) == 0
 
 
 def test_declared_twins_of_an_imported_model_are_confirmed_by_the_original() -> None:

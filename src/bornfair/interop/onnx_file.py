@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bornfair.domain import NUMERIC, Feature, Value
-from bornfair.errors import InputError, plain_value, shown
-from bornfair.interop.affine import MOST_ENTRIES, MOST_WORK, CannotRead, Cells, Decision, Forms, NeedsLevels, Tape
+from bornfair.errors import InputError, shown
+from bornfair.interop.affine import MOST_ENTRIES, MOST_WORK, CannotRead, Cells, Forms, NeedsLevels, Tape
 from bornfair.interop.columns import Columns, Wanted
-from bornfair.interop.head import Head, Show, read_head, same_parts
+from bornfair.interop.onnx_end import Understood, end_of
 from bornfair.interop.onnx_ml_operators import MACHINE_LEARNING, listed
 from bornfair.interop.onnx_node import UNKNOWN_ROWS, Node, Zipped, moved
 from bornfair.interop.onnx_operators import STANDARD
@@ -45,11 +45,15 @@ class OnnxFile:
 
     path: Path
     content: bytes
-    graph: Any
+    model: Any
     inputs: tuple[Input, ...]
     rows: int  # a fixed number of people for each run, or UNKNOWN_ROWS
     versions: dict[str, int]
     metadata: dict[str, str]
+
+    @property
+    def graph(self) -> Any:
+        return self.model.graph
 
     @property
     def origin(self) -> str:
@@ -67,16 +71,31 @@ class OnnxFile:
             )
         return Wanted(self.origin, tuple(i.name for i in self.inputs), None, _categories(self.graph, self.inputs))
 
+    def behind(self, outputs: Sequence[str]) -> set[str]:
+        """These values and all that they are computed from, by name."""
+        needed = set(outputs)
+        for node in reversed(self.graph.node):
+            if needed.intersection(node.output):
+                needed.update(node.input)
+        return needed
 
-@dataclass(frozen=True, eq=False)
-class Understood:
-    """What a graph decides: the scores, the names of the classes, and which output shows what."""
+    def pruned(self, outputs: Sequence[str]) -> bytes:
+        """The graph that was read for these outputs and nothing else: no other output, branch, function or constant."""
+        from onnx import ModelProto, OperatorSetIdProto, ValueInfoProto
 
-    head: Head
-    classes: tuple[Value, ...] | None
-    label_output: str | None
-    score_output: str | None
-    score_keys: tuple[Value, ...] | None = None  # if the scores come as a map: its keys, in the order of the classes
+        needed = self.behind(outputs)
+        nodes = [node for node in self.graph.node if needed.intersection(node.output)]
+        made = ModelProto(ir_version=self.model.ir_version)
+        made.graph.name = self.graph.name or "read"
+        made.graph.node.extend(nodes)
+        made.graph.input.extend(self.graph.input)
+        made.graph.initializer.extend(tensor for tensor in self.graph.initializer if tensor.name in needed)
+        made.graph.output.extend(ValueInfoProto(name=name) for name in outputs)
+        used = {"" if node.domain in STANDARD_NAMES else node.domain for node in nodes}
+        for domain, version in self.versions.items():
+            if ("" if domain in STANDARD_NAMES else domain) in used:
+                made.opset_import.append(OperatorSetIdProto(domain=domain, version=version))
+        return made.SerializeToString()
 
 
 def read_onnx(path: str | Path) -> OnnxFile:
@@ -110,7 +129,10 @@ def read_onnx(path: str | Path) -> OnnxFile:
         raise InputError(f"'{place}' has inputs for {shown(sorted(rows))} people at once; they must agree.")
     versions = {item.domain: int(item.version) for item in model.opset_import}
     metadata = {entry.key: entry.value for entry in model.metadata_props}
-    return OnnxFile(place, content, graph, inputs, rows.pop() if rows else UNKNOWN_ROWS, versions, metadata)
+    for function in model.functions:
+        if function.domain in (*STANDARD_NAMES, "ai.onnx.ml"):
+            raise InputError(f"'{place}' gives the operator {function.name} a meaning of its own; that is not read.")
+    return OnnxFile(place, content, model, inputs, rows.pop() if rows else UNKNOWN_ROWS, versions, metadata)
 
 
 def understand(file: OnnxFile, columns: Columns, asked: Reading) -> tuple[Understood, Tape]:
@@ -129,7 +151,7 @@ def understand(file: OnnxFile, columns: Columns, asked: Reading) -> tuple[Unders
             spent += _entries(result)
         if spent > MOST_WORK:
             raise InputError(f"'{file.path}' computes too much to be read: more than {MOST_WORK:,} numbers.")
-    return _end(file, values, asked), tape
+    return end_of(file, values, asked), tape
 
 
 def _results(file: OnnxFile, proto: Any, name: str, values: dict[str, Any], tape: Tape) -> Sequence[Any]:
@@ -181,84 +203,6 @@ def _entries(value: Any) -> int:
     if isinstance(value, Forms):
         return value.size * (1 + sum(block.width for block in value.parts))
     return value.size if isinstance(value, (np.ndarray, Cells)) else 0
-
-
-# --- the end of the graph ---
-
-
-def _end(file: OnnxFile, values: dict[str, Any], asked: Reading) -> Understood:
-    """The decision among the outputs: a label if there is one, else (or if a threshold is asked for) the scores."""
-    outputs: dict[str, Any] = {}
-    for output in file.graph.output:
-        if output.name not in values:
-            raise InputError(f"{file.origin}: nothing gives the output '{output.name}'; the file is cut or broken.")
-        outputs[output.name] = values[output.name]
-    labels = {name: v for name, v in outputs.items() if isinstance(v, Cells) and _decision(v) is not None}
-    scores = {
-        name: v.scores if isinstance(v, Zipped) else v
-        for name, v in outputs.items()
-        if (isinstance(v, Zipped) and isinstance(v.scores, Forms)) or (isinstance(v, Forms) and v.parts)
-    }
-    if len(labels) > 1:
-        raise InputError(f"{file.origin} makes several decisions, {shown(labels)}; a model with one can be read.")
-    try:
-        if labels and not (asked.moves_the_decision and len(scores) == 1):
-            keys = {name: _zipped(value) for name, value in outputs.items()}
-            return _labelled(*next(iter(labels.items())), scores, keys, asked)
-        if len(scores) == 1:
-            ((name, forms),) = scores.items()
-            keys_of = _zipped(outputs[name])
-            classes = next((_classes(label) for label in labels.values()), keys_of)
-            return Understood(read_head(forms, asked), classes, None, name, keys_of)
-    except CannotRead as error:
-        raise InputError(f"{file.origin}: the end of the model {error}.") from error
-    for value in outputs.values():
-        if isinstance(value, InputError):
-            raise value
-    if not scores:
-        raise InputError(f"{file.origin}: no output ({shown(outputs)}) depends on the person as a score or decision.")
-    raise InputError(f"{file.origin} gives several scores, {shown(scores)}; a model with one output can be read.")
-
-
-def _decision(value: Cells) -> Decision | None:
-    sources = [cell.source for cell in value.cells]
-    return sources[0] if len(sources) == 1 and isinstance(sources[0], Decision) else None
-
-
-def _classes(label: Cells) -> tuple[Value, ...]:
-    classes = tuple(plain_value(value) for value in label.cells[0].values.ravel())
-    if len(set(classes)) != len(classes):
-        raise CannotRead(f"calls two of its classes the same, {shown(classes)}")
-    return classes
-
-
-def _labelled(
-    name: str, label: Cells, scores: dict[str, Forms], keys: dict[str, tuple[Value, ...] | None], asked: Reading
-) -> Understood:
-    """The model's own decision; a score beside it, if it is of the same logits, is there to be compared."""
-    decision, classes = _decision(label), _classes(label)
-    assert decision is not None
-    head = read_head(decision, asked)
-    for output, forms in scores.items():
-        try:
-            beside = read_head(forms)
-        except CannotRead:
-            continue
-        if beside.logits.size != head.logits.size or not same_parts(beside.logits, head.logits):
-            continue
-        apart, show = beside.logits.constant - head.logits.constant, beside.shown
-        if show is not None and (head.logits.size == 1 or not apart.any()):
-            made = replace(head, shown=_moved(show, apart), part=beside.part, logarithms=beside.logarithms)
-            return Understood(made, classes, name, output, keys[output])
-    return Understood(head, classes, name, None)
-
-
-def _moved(show: Show, apart: np.ndarray) -> Show:
-    return lambda z: show(z + apart)
-
-
-def _zipped(value: Any) -> tuple[Value, ...] | None:
-    return tuple(plain_value(label) for label in value.labels) or None if isinstance(value, Zipped) else None
 
 
 # --- the parts of the file ---

@@ -6,8 +6,7 @@ Every model that is read is compared with its original on random people of the d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from importlib import metadata
 
 import numpy as np
 import pandas as pd
@@ -17,11 +16,14 @@ from bornfair.errors import InputError
 from bornfair.interop.affine import NUMERIC_FUNCTIONS
 from bornfair.interop.columns import Columns
 from bornfair.interop.head import Head
-from bornfair.interop.onnx_file import OnnxFile, Understood, as_input
+from bornfair.interop.onnx_end import Understood
+from bornfair.interop.onnx_file import OnnxFile, as_input
 from bornfair.interop.onnx_node import UNKNOWN_ROWS
+from bornfair.interop.onnx_worker import CannotRun, ForeignGraph
 from bornfair.network import Network, decisions
 
 PEOPLE = 2_048
+TOGETHER = 8_192  # people in one run of a graph
 HUGE = 1e8  # weights above are nobody's intention
 ROUNDING = 50.0  # how many times the rounding we see in our own arithmetic the other's may be
 
@@ -114,42 +116,44 @@ def _encoded(encoding: Encoding, people: pd.DataFrame) -> np.ndarray:
 
 
 class OnnxOriginal(Original):
-    """An ONNX file run by onnxruntime, or (without it) by the reference implementation of ONNX."""
+    """The part of an ONNX file that was read, run by onnxruntime in a process of its own."""
 
     def __init__(self, file: OnnxFile, understood: Understood, columns: Columns) -> None:
         self._file, self._understood, self._columns = file, understood, columns
-        self._session, self.runtime = _session(file)
+        self.runtime = f"onnxruntime {metadata.version('onnxruntime')}"
+        self._graph = ForeignGraph(
+            file.pruned([name for name in (understood.label_output, understood.score_output) if name is not None])
+        )
 
     def scores(self, table: pd.DataFrame) -> np.ndarray | None:
         name = self._understood.score_output
-        return None if name is None else self._run(table, [name])[0]
+        return None if name is None else self._run(table)[name]
 
     def decide(self, table: pd.DataFrame) -> np.ndarray:
         label, shown = self._understood.label_output, self._understood.score_output
         if label is None:
             assert shown is not None
-            return self._understood.head.decided_by_it(self._run(table, [shown])[0])
-        found = self._run(table, [label])[0].ravel()
+            return self._understood.head.decided_by_it(self._run(table)[shown])
+        found = self._run(table)[label].ravel()
         order = {value: i for i, value in enumerate(self._understood.classes or ())}
         return np.array([order.get(value, -1) for value in found.tolist()], dtype=np.int64)
 
-    def _run(self, table: pd.DataFrame, outputs: list[str]) -> list[np.ndarray]:
-        feed = self._feed(table)
-        rows = self._file.rows
-        together = len(table) if rows == UNKNOWN_ROWS else rows
-        parts: list[list[np.ndarray]] = []
-        for start in range(0, len(table), max(together, 1)):
+    def _run(self, table: pd.DataFrame) -> dict[str, np.ndarray]:
+        """All outputs as [people, columns]."""
+        feed, rows = self._feed(table), self._file.rows
+        together = TOGETHER if rows == UNKNOWN_ROWS else rows
+        parts: list[dict[str, np.ndarray]] = []
+        for start in range(0, max(len(table), 1), together):
             some = {name: values[start : start + together] for name, values in feed.items()}
             count = len(next(iter(some.values())))
-            if count < together:  # a fixed number of people: the last ones are run with copies
+            if rows != UNKNOWN_ROWS and count < together:  # a fixed number of people: the last ones are run with copies
                 some = {k: np.concatenate([v, np.repeat(v[-1:], together - count, axis=0)]) for k, v in some.items()}
             try:
-                found = self._session.run(outputs, some)
-            except Exception as error:
-                reason = str(error).splitlines()[0][:300]
-                raise InputError(f"{self._file.origin} cannot be run by {self.runtime}: {reason}.") from error
-            parts.append([_table(values, self._understood.score_keys)[:count] for values in found])
-        return [np.concatenate(values) for values in zip(*parts, strict=True)]
+                found = self._graph.run(some)
+            except CannotRun as error:
+                raise InputError(f"{self._file.origin} cannot be run by {self.runtime}: {error}.") from error
+            parts.append({name: values.reshape(len(values), -1)[:count] for name, values in found.items()})
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _feed(self, table: pd.DataFrame) -> dict[str, np.ndarray]:
         inputs, names, origin = self._file.inputs, self._columns.names, self._file.origin
@@ -162,41 +166,3 @@ class OnnxOriginal(Original):
             column = as_input(table[name].to_numpy(object), given, name, origin)
             feed[given.name] = column if given.rank == 1 else column[:, None]
         return feed
-
-
-def _session(file: OnnxFile) -> tuple[Any, str]:
-    """Something that runs the file, and what it is called."""
-    instead = ""
-    try:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level, options.intra_op_num_threads = 4, 1
-        session = onnxruntime.InferenceSession(
-            file.content, options, providers=["CPUExecutionProvider"], enable_fallback=0
-        )
-        return session, f"onnxruntime {onnxruntime.__version__}"
-    except ImportError:
-        instead = "reference"
-    except Exception as error:  # noqa: BLE001  (of many kinds: too new, too old; the reference may know the file)
-        instead = f"reference; onnxruntime says: {str(error).splitlines()[0][:120]}"
-    import onnx
-    from onnx.reference import ReferenceEvaluator
-
-    try:
-        model = onnx.load_model_from_string(file.content)
-        for node in model.graph.node:
-            if (node.domain, node.op_type) == ("ai.onnx.ml", "ZipMap"):  # shows the same scores in another form
-                node.CopyFrom(onnx.helper.make_node("Identity", node.input, node.output))
-        return ReferenceEvaluator(model), f"onnx {onnx.__version__} ({instead})"
-    except Exception as error:
-        reason = str(error).splitlines()[0][:300]
-        raise InputError(f"{file.origin} cannot be run by any ONNX software here: {reason}.") from error
-
-
-def _table(values: Any, keys: Sequence[Any] | None) -> np.ndarray:
-    """One output as [people, columns]; a map from class to score becomes a row, in the order of the classes."""
-    if isinstance(values, list) and values and isinstance(values[0], dict):
-        return np.array([[row[key] for key in keys or row] for row in values])
-    array = np.asarray(values)
-    return array[:, None] if array.ndim == 1 else array.reshape(len(array), -1)

@@ -1,0 +1,105 @@
+"""Where in a graph is the decision made, and by which scores? Among its outputs: a label, or scores to be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bornfair.domain import Value
+from bornfair.errors import InputError, plain_value, shown
+from bornfair.interop.affine import CannotRead, Cells, Decision, Forms
+from bornfair.interop.head import Head, Show, read_head, same_parts
+from bornfair.interop.onnx_node import Zipped
+from bornfair.interop.reading import Reading
+
+if TYPE_CHECKING:
+    from bornfair.interop.onnx_file import OnnxFile
+
+
+@dataclass(frozen=True, eq=False)
+class Understood:
+    """What a graph decides: the scores, the names of the classes, and which output shows what."""
+
+    head: Head
+    classes: tuple[Value, ...] | None
+    label_output: str | None
+    score_output: str | None
+
+
+def end_of(file: OnnxFile, values: dict[str, Any], asked: Reading) -> Understood:
+    """The decision among the outputs: a label if there is one, else (or if a threshold is asked for) the scores."""
+    outputs: dict[str, Any] = {}
+    for output in file.graph.output:
+        if output.name not in values:
+            raise InputError(f"{file.origin}: nothing gives the output '{output.name}'; the file is cut or broken.")
+        outputs[output.name] = values[output.name]
+    labels = {name: v for name, v in outputs.items() if isinstance(v, Cells) and _decision(v) is not None}
+    scores = {name: v for name, v in outputs.items() if isinstance(v, Forms) and v.parts}
+    zipped = None
+    for name, value in outputs.items():
+        if isinstance(value, Zipped) and isinstance(value.scores, Forms):  # a map of what comes before it
+            scores[_maker(file.graph, name).input[0]] = value.scores
+            zipped = tuple(plain_value(label) for label in value.labels) or None
+    if len(labels) > 1:
+        raise InputError(f"{file.origin} makes several decisions, {shown(labels)}; a model with one can be read.")
+    if not labels and not asked.moves_the_decision:
+        for name, value in outputs.items():  # it may be the one that decides
+            if isinstance(value, InputError) and file.behind([name]) & {given.name for given in file.inputs}:
+                raise value
+    try:
+        if labels and not (asked.moves_the_decision and len(scores) == 1):
+            return _labelled(*next(iter(labels.items())), scores, asked)
+        if len(scores) == 1:
+            ((name, forms),) = scores.items()
+            classes = next((_classes(label) for label in labels.values()), zipped)
+            return Understood(read_head(forms, asked), classes, None, name)
+    except CannotRead as error:
+        raise InputError(f"{file.origin}: the end of the model {error}.") from error
+    for value in outputs.values():
+        if isinstance(value, InputError):
+            raise value
+    if not scores:
+        raise InputError(f"{file.origin}: no output ({shown(outputs)}) depends on the person as a score or decision.")
+    raise InputError(f"{file.origin} gives several scores, {shown(scores)}; a model with one output can be read.")
+
+
+def _decision(value: Cells) -> Decision | None:
+    sources = [cell.source for cell in value.cells]
+    return sources[0] if len(sources) == 1 and isinstance(sources[0], Decision) else None
+
+
+def _classes(label: Cells) -> tuple[Value, ...]:
+    classes = tuple(plain_value(value) for value in label.cells[0].values.ravel())
+    if len(set(classes)) != len(classes):
+        raise CannotRead(f"calls two of its classes the same, {shown(classes)}")
+    return classes
+
+
+def _labelled(name: str, label: Cells, scores: dict[str, Forms], asked: Reading) -> Understood:
+    """The model's own decision; a score beside it, if it is of the same logits, is there to be compared."""
+    decision, classes = _decision(label), _classes(label)
+    assert decision is not None
+    head = read_head(decision, asked)
+    for output, forms in scores.items():
+        try:
+            beside = read_head(forms)
+        except CannotRead:
+            continue
+        if beside.logits.size != head.logits.size or not same_parts(beside.logits, head.logits):
+            continue
+        apart, show = beside.logits.constant - head.logits.constant, beside.shown
+        if show is not None and (head.logits.size == 1 or not apart.any()):
+            made = replace(head, shown=_moved(show, apart), part=beside.part, logarithms=beside.logarithms)
+            return Understood(made, classes, name, output)
+    return Understood(head, classes, name, None)
+
+
+def _moved(show: Show, apart: np.ndarray) -> Show:
+    return lambda z: show(z + apart)
+
+
+def _maker(graph: Any, name: str) -> Any:
+    """The node that gives a value."""
+    return next(node for node in reversed(graph.node) if name in node.output)

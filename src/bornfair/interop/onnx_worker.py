@@ -1,0 +1,109 @@
+"""Who runs a graph that somebody else wrote? A process of its own, kept for the next graph, within limits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from bornfair.interop import onnx_child
+from bornfair.interop.onnx_child import ANSWER, LOAD, RUN, packed, receive, send, unpacked
+
+MEMORY = 4 << 30  # bytes of address space for onnxruntime and the graph
+SECONDS = 60  # for reading a graph, and for each batch of people
+
+
+class CannotRun(Exception):
+    """Why a graph gave no answer, as the end of a sentence."""
+
+
+class ForeignGraph:
+    """A graph that is run in a process of its own, which all such graphs share one after the other."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def run(self, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """All its outputs by name. Raises CannotRun."""
+        with _lock:
+            worker = _worker()
+            if worker.graph is not self._content:
+                worker.graph = None
+                worker.ask(LOAD, self._content)
+                worker.graph = self._content
+            return unpacked(worker.ask(RUN, packed(feed)))
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.graph: bytes | None = None
+        self.process: Any = subprocess.Popen(
+            # -P: this script's own folder must not be searched for modules
+            [sys.executable, "-P", onnx_child.__file__, str(MEMORY), str(SECONDS)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        self.stop = weakref.finalize(self, _stop, self.process)
+
+    def ask(self, kind: bytes, content: bytes) -> bytes:
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self.process.kill()
+
+        timer = threading.Timer(SECONDS, end)
+        timer.start()
+        try:
+            send(self.process.stdin, kind, content)
+            answered, found = receive(self.process.stdout)
+        except (EOFError, OSError):
+            self.stop()
+            if late.is_set() or self.process.returncode == -getattr(signal, "SIGXCPU", 0):
+                raise CannotRun(f"it takes more than {SECONDS} s") from None
+            raise CannotRun(f"onnxruntime crashed, or needs more than {MEMORY / 2**30:g} GB") from None
+        except BaseException:  # an interrupt: what is under way has no reader any more
+            self.stop()
+            raise
+        finally:
+            timer.cancel()
+        if answered != ANSWER:
+            raise CannotRun(_reason(found.decode(errors="replace")))
+        return found
+
+
+def _reason(text: str) -> str:
+    if "bad_alloc" in text or "bad allocation" in text or "Failed to allocate" in text:
+        return f"it needs more than {MEMORY / 2**30:g} GB"
+    return next(iter(text.splitlines()), "")[:300].rstrip(".")
+
+
+def _stop(process: Any) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        try:
+            pipe.close()
+        except OSError:  # what was still to be sent has no reader
+            continue
+
+
+def _worker() -> _Worker:
+    global _running
+    if _running is not None and _running.owner != os.getpid():  # we were forked: it is our parent's
+        _running.stop.detach()
+        _running = None
+    if _running is None or not _running.stop.alive:
+        _running = _Worker()
+    return _running
+
+
+_lock = threading.Lock()
+_running: _Worker | None = None

@@ -1,0 +1,200 @@
+"""Graphs that would do more than was read: only what was read is run, in a process with limits that ends with us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from bornfair import verify
+from bornfair.errors import InputError
+from bornfair.interop import onnx_worker
+from bornfair.interop.load import load_model
+from bornfair.interop.onnx_child import packed, unpacked
+from bornfair.interop.onnx_worker import CannotRun, ForeignGraph
+from interop_models import WIDTH, GraphMaker, disagreements, people, random_layer
+
+
+def good(g: GraphMaker) -> str:
+    random = np.random.default_rng(1)
+    scale = np.array([0.02, 0.03, 0.5, 0.3], np.float32)
+    hidden = g.node("Relu", g.gemm(g.node("Mul", "x", scale), *random_layer(random, WIDTH, 5)))
+    return g.node("Sigmoid", g.centred(g.gemm(hidden, *random_layer(random, 5, 1))))
+
+
+def endless(g: GraphMaker) -> str:
+    """A loop of 2^62 turns that adds 1."""
+    turn = helper.make_tensor_value_info("turn", TensorProto.INT64, [])
+    more_in = helper.make_tensor_value_info("more_in", TensorProto.BOOL, [])
+    more_out = helper.make_tensor_value_info("more_out", TensorProto.BOOL, [])
+    sum_in, sum_out = (helper.make_tensor_value_info(name, TensorProto.FLOAT, []) for name in ("sum_in", "sum_out"))
+    one = numpy_helper.from_array(np.array(1.0, np.float32), "one")
+    nodes = [
+        helper.make_node("Identity", ["more_in"], ["more_out"]),
+        helper.make_node("Add", ["sum_in", "one"], ["sum_out"]),
+    ]
+    body = helper.make_graph(nodes, "body", [turn, more_in, sum_in], [more_out, sum_out], [one])
+    return g.node("Loop", np.array(2**62), np.array(True), np.array(0.0, np.float32), body=body)
+
+
+def enormous(g: GraphMaker) -> str:
+    """Six gigabytes, made of a few bytes."""
+    fill = numpy_helper.from_array(np.array([1.0], np.float32))
+    return g.node("ConstantOfShape", np.array([1_500_000_000]), value=fill)
+
+
+def expanded(g: GraphMaker) -> str:
+    return g.node("Expand", np.ones(1, np.float32), np.array([40_000, 40_000]))
+
+
+def counted(g: GraphMaker) -> str:
+    return g.node("Range", np.array(0), np.array(2**40), np.array(1))
+
+
+ASIDE = {"a loop": endless, "a constant": enormous, "an expansion": expanded, "a range": counted}
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["dead branch", "second output"])
+@pytest.mark.parametrize("name", ASIDE)
+def test_what_was_not_read_is_not_run(name: str, beside: bool, tmp_path: Path) -> None:
+    g = GraphMaker()
+    output = good(g)
+    aside = ASIDE[name](g)
+    path = g.save(tmp_path / "m.onnx", [output, aside] if beside else [output])
+    model = load_model(path, domain=people())
+    assert disagreements(model, 2_000) == 0
+    assert verify(path, people(), timeout=5).verdict == "falsified"
+
+
+@pytest.fixture
+def short_of_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(onnx_worker, "SECONDS", 2)
+    monkeypatch.setattr(onnx_worker, "_running", None)
+    yield
+    if onnx_worker._running is not None:
+        onnx_worker._running.stop()
+
+
+def graph_of(name: str) -> bytes:
+    g = GraphMaker()
+    return g.model([g.node("Add", g.node("ReduceSum", ASIDE[name](g)), g.node("ReduceSum", "x"))]).SerializeToString()
+
+
+FEED = {"x": np.zeros((1, WIDTH), np.float32)}
+
+
+@pytest.mark.parametrize(("name", "message"), [("a loop", "more than 2 s"), ("a constant", "more than 4 GB")])
+def test_a_run_that_takes_too_much_is_ended_and_the_next_one_works(
+    name: str, message: str, short_of_time: None
+) -> None:
+    with pytest.raises(CannotRun, match=message):
+        ForeignGraph(graph_of(name)).run(FEED)
+    g = GraphMaker()
+    fine = ForeignGraph(g.model([g.node("Identity", "x")]).SerializeToString())
+    assert next(iter(fine.run(FEED).values())).tolist() == [[0.0] * WIDTH]
+
+
+def test_a_graph_that_onnxruntime_refuses_is_one_sentence(tmp_path: Path) -> None:
+    g = GraphMaker(opset=500)
+    path = g.save(tmp_path / "m.onnx", [g.node("Relu", "x")])
+    with pytest.raises(InputError, match=r"cannot be run by onnxruntime [0-9.]+: "):
+        load_model(path, domain=people())
+
+
+def test_constants_in_other_files_are_not_opened_wherever_they_stand(tmp_path: Path) -> None:
+    tensor = numpy_helper.from_array(np.zeros((WIDTH, 1), np.float32), "w")
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="weights.bin")
+    (tmp_path / "weights.bin").write_bytes(b"\0" * 4 * WIDTH)
+    g = GraphMaker()
+    path = g.save(tmp_path / "m.onnx", [g.node("MatMul", "x", g.node("Constant", value=tensor))])
+    with pytest.raises(InputError, match="kept in another file, which is not opened"):
+        load_model(path, domain=people())
+    model = onnx.load_from_string(GraphMaker().model([]).SerializeToString())
+    model.graph.node.append(helper.make_node("MatMul", ["x", "w"], ["y"]))
+    model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, None))
+    model.graph.initializer.append(tensor)
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(InputError, match="kept in another file, which is not opened"):
+        load_model(path, domain=people())
+
+
+def test_an_operator_may_not_be_given_another_meaning(tmp_path: Path) -> None:
+    g = GraphMaker()
+    model = g.model([good(g)])
+    twice = helper.make_node("Add", ["a", "a"], ["b"])
+    own = helper.make_function("", "Relu", ["a"], ["b"], [twice], [helper.make_opsetid("", 17)])
+    model.functions.append(own)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(InputError, match="gives the operator Relu a meaning of its own"):
+        load_model(path, domain=people())
+
+
+def test_an_output_that_may_be_the_decision_is_not_passed_over(tmp_path: Path) -> None:
+    g = GraphMaker()
+    probability = good(g)
+    label = g.node(
+        "Round", g.node("Add", probability, np.float32(0.3))
+    )  # decides at 0.2, by an operator we do not read
+    path = g.save(tmp_path / "m.onnx", [label, probability])
+    with pytest.raises(InputError, match=r"\(Round\) is an operator that is not supported"):
+        load_model(path, domain=people())
+    assert load_model(path, domain=people(), threshold=0.2).original is not None
+
+
+def test_arrays_of_every_kind_travel_unchanged() -> None:
+    arrays: dict[str, np.ndarray] = {
+        "numbers": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "none": np.zeros((0, 2)),
+        "truth": np.array([True, False]),
+        "texts\n": np.array([["ä\0"], [""], ["\ud800"]], dtype=object),
+        "whole": np.array(2**62),
+    }
+    found = unpacked(packed(arrays))
+    assert list(found) == list(arrays)
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype and found[name].shape == array.shape
+        assert found[name].tolist() == array.tolist()
+
+
+STARTS = """
+import numpy as np, os, sys
+from bornfair.interop import onnx_worker
+content = open(sys.argv[1], "rb").read()
+onnx_worker.ForeignGraph(content).run({"x": np.zeros((1, 4), np.float32)})
+print(onnx_worker._running.process.pid, flush=True)
+onnx_worker.ForeignGraph(open(sys.argv[2], "rb").read()).run({"x": np.zeros((1, 4), np.float32)})
+"""
+
+
+def test_the_process_ends_with_ours_even_in_the_middle_of_a_run(tmp_path: Path) -> None:
+    g = GraphMaker()
+    quick, slow = tmp_path / "quick.onnx", tmp_path / "slow.onnx"
+    g.save(quick, [g.node("Identity", "x")])
+    slow.write_bytes(graph_of("a loop"))
+    ours: Any = subprocess.Popen(
+        [sys.executable, "-c", STARTS, str(quick), str(slow)], stdout=subprocess.PIPE, text=True
+    )
+    child = int(ours.stdout.readline())
+    time.sleep(0.5)  # into the loop
+    os.kill(ours.pid, signal.SIGKILL)
+    ours.wait()
+    ours.stdout.close()
+    for _ in range(200):
+        if not Path(f"/proc/{child}").exists():
+            return
+        time.sleep(0.1)
+    os.kill(child, signal.SIGKILL)
+    pytest.fail("the process that runs graphs outlived us")

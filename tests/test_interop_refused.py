@@ -279,5 +279,5 @@ def test_an_import_that_differs_from_its_original_is_not_handed_over(
     monkeypatch.setitem(onnx_operators.STANDARD, "Relu", onnx_operators.STANDARD["Abs"])
     g = GraphMaker()
     path = g.save(tmp_path / "m.onnx", [g.centred(hidden(g, "Relu"))])
-    with pytest.raises(InputError, match=r"is not the model: it .* of 2048 random people, such as age="):
+    with pytest.raises(InputError, match=r"is not the model: it .* of [0-9]+ people, such as age="):
         load_model(path, domain=people())

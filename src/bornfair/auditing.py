@@ -110,6 +110,8 @@ def examine(
         document = dataclasses.replace(document, **_of_people(model, people, rows, target, seed))
     if model.original is not None:
         document = dataclasses.replace(document, making={**document.making, "Imported": _imported(model)})
+    if model.note:
+        document = dataclasses.replace(document, making={**document.making, "Reading": model.note})
     return document
 
 
@@ -267,10 +269,12 @@ def _proxies(model: FairModel, rows: pd.DataFrame, seed: int) -> dict[str, Any]:
 def _imported(model: FairModel) -> str:
     original = model.original
     assert original is not None
-    text = f"Read from the original, and compared with it on {original.people_compared:,} random people"
+    compared = f"{original.people_compared:,} people, random ones and ones at corners and boundaries"
+    text = f"Read from the original, and compared with it on {compared}"
     if original.largest_difference is not None:
         text += f": scores differ by {original.largest_difference:.2g} at most"
-    return f"{text} ({original.runtime}). What is proven is proven of the network as read."
+    told = "" if model.covers_execution else " What is proven is proven in real arithmetic, of the network as read."
+    return f"{text} ({original.runtime}).{told}"
 
 
 def _name_of(source: Any) -> str:

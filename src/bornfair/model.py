@@ -43,6 +43,15 @@ class FairModel:
         return np.array(label.classes)
 
     @property
+    def covers_execution(self) -> bool:
+        """Whether what is proven of the network in float32 is proven of what decides: the model itself, or an original
+        that executes the same sums, or is not even given what differs between twins.
+        """
+        if self.original is None or self.original.plain_sums:
+            return True
+        return not self.domain.twins and not set(self.domain.sensitive) & set(self.original.reads)
+
+    @property
     def ignores_sensitive(self) -> bool:
         """Whether every weight that reads a sensitive code is exactly 0."""
         return self.network.ignores_sensitive(self.encoding.free_width)

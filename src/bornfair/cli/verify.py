@@ -74,8 +74,9 @@ def verify(
 
 
 def _print(verdict: Any) -> None:
+    as_read = " in real arithmetic, of the network as read" if verdict.as_read else ""
     in_words = {
-        "verified": "VERIFIED: twins always get the same decision",
+        "verified": f"VERIFIED{as_read}: twins always get the same decision",
         "falsified": "FALSIFIED: these twins get different decisions",
         "undecided": "UNDECIDED: neither proven nor disproven",
     }[verdict.verdict]

@@ -36,6 +36,15 @@ def folded(head: Head, tape: Tape, domain: Domain, table: pd.DataFrame | None) -
     return Network(tuple(made), activation), encoding
 
 
+def is_exact(head: Head, tape: Tape, network: Network) -> bool:
+    """Whether no number behind the first layer was changed to fit into float32 (of raw numbers, none there is)."""
+    layers = layers_of(head.logits, tape.input)[0]
+    return not head.tie_is_positive and all(
+        np.array_equal(made.weight, read.weight) and np.array_equal(made.bias, read.bias)
+        for made, read in zip(network.layers[1:], layers[1:], strict=True)
+    )
+
+
 def rounded(numbers: np.ndarray) -> np.ndarray:
     """As float32; what is too small for it becomes the smallest number with that sign, not 0."""
     if not np.isfinite(numbers).all() or (np.abs(numbers) > LARGEST).any():

@@ -123,7 +123,7 @@ def _imported(source: Source, question: _Question) -> FairModel:
     """Somebody else's model as ours: read, folded over an encoding of the domain, compared with the original."""
     from bornfair.interop.affine import CannotRead, NeedsLevels
     from bornfair.interop.columns import columns_for, with_classes, with_levels
-    from bornfair.interop.fold import folded
+    from bornfair.interop.fold import folded, is_exact
     from bornfair.interop.original import check
     from bornfair.tables import as_pandas
 
@@ -150,7 +150,10 @@ def _imported(source: Source, question: _Question) -> FairModel:
     except CannotRead as error:
         raise InputError(f"{wanted.origin} {error}.") from error
     original = read.original()
-    check(original, read.head, network, encoding)
+    original.reads = columns.names
+    plain = encoding.raw and read.plain_layers == len(network.layers)
+    original.plain_sums = plain and is_exact(read.head, read.tape, network)
+    check(original, read.head, network, encoding, table=table)
     return FairModel(network, encoding, original=original, note=question.reading.note)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -101,5 +102,90 @@ def _moved(show: Show, apart: np.ndarray) -> Show:
 
 
 def _maker(graph: Any, name: str) -> Any:
-    """The node that gives a value."""
-    return next(node for node in reversed(graph.node) if name in node.output)
+    """The node that gives a value; None if it is an input or a constant."""
+    return next((node for node in reversed(graph.node) if name in node.output), None)
+
+
+# --- what is executed ---
+
+
+def plain_layers(file: OnnxFile, understood: Understood) -> int:
+    """How many layers of sums the graph has, if it executes nothing but them, ReLUs between them and a comparison of
+    the last sums, all in float32; else 0. Scalers, sigmoids or two scores compared are something else.
+    """
+    scores = _compared_scores(file, understood)
+    if scores is None or len(file.inputs) != 1 or file.inputs[0].dtype != np.float32 or file.inputs[0].rank != 2:
+        return 0
+    layers = 0
+    while True:
+        before = _before_sums(file, scores)
+        if before is None:
+            return 0
+        layers, before = layers + 1, _unwrapped(file, before)
+        if before == file.inputs[0].name:
+            return layers
+        node = _maker(file.graph, before)
+        if node is None or node.op_type != "Relu":
+            return 0
+        scores = node.input[0]
+
+
+def _compared_scores(file: OnnxFile, understood: Understood) -> str | None:
+    """The value whose entries are compared just as they are: one with 0, or three and more with one another."""
+    head, name = understood.head, understood.label_output
+    several = head.logits.size > 2
+    if name is None:
+        compares = head.threshold is None if several else head.threshold == 0.0 and head.part == "last"
+        return understood.score_output if compares else None
+    node = _maker(file.graph, name)
+    while node is not None and node.op_type not in ("Greater", "ArgMax"):
+        computed = [given for given in node.input if _constant(file, given) is None]
+        node = _maker(file.graph, computed[0]) if len(computed) == 1 else None
+    if node is None or (node.op_type == "ArgMax") != several:
+        return None
+    with_zero = several or _is_constant(file, node.input[1], lambda number: number == 0)
+    return node.input[0] if with_zero else None
+
+
+def _before_sums(file: OnnxFile, name: str) -> str | None:
+    """What a layer of sums reads, if this value is one."""
+    node = _maker(file.graph, _unwrapped(file, name))
+    if node is None:
+        return None
+    if node.op_type == "Gemm":
+        settings = {attribute.name: attribute.f or attribute.i for attribute in node.attribute}
+        plain = all(settings.get(name, 1) == 1 for name in ("alpha", "beta")) and not settings.get("transA", 0)
+        return node.input[0] if plain and all(_is_constant(file, given) for given in node.input[1:]) else None
+    if node.op_type == "Add":
+        product = [given for given in node.input if _constant(file, given) is None]
+        if len(product) != 1 or not all(_is_constant(file, given) for given in node.input if given not in product):
+            return None
+        node = _maker(file.graph, product[0])
+    if node is None or node.op_type != "MatMul" or not _is_constant(file, node.input[1]):
+        return None
+    return node.input[0]
+
+
+def _unwrapped(file: OnnxFile, name: str) -> str:
+    node = _maker(file.graph, name)
+    return _unwrapped(file, node.input[0]) if node is not None and node.op_type in ("Identity", "Dropout") else name
+
+
+def _constant(file: OnnxFile, name: str) -> Any:
+    """The tensor of a constant, wherever the file keeps it."""
+    found = next((tensor for tensor in file.graph.initializer if tensor.name == name), None)
+    node = None if found is not None else _maker(file.graph, name)
+    if node is None or node.op_type != "Constant":
+        return found
+    return next((attribute.t for attribute in node.attribute if attribute.name == "value"), None)
+
+
+def _is_constant(file: OnnxFile, name: str, holds: Callable[[np.ndarray], Any] = lambda numbers: True) -> bool:
+    from onnx import TensorProto, numpy_helper
+
+    tensor = _constant(file, name)
+    return (
+        tensor is not None
+        and tensor.data_type == TensorProto.FLOAT
+        and bool(np.all(holds(numpy_helper.to_array(tensor))))
+    )

@@ -9,6 +9,7 @@ from bornfair.bundle import DOMAIN, network_and_encoding
 from bornfair.domain import Domain
 from bornfair.errors import InputError
 from bornfair.interop.columns import Columns, Wanted
+from bornfair.interop.onnx_end import plain_layers
 from bornfair.interop.onnx_file import OnnxFile, understand
 from bornfair.interop.original import OnnxOriginal
 from bornfair.interop.reading import Reading
@@ -28,7 +29,10 @@ class OnnxSource:
 
     def read(self, columns: Columns, asked: Reading) -> Read:
         understood, tape = understand(self.file, columns, asked)
-        return Read(understood.head, tape, understood.classes, lambda: OnnxOriginal(self.file, understood, columns))
+        layers = plain_layers(self.file, understood)
+        return Read(
+            understood.head, tape, understood.classes, lambda: OnnxOriginal(self.file, understood, columns), layers
+        )
 
 
 def own_model(file: OnnxFile, domain: Domain | None) -> FairModel:

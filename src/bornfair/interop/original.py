@@ -1,6 +1,6 @@
 """How does the model decide as it came, in its own software? And does what was read of it decide the same?
 
-Every model that is read is compared with its original on random people of the domain before anybody relies on it.
+Every model that is read is compared with its original on people of the domain before anybody relies on it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bornfair.interop.onnx_end import Understood
 from bornfair.interop.onnx_file import OnnxFile, as_input
 from bornfair.interop.onnx_node import UNKNOWN_ROWS
 from bornfair.interop.onnx_worker import CannotRun, ForeignGraph
+from bornfair.interop.probing import telling_people
 from bornfair.network import Network, decisions
 
 PEOPLE = 2_048
@@ -37,6 +38,11 @@ class Original(ABC):
     it shows decisions only.
     """
     people_compared: int = 0
+    reads: tuple[str, ...] = ()  # the features it is given
+    plain_sums: bool = False
+    """Whether it executes just the network that was read: float32 sums and ReLUs, compared as they are. Bounds on every
+    order of summation then speak of it, too.
+    """
 
     @abstractmethod
     def scores(self, table: pd.DataFrame) -> np.ndarray | None:
@@ -47,9 +53,45 @@ class Original(ABC):
         """Its class index for each raw row."""
 
 
-def check(original: Original, head: Head, network: Network, encoding: Encoding, *, seed: int = 0) -> None:
-    """Compare on random people; refuse to go on if decisions differ by more than rounding can explain."""
-    people = encoding.domain.sample(PEOPLE, seed=seed)
+def check(
+    original: Original,
+    head: Head,
+    network: Network,
+    encoding: Encoding,
+    *,
+    table: pd.DataFrame | None = None,
+    seed: int = 0,
+) -> None:
+    """Compare on random people, and on those an import is likely to be wrong about; refuse to go on if decisions differ
+    by more than rounding can explain.
+    """
+    likely = likely_wrong(original, network, encoding, table=table, seed=seed)
+    differences = []
+    for people in (encoding.domain.sample(PEOPLE, seed=seed), likely):
+        differences.append(_compared(original, head, network, encoding, people))
+        original.people_compared += len(people)
+    shown = [difference for difference in differences if difference is not None]
+    original.largest_difference = max(shown, default=None)
+
+
+def likely_wrong(
+    original: Original, network: Network, encoding: Encoding, *, table: pd.DataFrame | None = None, seed: int = 0
+) -> pd.DataFrame:
+    """People about whom a network and what it was read from are likely to differ, if they do."""
+
+    def score(people: pd.DataFrame) -> np.ndarray:
+        return forward(network, _encoded(encoding, people))
+
+    def decide(people: pd.DataFrame) -> np.ndarray:
+        return decisions(score(people))
+
+    return telling_people(encoding.domain, score, (decide, original.decide), table=table, seed=seed)
+
+
+def _compared(
+    original: Original, head: Head, network: Network, encoding: Encoding, people: pd.DataFrame
+) -> float | None:
+    """By how much scores differ at most; None if only decisions can be compared."""
     ours, allowed = _ours(network, encoding, people)
     clear = np.abs(ours[:, 0]) > allowed + head.slack
     if ours.shape[1] > 1:
@@ -68,18 +110,23 @@ def check(original: Original, head: Head, network: Network, encoding: Encoding, 
         row = int(np.argmax(wrong if wrong.any() else np.where(far, difference, -1.0)))
         what = "decides otherwise" if wrong.any() else f"differs by {float(difference[row]):.3g}"
         person = ", ".join(f"{name}={value!r}" for name, value in people.iloc[row].to_dict().items())
-        largest = max(float(np.abs(layer.weight).max(initial=0.0)) for layer in network.layers)
-        advice = (
-            f"Its weights, up to {largest:.1g}, are so large that rounding decides; scale the inputs and train again."
-            if largest > HUGE
-            else "Please report this; until then, this model cannot be examined."
-        )
         raise InputError(
             f"what was read of this model is not the model: it {what} for {int(max(wrong.sum(), far.sum()))} of "
-            f"{len(people)} random people, such as {person} ({original.runtime} is the judge). {advice}"
+            f"{len(people)} people, such as {person} ({original.runtime} is the judge). "
+            f"{_advice(network, None if outputs is None else outputs[row])}"
         )
-    original.largest_difference = None if comparable is None else float(difference.max())
-    original.people_compared = len(people)
+    return None if comparable is None else float(difference.max())
+
+
+def _advice(network: Network, shown: np.ndarray | None) -> str:
+    largest = max(float(np.abs(layer.weight).max(initial=0.0)) for layer in network.layers)
+    if shown is not None and len(shown) > 1 and np.sort(shown)[-1] == np.sort(shown)[-2]:
+        return "Its scores are rounded until they are equal there; export it without its last sigmoid or softmax."
+    if largest > HUGE:
+        return (
+            f"Its weights, up to {largest:.1g}, are so large that rounding decides; scale the inputs and train again."
+        )
+    return "Please report this; until then, this model cannot be examined."
 
 
 def _ours(network: Network, encoding: Encoding, people: pd.DataFrame) -> tuple[np.ndarray, float]:

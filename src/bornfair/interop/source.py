@@ -22,6 +22,7 @@ class Read:
     tape: Tape
     classes: tuple[Value, ...] | None
     original: Callable[[], Original]
+    plain_layers: int = 0  # so many layers of sums, if the original executes nothing else
 
 
 class Source(Protocol):

@@ -98,6 +98,17 @@ def shares_of(
             "timeout ≥ 0, precision between 0 and 1, samples ≥ 1 and most_boxes ≥ 1 are needed, "
             f"found {timeout}, {precision}, {samples} and {most_boxes}."
         )
+    if model.original is not None or model.note:
+        claimed = wanted if model.covers_execution else tuple(kind for kind in wanted if kind == "real")
+        if not claimed:
+            raise InputError("of an imported model only 'real' is proven: of the network as read; ask for that.")
+        found = shares_of(
+            replace(model, original=None, note=""), relation=relation, timeout=timeout, precision=precision,
+            marginals=marginals, arithmetic=claimed, samples=samples, most_boxes=most_boxes, seed=seed, say=say,
+        )  # fmt: skip
+        as_read = "" if model.covers_execution else "of the network as read, in real arithmetic: "
+        note = f"; {model.note}" if model.note else ""
+        return replace(found, reason=f"{as_read}{found.reason}{note}")
     began = time.monotonic()
     chosen = band_relation(model.encoding) if relation is None else relation
     people = variables(model.encoding, chosen.free, marginals)

@@ -178,7 +178,8 @@ def verdict_sentence(document: Document) -> str:
     rules = document.domain is not None and bool(document.domain.twins)
     if found == "verified":
         along = ", with all that the declared rules change along," if rules else ""
-        return f"Fair: {names}{along} never {changes} the decision, for anyone who could exist."
+        fair = "Fair, in real arithmetic, of the network as read" if document.verdict.as_read else "Fair"
+        return f"{fair}: {names}{along} never {changes} the decision, for anyone who could exist."
     if found == "falsified":
         shows = " Here are two who show it." if document.pairs else ""
         along = ", with what the declared rules change along," if rules else " alone"

@@ -12,14 +12,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack, get_args
 
+import numpy as np
+
 from bornfair.checks import choice, number
 from bornfair.domain import Domain
-from bornfair.errors import InputError
+from bornfair.errors import InputError, plain_value
 from bornfair.interop.load import load_model
 from bornfair.interop.reading import ReadingOptions
 from bornfair.model import FairModel
 from bornfair.verification.encoded import confirm_encoded
 from bornfair.verification.verdict import Verdict
+
+MOST_VERSIONS = 64  # of each person, asked of an imported model's original
+MOST_REPLAYS = 16
 
 Engine = Literal["auto", "bounds", "smt", "milp"]
 Say = Callable[[str], None]
@@ -74,11 +79,35 @@ def verify(
         verdict = _by_bounds(asked, timeout, seed, resume, say)
     else:
         verdict = _in_order(asked, timeout, table, seed, resume, say)
-    if asked.original is not None and verdict:
-        verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; this is about the network as it was read")
+    if verdict and not asked.covers_execution:
+        verdict = _as_read(asked, verdict, table, seed)
     if asked.note:
         verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; {asked.note}")
     return dataclasses.replace(verdict, seconds=time.perf_counter() - began)
+
+
+def _as_read(model: FairModel, verdict: Verdict, table: Any, seed: int) -> Verdict:
+    """What a proof about the network says of the model it was read from: nothing about its rounding, saturation and
+    ties. Its original is asked about people for whom those may matter.
+    """
+    from bornfair.interop.original import likely_wrong
+    from bornfair.tables import as_pandas
+    from bornfair.verification.replay import falsified, replay
+
+    original, versions = model.original, model.domain.versions
+    assert original is not None
+    rows = None if table is None else as_pandas(table)
+    people = likely_wrong(original, model.network, model.encoding, table=rows, seed=seed)
+    decided = np.stack([original.decide(versions.table(people, i)) for i in range(min(versions.size, MOST_VERSIONS))])
+    for row in np.flatnonzero((decided != decided[0]).any(axis=0))[:MOST_REPLAYS]:
+        other = int(np.argmax(decided[:, row] != decided[0, row]))
+        person = {name: plain_value(people[name].iloc[row]) for name in model.domain.free_names}
+        twins = replay(model, person, (0, other))
+        if twins.unfair_in:
+            reason = f"the network as read is fair ({verdict.reason}), but {original.runtime} tells these twins apart"
+            return falsified(model, twins, engine="original", reason=reason)
+    reason = f"proven of the network as read, in real arithmetic: {verdict.reason}"
+    return dataclasses.replace(verdict, arithmetic=("real",), reason=reason, as_read=True)
 
 
 def _in_order(

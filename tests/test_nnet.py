@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bornfair import Domain
+from bornfair import Domain, verify
 from bornfair.errors import InputError
+from bornfair.interop.load import load_model
 from bornfair.interop.nnet import load_nnet, read_nnet
 
 # Two inputs (0..9 and 0..1), one hidden layer of two neurons, one output.
@@ -17,7 +18,7 @@ TEXT = """// made by hand
 0,0,
 9,1,
 0,0,0,
-9,1,1,
+1,1,1,
 1.0,-2.0,
 -1.0,0.5,
 0.25,
@@ -41,8 +42,9 @@ def by_hand(a, s):
 
 
 def test_it_computes_what_the_file_says(file):
-    network, low, high = read_nnet(file)
-    assert network.widths == (2, 2, 1) and low.tolist() == [0, 0] and high.tolist() == [9, 1]
+    found = read_nnet(file)
+    network = found.network
+    assert network.widths == (2, 2, 1) and found.low.tolist() == [0, 0] and found.high.tolist() == [9, 1]
     people = np.array([[a, s] for a in range(10) for s in range(2)], np.float32)
     np.testing.assert_allclose(network.scores(people)[:, 0], [by_hand(a, s) for a, s in people])
 
@@ -121,3 +123,57 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, content):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match=r"cannot read '.*nowhere.nnet' as a .nnet file"):
         read_nnet(tmp_path / "nowhere.nnet")
+
+
+# --- means and ranges ---
+
+SCALED = TEXT.replace("0,0,0,\n1,1,1,\n", "4,0.5,-1,\n2.5,0.5,3,\n")
+
+
+def normalised_by_hand(a, s):
+    return by_hand((a - 4) / 2.5, (s - 0.5) / 0.5) * 3 - 1
+
+
+@pytest.fixture
+def scaled(tmp_path):
+    path = tmp_path / "scaled.nnet"
+    path.write_text(SCALED)
+    return path
+
+
+def test_means_and_ranges_that_say_something_are_asked_about(scaled, file):
+    with pytest.raises(InputError, match=r"holds means and ranges, .*say normalise='yes' or 'no' \(--normalise\)"):
+        load_model(scaled, sensitive=[1])
+    with pytest.raises(InputError, match="holds means and ranges"):
+        load_nnet(scaled)
+    people = load_model(file, sensitive=[1]).domain.sample(100, seed=0)  # means 0, ranges 1: nothing to ask
+    for answer, by in (("no", by_hand), ("yes", normalised_by_hand)):
+        model = load_model(scaled, sensitive=[1], normalise=answer)
+        wanted = [by(row["x0"], row["x1"]) for _, row in people.iterrows()]
+        np.testing.assert_allclose(model.decision_function(people), wanted, rtol=1e-5, atol=1e-5)
+        assert verify(scaled, sensitive_features=[1], normalise=answer, timeout=20).reason.endswith(
+            f"read as asked: normalise {answer}"
+        )
+
+
+def test_a_normalised_network_is_asked_about_as_it_decides(scaled):
+    everybody = [(a, s) for a in range(10) for s in range(2)]
+    for answer, by in (("no", by_hand), ("yes", normalised_by_hand)):
+        unfair = any((by(a, 0) > 0) != (by(a, 1) > 0) for a, _ in everybody)
+        verdict = verify(scaled, sensitive_features=["x1"], normalise=answer, timeout=20)
+        assert verdict.verdict == ("falsified" if unfair else "verified")
+
+
+def test_thresholds_are_logits(file):
+    model = load_model(file, sensitive=[1], threshold=2.0)
+    people = model.domain.sample(100, seed=0)
+    wanted = [int(by_hand(row["x0"], row["x1"]) > 2) for _, row in people.iterrows()]
+    assert model.predict(people).tolist() == wanted and len(set(wanted)) == 2
+
+
+def test_a_range_of_nothing_cannot_be_normalised_by(scaled):
+    scaled.write_text(SCALED.replace("2.5,0.5,3,", "0,0.5,3,"))
+    with pytest.raises(InputError, match="one of its ranges is 0"):
+        load_model(scaled, sensitive=[1], normalise="yes")
+    with pytest.raises(InputError, match="normalise='maybe' is not known; use one of 'yes', 'no'"):
+        load_model(scaled, sensitive=[1], normalise="maybe")

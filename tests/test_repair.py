@@ -21,7 +21,7 @@ from bornfair.repairing.fine_tune import Lesson, fine_tune
 from conftest import make_people
 
 NNET = (  # 3 inputs, 2 neurons, 1 output
-    "2,3,1,2,\n3,2,1,\n0,\n0,0,0,\n99,9,1,\n0,0,0,0,\n99,9,1,1,\n"
+    "2,3,1,2,\n3,2,1,\n0,\n0,0,0,\n99,9,1,\n0,0,0,0,\n1,1,1,1,\n"
     "0.02,0.4,2,\n-0.03,0.1,-1,\n-2.5,\n0.5,\n1,-2,\n-0.25,\n"
 )
 

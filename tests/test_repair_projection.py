@@ -200,7 +200,7 @@ def test_a_fitted_classifier_can_be_projected_and_others_are_refused(tmp_path):
 
 def test_a_nnet_file_can_be_projected(tmp_path):
     path = tmp_path / "small.nnet"
-    path.write_text("2,2,1,2,\n2,2,1,\n0,\n0,0,\n9,1,\n0,0,0,\n9,1,1,\n1,-2,\n-1,0.5,\n0.25,\n-0.5,\n1,3,\n-4,\n")
+    path.write_text("2,2,1,2,\n2,2,1,\n0,\n0,0,\n9,1,\n0,0,0,\n1,1,1,\n1,-2,\n-1,0.5,\n0.25,\n-0.5,\n1,3,\n-4,\n")
     model = load_nnet(path, sensitive=[1])
     people = everybody(model.domain)
     assert model.empirical_fairness(people) < 1

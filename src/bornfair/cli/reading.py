@@ -13,8 +13,7 @@ Decision = Annotated[
     str | None,
     typer.Option(
         "--decision",
-        help="What the model's output is, if it does not show: probability, logit or label.",
-        metavar="KIND",
+        help="What the model's output is, if that does not show: probability, logit or label.",
     ),
 ]
 Threshold = Annotated[
@@ -22,9 +21,7 @@ Threshold = Annotated[
 ]
 Normalise = Annotated[
     str | None,
-    typer.Option(
-        "--normalise", help="yes or no: whether to apply the means and ranges of a .nnet file.", metavar="YES"
-    ),
+    typer.Option("--normalise", help="yes or no: whether the means and ranges of a .nnet file are applied."),
 ]
 
 

@@ -64,7 +64,7 @@ def run(
         for position in sensitive or _positions(path):
             if say:
                 say(f"{path.stem}, sensitive {position}")
-            model = load_nnet(path, sensitive=[position])
+            model = load_nnet(path, sensitive=[position], normalise="no")
             audited.append(
                 Audited(path.stem, model.network.widths, position, verify(model, timeout=timeout, seed=seed))
             )

@@ -75,7 +75,8 @@ def compare(
     for line in lines:
         if only and line["model"] not in only:
             continue
-        model = load_model(Path(models_dir) / f"{line['model']}.nnet", sensitive=[int(line["pa_index"])])
+        path, sensitive = Path(models_dir) / f"{line['model']}.nnet", [int(line["pa_index"])]
+        model = load_model(path, sensitive=sensitive, normalise="no")  # they take raw numbers
         rows.append(_row(line, shares_of(model, timeout=seconds, seed=seed)))
         if say:
             say("  ".join(rows[-1].cells()))

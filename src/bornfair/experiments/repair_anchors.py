@@ -22,7 +22,7 @@ from bornfair.datasets import credit_words
 from bornfair.datasets.rawfile import embedded
 from bornfair.domain import Domain
 from bornfair.errors import InputError
-from bornfair.interop.nnet import load_nnet
+from bornfair.interop.nnet import load_nnet, read_nnet
 
 ADULT = tuple(f"AC-{i}" for i in range(1, 13))
 GERMAN = tuple(f"GC-{i}" for i in range(1, 6))
@@ -145,7 +145,8 @@ def run(
         if kind not in known:
             known[kind] = tables[kind]()
         table, target = known[kind]
-        original = load_nnet(path, sensitive=[sensitive], domain=named_domain(path, table, target))
+        named = named_domain(path, table, target)
+        original = load_nnet(path, sensitive=[sensitive], domain=named, normalise="no")  # they take raw numbers
         before = verify(original, timeout=timeout, seed=seed)
         fitted, kept = held_out(len(table))
         began = time.perf_counter()
@@ -200,7 +201,7 @@ def row(outcome: Outcome) -> tuple[str, ...]:
 
 def named_domain(path: Path, table: pd.DataFrame, target: str) -> Domain:
     """The file's ranges with the table's names."""
-    own = load_nnet(path).domain
+    own = read_nnet(path).domain
     names = [name for name in table.columns if name != target]
     features = [feature.model_dump() | {"name": name} for feature, name in zip(own.features, names, strict=True)]
     return Domain.model_validate({"features": features, "label": {"name": target, "classes": [0, 1]}})

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from bornfair.domain import NUMERIC
 from bornfair.errors import InputError
 from bornfair.interop.affine import CannotRead, Forms, Tape, activation, clipped, concatenated, layer, leaky_relu
-from bornfair.interop.columns import Columns
+from bornfair.interop.columns import Columns, Wanted
 from bornfair.interop.head import Head, read_head
+from bornfair.interop.original import Original
 from bornfair.interop.reading import Reading
+from bornfair.interop.source import Read
 
 Kind = Literal["dense", "scale", "relu", "leaky", "clip", "tanh", "sigmoid", "gelu", "softmax", "log_softmax"]
 
@@ -26,6 +29,35 @@ class Step:
     kind: Kind
     name: str  # as messages call it: "layer 'dense_1' (Dense)"
     numbers: tuple[np.ndarray, ...] = ()
+
+
+class StackSource:
+    """A stack of layers that takes a row of numbers."""
+
+    def __init__(self, origin: str, steps: Sequence[Step], runtime: str) -> None:
+        width = first_width(steps)
+        if width is None:
+            raise InputError(f"{origin} has no dense layer.")
+        self._steps, self._runtime = steps, runtime
+        self.wanted = Wanted(origin, None, width)
+
+    def read(self, columns: Columns, asked: Reading) -> Read:
+        head, tape = head_of(self._steps, columns, asked, self.wanted.origin)
+        return Read(head, tape, None, lambda: _StackOriginal(self._steps, head, columns, self._runtime))
+
+
+class _StackOriginal(Original):
+    """A file's own layers in float64, apart from how they were folded."""
+
+    def __init__(self, steps: Sequence[Step], head: Head, columns: Columns, runtime: str) -> None:
+        self._steps, self._head, self._names, self.runtime = steps, head, columns.names, runtime
+
+    def scores(self, table: pd.DataFrame) -> np.ndarray:
+        rows = np.stack([table[name].to_numpy(np.float64) for name in self._names], axis=1)
+        return computed(self._steps, rows)
+
+    def decide(self, table: pd.DataFrame) -> np.ndarray:
+        return self._head.decided_by_it(self.scores(table))
 
 
 def head_of(steps: Sequence[Step], columns: Columns, asked: Reading, origin: str) -> tuple[Head, Tape]:

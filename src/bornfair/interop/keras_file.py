@@ -16,36 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bornfair.errors import InputError, shown
-from bornfair.interop.columns import Columns, Wanted
-from bornfair.interop.dense_stack import Step, computed, first_width, head_of, normalisation
-from bornfair.interop.head import Head
-from bornfair.interop.original import Original
-from bornfair.interop.reading import Reading
-from bornfair.interop.source import Read
+from bornfair.interop.dense_stack import StackSource, Step, normalisation
 
 SECONDS = 120  # for reading a file
 Weights = Callable[[str, str], list[np.ndarray]]  # of the layer of a name and a class
 
 
-class KerasSource:
-    """A stack of layers as a file holds it."""
-
-    def __init__(self, path: Path, steps: list[Step]) -> None:
-        width = first_width(steps)
-        if width is None:
-            raise InputError(f"'{path}' has no Dense layer.")
-        self._steps = steps
-        self.wanted = Wanted(f"'{path}'", None, width)
-
-    def read(self, columns: Columns, asked: Reading) -> Read:
-        head, tape = head_of(self._steps, columns, asked, self.wanted.origin)
-        return Read(head, tape, None, lambda: _KerasOriginal(self._steps, head, columns))
-
-
-def read_keras(path: Path) -> KerasSource:
+def read_keras(path: Path) -> StackSource:
     """Open a .h5 file (Keras 2 or 3) or a .keras archive (Keras 3)."""
     if importlib.util.find_spec("h5py") is None:
         raise InputError(f"reading '{path}' needs h5py: pip install 'bornfair[keras]'.")
@@ -53,7 +32,7 @@ def read_keras(path: Path) -> KerasSource:
     try:
         config = json.loads(text)
         weights = _numbered(layers) if path.suffix.lower() == ".keras" else _named(layers)
-        return KerasSource(path, _steps(path, config, weights))
+        return StackSource(f"'{path}'", _steps(path, config, weights), "the layers of the file in float64")
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
@@ -224,19 +203,3 @@ READERS: dict[str, Callable[[str, dict[str, Any], list[np.ndarray]], list[Step]]
     "GaussianNoise": lambda label, settings, weights: [],
     "Flatten": lambda label, settings, weights: [],
 }
-
-
-class _KerasOriginal(Original):
-    """The file's own layers in float64, apart from how they were folded."""
-
-    runtime = "the layers of the file in float64"
-
-    def __init__(self, steps: list[Step], head: Head, columns: Columns) -> None:
-        self._steps, self._head, self._names = steps, head, columns.names
-
-    def scores(self, table: pd.DataFrame) -> np.ndarray:
-        rows = np.stack([table[name].to_numpy(np.float64) for name in self._names], axis=1)
-        return computed(self._steps, rows)
-
-    def decide(self, table: pd.DataFrame) -> np.ndarray:
-        return self._head.decided_by_it(self.scores(table))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from bornfair.bundle import load_bundle
 from bornfair.domain import Domain
 from bornfair.errors import InputError, shown
-from bornfair.interop.nnet import load_nnet, sensitive_name
+from bornfair.interop.nnet import load_nnet, nnet_source, read_nnet, sensitive_name
 from bornfair.interop.reading import Reading, ReadingOptions
 from bornfair.model import FairModel
 
@@ -59,10 +59,7 @@ def load_model(
     path = Path(source)
     kind = path.suffix.lower()
     if kind == ".nnet":
-        model = load_nnet(path, sensitive=sensitive or (), domain=who)
-        if not model.domain.sensitive:
-            raise InputError(f"name the sensitive inputs of '{path}', as x8 or as the position 8.")
-        return _with_twins(model, twins)
+        return _nnet(path, question)
     if path.is_dir() or kind == ".zip":
         asked.only_for("a bundle")
         return _asked_about(load_bundle(path), who, sensitive, twins)
@@ -105,6 +102,21 @@ def _object(source: Any, question: _Question) -> FairModel:
 
         return _imported(ScikitSource(source), question)
     raise InputError(f"a model must be {OBJECTS}, found {type(source).__name__}.")
+
+
+def _nnet(path: Path, question: _Question) -> FairModel:
+    """As it stands, if it takes raw numbers and decides at 0; else folded as other people's models are."""
+    file, asked = read_nnet(path), question.reading
+    who = file.domain if question.domain is None else question.domain
+    if not question.sensitive and not who.sensitive:
+        raise InputError(f"name the sensitive inputs of '{path}', as x8 or as the position 8.")
+    normalised = file.is_normalised(asked.normalise)
+    if normalised or asked.moves_the_decision:
+        how = dataclasses.replace(asked, decision=asked.decision or "logit", normalise=None)
+        model = _imported(nnet_source(file, normalised), dataclasses.replace(question, domain=who, reading=how))
+        return dataclasses.replace(model, note=asked.note)
+    model = load_nnet(path, sensitive=question.sensitive or (), domain=who, normalise=asked.normalise)
+    return _with_twins(dataclasses.replace(model, note=asked.note), question.twins)
 
 
 def _onnx(path: Path, question: _Question) -> FairModel:

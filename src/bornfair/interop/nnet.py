@@ -1,28 +1,78 @@
-"""Networks in the .nnet text format, as published by Fairify and FairQuant: ReLU layers over raw whole numbers.
+"""Networks in the .nnet text format: ReLU layers over numbers, as published for aircraft, and by Fairify and FairQuant.
 
-After comment lines (`//`): sizes, a flag, minimum and maximum of each input, means and ranges that these networks do
-not use, then for each layer its weight rows and its biases. One output is a logit; the decision is logit > 0.
+After comment lines (`//`): sizes, a flag, minimum and maximum of each input, means and ranges of inputs and output,
+then for each layer its weight rows and its biases. One output is a logit; the decision is logit > 0. By the format's
+own convention inputs are normalised by means and ranges; the networks of Fairify and FairQuant carry them and take raw
+numbers. No file says which it means, so that is asked.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bornfair.domain import Domain, IntegerFeature, Label, RealFeature
+from bornfair.domain import Domain, Feature, IntegerFeature, Label, RealFeature
 from bornfair.encoding import Encoding
 from bornfair.errors import InputError, shown
+from bornfair.interop.reading import Answer
 from bornfair.model import FairModel
 from bornfair.network import Layer, Network
+
+if TYPE_CHECKING:
+    from bornfair.interop.dense_stack import StackSource
 
 MOST_NUMBERS = 50_000_000  # of a file that is still read: some 500 MB of text
 
 
-def read_nnet(path: str | Path) -> tuple[Network, np.ndarray, np.ndarray]:
-    """The network and the smallest and largest value of each input, as the file says."""
+@dataclass(frozen=True, eq=False)
+class NnetFile:
+    """What a file holds, in float64."""
+
+    path: Path
+    layers: tuple[tuple[np.ndarray, np.ndarray], ...]  # weights [outputs, inputs] and biases
+    low: np.ndarray
+    high: np.ndarray
+    means: np.ndarray  # of the inputs, then one of the outputs
+    ranges: np.ndarray
+
+    @property
+    def network(self) -> Network:
+        return Network(tuple(Layer(weight, bias) for weight, bias in self.layers))
+
+    @property
+    def domain(self) -> Domain:
+        """Every whole number of the header's ranges (every number, where an end is not whole); x0, x1, …"""
+        features: list[Feature] = []
+        for i, (low, high) in enumerate(zip(self.low.tolist(), self.high.tolist(), strict=True)):
+            whole = low == round(low) and high == round(high)
+            features.append(
+                IntegerFeature(name=f"x{i}", low=int(low), high=int(high))
+                if whole
+                else RealFeature(name=f"x{i}", low=low, high=high)
+            )
+        return Domain(features=tuple(features))
+
+    def is_normalised(self, answer: Answer | None) -> bool:
+        """Whether means and ranges are to be applied; refuses to guess."""
+        if not self.means.any() and (self.ranges == 1).all():
+            return False
+        if answer is None:
+            raise InputError(
+                f"'{self.path}' holds means and ranges, which some such files apply to their inputs and others do not; "
+                "say normalise='yes' or 'no' (--normalise); those of Fairify and FairQuant take raw numbers: no."
+            )
+        if answer == "yes" and not self.ranges.all():
+            raise InputError(f"'{self.path}' cannot be normalised: one of its ranges is 0.")
+        return answer == "yes"
+
+
+def read_nnet(path: str | Path) -> NnetFile:
+    """A file's numbers, if it holds what its sizes say."""
     lines = _Lines(Path(path))
     layers, inputs, outputs = lines.counts(4)[:3]
     widths = lines.counts(layers + 1)
@@ -34,32 +84,34 @@ def read_nnet(path: str | Path) -> tuple[Network, np.ndarray, np.ndarray]:
     low, high = lines.numbers(inputs), lines.numbers(inputs)
     if (low > high).any():
         raise lines.wrong(f"input {int(np.argmax(low > high))} has its minimum above its maximum")
-    lines.numbers(inputs + 1)
-    lines.numbers(inputs + 1)
+    means, ranges = lines.numbers(inputs + 1), lines.numbers(inputs + 1)
     made = []
     for before, after in itertools.pairwise(widths):
         weight = np.array([lines.numbers(before) for _ in range(after)])
-        made.append(Layer(weight, np.array([lines.numbers(1)[0] for _ in range(after)])))
+        made.append((weight, np.array([lines.numbers(1)[0] for _ in range(after)])))
     lines.end()
-    return Network(tuple(made)), low, high
+    return NnetFile(Path(path), tuple(made), low, high, means, ranges)
 
 
-def load_nnet(path: str | Path, *, sensitive: Sequence[str | int] = (), domain: Domain | None = None) -> FairModel:
-    """The network with a domain: the given one (features in input order), or every whole number of the header's ranges.
+def load_nnet(
+    path: str | Path,
+    *,
+    sensitive: Sequence[str | int] = (),
+    domain: Domain | None = None,
+    normalise: Answer | None = None,
+) -> FairModel:
+    """A network that takes raw numbers, with a domain: the given one (features in input order), or the header's.
 
-    Features are named x0, x1, … unless a domain names them. `sensitive` takes names or zero-based positions.
+    Features are named x0, x1, … unless a domain names them. `sensitive` takes names or zero-based positions. A file
+    that is to be normalised is read by `load_model`.
     """
-    network, low, high = read_nnet(path)
-    if domain is None:
-        whole = (low == np.round(low)) & (high == np.round(high))
-        features = tuple(
-            IntegerFeature(name=f"x{i}", low=int(a), high=int(b)) if w else RealFeature(name=f"x{i}", low=a, high=b)
-            for i, (a, b, w) in enumerate(zip(low.tolist(), high.tolist(), whole, strict=True))
-        )
-        domain = Domain(features=features)
-    elif len(domain.features) != len(low):
+    file = read_nnet(path)
+    if file.is_normalised(normalise):
+        raise InputError(f"'{path}' is to be normalised; read it by load_model(…, normalise='yes').")
+    network, domain = file.network, file.domain if domain is None else domain
+    if len(domain.features) != len(file.low):
         raise InputError(
-            f"'{path}' takes {len(low)} inputs, but the domain has {len(domain.features)} features; "
+            f"'{path}' takes {len(file.low)} inputs, but the domain has {len(domain.features)} features; "
             "list one feature for each input, in order."
         )
     if sensitive:
@@ -68,6 +120,19 @@ def load_nnet(path: str | Path, *, sensitive: Sequence[str | int] = (), domain: 
     if domain.label is None:
         domain = domain.replaced(label=Label(name="decision", classes=classes))
     return FairModel(_free_inputs_first(network, domain), Encoding.of_raw_numbers(domain))
+
+
+def nnet_source(file: NnetFile, normalised: bool) -> StackSource:
+    """A file as layers to be folded: (x − mean) / range, the layers, and the output times its range plus its mean."""
+    from bornfair.interop.dense_stack import StackSource, Step
+
+    steps = [Step("scale", "the means and ranges", (1 / file.ranges[:-1], -file.means[:-1] / file.ranges[:-1]))]
+    for i, (weight, bias) in enumerate(file.layers):
+        steps += [Step("relu", f"the ReLU before layer {i}")] if i else []
+        steps.append(Step("dense", f"layer {i}", (weight.T, bias)))
+    steps.append(Step("scale", "the output's mean and range", (file.ranges[-1:], file.means[-1:])))
+    chosen = steps if normalised else steps[1:-1]
+    return StackSource(f"'{file.path}'", chosen, "the layers of the file in float64")
 
 
 def sensitive_name(item: str | int, domain: Domain) -> str:

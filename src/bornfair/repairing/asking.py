@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from bornfair.bundle import load_bundle
-from bornfair.domain import Domain, unknown_column
+from bornfair.domain import Domain, Label, unknown_column
 from bornfair.encoding import Encoding
 from bornfair.errors import InputError, plain, shown
 from bornfair.interop.load import load_model
-from bornfair.interop.nnet import load_nnet, sensitive_name
+from bornfair.interop.nnet import read_nnet, sensitive_name
 from bornfair.interop.reading import Reading, ReadingOptions
 from bornfair.model import FairModel
 from bornfair.repairing.first_layer import told_in, with_first_layer
@@ -85,10 +85,14 @@ def asked_about(
         if set(names) != set(who.sensitive):
             who = who.with_sensitive(names)
     if not who.sensitive:
-        raise InputError(
-            f"name the sensitive features of the model; it reads {shown(who.names, most=30)}, of which some are."
-        )
+        raise _nothing_sensitive(who)
     return Asked(original, who.with_twins(twins) if twins else who)
+
+
+def _nothing_sensitive(who: Domain) -> InputError:
+    return InputError(
+        f"name the sensitive features of the model; it reads {shown(who.names, most=30)}, of which some are."
+    )
 
 
 def class_positions(model: FairModel, table: pd.DataFrame, target: str) -> np.ndarray:
@@ -134,24 +138,25 @@ def read_model(
             Reading(**reading).only_for("a bundle")
             return load_bundle(path)
         if path.suffix.lower() == ".nnet":
-            return _named_as_in(load_nnet(path), table, target)
+            file = read_nnet(path)
+            domain = _named_as_in(file.domain, table, target)
+            if not sensitive:
+                raise _nothing_sensitive(domain)
+            if target is not None:
+                classes = tuple(range(max(file.network.outputs, 2)))
+                domain = domain.replaced(label=Label(name=target, classes=classes).model_dump())
     return load_model(source, domain=domain, sensitive=sensitive, table=table, target=target, **reading)
 
 
-def _named_as_in(model: FairModel, table: pd.DataFrame, target: str | None) -> FairModel:
-    """A network whose inputs have no names of their own takes those of the table's columns, in their order."""
-    own = model.domain
+def _named_as_in(own: Domain, table: pd.DataFrame, target: str | None) -> Domain:
+    """Inputs that have no names of their own take those of the table's columns, in their order."""
     columns = [str(name) for name in table.columns if name != target]
     if set(own.names) <= set(columns):
-        return model
+        return own
     if len(columns) != len(own.names):
         raise InputError(
             f"the network takes {len(own.names)} numbers, but the table has {len(columns)} columns besides the target; "
             "leave the inputs, in order, and drop the others, or give a domain that names them."
         )
     features = [feature.model_dump() | {"name": name} for feature, name in zip(own.features, columns, strict=True)]
-    label = own.label.model_dump() if own.label else None
-    if label is not None and target is not None:
-        label["name"] = target
-    renamed = own.replaced(features=features, label=label)
-    return FairModel(model.network, Encoding.of_raw_numbers(renamed, model.encoding.policies))
+    return own.replaced(features=features)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 import brute_force
+import import_fuzz
 import nasty_models
 from fuzzing import Summary
 
@@ -17,6 +18,7 @@ Run = Callable[[int, int], Summary]
 FUZZERS: dict[str, Run] = {
     "small models, each engine's word against counting out": brute_force.run,
     "nasty models, judged by onnxruntime and exact fractions": nasty_models.run,
+    "imported models with odd heads, judged by onnxruntime and float64": import_fuzz.run,
 }
 BATCH = 500  # cases between two looks at the clock
 

@@ -39,6 +39,7 @@ class Original(ABC):
     """
     people_compared: int = 0
     reads: tuple[str, ...] = ()  # the features it is given
+    likely_wrong: pd.DataFrame | None = None  # people of the domain about whom it and the network are likely to differ
     plain_sums: bool = False
     """Whether it executes just the network that was read: float32 sums and ReLUs, compared as they are. Bounds on every
     order of summation then speak of it, too.
@@ -65,19 +66,6 @@ def check(
     """Compare on random people, and on those an import is likely to be wrong about; refuse to go on if decisions differ
     by more than rounding can explain.
     """
-    likely = likely_wrong(original, network, encoding, table=table, seed=seed)
-    differences = []
-    for people in (encoding.domain.sample(PEOPLE, seed=seed), likely):
-        differences.append(_compared(original, head, network, encoding, people))
-        original.people_compared += len(people)
-    shown = [difference for difference in differences if difference is not None]
-    original.largest_difference = max(shown, default=None)
-
-
-def likely_wrong(
-    original: Original, network: Network, encoding: Encoding, *, table: pd.DataFrame | None = None, seed: int = 0
-) -> pd.DataFrame:
-    """People about whom a network and what it was read from are likely to differ, if they do."""
 
     def score(people: pd.DataFrame) -> np.ndarray:
         return forward(network, _encoded(encoding, people))
@@ -85,7 +73,14 @@ def likely_wrong(
     def decide(people: pd.DataFrame) -> np.ndarray:
         return decisions(score(people))
 
-    return telling_people(encoding.domain, score, (decide, original.decide), table=table, seed=seed)
+    likely = telling_people(encoding.domain, score, (decide, original.decide), table=table, seed=seed)
+    original.likely_wrong = likely
+    differences = []
+    for people in (encoding.domain.sample(PEOPLE, seed=seed), likely):
+        differences.append(_compared(original, head, network, encoding, people))
+        original.people_compared += len(people)
+    shown = [difference for difference in differences if difference is not None]
+    original.largest_difference = max(shown, default=None)
 
 
 def _compared(

@@ -17,7 +17,7 @@ from bornfair.domain import NUMERIC, Domain, Feature
 CORNERS = 512  # people whose numbers all are at an end of their range
 ROWS = 2_048  # of a table
 PAIRS = 192  # of people decided differently, between whom the boundary is looked for
-HALVINGS = 30
+HALVINGS = 24
 MOST_FEATURES = 200  # tried one by one on the way to extreme scores
 MOST_LEVELS = 20
 
@@ -90,6 +90,8 @@ def _boundary(domain: Domain, decide: Score, pool: pd.DataFrame, random: np.rand
     for _ in range(HALVINGS if len(apart) and numbers else 0):
         middle = here + (there - here) / 2
         middle = np.where(whole, np.floor(middle), middle)
+        if ((middle == here) | (middle == there)).all():
+            break
         same = (decide(_with_numbers(first, numbers, middle)) == target)[:, None]
         here, there = np.where(same, middle, here), np.where(same, there, middle)
     return pd.concat([_with_numbers(first, numbers, values) for values in (here, there)], ignore_index=True)

@@ -80,24 +80,21 @@ def verify(
     else:
         verdict = _in_order(asked, timeout, table, seed, resume, say)
     if verdict and not asked.covers_execution:
-        verdict = _as_read(asked, verdict, table, seed)
+        verdict = _as_read(asked, verdict)
     if asked.note:
         verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; {asked.note}")
     return dataclasses.replace(verdict, seconds=time.perf_counter() - began)
 
 
-def _as_read(model: FairModel, verdict: Verdict, table: Any, seed: int) -> Verdict:
+def _as_read(model: FairModel, verdict: Verdict) -> Verdict:
     """What a proof about the network says of the model it was read from: nothing about its rounding, saturation and
     ties. Its original is asked about people for whom those may matter.
     """
-    from bornfair.interop.original import likely_wrong
-    from bornfair.tables import as_pandas
     from bornfair.verification.replay import falsified, replay
 
     original, versions = model.original, model.domain.versions
-    assert original is not None
-    rows = None if table is None else as_pandas(table)
-    people = likely_wrong(original, model.network, model.encoding, table=rows, seed=seed)
+    assert original is not None and original.likely_wrong is not None
+    people = original.likely_wrong[~model.domain.outside(original.likely_wrong)]
     decided = np.stack([original.decide(versions.table(people, i)) for i in range(min(versions.size, MOST_VERSIONS))])
     for row in np.flatnonzero((decided != decided[0]).any(axis=0))[:MOST_REPLAYS]:
         other = int(np.argmax(decided[:, row] != decided[0, row]))

@@ -33,7 +33,7 @@ def domain_of(kinds: list[str], sensitive: list[bool], sizes: list[int], some: b
         features.append(made)
     names = [f.name for f, chosen in zip(features, sensitive, strict=True) if chosen]
     domain = Domain(features=tuple(features), sensitive=tuple(names))
-    if not some or not names:
+    if not some or not names or any(domain.feature(name).kind == "real" for name in names):
         return domain
     every = list(itertools.product(*(domain.feature(name).levels() for name in names)))
     kept = random.permutation(len(every))[: max(2, len(every) // 2)]

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -21,6 +27,7 @@ from bornfair.cli import (
     train,
     verify,
 )
+from bornfair.cli.output import say, tell
 
 app = typer.Typer(
     name="bornfair",
@@ -58,25 +65,87 @@ def _version(wanted: bool) -> None:
     if wanted:
         from bornfair import __version__
 
-        typer.echo(f"bornfair {__version__}")
+        tell(f"bornfair {__version__}")
         raise typer.Exit
 
 
 def main() -> None:
-    """Run a command. What the user can mend is one sentence on stderr and a status; a traceback means a bug of ours.
+    """Run the command that was typed, and end with its status."""
+    with contextlib.suppress(AttributeError):  # not the interpreter's own stream
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    status = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError:  # it was said; what could not be printed is not tried again when Python ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
 
-    Status: 0 yes or done, 1 falsified or rejected, 2 bad usage or input, 3 undecided, 130 interrupted.
+
+def run(arguments: list[str]) -> int:
+    """Run a command and return its status. Whatever goes wrong is one sentence on stderr, never a traceback.
+
+    Status: 0 yes or done, 1 falsified or rejected, 2 bad usage or input, 3 undecided, 4 a bug of ours; and as shells
+    count signals, 130 interrupted, 141 the reader of our output has gone: no answer is taken for another.
     """
     from bornfair.errors import BornfairError
 
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: say(f"bornfair: warning: {message}")
+            status = _answered(arguments)
+        sys.stdout.flush()  # here a full disk is noticed
+        return status
     except BornfairError as error:
-        print(f"bornfair: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        return _failed(str(error), error.exit_code)
+    except _USAGE as error:
+        return _misused(error)
     except KeyboardInterrupt:
-        print("bornfair: interrupted; train --checkpoint FILE and verify --resume FILE go on later.", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:  # the reader (head, less) has seen enough
-        sys.stderr.close()
-        sys.exit(0)
+        return _failed("interrupted; train --checkpoint FILE and verify --resume FILE go on later.", 130)
+    except BrokenPipeError:
+        return 141
+    except MemoryError:
+        return _failed("there is not enough memory; give a smaller table or model, or run it where there is more.", 2)
+    except OSError as error:
+        place = f" '{error.filename}'" if error.filename else ""
+        return _failed(f"cannot read or write{place}: {error.strerror or error}.", 2)
+    except Exception as error:  # noqa: BLE001 - the net under everything: no bug of ours looks like an answer
+        return _bug(error)
+
+
+_USAGE: Any = typer.BadParameter.__mro__[2]  # what typer raises for arguments it does not understand, in all versions
+
+
+def _answered(arguments: list[str]) -> int:
+    try:
+        with typer.main.get_command(app).make_context("bornfair", arguments or ["--help"]) as context:
+            context.command.invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    return 0
+
+
+def _failed(sentence: str, status: int) -> int:
+    say(f"bornfair: {sentence}")
+    return status
+
+
+def _misused(error: Any) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands without one: its help is the message
+        error.show()
+    else:
+        command = error.ctx.command_path if getattr(error, "ctx", None) else "bornfair"
+        say(f"bornfair: {error.format_message().rstrip('.')}; see {command} --help")
+    return 2
+
+
+def _bug(error: Exception) -> int:
+    if os.environ.get("BORNFAIR_TRACEBACK"):
+        traceback.print_exception(error)
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    at = f"{Path(where.filename).name}, line {where.lineno}"
+    return _failed(
+        f"internal error ({what[:300]}; {at}). This is no answer but a bug of bornfair: please report it as "
+        "docs/security.md says, with what BORNFAIR_TRACEBACK=1 shows.",
+        4,
+    )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say
+from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell
 from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.errors import InputError
 
@@ -65,7 +65,7 @@ def audit(
     else:
         for document in documents:
             _print(document)
-        print(f"To look at: {' and '.join(written)}")
+        tell(f"To look at: {' and '.join(written)}")
     statuses = {STATUS[document.verdict.verdict] for document in documents}
     raise typer.Exit(next(status for status in (1, 3, 0) if status in statuses))
 
@@ -87,7 +87,7 @@ def _print(document: Any) -> None:
     if verdict.twins:
         print_twins(title, verdict.twins, verdict.decisions)
     else:
-        print(f"{title}\n")
+        tell(title, "")
     rows = []
     if (shares := document.shares) is not None:
         rows += [
@@ -112,4 +112,4 @@ def _print(document: Any) -> None:
         headers = ["who is affected (estimates)", "of the domain", "unfair inside", "of all unfair"]
         print_table("Where", headers, lines)
     for question in document.suggestions:
-        print(question)
+        tell(question)

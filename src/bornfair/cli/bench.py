@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.output import print_json, print_table, say
+from bornfair.cli.output import print_json, print_table, say, tell
 
 app = typer.Typer(help="Measurements behind the claims.", no_args_is_help=True, rich_markup_mode=None)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -43,7 +43,7 @@ def preservation(
     print_table("Census, sensitive: sex. Twins with different decisions found", headers, cells, numbers_from=2)
     for outcome in outcomes:
         if outcome.integer_twins is not None:
-            print(f"\n{outcome.start}, {outcome.response}: {_told(outcome.integer_twins)}")
+            tell("", f"{outcome.start}, {outcome.response}: {_told(outcome.integer_twins)}")
 
 
 @app.command()
@@ -118,7 +118,7 @@ def table1(
         return
     print_table("Starts of the paper's network", experiment.HEADERS, [row.cells() for row in rows], numbers_from=4)
     for line in experiment.ratios(rows):
-        print(line)
+        tell(line)
 
 
 @app.command()
@@ -143,8 +143,8 @@ def table2(
     note = f"mean ± deviation of {seeds} splits / paper, %"
     _print_report(f"Decision survives the flip, {note}", experiment.table(outcomes, "empirical_fairness"))
     _print_report(f"Accuracy, {note}", experiment.table(outcomes, "accuracy"))
-    print("\n".join(experiment.findings(outcomes)))
-    print(f"Runs, CSV, JSON and plots: {out}")
+    tell(*experiment.findings(outcomes))
+    tell(f"Runs, CSV, JSON and plots: {out}")
 
 
 @app.command()
@@ -164,7 +164,7 @@ def iterations(
         print_json({"out": str(out), "runs": outcomes})
         return
     _print_report(f"Census, sensitive: sex; {epochs} epochs, {seeds} seeds", experiment.table(outcomes))
-    print(f"Runs, CSV, JSON and plots: {out}")
+    tell(f"Runs, CSV, JSON and plots: {out}")
 
 
 @app.command()
@@ -186,7 +186,7 @@ def configurations(
         print_json({"out": str(out), "runs": outcomes})
         return
     _print_report(f"Census, sensitive: sex; {seeds} seeds", experiment.table(outcomes))
-    print(f"Runs, CSV, JSON and plots: {out}")
+    tell(f"Runs, CSV, JSON and plots: {out}")
 
 
 @app.command()
@@ -209,7 +209,7 @@ def audit(
         print_json({"audited": [row.to_json() for row in audited]})
         return
     print_table(str(models.name), experiment.HEADERS, [row.cells() for row in audited], numbers_from=7)
-    print(experiment.summary(audited))
+    tell(experiment.summary(audited))
 
 
 @app.command()
@@ -231,7 +231,7 @@ def twins(
         print_json({"out": str(out), "runs": outcomes})
         return
     print_table(f"Mean of {seeds} splits", experiment.HEADERS, experiment.table(outcomes), numbers_from=2)
-    print(f"Runs, CSV, JSON and plots: {out}")
+    tell(f"Runs, CSV, JSON and plots: {out}")
 
 
 @app.command()
@@ -253,7 +253,7 @@ def quantify(
         print_json({"rows": [row.to_json() for row in rows]})
         return
     print_table("Shares of the domain, %", experiment.HEADERS, [row.cells() for row in rows], numbers_from=2)
-    print(experiment.summary(rows))
+    tell(experiment.summary(rows))
 
 
 @app.command()

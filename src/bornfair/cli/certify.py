@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bornfair.cli.output import STATUS, print_json, print_twins, say
+from bornfair.cli.output import STATUS, print_json, print_twins, say, tell
 
 
 def certify(
@@ -41,6 +41,6 @@ def certify(
         if verdict.twins:
             print_twins(certificate.claim, verdict.twins, verdict.decisions or ())
         else:
-            print(certificate.claim)
-        print(f"Written to {written}" + (f", with a proof tree of {leaves:,} leaves." if leaves else "."))
+            tell(certificate.claim)
+        tell(f"Written to {written}" + (f", with a proof tree of {leaves:,} leaves." if leaves else "."))
     raise typer.Exit(STATUS[verdict.verdict])

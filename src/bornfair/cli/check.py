@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bornfair.cli.output import STATUS, say
+from bornfair.cli.output import STATUS, print_json, say, tell
 from bornfair.errors import InputError
 from bornfair.files import write_atomically
 
@@ -30,7 +28,7 @@ def check(
 
     if checker is not None:
         write_atomically(checker, Path(str(independent.__file__)).read_bytes())
-        print(f"{checker}: run it as  python {checker.name} BUNDLE", file=sys.stderr if json else sys.stdout)
+        (say if json else tell)(f"{checker}: run it as  python {checker.name} BUNDLE")
         if bundle is None:
             return
     if bundle is None:
@@ -38,5 +36,8 @@ def check(
     if not bundle.exists():
         raise InputError(f"there is no bundle '{bundle}'; give the folder or .zip that train wrote.")
     found = independent.check(bundle, None if json else say)
-    print(dumps(found) if json else independent.told(found))  # plain ASCII: a file's texts may not be fit to print
+    if json:
+        print_json(found)
+    else:
+        tell(*independent.told(found).splitlines())
     raise typer.Exit(STATUS[found["verdict"]] if found["valid"] else 1)

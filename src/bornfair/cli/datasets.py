@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.output import print_json, print_table, say
+from bornfair.cli.output import print_json, print_table, say, tell
 
 if TYPE_CHECKING:
     from bornfair.datasets import Entry
@@ -62,7 +62,7 @@ def fetch(
             {"name": name, "here": place.kind, "path": str(place.path), "sha256": datasets.entry(name).raw.sha256}
         )
         return
-    print(f"{name} is here ({place.kind}), its checksum is right: {place.path}")
+    tell(f"{name} is here ({place.kind}), its checksum is right: {place.path}")
 
 
 def _described(entry: Entry) -> dict[str, Any]:

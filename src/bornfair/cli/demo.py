@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.output import print_json, print_table, print_twins, say, training_progress
+from bornfair.cli.output import print_json, print_table, print_twins, say, tell, training_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,7 +103,7 @@ def _print(
     rows: int,
     seconds: float,
 ) -> None:
-    print("\nWho gets credit? 1,000 applicants of a German bank; sex and age must not decide.\n")
+    tell("", "Who gets credit? 1,000 applicants of a German bank; sex and age must not decide.", "")
     if twins is not None:
         _print_twins(twins)
     cells = [
@@ -116,17 +116,18 @@ def _print(
         )
         for name, f in facts.items()
     ]
-    headers = ["", "accuracy", "AUC", "sex and age\nmake no difference", "for everyone\nwho could exist"]
+    over_two_lines = ("sex and age", "make no difference"), ("for everyone", "who could exist")
+    headers: list[str | tuple[str, ...]] = ["", "accuracy", "AUC", *over_two_lines]
     print_table(f"On {rows} applicants kept aside", headers, cells)
-    print(f"The independent checker on {bundle}: {'VALID' if checked['valid'] else 'REJECTED'}, {checked['reason']}.")
-    print(checked.get("claim", ""))
+    tell(f"The independent checker on {bundle}: {'VALID' if checked['valid'] else 'REJECTED'}, {checked['reason']}.")
+    tell(checked.get("claim", ""))
     answer = "decides exactly the same" if same else "DECIDES DIFFERENTLY, which is a bug"
-    print(f"Given a table without the sex and age columns it {answer}. {seconds:.1f} s in all.")
-    print(f"To look at: {bundle / 'report.html'}. To serve with onnxruntime alone: {bundle / 'model.onnx'}.")
+    tell(f"Given a table without the sex and age columns it {answer}. {seconds:.1f} s in all.")
+    tell(f"To look at: {bundle / 'report.html'}. To serve with onnxruntime alone: {bundle / 'model.onnx'}.")
 
 
 def _print_twins(twins: dict[str, Any]) -> None:
     print_twins(
         "Plain training tells twins apart", twins["people"], [f"{decision} risk" for decision in twins["decisions"]]
     )
-    print(f"For {twins['affected']} of {twins['of']} test applicants, sex and age alone change the decision.\n")
+    tell(f"For {twins['affected']} of {twins['of']} test applicants, sex and age alone change the decision.", "")

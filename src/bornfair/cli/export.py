@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bornfair.cli.output import print_json
+from bornfair.cli.output import print_json, tell
 
 
 def export(
@@ -43,4 +43,4 @@ def export(
     if json:
         print_json({"bundle": str(bundle), "files": files})
     else:
-        print("\n".join(files))
+        tell(*files)

@@ -1,4 +1,8 @@
-"""What commands print: results on stdout (one JSON document with --json), progress and warnings on stderr."""
+"""What commands print: results on stdout (one JSON document with --json), progress and warnings on stderr.
+
+Names of columns, categories, classes and files come from others. Nothing else in the command line prints, so that what
+would steer a terminal (clear it, colour it, turn the direction of writing, begin a new line) is shown, never obeyed.
+"""
 
 from __future__ import annotations
 
@@ -17,31 +21,70 @@ STATUS = {"verified": 0, "falsified": 1, "undecided": 3}
 """With which status a command ends that was asked whether a model is fair."""
 
 
+def printable(text: str) -> str:
+    r"""Text in which characters that are not for printing (controls, line breaks, bidirectional marks, lone halves of
+    pairs) are written out.
+
+    >>> print(printable("\x1b[2J γ [bold] \u202e\n"))
+    \x1b[2J γ [bold] \u202e\n
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def tell(*lines: str) -> None:
+    """Print results on stdout, each on one line."""
+    for line in lines:
+        print(printable(line))
+
+
+def print_text(text: str) -> None:
+    """Print as it is a text of several lines that the caller has made fit to print."""
+    sys.stdout.write(text)
+
+
+def say(text: str) -> None:
+    """Print progress, a warning or an error on stderr, on one line."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
 def print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document, ensure_ascii=False))
+    print(json.dumps(document).replace("\x7f", "\\u007f"))  # ASCII; of what steers a terminal, DEL alone is left in it
 
 
-def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1) -> None:
-    """A table for a person; columns from `numbers_from` on are aligned right and never broken."""
+def print_table(
+    title: str,
+    headers: Sequence[str | tuple[str, ...]],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers_from: int = 1,
+) -> None:
+    """A table for a person; columns from `numbers_from` on are aligned right and never broken.
+
+    A header of several lines is a tuple of them.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
+    heads = [[*map(printable, (header,) if isinstance(header, str) else header)] for header in headers]
+    cells = [[printable(cell) for cell in row] for row in rows]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for i, header in enumerate(headers):
+    for i, lines in enumerate(heads):  # as Text: a category may look like markup
         number = i >= numbers_from
-        table.add_column(header, justify="right" if number else "left", no_wrap=number, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # as it is: a category may look like markup
+        table.add_column(Text("\n".join(lines)), justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
     # Numbers are never cut off: a table wider than the screen, or than is usual in a file, is as wide as it is.
     usual = Console()
     needed = Measurement.get(usual, usual.options.update(max_width=10_000), table).maximum
     texts_fit = 120 if not sys.stdout.isatty() else usual.width
-    numbers = sum(max(len(row[i]) for row in (headers, *rows)) + 3 for i in range(numbers_from, len(headers)))
+    numbers = sum(max(map(len, (*heads[i], *(row[i] for row in cells)))) + 3 for i in range(numbers_from, len(heads)))
     console = Console(width=max(usual.width, min(needed, max(texts_fit, numbers + 40))))
-    console.print(Text(title, style="bold"))
+    console.print(Text(printable(title), style="bold"))
     console.print(table)
 
 
@@ -54,10 +97,6 @@ def print_twins(title: str, twins: Sequence[dict[str, Any]], decisions: Sequence
         cells.append(("▶ decision", *(str(decision) for decision in decisions)))
     headers = ["", "one", "the other"] if len(twins) == 2 else ["", *(f"person {i + 1}" for i in range(len(twins)))]
     print_table(title, headers, cells, numbers_from=99)
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -90,14 +129,10 @@ def training_progress(label: str, *, quiet: bool) -> Iterator[Callable[[Epoch], 
 
 
 @contextlib.contextmanager
-def warnings_as_sentences() -> Iterator[None]:
-    """Warnings about the guarantee reach a person as plain sentences."""
+def unfairness_warned() -> Iterator[None]:
+    """Warnings about the guarantee are shown each time, not only the first."""
     from bornfair.fitting import FairnessWarning
-
-    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        say(f"bornfair: warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", FairnessWarning)
-        warnings.showwarning = show
         yield

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import csv
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.output import print_json
+from bornfair.cli.output import print_json, print_text, printable, say, tell
+
+FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def predict(
     bundle: Annotated[Path, typer.Argument(help="A bundle written by train.")],
     table: Annotated[Path, typer.Argument(help="A CSV or Parquet table; a fair model needs no sensitive columns.")],
     out: Annotated[Path | None, typer.Option(help="Write a CSV file instead of printing.")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Write classes as they are, also those a spreadsheet would take for formulas.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Accepted like everywhere; predicting is not random.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Predict the class of each row, with the probability of every class."""
-    import pandas as pd
+    """Predict the class of each row, with the probability of every class.
 
+    A class that a spreadsheet would take for a formula is written behind an apostrophe, and this is said.
+    """
     from bornfair.bundle import load_bundle
     from bornfair.files import write_atomically
     from bornfair.model import probabilities
@@ -29,17 +39,47 @@ def predict(
 
     model = load_bundle(bundle)
     scores = model.scores(read_table(table))
+    classes = model.classes.tolist()
     decided = model.classes[decisions(scores)].tolist()
     shares = probabilities(scores)
-    columns = {"prediction": decided} | {f"probability_{c}": shares[:, i] for i, c in enumerate(model.classes)}
+    written = (lambda text: text) if raw else no_formula
     if out is not None:
-        write_atomically(out, pd.DataFrame(columns).to_csv(index=False))
+        write_atomically(out, _csv(decided, shares, classes, written))
     if json:
         print_json({
-            "bundle": str(bundle), "rows": len(decided), "classes": model.classes.tolist(),
+            "bundle": str(bundle), "rows": len(decided), "classes": classes,
             "predictions": decided, "probabilities": shares.tolist(), "out": None if out is None else str(out),
         })  # fmt: skip
-    elif out is None:
-        pd.DataFrame(columns).to_csv(sys.stdout, index=False)
+    elif out is not None:
+        tell(f"{len(decided):,} rows written to {out}")
+    elif raw and not sys.stdout.isatty():
+        print_text(_csv(decided, shares, classes, written))
     else:
-        print(f"{len(decided):,} rows written to {out}")
+        print_text(_csv(decided, shares, classes, lambda text: printable(written(text))))
+    changed = [name for name in classes if isinstance(name, str) and written(name) != name]
+    if changed and (out is not None or not json):
+        count = sum(decided.count(name) for name in changed)
+        say(
+            f"bornfair: in {count:,} rows the class looks like a formula of a spreadsheet ({', '.join(changed)}) and "
+            "is written behind an apostrophe; --raw writes it as it is."
+        )
+
+
+def no_formula(text: str) -> str:
+    """A text that no spreadsheet runs.
+
+    >>> no_formula("=1+1"), no_formula("@sum"), no_formula("-1.5"), no_formula("a=b")
+    ("'=1+1", "'@sum", '-1.5', 'a=b')
+    """
+    return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
+
+
+def _csv(decided: list[Any], shares: Any, classes: list[Any], written: Callable[[str], str]) -> str:
+    import pandas as pd
+
+    cell = {name: written(name) if isinstance(name, str) else name for name in classes}
+    table = pd.DataFrame(shares)
+    table.insert(0, "prediction", [cell[name] for name in decided])
+    table.columns = pd.Index(["prediction", *(written(f"probability_{name}") for name in classes)])
+    broken = any("\r" in str(name) for name in classes)  # the csv module would leave it bare, and begin a new row
+    return table.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC if broken else csv.QUOTE_MINIMAL)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bornfair.cli.output import print_json, print_table
+from bornfair.cli.output import print_json, print_table, tell
 from bornfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def _print(part: About) -> None:
     chance = f"chance {100 * part.together.chance:.0f} %"
     print_table(title, ["", f"recognised ({chance})", "AUC (chance 0.5)", "above chance"], rows)
     for fact in part.facts[:MOST_LINES]:
-        print(f"• {fact.text}")
+        tell(f"• {fact.text}")
     if part.facts:
-        print()
+        tell("")
     for suggestion in part.suggestions:
-        print(f"? {suggestion.question}\n  {suggestion.why} (strength {suggestion.strength:.2f} of 1).")
-        print(f'  If so: --twins "{suggestion.rule_text}"\n')
+        tell(f"? {suggestion.question}", f"  {suggestion.why} (strength {suggestion.strength:.2f} of 1).")
+        tell(f'  If so: --twins "{suggestion.rule_text}"', "")
 
 
 def _line(tell: Tell, name: str) -> tuple[str, ...]:

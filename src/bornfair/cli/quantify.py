@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.output import print_json, print_table, say
+from bornfair.cli.output import print_json, print_table, say, tell
 from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.errors import InputError
 
@@ -110,7 +110,7 @@ def _print(result: dict[str, Any]) -> None:
         )
     if "people" in result:
         facts = result["people"]
-        print(f"{facts['unfair']:,} of the {facts['rows']:,} people of the table have a twin who is decided otherwise.")
+        tell(f"{facts['unfair']:,} of the {facts['rows']:,} people of the table have a twin who is decided otherwise.")
         for one in facts["most_affected"]:
             undo = f"; {one['undo_text']}" if one["undo_text"] else ""
-            print(f"  row {one['row']}: {' / '.join(map(str, one['decisions']))}, score gap {one['gap']:.3g}{undo}")
+            tell(f"  row {one['row']}: {' / '.join(map(str, one['decisions']))}, score gap {one['gap']:.3g}{undo}")

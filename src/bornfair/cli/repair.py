@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.output import STATUS, print_json, print_table, say
+from bornfair.cli.output import STATUS, print_json, print_table, say, tell
 from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.files import check_replaceable
 
@@ -96,7 +96,7 @@ def _print(found: Repaired, bundle: str) -> None:
     if found.changes.examples:
         _print_examples(found)
     for line in filter(None, (found.note, found.model.certificate.claim)):
-        print(line)
+        tell(line)
 
 
 def _print_examples(found: Repaired) -> None:

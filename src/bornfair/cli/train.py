@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bornfair.cli.output import STATUS, print_json, print_table, training_progress, warnings_as_sentences
+from bornfair.cli.output import STATUS, print_json, print_table, say, tell, training_progress, unfairness_warned
 from bornfair.errors import InputError
 from bornfair.files import check_replaceable
 
@@ -95,7 +95,7 @@ def train(
         class_weight=class_weight, combinations=combinations, domain=known, missing=missing, unseen=unseen,  # type: ignore[arg-type]
         outside=outside, checkpoint=checkpoint, random_state=seed,  # type: ignore[arg-type]
     )  # fmt: skip
-    with training_progress("training", quiet=json) as advance, warnings_as_sentences():
+    with training_progress("training", quiet=json) as advance, unfairness_warned():
         classifier.set_params(callbacks=(advance,))
         classifier.fit(training.drop(columns=target), training[target])
     if names and classifier.model_.certificate and classifier.model_.certificate.verdict.verdict == "undecided":
@@ -195,8 +195,6 @@ def _domain(path: Path | None, people: pd.DataFrame, sensitive: list[str], combi
 
 def _say_versions(known: Domain, twins: list[str] | None, target: str, *, quiet: bool) -> None:
     """What the rules amount to, before anything is trained; refuses those that make no sense."""
-    from bornfair.cli.output import say
-
     if twins and target not in known.names:
         from bornfair.domain import Label
 
@@ -241,4 +239,4 @@ def _print(result: dict[str, Any]) -> None:
         ("bundle", result["bundle"]),
     ]
     print_table(f"Measured on {result['rows_measured']:,} rows kept aside", ["", "result"], rows, numbers_from=2)
-    print(result["claim"])
+    tell(result["claim"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say
+from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell
 from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.errors import InputError
 
@@ -81,7 +81,7 @@ def _print(verdict: Any) -> None:
         "undecided": "UNDECIDED: neither proven nor disproven",
     }[verdict.verdict]
     if not verdict.twins:
-        print(f"{in_words}\n")
+        tell(in_words, "")
     else:
         print_twins(in_words, verdict.twins, verdict.decisions)
     facts = [

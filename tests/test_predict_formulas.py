@@ -1,0 +1,85 @@
+"""Classes come from files of others; a spreadsheet that opens the predictions must not run them."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bornfair import Domain, FairModel
+from bornfair.cli import run
+from bornfair.cli.predict import no_formula
+from bornfair.domain import IntegerFeature, Label
+from bornfair.encoding import Encoding
+from bornfair.network import Layer, Network
+
+
+@pytest.fixture
+def bundle(tmp_path, monkeypatch):
+    """A function that saves a model which says the first class to 0 and the second to 1."""
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"x": [0, 1, 1]}).to_csv("people.csv", index=False)
+
+    def save(*classes):
+        features = (IntegerFeature(name="x", low=0, high=1), IntegerFeature(name="s", low=0, high=1))
+        domain = Domain(features=features, sensitive=("s",), label=Label(name="y", classes=classes))
+        layer = Layer(np.array([[1.0, 0.0]]), np.array([-0.5]))
+        FairModel(Network((layer,)), Encoding.of_raw_numbers(domain)).save("bundle")
+
+    return save
+
+
+def cells(text):
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+def rows_of(file):
+    return cells(Path(file).read_bytes().decode())
+
+
+@pytest.mark.parametrize(
+    "cell", ["=cmd|'/c calc'!A1", "+1+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", " =1", "-a\r=1", "＝1"]
+)
+def test_a_class_that_begins_a_formula_is_disarmed_and_this_is_said(bundle, capsys, cell):
+    bundle("no", cell)
+    assert run(["predict", "bundle", "people.csv", "--out", "out.csv"]) == 0
+    said = capsys.readouterr()
+    assert [row[0] for row in rows_of("out.csv")] == ["prediction", "no", f"'{cell}", f"'{cell}"]
+    assert "in 2 rows the class looks like a formula" in said.err and "--raw" in said.err
+    assert run(["predict", "bundle", "people.csv"]) == 0
+    assert cells(capsys.readouterr().out)[2][0].startswith("'")
+
+
+def test_raw_writes_classes_as_they_are_and_json_always_does(bundle, capsys):
+    bundle("no", "=1+1")
+    assert run(["predict", "bundle", "people.csv", "--out", "out.csv", "--raw"]) == 0
+    assert capsys.readouterr().err == ""
+    assert [row[0] for row in rows_of("out.csv")] == ["prediction", "no", "=1+1", "=1+1"]
+    assert run(["predict", "bundle", "people.csv", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["predictions"] == ["no", "=1+1", "=1+1"] and said.err == ""
+
+
+@pytest.mark.parametrize("classes", [(-1, 1), ("-1", "+1"), ("-1.5e3", ".5"), ("no", "a=b")])
+def test_numbers_and_plain_texts_stay_what_they_are(bundle, capsys, classes):
+    bundle(*classes)
+    assert run(["predict", "bundle", "people.csv"]) == 0
+    said = capsys.readouterr()
+    assert [row[0] for row in cells(said.out)] == ["prediction", *map(str, (classes[0], classes[1], classes[1]))]
+    assert said.err == ""
+
+
+def test_what_a_spreadsheet_would_read_as_text_is_left_alone():
+    assert no_formula("'=1") == "'=1" and no_formula("") == "" and no_formula("a-b") == "a-b"
+
+
+def test_a_terminal_gets_no_escapes_even_when_raw(bundle, capsys, monkeypatch):
+    bundle("no", "\x1b[2J")
+    assert run(["predict", "bundle", "people.csv", "--raw"]) == 0
+    assert "\x1b" in capsys.readouterr().out, "a program that reads the output asked for the bytes"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert run(["predict", "bundle", "people.csv", "--raw"]) == 0
+    assert "\x1b" not in capsys.readouterr().out

@@ -57,3 +57,22 @@ def test_what_is_not_a_table_is_named():
     twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
     with pytest.raises(InputError, match=r"two columns named 'a'; rename one"):
         as_pandas(twice)
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ([1, 2], "column 'a' holds a ndarray in row 1; cells must be numbers, texts or true/false"),
+        ({"x": 1}, "column 'a' holds a dict in row 1"),
+    ],
+)
+def test_cells_that_are_no_single_values_are_named(tmp_path, cell, message):
+    pd.DataFrame({"a": [None, cell], "b": [1, 2]}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=message):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_numbers_beyond_all_formats_are_named(tmp_path):
+    (tmp_path / "t.csv").write_text(f"a,b\n1,2\n{10**400},3\n")
+    with pytest.raises(InputError, match=r"column 'a' holds a number of 1,329 bits in row 1"):
+        read_table(tmp_path / "t.csv")

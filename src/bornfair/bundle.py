@@ -20,7 +20,7 @@ from bornfair.certificate import Certificate, certificate_of
 from bornfair.domain import NUMERIC, Domain
 from bornfair.encoding import Encoding
 from bornfair.errors import InputError
-from bornfair.files import check_replaceable, folder_written_atomically, write_atomically
+from bornfair.files import check_replaceable, read_whole, recover, write_atomically, write_folder
 from bornfair.model import FairModel
 from bornfair.network import Layer, Network
 from bornfair.onnx_graph import METADATA, graph_columns, number_steps, onnx_bytes, shown_levels
@@ -40,10 +40,7 @@ def save_bundle(model: FairModel, path: str | Path, *, sensitive: bool = True) -
     if target.suffix.lower() == ".zip":
         check_replaceable(target, marker=DOMAIN)
         return write_atomically(target, _zipped(files))
-    with folder_written_atomically(target, marker=DOMAIN) as folder:
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
-    return target
+    return write_folder(target, files, marker=DOMAIN)
 
 
 def bundle_files(model: FairModel, *, sensitive: bool = True) -> dict[str, bytes]:
@@ -63,10 +60,11 @@ def bundle_files(model: FairModel, *, sensitive: bool = True) -> dict[str, bytes
 def load_bundle(path: str | Path) -> FairModel:
     """Read a bundle. Its certificate must be about these very files; `bornfair check` examines the proof itself."""
     place = Path(path)
+    recover(place)
     try:
         if not place.exists():
             raise InputError(f"there is no bundle '{place}'; give the folder or .zip that training wrote.")
-        files = checker.read_bundle(place)
+        files = read_whole(place, checker.read_bundle)
         domain = Domain.from_json(files[DOMAIN].decode(errors="replace"), origin=str(place / DOMAIN))
         people = checker.People(checker.parse_json(files[DOMAIN], DOMAIN))
         found = checker.read_model(files[MODEL], people)

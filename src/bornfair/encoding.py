@@ -430,11 +430,16 @@ def _numbers(feature: Feature, column: pd.Series, rows: pd.Index) -> np.ndarray:
         numeric = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
         bad = int(np.argmax(np.isnan(numeric)))
         raise InputError(
-            f"column '{feature.name}' holds {plain(column.iloc[bad])!r} in row {rows[bad]!r}; a number is needed."
+            f"column '{feature.name}' holds {plain(column.iloc[bad])!r} in row {plain(rows[bad])!r}; "
+            "a number is needed."
         ) from None
-    if not np.isfinite(numbers).all():
-        bad = int(np.argmax(~np.isfinite(numbers)))
-        raise InputError(f"column '{feature.name}' holds {numbers[bad]} in row {rows[bad]!r}; numbers must be finite.")
+    fit = np.abs(numbers) <= np.finfo(np.float32).max  # what a served model can be given
+    if not fit.all():
+        bad = int(np.argmin(fit))
+        raise InputError(
+            f"column '{feature.name}' holds {numbers[bad]} in row {plain(rows[bad])!r}; numbers must be finite and at "
+            "most 3.4e38 in size."
+        )
     return numbers
 
 
@@ -463,7 +468,7 @@ def _scale(feature: NumericFeature, numbers: np.ndarray) -> Scale:
 def _unseen_message(feature: Feature, column: pd.Series, position: np.ndarray) -> str:
     bad = int(np.argmax(position < 0))
     return (
-        f"column '{feature.name}' holds {plain(column.iloc[bad])!r} in row {column.index[bad]!r}, which is not one of "
-        f"{shown(feature.levels())}; correct it, or add it to the domain and train again, "
+        f"column '{feature.name}' holds {plain(column.iloc[bad])!r} in row {plain(column.index[bad])!r}, which is not "
+        f"one of {shown(feature.levels())}; correct it, or add it to the domain and train again, "
         "or (for a feature that is not sensitive) set unseen='ignore'."
     )

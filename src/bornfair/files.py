@@ -1,40 +1,72 @@
-"""How files get written: whole or not at all."""
+"""How files get written: whole or not at all, whoever is killed and whoever writes at the same time.
+
+What is new is written beside its place under a hidden name and put there in one step. Writers of one folder take turns
+(a lock on the folder, which ends with its process). Where the system cannot swap two folders in one step the old one is
+put aside for a moment; a writer killed in that moment leaves it there, and the next reader or writer puts it back.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
+import hashlib
 import os
+import secrets
 import shutil
-import tempfile
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from bornfair.errors import InputError
 
+try:
+    import fcntl
+except ImportError:  # not on Windows: there two writers at once are not told apart
+    fcntl = None  # type: ignore[assignment]
+
+Read = TypeVar("Read")
+PATIENCE = 60.0  # seconds to wait for another writer
+NO_SUCH_STEP = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM)
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
+
 
 def write_atomically(path: str | Path, content: bytes | str) -> Path:
-    """Write to a temporary name beside `path`, then rename: a reader never sees half a file."""
-    target = Path(path)
-    data = content.encode() if isinstance(content, str) else content
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise _cannot_write(target, error) from error
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(target)
-    except BaseException as error:
-        Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise _cannot_write(target, error) from error
-        raise
-    return target
+    """Write a file; a reader never sees half of it."""
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    target = Path(os.path.realpath(path))
+    with _alone(target):
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            target.write_bytes(data)  # a device or a pipe is written to, not replaced
+        else:
+            temporary = _beside(target, secrets.token_hex(4))
+            _write(temporary, data)
+            temporary.replace(target)
+    return Path(path)
+
+
+def write_folder(path: str | Path, files: Mapping[str, bytes], *, marker: str) -> Path:
+    """Write a folder of files; a reader finds the old folder or the new one.
+
+    An existing folder is replaced only when it holds `marker` (an earlier result of ours) or is empty:
+    a mistyped --out must not wipe somebody's work.
+    """
+    target = Path(os.path.realpath(path))
+    with _alone(target):
+        check_replaceable(target, marker=marker)
+        temporary = _beside(target, secrets.token_hex(4))
+        temporary.mkdir()
+        for name, content in files.items():
+            _write(temporary / name, content)
+        _keep(temporary)
+        if not (target.exists() and _swap(temporary, target)):
+            if target.exists():
+                target.rename(_put_aside(target))
+            temporary.rename(target)
+        _keep(target.parent)
+    return Path(path)
 
 
 def check_replaceable(path: str | Path, *, marker: str) -> None:
@@ -45,7 +77,7 @@ def check_replaceable(path: str | Path, *, marker: str) -> None:
     if target.is_dir():
         ours = (target / marker).is_file() and target.suffix.lower() != ".zip"
     else:
-        ours = target.suffix.lower() == ".zip" and zipfile.is_zipfile(target) and marker in _names(target)
+        ours = target.suffix.lower() == ".zip" and marker in _names(target)
     if not ours:
         raise InputError(
             f"'{target}' exists and is not a bornfair result (no {marker} in it), so it is left alone; "
@@ -53,45 +85,154 @@ def check_replaceable(path: str | Path, *, marker: str) -> None:
         )
 
 
-def _names(archive: Path) -> list[str]:
-    with zipfile.ZipFile(archive) as opened:
-        return opened.namelist()
+def read_whole(path: str | Path, read: Callable[[Path], Read]) -> Read:
+    """What `read` makes of a folder of ours; read again if it was replaced meanwhile, for then it may be of two."""
+    target = Path(path)
+    while True:
+        recover(target)
+        before = _identity(target)
+        try:
+            found = read(target)
+        except Exception:
+            if _identity(target) == before:
+                raise
+            continue
+        if _identity(target) == before:
+            return found
+
+
+def recover(path: str | Path) -> None:
+    """Put back what a writer had put aside when it was killed. Called before reading; does nothing as a rule."""
+    target = Path(os.path.realpath(path))
+    if target.exists() or not target.parent.is_dir():
+        return
+    with contextlib.suppress(OSError), _turn(target.parent):  # where it cannot be put back, nothing is there
+        _put_back(target)
+
+
+# --- taking turns ---
 
 
 @contextlib.contextmanager
-def folder_written_atomically(path: str | Path, *, marker: str) -> Iterator[Path]:
-    """Fill a temporary folder, then put it in place of `path` in one rename.
-
-    An existing folder is replaced only when it holds `marker` (an earlier result of ours) or is empty:
-    a mistyped --out must not wipe somebody's work.
-    """
-    target = Path(path)
-    check_replaceable(target, marker=marker)
+def _alone(target: Path) -> Iterator[None]:
+    """A turn to write beside `target`; it begins and ends by clearing away what was left unfinished."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        with _turn(target.parent):
+            _clear(target)
+            try:
+                yield
+            finally:
+                _clear(target)
     except OSError as error:
-        raise _cannot_write(target, error) from error
+        raise InputError(
+            f"cannot write '{target}': {error.strerror or error}; name a place that can be written."
+        ) from error
+
+
+@contextlib.contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY)
+    deadline = time.monotonic() + PATIENCE
     try:
-        yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        if target.exists():
-            retired = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-            target.replace(retired / "old")
-            temporary.replace(target)
-            shutil.rmtree(retired)
-        else:
-            temporary.replace(target)
+        while not _locked(handle):
+            if time.monotonic() > deadline:
+                raise InputError(
+                    f"another process has been writing to '{folder}' for {PATIENCE:.0f} seconds; try again later."
+                )
+            time.sleep(0.01)
+        yield
     finally:
-        if temporary.exists():
-            shutil.rmtree(temporary)
+        os.close(handle)  # which ends the lock
 
 
-def _cannot_write(target: Path, error: OSError) -> InputError:
-    return InputError(f"cannot write '{target}': {error.strerror or error}; name a place that can be written.")
+def _locked(handle: int) -> bool:
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:  # some network folders have none
+            raise
+    return True
 
 
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+# --- what is beside the place while it is being written ---
+
+
+def _beside(target: Path, end: str) -> Path:
+    """A hidden name that no other target has, however long its own name."""
+    return target.parent / f".bornfair-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}-{end}"
+
+
+def _put_aside(target: Path) -> Path:
+    return _beside(target, "old")
+
+
+def _put_back(target: Path) -> None:
+    if _put_aside(target).exists() and not target.exists():
+        _put_aside(target).rename(target)
+
+
+def _clear(target: Path) -> None:
+    """Put the old folder back if the new one did not come, and remove the rest, which nobody is writing any more."""
+    _put_back(target)
+    old = _put_aside(target)
+    if old.exists():
+        old.rename(_beside(target, secrets.token_hex(4)))  # what is half removed is never put back
+    start = _beside(target, "").name
+    for name in [name for name in os.listdir(target.parent) if name.startswith(start)]:  # noqa: PTH208 - names suffice
+        leftover = target.parent / name
+        if leftover.is_dir() and not leftover.is_symlink():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _keep(folder: Path) -> None:
+    """Names in a folder survive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _swap(one: Path, other: Path) -> bool:
+    """Exchange two names in one step; False where the system knows no such step."""
+    try:
+        step = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, TypeError, OSError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if step(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in NO_SUCH_STEP:
+        return False
+    raise OSError(code, os.strerror(code))
+
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def _names(archive: Path) -> list[str]:
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            return opened.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return []

@@ -90,13 +90,24 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         frame = self._frame(X, reset=reset)
         labels = column_or_1d(y, warn=True)
-        if labels.dtype.kind == "f":
-            assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
         if len(labels) != len(frame):
             raise InputError(f"X has {len(frame)} rows but y has {len(labels)}; they must be the same people.")
         if pd.isna(labels).any():
-            raise InputError(f"the target is missing (NaN) in {int(pd.isna(labels).sum())} rows; remove those rows.")
+            first, count = int(np.argmax(pd.isna(labels))), int(pd.isna(labels).sum())
+            raise InputError(
+                f"the target is missing (NaN) in {count} of {len(labels)} rows, the first at position {first}; "
+                "remove those rows."
+            )
+        try:
+            if labels.dtype.kind == "f":
+                assert_all_finite(labels, input_name="y")
+            check_classification_targets(labels)
+            np.unique(labels)
+        except (TypeError, ValueError) as error:  # fractions, infinity, bytes, texts beside numbers
+            raise InputError(
+                f"the target cannot be classes ({str(error).split('. ')[0]}); give whole numbers, texts or true/false, "
+                "not a mixture."
+            ) from error
         return frame, labels
 
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError, shown
@@ -26,7 +27,27 @@ def as_pandas(table: Any) -> pd.DataFrame:
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
         raise InputError(f"the table has two columns named {shown(twice.unique())}; rename one.")
+    for name in table.columns:
+        if pd.api.types.is_object_dtype(table[name].dtype):
+            _check_cells(table[name])
     return table
+
+
+def _check_cells(column: pd.Series) -> None:
+    """Refuse cells that are no single values, and whole numbers that no number format holds."""
+    if pd.api.types.infer_dtype(column) in ("string", "boolean", "floating", "empty"):
+        return
+    for row, value in column.items():
+        if isinstance(value, (list, dict, set, np.ndarray)):
+            raise InputError(
+                f"column '{column.name}' holds a {type(value).__name__} in row {row!r}; cells must be numbers, texts "
+                "or true/false: remove the column, or make columns of its parts."
+            )
+        if isinstance(value, int) and abs(value) >= 2**1023:
+            raise InputError(
+                f"column '{column.name}' holds a number of {value.bit_length():,} bits in row {row!r}; "
+                "numbers must be at most 3.4e38 in size."
+            )
 
 
 def read_table(path: str | Path) -> pd.DataFrame:

@@ -24,7 +24,7 @@ from bornfair.checks import number
 from bornfair.domain import NUMERIC
 from bornfair.encoding import Encoding
 from bornfair.errors import InputError, shown
-from bornfair.files import folder_written_atomically, write_atomically
+from bornfair.files import write_folder
 from bornfair.model import FairModel
 from bornfair.network import Network
 from bornfair.relation import Relation, flip_relation
@@ -75,9 +75,7 @@ def export_query(
     lines = [*header, *_statements(low, high, codes, network.outputs, cases)]
     text = "\n".join(lines) + "\n"
     content = product_network(network, encoding.free_width).SerializeToString(deterministic=True)
-    with folder_written_atomically(folder, marker=PROPERTY) as place:
-        write_atomically(place / NETWORK, content)
-        write_atomically(place / PROPERTY, text)
+    write_folder(folder, {NETWORK: content, PROPERTY: text.encode()}, marker=PROPERTY)
     inputs = encoding.free_width + 2 * encoding.sensitive_width
     return Query(Path(folder) / NETWORK, Path(folder) / PROPERTY, inputs, 2 * network.outputs, pairs, len(cases))
 

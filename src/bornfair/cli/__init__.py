@@ -91,6 +91,8 @@ def run(arguments: list[str]) -> int:
 
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # libraries' notes to programmers
+            warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_, **__: say(f"bornfair: warning: {message}")
             status = _answered(arguments)
         sys.stdout.flush()  # here a full disk is noticed

@@ -9,7 +9,7 @@ import typer
 
 from bornfair.cli.output import STATUS, print_json, say, tell
 from bornfair.errors import InputError
-from bornfair.files import write_atomically
+from bornfair.files import read_whole, recover, write_atomically
 
 
 def check(
@@ -33,9 +33,10 @@ def check(
             return
     if bundle is None:
         raise InputError("name the bundle to check: a folder or a .zip that train wrote.")
+    recover(bundle)
     if not bundle.exists():
         raise InputError(f"there is no bundle '{bundle}'; give the folder or .zip that train wrote.")
-    found = independent.check(bundle, None if json else say)
+    found = read_whole(bundle, lambda place: independent.check(place, None if json else say))
     if json:
         print_json(found)
     else:

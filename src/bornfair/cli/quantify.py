@@ -63,14 +63,14 @@ def quantify(
         people = people.drop(columns=target)
     read_as = reading(decision, threshold, normalise)
     asked = load_model(model, domain=domain, sensitive=sensitive, twins=twins, table=people, **read_as)
+    treated = None if people is None else treatment(asked, people)
     marginals = None if over == "uniform" or people is None else marginals_of(asked.domain, people)
     found = shares_of(
         asked, timeout=timeout, precision=precision, marginals=marginals, seed=seed, say=None if json else say
     )
     groups = affected_groups(asked, most=most, seed=seed, marginals=marginals) if found.certified < 1 else []
     result: dict[str, Any] = {**found.to_json(), "over": over, "groups": [group.to_json() for group in groups]}
-    if people is not None:
-        treated = treatment(asked, people)
+    if people is not None and treated is not None:
         affected = most_affected(asked, people, most=most, treated=treated)
         result["people"] = {
             "rows": len(people),

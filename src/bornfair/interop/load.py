@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from bornfair.bundle import load_bundle
 from bornfair.domain import Domain
 from bornfair.errors import InputError, shown
+from bornfair.files import recover
 from bornfair.interop.nnet import load_nnet, nnet_source, read_nnet, sensitive_name
 from bornfair.interop.reading import Reading, ReadingOptions
 from bornfair.model import FairModel
@@ -57,6 +58,7 @@ def load_model(
     if not isinstance(source, (str, Path)):
         return _object(source, question)
     path = Path(source)
+    recover(path)
     kind = path.suffix.lower()
     if kind == ".nnet":
         return _nnet(path, question)

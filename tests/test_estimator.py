@@ -278,3 +278,19 @@ def test_unseen_category_at_prediction_is_explained(table, fitted):
         InputError, match="column 'job' holds 'pilot' in row 0, which is not one of 'clerk', 'nurse', 'smith'"
     ):
         fitted.predict(X.assign(job="pilot"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["yes", None, "no", "yes"], "the target is missing .NaN. in 1 of 4 rows, the first at position 1"),
+        ([1.0, 0.0, float("nan"), 1.0], "the target is missing .NaN. in 1 of 4 rows, the first at position 2"),
+        ([0.5, 1.5, 0.5, 1.5], "the target cannot be classes .Unknown label type"),
+        ([b"a", b"b", b"a", b"b"], "the target cannot be classes"),
+        ([1, "a", 1, "a"], "the target cannot be classes .*; give whole numbers, texts or true/false, not a mixture"),
+    ],
+)
+def test_labels_that_are_no_classes_are_explained(labels, message):
+    table = pd.DataFrame({"x": [1, 2, 3, 4], "sex": ["a", "b", "a", "b"]})
+    with pytest.raises(InputError, match=message):
+        FairClassifier(["sex"], epochs=1, hidden=(2,)).fit(table, pd.Series(labels))

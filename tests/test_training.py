@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bornfair import checkpoint
 from bornfair.domain import CategoricalFeature, Domain, IntegerFeature
 from bornfair.errors import Diverged, InputError
 from bornfair.initialise import Exact, NearZero, Plain, draw
@@ -289,10 +290,41 @@ def test_resuming_with_other_data_or_settings_is_refused(tmp_path):
     path = tmp_path / "run.safetensors"
     train(start, data, Response(), Plan(epochs=2), checkpoint_path=path)
     for other, plan in ((problem(seed=1), Plan(epochs=2)), (data, Plan(epochs=3))):
-        with pytest.raises(InputError, match="belongs to a run with other data or settings"):
+        with pytest.raises(InputError, match="belongs to a run with another model, other data or other settings"):
             train(start, other, Response(), plan, checkpoint_path=path, resume=True)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(InputError, match="is not a bornfair checkpoint"):
+        train(start, data, Response(), Plan(epochs=2), checkpoint_path=path, resume=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensors, facts: tensors.pop("parameters.0"),
+        lambda tensors, facts: tensors.update({"best.0": tensors["best.0"][:1]}),
+        lambda tensors, facts: tensors.update({"parameters.0": tensors["parameters.0"].astype(np.float64)}),
+        lambda tensors, facts: facts.pop("history"),
+        lambda tensors, facts: facts.update(history=[{"epoch": -5}]),
+        lambda tensors, facts: facts["history"][0].update(epoch=-(10**9)),
+        lambda tensors, facts: facts.update(history=3),
+        lambda tensors, facts: facts.update(best_loss="x"),
+        lambda tensors, facts: facts.update(best_epoch=None),
+        lambda tensors, facts: facts.clear(),
+    ],
+)
+def test_a_checkpoint_that_was_tampered_with_is_refused_in_one_sentence(tmp_path, monkeypatch, change):
+    data = problem()
+    start, path = start_for(data), tmp_path / "run.safetensors"
+    train(start, data, Response(), Plan(epochs=2), checkpoint_path=path)
+    load = checkpoint.load
+
+    def tampered(place, *, expected):
+        saved = load(place, expected=expected)
+        change(saved.tensors, saved.facts)
+        return saved
+
+    monkeypatch.setattr(checkpoint, "load", tampered)
+    with pytest.raises(InputError, match=r"the checkpoint does not fit this run .*; delete it to start"):
         train(start, data, Response(), Plan(epochs=2), checkpoint_path=path, resume=True)
 
 

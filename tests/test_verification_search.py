@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load as read_tensors
+from safetensors.numpy import save as tensor_bytes
 
 import bornfair.verification.search as engine
 from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, IntegerFeature, Label, RealFeature
@@ -205,41 +209,126 @@ def test_many_views_and_many_classes():
         assert verdict.verdict == ("verified" if unfair is None else "falsified")
 
 
-def test_an_interrupted_search_resumes_to_the_same_verdict(tmp_path):
-    file = tmp_path / "open.npz"
-    model = hidden_person_model(300, (123.5, 77, 201))
-    said = []
-    first = search(model, timeout=0.0, resume=file)
-    assert first.verdict == "undecided"
-    assert file.exists()
-    calls = itertools.count()
-    judge = engine.LinearBounds.judge
+def stopped_after(judged, model, file, **options):
+    """A search that is interrupted after so many batches of boxes."""
+    calls, judge = itertools.count(), engine.LinearBounds.judge
 
     def interrupt(self, *arguments):
-        if next(calls) == 1:
+        if next(calls) == judged:
             raise KeyboardInterrupt
         return judge(self, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine.LinearBounds, "judge", interrupt)
-        second = search(model, timeout=30, resume=file, batch=1, say=said.append)
-    assert second.verdict == "undecided"
-    assert second.reason.startswith("interrupted")
-    assert second.boxes > 0
-    third = search(model, timeout=30, resume=file)
-    assert third.arithmetic == search(model, timeout=30).arithmetic == ("real", "float32")
-    assert third.boxes > second.boxes
-    assert said
+        return search(model, timeout=30, resume=file, **options)
+
+
+def test_an_interrupted_search_goes_on_to_the_same_verdict_with_less_work(tmp_path):
+    file, said, rng = tmp_path / "cuts", [], np.random.default_rng(3)
+    weight = rng.normal(size=(8, 5)) * [1, 1, 1, 1, 0.0003]
+    features = tuple(IntegerFeature(name=f"x{k}", low=0, high=15) for k in range(4))
+    model = model_of(features, [(weight, 4 * rng.normal(size=8)), (rng.normal(size=(1, 8)), np.array([0.3]))])
+    assert search(model, timeout=0.0, resume=file).verdict == "undecided" and file.exists()
+    whole = search(model, timeout=30, batch=16)
+    first = stopped_after(whole.boxes // 20, model, file, batch=16, say=said.append)
+    assert first.verdict == "undecided" and first.reason.startswith("interrupted") and first.boxes > 0 and said
+    last = search(model, timeout=30, resume=file, batch=16)
+    assert (last.verdict, last.arithmetic) == (whole.verdict, whole.arithmetic) == ("verified", ("real", "float32"))
+    assert last.boxes < 0.75 * whole.boxes, "what was cut is not bounded again"
+    assert not file.exists(), "nothing is left to go on with"
 
 
 def test_a_file_of_another_question_is_refused(tmp_path):
-    file = tmp_path / "open.npz"
+    file = tmp_path / "cuts"
     search(hidden_person_model(300, (123.5, 77, 201)), timeout=0.0, resume=file)
-    with pytest.raises(InputError, match="another network"):
+    with pytest.raises(InputError, match="belongs to a run with another model"):
         search(hidden_person_model(300, (124.5, 77, 201)), timeout=0.0, resume=file)
     file.write_bytes(b"nothing of the kind")
-    with pytest.raises(InputError, match="not a search"):
+    with pytest.raises(InputError, match="is not a bornfair checkpoint"):
         search(hidden_person_model(300, (123.5, 77, 201)), timeout=0.0, resume=file)
+
+
+def forged(file, rng, change):
+    """Put something else into a saved search, under the same digest."""
+    tensors = read_tensors(file.read_bytes())
+    change(tensors, rng)
+    file.write_bytes(tensor_bytes({name: np.ascontiguousarray(array) for name, array in tensors.items()}))
+
+
+def shuffled(tensors, rng):
+    rng.shuffle(tensors["parents"])
+
+
+def random_columns(tensors, rng):
+    tensors["columns"] = rng.integers(0, tensors["columns"].max(initial=0) + 1, len(tensors["columns"]), np.int32)
+
+
+def random_categories(tensors, rng):
+    tensors["kept"] = rng.integers(0, 256, tensors["kept"].shape).astype(np.uint8)
+
+
+def its_own_child(tensors, rng):
+    tensors["parents"] = np.minimum(2 * np.arange(len(tensors["parents"])) + 1, 2 * len(tensors["parents"]))
+
+
+def missing_cuts(tensors, rng):
+    keep = rng.random(len(tensors["parents"])) < 0.5
+    for name in ("parents", "columns", "kept"):
+        tensors[name] = tensors[name][keep]
+    tensors["parents"] = np.minimum(tensors["parents"], 2 * keep.sum())
+
+
+FORGERIES = [shuffled, random_columns, random_categories, its_own_child, missing_cuts]
+
+
+@settings(max_examples=30)
+@given(seed=SEEDS, change=st.sampled_from(FORGERIES), stop=st.integers(1, 6))
+def test_whatever_a_file_holds_the_answer_is_that_of_counting_out(seed, change, stop):
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, "normal", 1)
+    unfair = disagreeing_twins(model.network, flip_relation(model.encoding)) is not None
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "cuts"
+        stopped_after(stop, model, file, batch=1, arithmetic=("real",))
+        if file.exists():
+            forged(file, rng, change)
+        verdict = search(model, timeout=30, resume=file, arithmetic=("real",))
+    assert verdict.verdict == ("falsified" if unfair else "verified")
+
+
+def test_an_unfair_model_is_not_verified_by_a_file_without_open_boxes(tmp_path):
+    """The whole is always there, however little a file says of it."""
+    file, model = tmp_path / "cuts", hidden_person_model(300, (123, 77, 201))
+    stopped_after(3, model, file, batch=8)
+
+    def nothing(tensors, _):
+        for name in ("parents", "columns", "kept"):
+            tensors[name] = tensors[name][:0]
+
+    forged(file, None, nothing)
+    assert search(model, timeout=30, resume=file).verdict == "falsified"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t, _: t.pop("columns"),
+        lambda t, _: t.update(columns=t["columns"] + 100),
+        lambda t, _: t.update(columns=-1 - t["columns"]),
+        lambda t, _: t.update(parents=t["parents"] + 10_000),
+        lambda t, _: t.update(parents=t["parents"] - 1),
+        lambda t, _: t.update(parents=t["parents"] * np.nan),
+        lambda t, _: t.update(parents=t["parents"][:-1]),
+        lambda t, _: t.update(kept=t["kept"][:, :0]),
+        lambda t, _: t.update(kept=t["kept"][0]),
+    ],
+)
+def test_a_damaged_file_is_refused_in_one_sentence(tmp_path, change):
+    file, model = tmp_path / "cuts", hidden_person_model(300, (123.5, 77, 201))
+    stopped_after(6, model, file, batch=8)
+    forged(file, None, change)
+    with pytest.raises(InputError, match=r"is not a search that can be resumed; delete it"):
+        search(model, timeout=30, resume=file)
 
 
 def test_depth_first_beyond_the_cap_ends_with_the_same_verdict():

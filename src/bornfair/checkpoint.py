@@ -1,4 +1,4 @@
-"""How an interrupted training goes on: one file with all that changes from epoch to epoch, replaced atomically."""
+"""How an interrupted training or search goes on: one file with all that changes meanwhile, replaced atomically."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def load(path: str | Path, *, expected: str) -> Saved:
         header = json.loads(tensors.pop("facts").tobytes())
         stored, facts = header["run"], header["facts"]
         known = header["format"] == FORMAT
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(
             f"'{path}' is not a bornfair checkpoint ({error}); delete it to start from the beginning."
         ) from error
@@ -47,7 +47,7 @@ def load(path: str | Path, *, expected: str) -> Saved:
         )
     if stored != expected:
         raise InputError(
-            f"the checkpoint '{path}' belongs to a run with other data or settings; resume with the same ones, "
-            "or delete it to start from the beginning."
+            f"the checkpoint '{path}' belongs to a run with another model, other data or other settings; resume with "
+            "the same ones, or delete it to start from the beginning."
         )
     return Saved(tensors, facts)

@@ -247,16 +247,26 @@ class _Run:
 
     def restored(self, template: _State, saved: checkpoint.Saved) -> _State:
         def tree(name: str) -> Any:
-            count = len(jax.tree.leaves(getattr(template, name)))
-            return _unflattened(getattr(template, name), [saved.tensors[f"{name}.{i}"] for i in range(count)])
+            blank = [np.asarray(leaf) for leaf in jax.tree.leaves(getattr(template, name))]
+            leaves = [saved.tensors[f"{name}.{i}"] for i in range(len(blank))]
+            if [(leaf.shape, leaf.dtype) for leaf in leaves] != [(leaf.shape, leaf.dtype) for leaf in blank]:
+                raise ValueError(f"other {name}")
+            return _unflattened(getattr(template, name), leaves)
 
-        facts = saved.facts
-        return _State(
-            tree("parameters"), tree("optimiser"), tree("best"),
-            best_loss=math.inf if facts["best_loss"] is None else facts["best_loss"],
-            best_epoch=facts["best_epoch"], epoch=facts["epoch"], stopped=facts["stopped"],
-            history=tuple(EpochRecord(**record) for record in facts["history"]),
-        )  # fmt: skip
+        try:
+            facts = saved.facts
+            history = tuple(EpochRecord(**record) for record in facts["history"])
+            if [record.epoch for record in history] != list(range(1, len(history) + 1)):
+                raise ValueError("other epochs")
+            return _State(
+                tree("parameters"), tree("optimiser"), tree("best"),
+                best_loss=math.inf if facts["best_loss"] is None else float(facts["best_loss"]),
+                best_epoch=int(facts["best_epoch"]), epoch=len(history), stopped=bool(facts["stopped"]), history=history,
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"the checkpoint does not fit this run ({error}); delete it to start from the beginning."
+            ) from error
 
     # --- one epoch ---
 

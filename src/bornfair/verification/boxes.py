@@ -6,76 +6,34 @@ real one, and in a one-hot group 1 in `high` for each category still allowed. La
 
 from __future__ import annotations
 
-import io
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
-from bornfair.errors import InputError
-from bornfair.files import write_atomically
 from bornfair.relation import FreeSpace
-
-FORMAT = "bornfair-search/1"
 
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Many boxes: arrays low, high [boxes, columns] of places."""
+    """Many boxes: arrays low, high [boxes, columns] of places, and their numbers where cuts are recorded."""
 
     low: np.ndarray
     high: np.ndarray
+    number: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.low)
 
     def __getitem__(self, which: np.ndarray) -> Boxes:
-        return Boxes(self.low[which], self.high[which])
+        return Boxes(self.low[which], self.high[which], None if self.number is None else self.number[which])
 
     @staticmethod
     def joined(*parts: Boxes) -> Boxes:
-        return Boxes(np.concatenate([p.low for p in parts]), np.concatenate([p.high for p in parts]))
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """Where a search stands. Shares are of the whole domain."""
-
-    open: Boxes
-    share: np.ndarray  # of each open box
-    decided: float = 0.0
-    stuck: float = 0.0  # boxes that can neither be decided nor cut
-    boxes: int = 0  # bounded so far
-    rounds: int = 0
-    seconds: float = 0.0
-    real_only: bool = False  # float32 could not be shown somewhere
-
-    def save(self, file: Path, digest: str) -> None:
-        """Keep the open boxes in a file, bound to the question by its digest."""
-        numbers = [self.decided, self.stuck, self.boxes, self.rounds, self.seconds, self.real_only]
-        content = io.BytesIO()
-        np.savez(
-            content, format=FORMAT, digest=digest, low=self.open.low, high=self.open.high, share=self.share,
-            numbers=np.array(numbers, np.float64),
-        )  # fmt: skip
-        write_atomically(file, content.getvalue())
-
-    @staticmethod
-    def load(file: Path, digest: str) -> State:
-        try:
-            with np.load(file, allow_pickle=False) as held:
-                kept = {name: held[name] for name in ("format", "digest", "low", "high", "share", "numbers")}
-            decided, stuck, boxes, rounds, seconds, real_only = (float(n) for n in kept["numbers"])
-        except Exception as error:  # np.load fails in many ways on files that are not its own
-            raise InputError(f"'{file}' is not a search that can be resumed ({error}); name another file.") from error
-        if str(kept["format"]) != FORMAT or str(kept["digest"]) != digest:
-            raise InputError(
-                f"'{file}' belongs to a search about another network, domain or arithmetic; name another file."
-            )
-        found = Boxes(kept["low"], kept["high"])
-        return State(found, kept["share"], decided, stuck, int(boxes), int(rounds), seconds, bool(real_only))
+        numbers = [p.number for p in parts if p.number is not None]
+        low, high = (np.concatenate([getattr(p, end) for p in parts]) for end in ("low", "high"))
+        return Boxes(low, high, np.concatenate(numbers) if len(numbers) == len(parts) else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,19 +176,33 @@ class Places:
         column = (
             np.where(known[:, None], merit, spread).argmax(axis=1) if self.free.width else np.zeros(len(boxes), int)
         )
-        cuttable = np.asarray((spread > 0).any(axis=1))
+        kept = np.zeros(boxes.high.shape, bool)
+        for group in self.free.groups:
+            for row in np.flatnonzero(column == group.start):
+                members = group.start + np.flatnonzero(boxes.high[row, group])
+                members = members[np.argsort(slope[row, members], kind="stable")]
+                kept[row, members[: len(members) // 2]] = True
+        return self.halves(boxes, column, kept)
+
+    def halves(self, boxes: Boxes, column: np.ndarray, kept: np.ndarray) -> tuple[Boxes, Boxes, np.ndarray]:
+        """Both halves of each box that can be cut so, and which those are: at the middle of a column, or into the
+        categories `kept` and the others of the group that the column belongs to. Whatever is asked, no half is empty
+        and both together are the whole box.
+        """
         first, second = Boxes(boxes.low.copy(), boxes.high.copy()), Boxes(boxes.low.copy(), boxes.high.copy())
         rows = np.arange(len(boxes))
+        possible = np.zeros(len(boxes), bool)
         if self.free.width:
             single = rows[~self.grouped[column]]
             at = column[single]
-            first.high[single, at] = middle[single, at]
-            second.low[single, at] = middle[single, at] + self.lattice[at]
+            low, high = boxes.low[single, at], boxes.high[single, at]
+            middle = np.where(self.lattice[at], np.floor(low / 2 + high / 2), low / 2 + high / 2)
+            first.high[single, at] = middle
+            second.low[single, at] = middle + self.lattice[at]
+            possible[single] = np.where(self.lattice[at], low < high, (low < middle) & (middle < high))
         for group in self.free.groups:
-            for row in rows[cuttable & (column == group.start)]:
-                members = group.start + np.flatnonzero(boxes.high[row, group])
-                members = members[np.argsort(slope[row, members], kind="stable")]
-                half = len(members) // 2
-                first.high[row, members[half:]] = 0
-                second.high[row, members[:half]] = 0
-        return first[cuttable], second[cuttable], cuttable
+            inside = rows[(group.start <= column) & (column < group.stop)]
+            allowed, one = boxes.high[inside, group] > 0, kept[inside, group]
+            first.high[inside, group], second.high[inside, group] = allowed & one, allowed & ~one
+            possible[inside] = (allowed & one).any(axis=1) & (allowed & ~one).any(axis=1)
+        return first[possible], second[possible], possible

@@ -20,7 +20,8 @@ from bornfair.domain import Value
 from bornfair.errors import InputError
 from bornfair.model import FairModel
 from bornfair.relation import Relation, twin_relation
-from bornfair.verification.boxes import FORMAT, Boxes, Places, State
+from bornfair.verification.boxes import Boxes, Places
+from bornfair.verification.cuts import Cuts, State
 from bornfair.verification.exact import exact_decisions, executes_exactly, fractions
 from bornfair.verification.linear import LinearBounds
 from bornfair.verification.replay import Replay, exact_input, falsified, person_of, replay, versions_at
@@ -37,7 +38,7 @@ OFTEN = 8
 ROUNDING_RULES = 0.8  # share of the bounds' width from which on cutting cannot help: only real arithmetic may
 WORTH_COMPILING = 120.0  # seconds allowed from which on the bounds are compiled
 MOST_SEEN = 20_000  # people remembered
-SAVE_EVERY = 60.0  # seconds between savings of the open boxes
+SAVE_EVERY = 60.0  # seconds between savings of the cuts
 
 
 def search(
@@ -57,9 +58,9 @@ def search(
     Proofs are for float32 in any order of summation, which covers real arithmetic; where that cannot be had the verdict
     is about ("real",) alone, if `arithmetic` names it. Beyond `most_boxes` open boxes (16 bytes each per column) the
     newest are taken first, depth-first: memory stays bounded, but the decided share then grows slowly.
-    `resume` names a file: the open boxes are kept in it when the search stops (also by an interrupt), and taken up from
-    it when it exists. Twins of another relation than the domain's cannot be replayed from raw values; if some are
-    found, the answer is undecided and names u.
+    `resume` names a file: the cuts are kept in it when the search stops (also by an interrupt), and made anew from it
+    when it exists; nothing else in it is believed, so every box is decided again. Twins of another relation than the
+    domain's cannot be replayed from raw values; if some are found, the answer is undecided and names u.
     """
     wanted = tuple(arithmetic)
     if not wanted or not set(wanted) <= {"real", "float32"}:
@@ -111,8 +112,9 @@ class _Search:
             return undecided(ENGINE, self.bounds.flaw)
         began = spoke = saved = time.monotonic()
         digest = self._digest()
-        state = self._start(file, digest)
-        before, why = state.seconds, "time is up"
+        cuts = Cuts.load(file, digest, self.places) if file is not None and file.exists() else Cuts(self.places)
+        everybody = cuts.leaves(self.most_boxes)
+        state, why = State(everybody, self.places.share(everybody), cuts), "time is up"
         try:
             while len(state.open):
                 now = time.monotonic()
@@ -123,17 +125,17 @@ class _Search:
                     self.say(f"{_progress(state)}, at most {timeout - (now - began):.0f} s left")
                 if file is not None and now - saved >= SAVE_EVERY:
                     saved = now
-                    state.save(file, digest)
+                    cuts.save(file, digest)
                 state = self._round(state, began + timeout)
-                state = dataclasses.replace(state, seconds=before + time.monotonic() - began)
+                state = dataclasses.replace(state, seconds=time.monotonic() - began)
         except KeyboardInterrupt:
             why = "interrupted"
         except _Found as found:
-            seconds = before + time.monotonic() - began
+            seconds = time.monotonic() - began
             boxes = max(state.boxes, 1)
             return dataclasses.replace(found.verdict, boxes=boxes, partitions=boxes, seconds=seconds)
         if file is not None and len(state.open):
-            state.save(file, digest)
+            cuts.save(file, digest)
         elif file is not None:
             file.unlink(missing_ok=True)  # nothing is left to go on with
         if self.say is not None:
@@ -200,6 +202,7 @@ class _Search:
         fair[few[looked_at]] = True
         real_only[few[exactly]] = True
         first, second, cuttable = self.places.cut(boxes[many], found.weight[many], found.slope[many])
+        first, second = state.cuts.record(boxes[many[cuttable]], first, second)
         stuck = np.concatenate([few[~(looked_at | exactly | late)], many[~cuttable]])
         done = dataclasses.replace(
             state,
@@ -314,14 +317,9 @@ class _Search:
 
     # --- stopping and going on ---
 
-    def _start(self, file: Path | None, digest: str) -> State:
-        if file is None or not file.exists():
-            return State(self.places.root, np.ones(1))
-        return State.load(file, digest)
-
     def _digest(self) -> str:
         """What the question is."""
-        parts = hashlib.sha256(f"{FORMAT} {self.wanted} {self.model.network.activation}".encode())
+        parts = hashlib.sha256(f"bornfair-search/2 {self.wanted} {self.model.network.activation}".encode())
         free = self.relation.free
         arrays = [*self.model.network.tensors().values(), free.low, free.high, free.step, np.array(free.groups, str)]
         arrays += [array for view in self.relation.views for array in (view.matrix, view.offset)]

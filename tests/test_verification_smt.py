@@ -298,7 +298,7 @@ def test_relaxed_twins_agree_with_brute_force(seed: int, partitions: int) -> Non
         return
     verdict = decide_by_smt(model, partitions=partitions, relax=relax, soft_timeout=10)
     assert verdict.verdict == ("falsified" if brute_force(model, relax=relax) else "verified"), verdict
-    assert "twins may differ by 1.5" in verdict.reason
+    assert "twins may differ by up to 1.5" in verdict.reason
     if verdict.twins:
         check_twins(model, verdict, relax)
 
@@ -435,3 +435,19 @@ def test_progress_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_impossible_options_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         decide_by_smt(exact_start(census_like()), **options)
+
+
+def test_a_relaxed_question_says_that_twins_outside_the_named_people_are_not_looked_at() -> None:
+    """Who is above 40 is decided otherwise, whatever the sensitive value: only twins of other ages differ."""
+    features = (IntegerFeature(name="age", low=18, high=60), CategoricalFeature(name="s", categories=("p", "q")))
+    domain = Domain(features=features, sensitive=("s",), label=Label(name="y", classes=("no", "yes")))
+    encoding = Encoding(domain, {"age": Scale(centre=0.0, exponent=0)})
+    hidden = Layer(np.array([[1.0, 0.0]]), np.array([-40.0]))
+    model = FairModel(Network((hidden, Layer(np.array([[1.0]]), np.array([-0.5])))), encoding)
+    inside = decide_by_smt(model, where={"age": (30, 40)}, relax={"age": 2})
+    assert inside.verdict == "verified"
+    assert "both twins among them" in inside.reason and "a twin outside these people is not looked at" in inside.reason
+    across = decide_by_smt(model, where={"age": (30, 42)}, relax={"age": 2})
+    assert across.verdict == "falsified" and {twin["age"] <= 40 for twin in across.twins or ()} == {True, False}
+    everywhere = decide_by_smt(model, where=None, relax={"age": 2})
+    assert everywhere.verdict == "falsified" and "a twin outside the domain is not looked at" in everywhere.reason

@@ -261,7 +261,8 @@ class _Run:
             return _State(
                 tree("parameters"), tree("optimiser"), tree("best"),
                 best_loss=math.inf if facts["best_loss"] is None else float(facts["best_loss"]),
-                best_epoch=int(facts["best_epoch"]), epoch=len(history), stopped=bool(facts["stopped"]), history=history,
+                best_epoch=int(facts["best_epoch"]), epoch=len(history), stopped=bool(facts["stopped"]),
+                history=history,
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(

@@ -36,7 +36,7 @@ def verify(
     partitions: Annotated[int | None, typer.Option(help="smt: how many parts to cut the domain into.")] = None,
     soft_timeout: Annotated[float, typer.Option(help="smt: seconds for each part.")] = 100.0,
     where: Annotated[
-        list[str] | None, typer.Option(help="smt: only these people, as age=30..40 or job=nurse,smith.")
+        list[str] | None, typer.Option(help="smt: only these people, both twins, as age=30..40 or job=nurse,smith.")
     ] = None,
     relax: Annotated[list[str] | None, typer.Option(help="smt: twins may differ in this number too, as age=2.")] = None,
     resume: Annotated[Path | None, typer.Option(help="bounds: a file to go on from if interrupted.")] = None,
@@ -55,31 +55,33 @@ def verify(
     """
     from bornfair.tables import read_table
     from bornfair.verification.ask import verify as ask
+    from bornfair.verification.partition import question_scope
 
     if change:
         _change(model, domain, sensitive, reading(decision, threshold, normalise), timeout, seed, json=json)
         return
+    people, allowed = _population(where or []), _allowances(relax or [])
     verdict = ask(
         model, domain, sensitive_features=sensitive, twins=twins or None, engine=engine, timeout=timeout,  # type: ignore[arg-type]
         table=None if data is None else read_table(data), target=target, partitions=partitions,
         soft_timeout=soft_timeout,
-        where=_population(where or []), relax=_allowances(relax or []), seed=seed, resume=resume,
+        where=people, relax=allowed, seed=seed, resume=resume,
         say=None if json else say, **reading(decision, threshold, normalise),
     )  # fmt: skip
     if json:
         print_json(verdict.to_json())
     else:
-        _print(verdict)
+        _print(verdict, question_scope(people, allowed))
     raise typer.Exit(STATUS[verdict.verdict])
 
 
-def _print(verdict: Any) -> None:
+def _print(verdict: Any, scope: str) -> None:
     as_read = " in real arithmetic, of the network as read" if verdict.as_read else ""
     in_words = {
         "verified": f"VERIFIED{as_read}: twins always get the same decision",
         "falsified": "FALSIFIED: these twins get different decisions",
         "undecided": "UNDECIDED: neither proven nor disproven",
-    }[verdict.verdict]
+    }[verdict.verdict] + (f" ({scope})" if scope else "")
     if not verdict.twins:
         tell(in_words, "")
     else:

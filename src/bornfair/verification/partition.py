@@ -225,6 +225,22 @@ def twin_values(model: FairModel, where: Where | None, least: int = 2) -> list[i
     return positions
 
 
+def question_scope(where: Where | None, relax: Relax | None) -> str:
+    """Whom a question is about, if not all twins of the whole domain.
+
+    >>> question_scope({"age": (30, 40)}, {"age": 2})
+    'only people with age in [30, 40], both twins among them; twins may differ by up to 2 in age; a twin outside these people is not looked at'
+    """  # noqa: E501
+    said = []
+    if where:
+        people = " and ".join(f"{name} in {list(limit)}" for name, limit in where.items())
+        said.append(f"only people with {people}, both twins among them")
+    if relax:
+        said.append("twins may differ by up to " + " and ".join(f"{most:g} in {name}" for name, most in relax.items()))
+        said.append(f"a twin outside {'these people' if where else 'the domain'} is not looked at")
+    return "; ".join(said)
+
+
 def allowed_differences(model: FairModel, relax: Relax | None) -> dict[str, Fraction]:
     """By how much twins may differ in each relaxed number."""
     allowed = [f.name for f in model.domain.free_features if isinstance(f, NUMERIC)]

@@ -24,6 +24,7 @@ from bornfair.verification.partition import (
     allowed_differences,
     importance_of_features,
     partition_domain,
+    question_scope,
     twin_values,
     whole_domain,
     widened,
@@ -109,7 +110,8 @@ def decide_by_smt(
     partitions:   how many are wished for; the domain is cut into about as many.
     soft_timeout: seconds z3 gets for one partition; hard_timeout: seconds for all.
     where:        only this sub-population: {"age": (30, 40), "job": ["nurse"]}. Both twins belong to it.
-    relax:        numbers that may differ between twins as well, by at most so much: {"age": 2}.
+    relax:        numbers that may differ between twins as well, by at most so much: {"age": 2}. A twin who leaves the
+                  sub-population so, or the domain, is not looked at.
     every:        go on after the first twins, to count the partitions that have some.
     """
     counted = tally_by_smt(
@@ -118,7 +120,7 @@ def decide_by_smt(
     )  # fmt: skip
     if isinstance(counted, Verdict):
         return counted
-    about = _about(where, relax)
+    about = f"({scope}) " if (scope := question_scope(where, relax)) else ""
     facts: dict[str, Any] = {"partitions": counted.attempted, "seconds": counted.seconds}
     if counted.twins is not None:
         return falsified(model, counted.twins, engine=ENGINE, reason=f"{about}z3 named twins; {counted}", **facts)
@@ -202,16 +204,6 @@ def _require_above_zero(**options: float | None) -> None:
     for name, value in options.items():
         if value is not None and not value > 0:
             raise InputError(f"{name}={value} must be above 0.")
-
-
-def _about(where: Where | None, relax: Relax | None) -> str:
-    """Whom a verdict is about, if not the whole domain."""
-    said = []
-    if where:
-        said.append("only people with " + " and ".join(f"{name} in {list(limit)}" for name, limit in where.items()))
-    if relax:
-        said.append("twins may differ by " + " and ".join(f"{most:g} in {name}" for name, most in relax.items()))
-    return f"({'; '.join(said)}) " if said else ""
 
 
 # --- asking z3 ---

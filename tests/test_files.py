@@ -188,3 +188,22 @@ def test_every_end_is_one_sentence_and_its_own_status(monkeypatch, capsys, error
     said = capsys.readouterr()
     assert sentence in said.err and said.err.count("\n") == 1 and said.out == ""
     assert (status == 4) == ("please report it" in said.err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["verify", "bundle", "--seed", "-1"], "Invalid value for '--seed'"),
+        (["train", "people.csv", *QUICK, "--seed", "99999999999999999999"], "Invalid value for '--seed'"),
+        (["train", "people.csv", *QUICK, "--drop", "grant"], "--drop grant: this column is the target or sensitive"),
+        (["train", "people.csv", *QUICK, "--class-weight", "x"], "--class-weight must be balanced, or left out"),
+        (["train", "people.csv", *QUICK, "--response", "sampled", "--draws", "1000000000"], "not enough memory"),
+        (["verify", "n" * 300], "File name too long"),
+        (["train", "people.csv", *QUICK, "--out", "/proc/x/y"], "cannot write '/proc/x/y'"),
+    ],
+)
+def test_options_that_cannot_be_followed_are_one_sentence(place, monkeypatch, capsys, arguments, sentence):
+    monkeypatch.chdir(place)
+    assert run(arguments) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bornfair: ")]
+    assert len(errors) == 1 and sentence in errors[0]

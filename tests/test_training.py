@@ -307,6 +307,8 @@ def test_resuming_with_other_data_or_settings_is_refused(tmp_path):
         lambda tensors, facts: facts.update(history=[{"epoch": -5}]),
         lambda tensors, facts: facts["history"][0].update(epoch=-(10**9)),
         lambda tensors, facts: facts.update(history=3),
+        lambda tensors, facts: facts["history"][1].update(loss=[1.0]),
+        lambda tensors, facts: facts["history"][1].update(loss=10**400),
         lambda tensors, facts: facts.update(best_loss="x"),
         lambda tensors, facts: facts.update(best_epoch=None),
         lambda tensors, facts: facts.clear(),

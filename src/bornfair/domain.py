@@ -398,7 +398,7 @@ class Domain(_Record):
     def from_json(text: str, *, origin: str = "domain") -> Domain:
         try:
             data = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
             raise InputError(f"'{origin}' is not JSON ({error}); is it truncated?") from error
         try:
             json.dumps(data, ensure_ascii=False).encode()
@@ -445,6 +445,8 @@ def _validated(data: dict[str, Any], origin: str = "domain") -> Domain:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
         raise InputError(f"{origin}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
+    except (OverflowError, RecursionError) as error:
+        raise InputError(f"{origin}: a number is too large, or lists are too deep ({error}).") from error
 
 
 def unknown_column(name: object, known: Sequence[str], role: str = "column") -> str:

@@ -62,7 +62,9 @@ def read_table(path: str | Path) -> pd.DataFrame:
             table = pd.read_csv(source, sep=_separator(source), keep_default_na=False, na_values=[""])
     except ImportError as error:
         raise InputError(f"reading '{source}' needs pyarrow: pip install 'bornfair[parquet]'.") from error
-    except (ValueError, OSError, EOFError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # readers of tables fail in many ways on files that are none
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"cannot read '{source}' as a table ({reason}); is it a complete CSV or Parquet file?"

@@ -256,7 +256,9 @@ class _Run:
         try:
             facts = saved.facts
             history = tuple(EpochRecord(**record) for record in facts["history"])
-            if [record.epoch for record in history] != list(range(1, len(history) + 1)):
+            numbers = [value for record in facts["history"] for value in record.values() if value is not None]
+            counted = [record.epoch for record in history] == list(range(1, len(history) + 1))
+            if not counted or not all(type(value) in (int, float) and float(value) < math.inf for value in numbers):
                 raise ValueError("other epochs")
             return _State(
                 tree("parameters"), tree("optimiser"), tree("best"),

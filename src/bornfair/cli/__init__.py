@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import traceback
@@ -27,7 +28,7 @@ from bornfair.cli import (
     train,
     verify,
 )
-from bornfair.cli.output import say, tell
+from bornfair.cli.output import printable, say, tell
 
 app = typer.Typer(
     name="bornfair",
@@ -106,28 +107,35 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         return 141
     except MemoryError:
-        return _failed("there is not enough memory; give a smaller table or model, or run it where there is more.", 2)
+        return _failed(NO_MEMORY, 2)
     except OSError as error:
         place = f" '{error.filename}'" if error.filename else ""
         return _failed(f"cannot read or write{place}: {error.strerror or error}.", 2)
     except Exception as error:  # noqa: BLE001 - the net under everything: no bug of ours looks like an answer
-        return _bug(error)
+        return _failed(NO_MEMORY, 2) if "RESOURCE_EXHAUSTED" in str(error) else _bug(error)  # as JAX says it
 
 
+NO_MEMORY = "there is not enough memory; give a smaller table or model, or run it where there is more."
 _USAGE: Any = typer.BadParameter.__mro__[2]  # what typer raises for arguments it does not understand, in all versions
 
 
 def _answered(arguments: list[str]) -> int:
     try:
-        with typer.main.get_command(app).make_context("bornfair", arguments or ["--help"]) as context:
+        with _commands().make_context("bornfair", arguments or ["--help"]) as context:
             context.command.invoke(context)
     except typer.Exit as end:
         return end.exit_code
     return 0
 
 
+@functools.cache
+def _commands() -> Any:
+    return typer.main.get_command(app)
+
+
 def _failed(sentence: str, status: int) -> int:
-    say(f"bornfair: {sentence}")
+    text = printable(sentence)
+    say(f"bornfair: {text if len(text) <= 2000 else f'{text[:1500]} … {text[-400:]}'}")  # a name may be a book
     return status
 
 

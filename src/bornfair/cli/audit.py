@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell
+from bornfair.cli.output import LARGEST_SEED, STATUS, print_json, print_table, print_twins, say, tell
 from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.errors import InputError
 
@@ -36,7 +36,7 @@ def audit(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
-    seed: Annotated[int, Option(help="The same seed asks in the same order.")] = 0,
+    seed: Annotated[int, Option(min=0, max=LARGEST_SEED, help="The same seed asks in the same order.")] = 0,
     json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Is it fair, to how many, to whom not, and how good is it? For one model or several side by side.

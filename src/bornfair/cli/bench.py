@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.output import print_json, print_table, say, tell
+from bornfair.cli.output import LARGEST_SEED, print_json, print_table, say, tell
 
 app = typer.Typer(help="Measurements behind the claims.", no_args_is_help=True, rich_markup_mode=None)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -15,7 +15,9 @@ Datasets = Annotated[list[str] | None, typer.Option(help="Only this dataset; rep
 Methods = Annotated[list[str] | None, typer.Option(help="Only this method; repeat for several.")]
 Seeds = Annotated[int, typer.Option(help="How many splits, each with its own seed.")]
 Jobs = Annotated[int, typer.Option(help="Trainings at the same time.")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers (but not the same seconds).")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same numbers (but not the same seconds).")
+]
 
 
 @app.callback()

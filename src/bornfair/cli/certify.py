@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bornfair.cli.output import STATUS, print_json, print_twins, say, tell
+from bornfair.cli.output import LARGEST_SEED, STATUS, print_json, print_twins, say, tell
 
 
 def certify(
@@ -17,7 +17,7 @@ def certify(
     data: Annotated[
         Path | None, typer.Option(help="A table of real rows, to show twins close to a real person.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed asks in the same order.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed asks in the same order.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Ask all engines whether the model is fair, and write a certificate of the answer, good or bad.

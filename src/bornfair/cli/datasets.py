@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.output import print_json, print_table, say, tell
+from bornfair.cli.output import LARGEST_SEED, print_json, print_table, say, tell
 
 if TYPE_CHECKING:
     from bornfair.datasets import Entry
@@ -23,7 +23,9 @@ def _group() -> None:
 @app.command("list")
 def list_datasets(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    seed: Annotated[int, typer.Option(help="Accepted like everywhere; listing is not random.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="Accepted like everywhere; listing is not random.")
+    ] = 0,
 ) -> None:
     """List the datasets, their size, target and sensitive columns, and whether they are here."""
     from bornfair import datasets
@@ -51,7 +53,9 @@ def fetch(
         Path | None, typer.Option("--from", metavar="FILE", help="Copy it from this file: plain, .gz or .zip.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    seed: Annotated[int, typer.Option(help="Accepted like everywhere; fetching is not random.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="Accepted like everywhere; fetching is not random.")
+    ] = 0,
 ) -> None:
     """Get a dataset that is not in the package; its checksum decides whether it is kept."""
     from bornfair import datasets

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.output import print_json, print_table, print_twins, say, tell, training_progress
+from bornfair.cli.output import LARGEST_SEED, print_json, print_table, print_twins, say, tell, training_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder to write the bundle to.")] = Path("demo-output/credit-bundle"),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed gives the same bytes.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Train on German Credit (1,000 applicants; sensitive: sex and age), plainly and fairly, and compare."""

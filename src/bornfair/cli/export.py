@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bornfair.cli.output import print_json, tell
+from bornfair.cli.output import LARGEST_SEED, print_json, tell
 
 
 def export(
@@ -26,7 +26,9 @@ def export(
         float,
         typer.Option(help="--query: how far above 0 a score must be to count as yes; other verifiers know ≥ only."),
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Accepted like everywhere; exporting is not random.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="Accepted like everywhere; exporting is not random.")
+    ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Write the model as ONNX (raw columns in, label and probabilities out), or the question whether it is fair."""

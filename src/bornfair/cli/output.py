@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 STATUS = {"verified": 0, "falsified": 1, "undecided": 3}
 """With which status a command ends that was asked whether a model is fair."""
+LARGEST_SEED = 2**32 - 1  # of all generators in use
 
 
 def printable(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.output import print_json, print_text, printable, say, tell
+from bornfair.cli.output import LARGEST_SEED, print_json, print_text, printable, say, tell
 
 FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -24,7 +24,9 @@ def predict(
     raw: Annotated[
         bool, typer.Option("--raw", help="Write classes as they are, also those a spreadsheet would take for formulas.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Accepted like everywhere; predicting is not random.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="Accepted like everywhere; predicting is not random.")
+    ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Predict the class of each row, with the probability of every class.

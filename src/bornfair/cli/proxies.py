@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bornfair.cli.output import print_json, print_table, tell
+from bornfair.cli.output import LARGEST_SEED, print_json, print_table, tell
 from bornfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ def proxies(
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; repeat for several.")] = None,
     model: Annotated[Path | None, typer.Option(help="A model whose score is asked too.")] = None,
     after: Annotated[Path | None, typer.Option(help="Another model to compare, say the repaired one.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed splits the rows in the same way.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed splits the rows in the same way.")
+    ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Which features tell the sensitive value, alone and together, and which swaps would make twins of more people?"""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.output import print_json, print_table, say, tell
+from bornfair.cli.output import LARGEST_SEED, print_json, print_table, say, tell
 from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.errors import InputError
 
@@ -37,7 +37,7 @@ def quantify(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
-    seed: Annotated[int, Option(help="The same seed draws the same people.")] = 0,
+    seed: Annotated[int, Option(min=0, max=LARGEST_SEED, help="The same seed draws the same people.")] = 0,
     json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Which share of everybody who could exist is proven fair, proven unfair, or neither? Interrupt it at any time.

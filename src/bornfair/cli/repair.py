@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.output import STATUS, print_json, print_table, say, tell
+from bornfair.cli.output import LARGEST_SEED, STATUS, print_json, print_table, say, tell
 from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.files import check_replaceable
 
@@ -42,7 +42,7 @@ def repair(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
-    seed: Annotated[int, Option(help="The same seed gives the same bytes.")] = 0,
+    seed: Annotated[int, Option(min=0, max=LARGEST_SEED, help="The same seed gives the same bytes.")] = 0,
     json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Make a model fair: project it, fine-tune it so that it stays fair, certify it, and tell whose decision changed.

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bornfair.cli.output import STATUS, print_json, print_table, say, tell, training_progress, unfairness_warned
+from bornfair.cli.output import (
+    LARGEST_SEED,
+    STATUS,
+    print_json,
+    print_table,
+    say,
+    tell,
+    training_progress,
+    unfairness_warned,
+)
 from bornfair.errors import InputError
 from bornfair.files import check_replaceable
 
@@ -69,7 +78,7 @@ def train(
     verify_seconds: Annotated[
         float, Option(help="How long to look for a proof, or for unequal twins, where training alone proves nothing.")
     ] = 10.0,
-    seed: Annotated[int, Option(help="The same seed gives the same bytes.")] = 0,
+    seed: Annotated[int, Option(min=0, max=LARGEST_SEED, help="The same seed gives the same bytes.")] = 0,
     json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Train a fair classifier, prove it fair, and write it to a bundle.
@@ -80,6 +89,8 @@ def train(
     began = time.perf_counter()
     people, target, names = _people(table, dataset, target, sensitive or [], drop or [])
     check_replaceable(out, marker="domain.json")
+    if class_weight not in (None, "balanced"):
+        raise InputError(f"--class-weight must be balanced, or left out, found {class_weight!r}.")
     from bornfair.estimator import FairClassifier
 
     known = _domain(domain, people.drop(columns=target), names, combinations)
@@ -173,6 +184,10 @@ def _people(
     ]:
         if name not in people.columns:
             raise InputError(unknown_column(name, list(people.columns), role))
+    if used := {target, *sensitive} & set(drop):
+        raise InputError(
+            f"--drop {' and '.join(sorted(used))}: this column is the target or sensitive, so it is needed."
+        )
     return people.drop(columns=drop), target, sensitive
 
 

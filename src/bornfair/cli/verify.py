@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell
+from bornfair.cli.output import LARGEST_SEED, STATUS, print_json, print_table, print_twins, say, tell
 from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.errors import InputError
 
@@ -46,7 +46,7 @@ def verify(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
-    seed: Annotated[int, typer.Option(help="The same seed asks in the same order.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed asks in the same order.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Do two people who differ only in the sensitive features always get the same decision?

@@ -73,6 +73,8 @@ def head_of(steps: Sequence[Step], columns: Columns, asked: Reading, origin: str
             value = _formed(step, value)
         except CannotRead as error:
             raise InputError(f"{origin}: {step.name} {error}.") from error
+        except ValueError as error:
+            raise InputError(f"{origin}: {step.name} does not fit what comes before it ({error}).") from error
     try:
         return read_head(value, asked), tape
     except CannotRead as error:

@@ -37,9 +37,10 @@ format: $(DEV)
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-# All fuzzers. Another seed each time, which is printed: make nightly HOURS=8, or COUNT=20000 SEED=7.
+# All fuzzers. Another seed each time, which is printed: make nightly HOURS=8, or ONLY=bundles COUNT=20000 SEED=7.
 nightly: $(DEV)
-	@$(BIN)/python tests/nightly.py $(if $(HOURS),--hours $(HOURS)) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python tests/nightly.py $(if $(HOURS),--hours $(HOURS)) $(if $(COUNT),--count $(COUNT)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only '$(ONLY)')
 
 # Installs PyTorch for the comparison; bornfair itself never needs it.
 bench: $(BENCH)

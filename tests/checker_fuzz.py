@@ -1,6 +1,6 @@
 """Forged bundles by the thousand: whatever the checker accepts must be true of the files, as `graph_oracle` finds it.
 
-python tests/checker_fuzz.py COUNT [SEED]        prints what is wrong, with the seed and number that make it again
+make nightly ONLY=bundles COUNT=10000        prints what is wrong, with the seed and number that make it again
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ import io
 import itertools
 import random
 import struct
-import sys
-import time
 import zipfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +22,7 @@ from bornfair.domain import BooleanFeature, CategoricalFeature, IntegerFeature, 
 from bornfair.encoding import Policies
 from bundle_cases import KINDS, NAMES, Files, answer, bundle, hand_made
 from forgeries import MUTATIONS, damaged, forge
+from fuzzing import Summary
 from graph_oracle import contradiction
 
 BASES = 40  # random bundles that are there to be forged, at a time; renewed after RENEWED forgeries
@@ -127,21 +125,17 @@ def zip_contradiction(content: bytes) -> str | None:
 # --- the loop ---
 
 
-def run(count: int, seed: int, say: Callable[[str], None] | None = None) -> dict[str, Any]:
+def run(count: int, seed: int) -> Summary:
     """Forge `count` bundles: how many were accepted, by verdict and proof, and every claim that is not true."""
-    began, outcomes, wrong = time.monotonic(), Counter[str](), list[str]()
-    bases: list[Files] = []
+    summary, bases = Summary(count), list[Files]()
     for i in range(count):
         if i % RENEWED == 0:
             chance = random.Random(f"{seed} bases {i}")
             bases = [bundle(kind) for kind in KINDS] * 2 + [random_bundle(chance) for _ in range(BASES)]
-        problem = one_case(f"{seed} {i}", bases, outcomes)
+        problem = one_case(f"{seed} {i}", bases, summary.outcomes)
         if problem is not None:
-            wrong.append(f"seed {seed}, case {i}: {problem}")
-            print(wrong[-1], flush=True)
-        if say is not None and (i + 1) % RENEWED == 0:
-            say(f"{i + 1:,} of {count:,}: {len(wrong)} wrong, {dict(outcomes)}, {time.monotonic() - began:.0f} s")
-    return {"count": count, "seed": seed, "wrong": wrong, "outcomes": dict(outcomes)}
+            summary.wrong.append(f"case {i}: {problem}")
+    return summary
 
 
 def one_case(seed: str, bases: list[Files], outcomes: Counter[str]) -> str | None:
@@ -159,13 +153,3 @@ def one_case(seed: str, bases: list[Files], outcomes: Counter[str]) -> str | Non
     outcomes[f"{found['verdict']} by {found['proof']}" if found["valid"] else "rejected"] += 1
     problem = contradiction(files, found, seed=chance.randrange(2**32))
     return problem and f"{what}: {found['claim']} But {problem}"
-
-
-if __name__ == "__main__":
-    result = run(
-        int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0, say=lambda text: print(text, flush=True)
-    )
-    print(
-        f"{result['count']:,} forged bundles, seed {result['seed']}: {len(result['wrong'])} wrong; {result['outcomes']}"
-    )
-    sys.exit(1 if result["wrong"] else 0)

@@ -238,6 +238,7 @@ def _certified(model: FairModel, judge: Judge, unfair: dict, said: Counter[str])
 
 
 def run(count: int, seed: int) -> Summary:
+    """Many models, every false answer about them, and what was said."""
     summary = Summary(count)
     for i in range(count):
         problems, said = mistakes(seed * 1_000_003 + i)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 
 import brute_force
+import checker_fuzz
+import hostile_files
 import import_fuzz
 import nasty_models
 from fuzzing import Summary
@@ -16,23 +18,29 @@ from fuzzing import Summary
 Run = Callable[[int, int], Summary]
 
 FUZZERS: dict[str, Run] = {
-    "small models, each engine's word against counting out": brute_force.run,
-    "nasty models, judged by onnxruntime and exact fractions": nasty_models.run,
-    "imported models with odd heads, judged by onnxruntime and float64": import_fuzz.run,
+    "small models": brute_force.run,
+    "nasty models": nasty_models.run,
+    "forged bundles": checker_fuzz.run,
+    "imported models": import_fuzz.run,
+    "hostile files": hostile_files.run,
 }
-BATCH = 500  # cases between two looks at the clock
+BATCH = 1000  # cases between two looks at the clock
 
 
 def main(fuzzers: dict[str, Run], arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=float, default=2.0, help="for all fuzzers together")
     parser.add_argument("--count", type=int, help="cases for each fuzzer, instead of hours")
+    parser.add_argument("--only", default="", help="fuzzers whose name contains this")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="another one each night unless given")
     asked = parser.parse_args(arguments)
-    seconds = 3600 * asked.hours / len(fuzzers) if asked.count is None else math.inf
+    chosen = {name: run for name, run in fuzzers.items() if asked.only in name}
+    if not chosen:
+        parser.error(f"no fuzzer is named like {asked.only!r}; there are: {', '.join(fuzzers)}")
+    seconds = 3600 * asked.hours / len(chosen) if asked.count is None else math.inf
     print(f"seed {asked.seed}", flush=True)
     wrong = 0
-    for name, run in fuzzers.items():
+    for name, run in chosen.items():
         print(f"{name} …", flush=True)
         wrong += len(repeated(run, asked.seed, seconds, asked.count or math.inf).wrong)
     return 1 if wrong else 0

@@ -487,7 +487,7 @@ def test_what_a_forger_gets_accepted_is_true(family):
 
 
 def test_what_is_accepted_of_many_forgeries_is_true():
-    """Random models of every kind of feature, several changes at once, archives; more by `tests/checker_fuzz.py`."""
+    """Random models of every kind of feature, several changes at once, archives; more by `make nightly`."""
     found = run(1200, seed=12)
-    assert not found["wrong"]
-    assert all(found["outcomes"][kind] >= 5 for kind in ("verified by structural", "verified by bounds", "archive"))
+    assert not found.wrong
+    assert all(found.outcomes[kind] >= 5 for kind in ("verified by structural", "verified by bounds", "archive"))

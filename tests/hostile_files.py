@@ -22,13 +22,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fuzzing import Summary
 from hostile_making import (
     Chance,
     bad_bundle,
@@ -239,28 +237,15 @@ def judge(good: Path, seed: int, index: int) -> dict[str, Any]:
 # --- many cases, in a child that is watched ---
 
 
-@dataclass
-class Summary:
-    files: int = 0
-    seconds: float = 0.0
-    statuses: Counter[str] = field(default_factory=Counter)
-    findings: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        counts = ", ".join(f"{number:,} with status {status}" for status, number in sorted(self.statuses.items()))
-        return f"{self.files:,} hostile files in {self.seconds:.0f} s: {counts}; {len(self.findings)} findings"
-
-
 def run(count: int, seed: int = 0, *, limit: float = LIMIT, say: Callable[[str], None] | None = None) -> Summary:
     """Run `count` cases; the child that runs them is replaced when it crashes or does not answer."""
-    began, summary, index = time.monotonic(), Summary(), 0
+    summary, index = Summary(), 0
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([*_self(), "prepare", folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while index < count:
             command = [*_self(), "work", folder, str(seed), str(index), str(count)]
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
                 index = _watched(child, index, count, seed, limit, summary, say)
-    summary.seconds = time.monotonic() - began
     return summary
 
 
@@ -277,15 +262,15 @@ def _watched(
             found: dict[str, Any] = {"kind": "?", "status": "none", "words": "", "wrong": [what]}
         else:
             found = json.loads(line)
-        summary.files += 1
-        summary.statuses[str(found["status"])] += 1
+        summary.cases += 1
+        summary.outcomes[f"status {found['status']}"] += 1
         for wrong in found["wrong"]:
-            summary.findings.append(f"case {seed} {index} ({found['kind']}, {found['words']}): {wrong}")
+            summary.wrong.append(f"case {seed} {index} ({found['kind']}, {found['words']}): {wrong}")
             if say is not None:
-                say(summary.findings[-1])
+                say(summary.wrong[-1])
         index += 1
         if say is not None and index % 500 == 0:
-            say(f"{index:,} of {count:,}: {dict(summary.statuses)}, {len(summary.findings)} findings")
+            say(f"{summary} of {count:,}")
         if not line:
             break
     return index
@@ -318,7 +303,7 @@ def main(arguments: list[str]) -> int:
     count, seed = (int(word) for word in (*arguments, "0")[:2])
     summary = run(count, seed, say=lambda text: print(text, flush=True))
     print(summary)
-    return 1 if summary.findings else 0
+    return 1 if summary.wrong else 0
 
 
 if __name__ == "__main__":

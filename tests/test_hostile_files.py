@@ -4,7 +4,7 @@ from hostile_files import run
 
 
 def test_hostile_files_are_answered_in_a_sentence():
-    summary = run(120, seed=0)
-    assert summary.files == 120 and not summary.findings, "\n".join(summary.findings)
-    assert summary.statuses["2"] > 40, "most are refused"
-    assert summary.statuses["0"] + summary.statuses["1"] + summary.statuses["3"] > 10, "some are still good"
+    summary = run(80, seed=0)
+    assert summary.cases == 80 and not summary.wrong, "\n".join(summary.wrong)
+    assert summary.outcomes["status 2"] > 30, "most are refused"
+    assert sum(summary.outcomes[f"status {status}"] for status in (0, 1, 3)) > 5, "some are still good"

@@ -29,10 +29,9 @@ def write(place: Path, version: int) -> None:
 
 def found(place: Path) -> int | None:
     """Which version a reader finds whole; None where there is none. Fails where it is not whole."""
-    files.recover(place)
-    if not place.exists():
+    if not files.recover(place):
         return None
-    if place.is_file():
+    if place.suffix == ".txt":
         parts = {"model.onnx": place.read_bytes()}
     else:
         parts = files.read_whole(place, lambda there: {p.name: p.read_bytes() for p in there.iterdir()})

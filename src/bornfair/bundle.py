@@ -60,9 +60,8 @@ def bundle_files(model: FairModel, *, sensitive: bool = True) -> dict[str, bytes
 def load_bundle(path: str | Path) -> FairModel:
     """Read a bundle. Its certificate must be about these very files; `bornfair check` examines the proof itself."""
     place = Path(path)
-    recover(place)
     try:
-        if not place.exists():
+        if not recover(place):
             raise InputError(f"there is no bundle '{place}'; give the folder or .zip that training wrote.")
         files = read_whole(place, checker.read_bundle)
         domain = Domain.from_json(files[DOMAIN].decode(errors="replace"), origin=str(place / DOMAIN))

@@ -88,26 +88,32 @@ def check_replaceable(path: str | Path, *, marker: str) -> None:
 def read_whole(path: str | Path, read: Callable[[Path], Read]) -> Read:
     """What `read` makes of a folder of ours; read again if it was replaced meanwhile, for then it may be of two."""
     target = Path(path)
-    while True:
-        recover(target)
+    while recover(target):
         before = _identity(target)
         try:
             found = read(target)
         except Exception:
-            if _identity(target) == before:
+            if before is not None and _identity(target) == before:
                 raise
             continue
         if _identity(target) == before:
             return found
+    return read(target)  # which says that nothing is there
 
 
-def recover(path: str | Path) -> None:
-    """Put back what a writer had put aside when it was killed. Called before reading; does nothing as a rule."""
+def recover(path: str | Path) -> bool:
+    """Whether something is at `path`. What a writer had put aside when it was killed is put back first; one that has
+    put it aside just now is waited for.
+    """
     target = Path(os.path.realpath(path))
-    if target.exists() or not target.parent.is_dir():
-        return
+    if target.exists():
+        return True
+    if not target.parent.is_dir():
+        return False
     with contextlib.suppress(OSError), _turn(target.parent):  # where it cannot be put back, nothing is there
         _put_back(target)
+        return target.exists()
+    return False
 
 
 # --- taking turns ---

@@ -35,8 +35,7 @@ def check(
             return
     if bundle is None:
         raise InputError("name the bundle to check: a folder or a .zip that train wrote.")
-    recover(bundle)
-    if not bundle.exists():
+    if not recover(bundle):
         raise InputError(f"there is no bundle '{bundle}'; give the folder or .zip that train wrote.")
     found = read_whole(bundle, lambda place: independent.check(place, None if json else say))
     if json:

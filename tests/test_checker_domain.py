@@ -173,6 +173,24 @@ def test_a_value_that_is_not_listed_cannot_reach_the_decision_either():
     assert not found["valid"] and "from a value not listed" in found["reason"]
 
 
+def test_a_model_of_which_nothing_is_sensitive_cannot_be_verified():
+    forgery = Forgery.of(bundle("ignoring"))
+    forgery.domain["sensitive"] = []
+    owner = next(item for item in forgery.model.graph.input if item.name == "owner")
+    forgery.domain["features"] = [f for f in forgery.domain["features"] if f["name"] != "owner"]
+    forgery.model.graph.input.remove(owner)
+    for proof, tree in (("structural", None), ("bounds", ["same"])):
+        found = answer(forgery.claim("verified", proof, ["real", "float32"], tree).restated().sealed())
+        assert not found["valid"] and "nothing to verify" in found["reason"]
+
+
+def test_a_rule_that_makes_a_combination_that_does_not_exist_is_refused():
+    data = copy.deepcopy(domains()[-1])
+    assert reads(data) is None and product_reads(data)  # races a and b exist, and change places
+    data["twins"][0][0]["cycles"] = [["a", "c"]]
+    assert "combination that does not exist" in str(reads(data)) and not product_reads(data)
+
+
 def test_twins_whose_combination_does_not_exist_disprove_nothing():
     race = CategoricalFeature(name="race", categories=("a", "b", "c"))
     model = hand_made((race,), ("race",), [([[8.0, 0.0, 0.0]], [0.0]), ([[1.0]], [-1.0])])

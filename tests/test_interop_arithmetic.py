@@ -28,7 +28,7 @@ def people(high: int = MOST) -> Domain:
     return Domain(features=features, sensitive=("s",))
 
 
-def saturating(path: Path, centre: int) -> Path:
+def saturating(path: Path, centre: int, *, label: bool = False) -> Path:
     """Class 1 has the largest logit, always. Around one age, class 0's logit is 30 for s = 0 and 5 for s = 1: its
     sigmoid is 1 or not, and class 1's is 1.
     """
@@ -37,7 +37,11 @@ def saturating(path: Path, centre: int) -> Path:
     hat = g.node("Relu", g.gemm("x", first, np.array([10 - centre, -centre, -10 - centre, 0], np.float32)))
     last = np.array([[3.0, -6.0, 3.0, -25.0], [0, 0, 0, 0], [0, 0, 0, 0]], np.float32).T
     scores = g.gemm(hat, last, np.array([0, 40, -40], np.float32))
-    return g.save(path, [g.node("Sigmoid", scores)], inputs=INPUTS)
+    shown = g.node("Sigmoid", scores)
+    if label:
+        chosen = g.node("ArgMax", shown, axis=1, keepdims=0)
+        return g.save(path, [chosen], inputs=INPUTS, kinds=[TensorProto.INT64])
+    return g.save(path, [shown], inputs=INPUTS)
 
 
 def decided(path: Path, *rows: tuple[int, int]) -> list[int]:
@@ -162,3 +166,9 @@ def test_a_certificate_is_about_the_bundle_that_is_written(tmp_path: Path) -> No
     certificate = load_model(path, domain=people(40)).certified(timeout=20).certificate
     assert certificate is not None
     assert certificate.verdict.arithmetic == ("real", "float32")
+
+
+def test_a_label_that_hides_the_saturation_gets_the_same_advice(tmp_path: Path) -> None:
+    path = saturating(tmp_path / "m.onnx", MOST, label=True)
+    with pytest.raises(InputError, match=r"it decides otherwise for .*export it without its last sigmoid"):
+        load_model(path, domain=people())

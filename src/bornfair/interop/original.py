@@ -108,14 +108,15 @@ def _compared(
         raise InputError(
             f"what was read of this model is not the model: it {what} for {int(max(wrong.sum(), far.sum()))} of "
             f"{len(people)} people, such as {person} ({original.runtime} is the judge). "
-            f"{_advice(network, None if outputs is None else outputs[row])}"
+            f"{_advice(network, head, None if outputs is None else outputs[row])}"
         )
     return None if comparable is None else float(difference.max())
 
 
-def _advice(network: Network, shown: np.ndarray | None) -> str:
+def _advice(network: Network, head: Head, shown: np.ndarray | None) -> str:
     largest = max(float(np.abs(layer.weight).max(initial=0.0)) for layer in network.layers)
-    if shown is not None and len(shown) > 1 and np.sort(shown)[-1] == np.sort(shown)[-2]:
+    tie = head.probabilities if shown is None else len(shown) > 1 and np.sort(shown)[-1] == np.sort(shown)[-2]
+    if tie:
         return "Its scores are rounded until they are equal there; export it without its last sigmoid or softmax."
     if largest > HUGE:
         return (

@@ -1,6 +1,13 @@
-"""What several tests share: small tables of people and small networks."""
+"""What several tests share: small tables of people, and the command line."""
 
 from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -39,3 +46,23 @@ def make_people(count: int, *, seed: int) -> pd.DataFrame:
     )
     table["grant"] = np.where(signal > signal.median(), "yes", "no")
     return table
+
+
+def bornfair(*arguments: object, cwd: Path, own_process: bool = False) -> subprocess.CompletedProcess[str]:
+    """A command with its status, stdout and stderr.
+
+    It runs in this process, where libraries are loaded and loops compiled, unless a process is what is tested.
+    """
+    words = [str(argument) for argument in arguments]
+    if own_process:
+        command = [sys.executable, "-c", "from bornfair.cli import main; main()", *words]
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+    from bornfair.cli import main
+
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
+        mock.patch.object(sys, "argv", ["bornfair", *words]), pytest.raises(SystemExit) as end,
+    ):  # fmt: skip
+        main()
+    return subprocess.CompletedProcess(words, end.value.code or 0, out.getvalue(), err.getvalue())

@@ -9,15 +9,10 @@ import time
 
 import pytest
 
-from conftest import make_people
+from conftest import bornfair, make_people
 
 FIELDS = {"bundle", "accuracy", "empirical_fairness", "verdict", "proof", "gamma", "epochs", "seconds"}
 QUICK = ["--epochs", "5", "--hidden", "16"]
-
-
-def bornfair(*arguments, cwd, **options):
-    command = [sys.executable, "-c", "from bornfair.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **options)
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +34,7 @@ def place(tmp_path_factory):
         "--json",
         *QUICK,
         cwd=folder,
+        own_process=True,
     )
     assert done.returncode == 0, done.stderr
     (folder / "train.json").write_text(done.stdout)
@@ -190,6 +186,12 @@ def test_bad_input_is_one_sentence_and_status_2(place, arguments, message):
     assert sorted(p.name for p in place.iterdir()) == before, "something was half-written"
 
 
+def test_bad_input_is_one_sentence_for_other_programs_too(place):
+    done = bornfair("predict", "nowhere", "people.csv", cwd=place, own_process=True)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("bornfair: there is no bundle 'nowhere'") and done.stderr.count("\n") == 1
+
+
 def test_usage_errors_are_status_2(place):
     assert bornfair("train", "people.csv", "--no-such-option", cwd=place).returncode == 2
     assert bornfair("fly", cwd=place).returncode == 2
@@ -225,7 +227,7 @@ def test_training_on_a_dataset_by_name(place):
 
 
 def test_demo_tells_the_whole_story(tmp_path):
-    done = bornfair("demo", "--json", cwd=tmp_path)
+    done = bornfair("demo", "--json", cwd=tmp_path, own_process=True)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["verdict"] == "verified" and result["empirical_fairness"] == 1.0

@@ -1,8 +1,6 @@
 """bornfair.verify: one question, one verdict, whoever answers it."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from bornfair.experiments import audit
 from bornfair.interop.load import load_model
 from bornfair.network import Layer, Network
 from bornfair.verification.replay import replay
-from conftest import make_people
+from conftest import bornfair, make_people
 from test_nnet import TEXT
 
 
@@ -135,11 +133,6 @@ def test_a_bundles_ranges_can_be_changed_but_not_its_categories(fair):
 def test_questions_that_make_no_sense_are_explained(fair, nnet, ask, message):
     with pytest.raises(InputError, match=message):
         ask(fair, nnet)
-
-
-def bornfair(*arguments, cwd):
-    command = [sys.executable, "-c", "from bornfair.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
 def test_command_line_verdicts_are_statuses(nnet, tmp_path):

@@ -254,7 +254,8 @@ def _watched(
 ) -> int:
     """Note what the child says of each case; the first case it has not been asked about."""
     while index < count:
-        ready, _, _ = select.select([child.stdout], [], [], limit)
+        # Waited for twice: if all processes were stopped for a while, the first wait is over when they go on.
+        ready = any(select.select([child.stdout], [], [], limit / 2)[0] for _ in range(2))
         line = child.stdout.readline() if ready else b""
         if not line:
             child.kill()

@@ -156,7 +156,7 @@ def test_the_domain_is_a_table_of_everybody_who_could_exist():
     assert found.row("job") == ("", ["job", "categorical", "clerk, nurse", "no"])
     assert found.row("owner") == ("", ["owner", "boolean", "false, true", "no"])
     assert found.row("sex") == ("mark", ["sex", "categorical", "female, male", "yes"])
-    assert found.row("tone") == ("mark", ["tone", "real", "0.0 to 1.0, in 5 levels", "yes"])
+    assert found.row("tone") == ("mark", ["tone", "real", "0.0 to 1.0, every value", "yes"])
     assert "What is decided: grant, one of no and yes." in found.text
 
 
@@ -167,7 +167,7 @@ def test_long_lists_of_categories_are_cut_and_counted():
 
 
 def test_combinations_and_a_missing_label_are_told():
-    domain = DOMAIN.replaced(combinations=[["female", 0.0], ["male", 1.0]], label=None)
+    domain = DOMAIN.with_sensitive(["sex", "owner"], [["female", False], ["male", True]]).replaced(label=None)
     text = page(domain).text
     assert "Only 2 combinations of sensitive values exist" in text and "What is decided" not in text
 
@@ -176,7 +176,9 @@ def test_terms_are_explained_in_plain_sentences():
     text = page().text
     assert "the sensitive values cannot reach the decision" in text
     assert "Exact: the weights" in text and "Float32: the network as computers run it" in text
-    assert "sex and tone (10 possible values taken together)" in text
+    assert "sex and tone (a real number among them takes every value of its range)" in text
+    listed = page(DOMAIN.with_sensitive(["sex", "owner"])).text
+    assert "(4 possible values taken together)" in listed
     assert "decision(x, s) = decision(x, t)" in text
     undecided = page(**UNDECIDED).text
     assert "Nothing is claimed in any arithmetic." in undecided and "does not mean unfair" in undecided

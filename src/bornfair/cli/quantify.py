@@ -100,7 +100,7 @@ def _print(result: dict[str, Any]) -> None:
     ]
     weighted = "uniform over the domain" if result["over"] == "uniform" else "features as often as in the table"
     print_table(f"Of everybody who could exist ({weighted})", ["", ""], rows)
-    print(f"In {' and '.join(result['arithmetic'])} arithmetic; {result['reason']}.\n")
+    tell(f"In {' and '.join(result['arithmetic'])} arithmetic; {result['reason']}.", "")
     if result["groups"]:
         lines = [
             (g["text"], percent(g["share"]), percent(g["unfair"]), percent(g["contains"])) for g in result["groups"]

@@ -12,12 +12,12 @@ MOST_CATEGORIES = 40  # shown by name for one feature; the domain's file has the
 
 
 def values_in_words(feature: Feature, sensitive: bool) -> str:
-    """Which values a feature has; a sensitive number has only the levels of its grid."""
+    """Which values a feature has; of a sensitive real number it is worth saying that all of them count."""
     if isinstance(feature, NUMERIC):
         ends = f"{value_text(feature.low)} to {value_text(feature.high)}"
         if feature.kind == "integer":
             return f"whole numbers from {ends}"
-        return f"{ends}, in {len(feature.levels())} levels" if sensitive else ends
+        return f"{ends}, every value" if sensitive else ends
     levels = feature.levels()
     more = "" if len(levels) <= MOST_CATEGORIES else f" and {len(levels) - MOST_CATEGORIES:,} more"
     return ", ".join(_in_a_list(level) for level in levels[:MOST_CATEGORIES]) + more

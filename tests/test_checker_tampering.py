@@ -449,6 +449,14 @@ def test_a_graph_that_cannot_run_is_rejected(forged):
     assert not answer(forgery.restated().sealed())["valid"]
 
 
+@pytest.mark.parametrize("factor", [-1.0, 0.0, -0.0])
+def test_a_code_that_does_not_grow_with_its_number_is_rejected(factor):
+    forgery = Forgery.of(bundle("classes"))
+    node = next(n for n in forgery.model.graph.node if n.op_type == "Div" and "grade" in n.output[0])
+    forgery.put(node.input[1], np.array([[factor]]))
+    assert "does not grow" in answer(forgery.restated().sealed())["reason"]
+
+
 # --- mutations at random ---
 
 DAMAGES, FORGERIES = 125, 300  # for each file of each of four bundles; for each family

@@ -261,3 +261,12 @@ def test_swap_stable_and_flip_stable_are_told_apart():
     assert same.tolist() == [False, False, True, True]
     assert metrics.empirical_fairness(husbands_are_granted, table, domain) == 0.5
     assert metrics.empirical_fairness(husbands_are_granted, table, domain, declared=False) == 1.0
+
+
+def test_a_mirrored_sensitive_number_must_keep_to_the_combinations():
+    age = IntegerFeature(name="age", low=20, high=60)
+    some = Domain(features=(age, IntegerFeature(name="n", low=0, high=4)), sensitive=("age",))
+    kept = some.with_sensitive(["age"], [[20], [30], [50], [60]]).with_twins("age: -x+80, n: -x+4")
+    assert kept.versions.size == 8
+    with pytest.raises(InputError, match=r"turns \[30\] of 'age' into \[50\], which is not among the combinations"):
+        some.with_sensitive(["age"], [[20], [30], [60]]).with_twins("age: -x+80, n: -x+4")

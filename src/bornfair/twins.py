@@ -179,16 +179,26 @@ def _check_mirror(feature: Feature, move: Mirror) -> None:
 def _check_combinations(domain: Domain, rule: Rule, rows: Sequence[tuple[Value, ...]]) -> None:
     """A rule must map the sensitive combinations that exist onto combinations that exist."""
     moves = {move.feature: move for move in rule}
-    goes = [permutation(domain.feature(name), moves.get(name)) for name in domain.sensitive]
-    levels = [list(domain.feature(name).levels()) for name in domain.sensitive]
     for row in rows:
-        new = tuple(listed[to[listed.index(v)]] for listed, to, v in zip(levels, goes, row, strict=True))
+        new = tuple(
+            _moved(domain.feature(name), moves.get(name), v) for name, v in zip(domain.sensitive, row, strict=True)
+        )
         if new not in rows:
             raise ValueError(
                 f"twins: '{rule_text(rule)}' turns {list(row)} of {shown(domain.sensitive)} into {list(new)}, which is "
                 "not among the combinations of the domain; add it, or leave the sensitive columns out of the rule "
                 "(changing them is always part of it)"
             )
+
+
+def _moved(feature: Feature, move: Cycles | Mirror | None, value: Value) -> Value:
+    """What a rule makes of a sensitive value."""
+    if isinstance(move, Mirror):
+        return type(value)(move.total - value)  # type: ignore[operator, arg-type]
+    if move is None:
+        return value
+    levels = list(feature.levels())
+    return levels[permutation(feature, move)[levels.index(value)]]
 
 
 def unknown_value(feature: Feature, value: object) -> str:

@@ -194,7 +194,7 @@ def _check_combinations(domain: Domain, rule: Rule, rows: Sequence[tuple[Value, 
 def _moved(feature: Feature, move: Cycles | Mirror | None, value: Value) -> Value:
     """What a rule makes of a sensitive value."""
     if isinstance(move, Mirror):
-        return type(value)(move.total - value)  # type: ignore[operator, arg-type]
+        return type(value)(move.total - value)  # type: ignore[operator]
     if move is None:
         return value
     levels = list(feature.levels())

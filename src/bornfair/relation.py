@@ -106,8 +106,9 @@ def band_relation(encoding: Encoding) -> Relation:
     """
     if not encoding.spans:
         return twin_relation(encoding)
-    plain = len(encoding.listed) * len(_elements(encoding))
-    bands = max(MOST_BAND_VIEWS // plain - 2, 1) if len(encoding.spans) == 1 else 1
+    elements = _elements(encoding)
+    apart = len(encoding.listed) * len(elements)
+    bands = max(MOST_BAND_VIEWS // apart - 2, 1) if len(encoding.spans) == 1 else 1
     choices = []
     for span in encoding.spans:
         edges = np.linspace(span.low, span.high, bands + 1)
@@ -116,7 +117,7 @@ def band_relation(encoding: Encoding) -> Relation:
         reach = np.maximum(edges[1:] - middles, middles - edges[:-1]) * (1 + 2.0**-50)
         choices.append([*zip(middles.tolist(), reach.tolist(), strict=True), *span.ends])
     views = []
-    for moved, offset in _elements(encoding).values():
+    for moved, offset in elements.values():
         matrix = np.concatenate([moved, np.zeros((encoding.sensitive_width, encoding.free_width))])
         for code, places in itertools.product(encoding.listed_codes, itertools.product(*choices)):
             at = np.concatenate([offset, code])

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import bornfair.checker
+import bornfair.proof.checker
 from bornfair import FairClassifier, datasets
 
 # %% [markdown]
@@ -23,7 +23,7 @@ clf = FairClassifier(["race", "sex"], random_state=0).fit(training.drop(columns=
 parcel = Path("parcel")
 parcel.mkdir(exist_ok=True)
 clf.save(parcel / "bundle")
-shutil.copy(bornfair.checker.__file__, parcel / "checker.py")
+shutil.copy(bornfair.proof.checker.__file__, parcel / "checker.py")
 
 # %% [markdown]
 # ## The validator

@@ -5,7 +5,8 @@
 # else must get the same answer, whoever they are. Run it as a script, or cell by cell in an editor that knows `# %%`.
 
 # %%
-from bornfair import Domain, FairClassifier, checker, datasets, load
+from bornfair import Domain, FairClassifier, datasets, load
+from bornfair.proof import checker
 
 credit = datasets.load("credit")
 training, test = datasets.split(credit, seed=0)

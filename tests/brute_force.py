@@ -12,10 +12,12 @@ import numpy as np
 import pandas as pd
 
 from bornfair import verify
-from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, IntegerFeature, Label
-from bornfair.encoding import Encoding, Scale
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
+from bornfair.proof.bundle import FairModel
+from bornfair.twins.versions import Versions
 from bornfair.verification.attack import find_twins
 from bornfair.verification.exact import exact_decisions
 from bornfair.verification.replay import exact_input
@@ -82,7 +84,7 @@ def truth(model: FairModel) -> Truth:
     values = range(model.domain.sensitive_space.size)
     inputs = np.stack([exact_input(model.encoding, person, value) for person in people for value in values])
     exact = exact_decisions(model.network, inputs).reshape(len(people), -1)
-    everyone = pd.DataFrame([model.domain.versions.of(person, value) for person in people for value in values])
+    everyone = pd.DataFrame([Versions(model.domain).of(person, value) for person in people for value in values])
     answers = served(model, everyone)[0].reshape(len(people), -1)
     return Truth(bool((exact != exact[:, :1]).any()), bool((answers != answers[:, :1]).any()))
 

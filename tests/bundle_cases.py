@@ -17,20 +17,13 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from bornfair import FairClassifier, checker
-from bornfair.bundle import bundle_files
-from bornfair.domain import (
-    NUMERIC,
-    BooleanFeature,
-    CategoricalFeature,
-    Domain,
-    IntegerFeature,
-    Label,
-    RealFeature,
-)
-from bornfair.encoding import Encoding, Policies, Scale
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
+from bornfair import FairClassifier
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Policies, Scale
+from bornfair.people.features import NUMERIC, BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.proof import checker
+from bornfair.proof.bundle import FairModel, bundle_files
 from conftest import make_people
 
 Files = dict[str, bytes]

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from bornfair import checker
-from bornfair.bundle import bundle_files
-from bornfair.domain import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.encoding import Policies
+from bornfair.people.encoding import Policies
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.proof import checker
+from bornfair.proof.bundle import bundle_files
 from bundle_cases import KINDS, NAMES, Files, answer, bundle, hand_made
 from forgeries import MUTATIONS, damaged, forge
 from fuzzing import Summary

@@ -89,7 +89,7 @@ def survives(first: str, old: str, new: str) -> bool:
     """Whether all tests pass on the broken copy."""
     with tempfile.TemporaryDirectory() as place:
         shutil.copytree(ROOT / "src" / "bornfair", Path(place) / "bornfair")
-        file = Path(place) / "bornfair" / "checker.py"
+        file = Path(place) / "bornfair" / "proof" / "checker.py"
         source = file.read_text()
         if source.count(old) != 1:
             raise SystemExit(f"{old!r} is in the checker {source.count(old)} times, not once")

@@ -53,8 +53,8 @@ def prepare(folder: Path) -> None:
     import pandas as pd
 
     import checker_fuzz
-    from bornfair.bundle import load_bundle
     from bornfair.cli import run as command
+    from bornfair.proof.bundle import load_bundle
     from bornfair.verification.search import search
     from conftest import make_people
     from interop_models import GraphMaker, people, random_layer
@@ -101,7 +101,7 @@ def _train(table: str, checkpoint: str, folder: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _interrupted_after(epochs: int) -> Any:
-    from bornfair import training
+    from bornfair.training import algorithm as training
 
     save, left = training.checkpoint.save, epochs
 

@@ -19,9 +19,10 @@ import onnxruntime
 from onnx import TensorProto
 
 from bornfair import quantify, verify
-from bornfair.domain import Domain, IntegerFeature
 from bornfair.errors import InputError
-from bornfair.verification.ask import Engine
+from bornfair.people.domain import Domain
+from bornfair.people.features import IntegerFeature
+from bornfair.verification.decide import Engine
 from fuzzing import Summary
 from interop_models import GraphMaker
 

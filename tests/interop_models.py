@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from bornfair.domain import CategoricalFeature, Domain, IntegerFeature, RealFeature
-from bornfair.interop.original import forward
-from bornfair.model import FairModel
-from bornfair.network import decisions
+from bornfair.models.importers.original import forward
+from bornfair.models.network import decisions
+from bornfair.people.domain import Domain
+from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
+from bornfair.proof.bundle import FairModel
 
 WIDTH = 4  # how many numbers the graphs take
 

@@ -17,13 +17,13 @@ import pandas as pd
 
 import piecewise
 from bornfair import quantify, verify
-from bornfair.bundle import bundle_files
-from bornfair.checker import Rejected, check_files
-from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, Feature, IntegerFeature, Label, RealFeature
-from bornfair.encoding import Encoding, Scale
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
-from bornfair.onnx_graph import input_type, onnx_bytes
+from bornfair.models.network import Layer, Network
+from bornfair.models.onnx_graph import input_type, onnx_bytes
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature
+from bornfair.proof.bundle import FairModel, bundle_files
+from bornfair.proof.checker import Rejected, check_files
 from fuzzing import Summary
 from oracle import exact_decision, exact_scores
 

@@ -13,10 +13,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, Feature, IntegerFeature, RealFeature
-from bornfair.encoding import Encoding, Scale
-from bornfair.network import Layer, Network, decisions
-from bornfair.relation import FreeSpace, Relation, View, flip_relation
+from bornfair.models.network import Layer, Network, decisions
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, RealFeature
+from bornfair.twins.relation import FreeSpace, Relation, View, flip_relation
 
 People = tuple[Fraction, ...]
 SMALLEST = np.float32(2.0**-126)

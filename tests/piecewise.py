@@ -13,10 +13,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, Feature, IntegerFeature, Label, RealFeature
-from bornfair.encoding import Encoding, Scale
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature
+from bornfair.proof.bundle import FairModel
 
 Line = tuple[Fraction, Fraction]  # c + m·x
 Piece = tuple[Fraction, Fraction, list[Line]]

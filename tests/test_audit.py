@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from bornfair import FairClassifier, audit, quantify, verify
 from bornfair.cli import app
 from bornfair.errors import InputError
-from bornfair.interop.load import load_model
 from bornfair.quantification.marginals import marginals_of
+from bornfair.question import load_model
 from bornfair.report import certificate_document
 from conftest import make_people
 

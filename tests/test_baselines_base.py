@@ -9,7 +9,7 @@ from sklearn.model_selection import cross_val_score
 from bornfair import FairClassifier
 from bornfair.baselines import ERM, Baseline, Certified, Unaware
 from bornfair.errors import Diverged, InputError
-from bornfair.network import Layer, Network
+from bornfair.models.network import Layer, Network
 from bornfair.verification.exact import exact_scores, fractions
 from bornfair.verification.intervals import box_bounds
 from brute_force import random_model

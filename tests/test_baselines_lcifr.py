@@ -13,9 +13,9 @@ from sklearn.model_selection import cross_val_score
 from bornfair.baselines import ERM, LCIFR
 from bornfair.baselines.lcifr import _batches, _ConsumerLoss, _ProducerLoss, joined
 from bornfair.errors import Diverged, InputError
-from bornfair.initialise import default_layers
-from bornfair.loops import classification_loss
-from bornfair.network import Layer, Network, forward
+from bornfair.models.network import Layer, Network, forward
+from bornfair.training.loops import classification_loss
+from bornfair.training.start import default_layers
 from bornfair.verification.exact import exact_decisions, exact_scores, fractions
 
 QUICK = {"hidden": (6, 4), "epochs": 3, "batch_size": 64, "validation_fraction": 0.0, "random_state": 5}

@@ -18,8 +18,8 @@ from bornfair.baselines.milp_sigmoid import pieces
 from bornfair.baselines.milp_training import outcome_change, relaxed_slopes
 from bornfair.baselines.penalised import Pace
 from bornfair.errors import InputError
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
+from bornfair.models.network import Layer, Network
+from bornfair.proof.bundle import FairModel
 from bornfair.verification.exact import exact_decisions, exact_scores, fractions
 from bornfair.verification.intervals import sigmoid
 from bornfair.verification.milp_bounds import Claim

@@ -25,7 +25,7 @@ from bornfair.baselines.udif_certificates import (
 )
 from bornfair.baselines.udif_training import Similarity, grown, probability_width, row_losses, similarity_weights
 from bornfair.errors import InputError
-from bornfair.network import Layer, Network
+from bornfair.models.network import Layer, Network
 from bornfair.verification.exact import exact_decisions, exact_scores, fractions
 from bornfair.verification.intervals import sigmoid
 from conftest import make_people

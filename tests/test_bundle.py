@@ -38,7 +38,7 @@ def test_nothing_is_left_behind_when_writing_fails(classifier, tmp_path, monkeyp
     def fail(*_):
         raise RuntimeError("disk on fire")
 
-    monkeypatch.setattr("bornfair.bundle.render", fail)
+    monkeypatch.setattr("bornfair.proof.bundle.render", fail)
     with pytest.raises(RuntimeError, match=r"disk on fire"):
         classifier.save(tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
@@ -120,7 +120,8 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
 
 
 def test_a_model_nobody_examined_says_so(classifier, tmp_path):
-    from bornfair import FairModel, checker
+    from bornfair import FairModel
+    from bornfair.proof import checker
 
     FairModel(classifier.model_.network, classifier.model_.encoding).save(tmp_path / "bare")
     found = checker.check(tmp_path / "bare")

@@ -10,17 +10,11 @@ from collections import Counter
 
 import pytest
 
-from bornfair import checker
-from bornfair.bundle import bundle_files
-from bornfair.domain import (
-    BooleanFeature,
-    CategoricalFeature,
-    Domain,
-    IntegerFeature,
-    Label,
-    RealFeature,
-)
 from bornfair.errors import InputError
+from bornfair.people.domain import Domain
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.proof import checker
+from bornfair.proof.bundle import bundle_files
 from bundle_cases import Forgery, answer, bundle, hand_made
 from forgeries import json_places
 

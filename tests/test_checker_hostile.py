@@ -26,10 +26,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from bornfair import checker, load
-from bornfair.bundle import bundle_files
-from bornfair.domain import BooleanFeature, RealFeature
+from bornfair import load
 from bornfair.errors import InputError
+from bornfair.people.features import BooleanFeature, RealFeature
+from bornfair.proof import checker
+from bornfair.proof.bundle import bundle_files
 from bundle_cases import KINDS, NAMES, Forgery, answer, bundle, hand_made, sealed
 from forgeries import damaged, json_places
 

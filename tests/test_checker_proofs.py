@@ -18,18 +18,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair import FairClassifier, checker, datasets, verify
-from bornfair.bundle import bundle_files
-from bornfair.certificate import as_checked, certificate_of, certified
-from bornfair.checker import Column, Network, People, Prover, Rejected
-from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, IntegerFeature, Label, RealFeature
-from bornfair.encoding import Encoding, Scale
-from bornfair.model import FairModel
-from bornfair.network import Layer
-from bornfair.network import Network as Weights
-from bornfair.onnx_graph import onnx_bytes
-from bornfair.verification import Verdict
-from bornfair.verification.tree import find_tree
+from bornfair import FairClassifier, datasets, verify
+from bornfair.models.network import Layer
+from bornfair.models.network import Network as Weights
+from bornfair.models.onnx_graph import onnx_bytes
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.proof import checker
+from bornfair.proof.bundle import FairModel, bundle_files
+from bornfair.proof.certificate import as_checked, certificate_of, certified
+from bornfair.proof.checker import Column, Network, People, Prover, Rejected
+from bornfair.proof.tree import find_tree
+from bornfair.verification.verdict import Verdict
 from brute_force import mistake, random_model, truth
 
 SEEDS = st.integers(0, 2**32)

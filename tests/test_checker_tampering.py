@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 import pytest
 
-from bornfair.bundle import bundle_files
-from bornfair.domain import IntegerFeature, RealFeature
+from bornfair.people.features import IntegerFeature, RealFeature
+from bornfair.proof.bundle import bundle_files
 from bundle_cases import (
     HOURS,
     KINDS,

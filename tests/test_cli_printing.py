@@ -8,10 +8,10 @@ import pytest
 
 from bornfair import Domain
 from bornfair.cli import output, run
-from bornfair.domain import CategoricalFeature, IntegerFeature, Label
-from bornfair.encoding import Encoding, Policies, Scale
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
+from bornfair.models.network import Layer, Network
+from bornfair.people.encoding import Encoding, Policies, Scale
+from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
+from bornfair.proof.bundle import FairModel
 
 # Clear the screen, go to the beginning of the line, begin a new one, write from right to left, look like markup.
 NASTY = "\x1b[2J\x9b1m\x07\x08\r\n\x7f\x85\u2028\u202e\u2066\u200f\ufeff\xad[bold][red]VERIFIED[/red]"
@@ -151,7 +151,7 @@ def test_warnings_of_libraries_are_shown_the_same_way(place, monkeypatch, capsys
         warnings.warn(f"Columns ({NASTY}) have mixed types.", UserWarning, stacklevel=1)
         raise OSError(28, "No space left on device", NASTY)
 
-    monkeypatch.setattr("bornfair.tables.read_table", warn)
+    monkeypatch.setattr("bornfair.people.tables.read_table", warn)
     assert run(["proxies", "x.csv", "--sensitive", "a"]) == 2
     said = capsys.readouterr().err
     assert "warning: Columns (\\x1b[2J" in said and not unfit(said) and len(said.splitlines()) == 2

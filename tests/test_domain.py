@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bornfair import Domain
-from bornfair.domain import BooleanFeature, CategoricalFeature, IntegerFeature, RealFeature
 from bornfair.errors import InputError
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, RealFeature
 
 
 def test_infers_every_kind_of_feature(people):

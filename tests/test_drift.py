@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bornfair.drift import draws_needed, drift_probability, response_variance, update_variance
 from bornfair.errors import InputError
-from bornfair.response import response_probabilities
+from bornfair.training.drift import draws_needed, drift_probability, response_variance, update_variance
+from bornfair.training.response import response_probabilities
 
 SIGNS = np.array([[-1.0], [1.0]])
 

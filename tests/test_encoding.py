@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bornfair import Domain
-from bornfair.encoding import Encoding, Policies
 from bornfair.errors import InputError
-from bornfair.relation import flip_relation, free_space
+from bornfair.people.encoding import Encoding, Policies
+from bornfair.twins.relation import flip_relation, free_space
 from conftest import make_people
 
 

@@ -183,7 +183,7 @@ def test_every_end_is_one_sentence_and_its_own_status(monkeypatch, capsys, error
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("bornfair.tables.read_table", fail)
+    monkeypatch.setattr("bornfair.people.tables.read_table", fail)
     assert run(["proxies", "x.csv", "--sensitive", "a"]) == status
     said = capsys.readouterr()
     assert sentence in said.err and said.err.count("\n") == 1 and said.out == ""

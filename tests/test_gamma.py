@@ -14,12 +14,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bornfair import gamma as module
-from bornfair.domain import CategoricalFeature, Domain, IntegerFeature
 from bornfair.errors import InputError, NoGamma
-from bornfair.gamma import FairNeuron, solve_first_layer, solve_network
-from bornfair.network import Layer, Network, forward
-from bornfair.response import privacy, response_probabilities
+from bornfair.models.network import Layer, Network, forward
+from bornfair.people.domain import Domain
+from bornfair.people.features import CategoricalFeature, IntegerFeature
+from bornfair.training import gamma as module
+from bornfair.training.gamma import FairNeuron, solve_first_layer, solve_network
+from bornfair.training.response import privacy, response_probabilities
 
 SIGNS = np.array([[-1.0], [1.0]])
 PEOPLE = np.random.default_rng(7).normal(size=(9, 2)).astype(np.float32)

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair.domain import Domain, IntegerFeature, RealFeature
-from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError, NoFairStart
-from bornfair.initialise import (
+from bornfair.models.network import Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import IntegerFeature, RealFeature
+from bornfair.people.sensitive import ENUMERATION_LIMIT
+from bornfair.training.start import (
     Bernoulli,
     Constant,
     Exact,
@@ -25,9 +28,7 @@ from bornfair.initialise import (
     fair_start,
     parse_start,
 )
-from bornfair.network import Network
-from bornfair.relation import flip_relation
-from bornfair.sensitive import ENUMERATION_LIMIT
+from bornfair.twins.relation import flip_relation
 from oracle import disagreeing_twins
 
 

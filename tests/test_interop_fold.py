@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair.domain import NUMERIC, BooleanFeature, CategoricalFeature, Domain, IntegerFeature, RealFeature
-from bornfair.interop.affine import CannotRead, Forms, Tape, activation, clipped, leaky_relu
-from bornfair.interop.fold import folded, rounded
-from bornfair.interop.head import Head
-from bornfair.interop.original import forward
+from bornfair.models.importers.affine import CannotRead, Forms, Tape, activation, clipped, leaky_relu
+from bornfair.models.importers.fold import folded, rounded
+from bornfair.models.importers.head import Head
+from bornfair.models.importers.original import forward
+from bornfair.people.domain import Domain
+from bornfair.people.features import NUMERIC, BooleanFeature, CategoricalFeature, IntegerFeature, RealFeature
 
 KINDS = st.sampled_from(["real", "integer", "categorical", "boolean"])
 

@@ -18,10 +18,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bornfair import verify
 from bornfair.errors import InputError
-from bornfair.interop import onnx_worker
-from bornfair.interop.load import load_model
-from bornfair.interop.onnx_child import packed, unpacked
-from bornfair.interop.onnx_worker import CannotRun, ForeignGraph
+from bornfair.models.importers import onnx_worker
+from bornfair.models.importers.onnx_child import packed, unpacked
+from bornfair.models.importers.onnx_worker import CannotRun, ForeignGraph
+from bornfair.question import load_model
 from interop_models import WIDTH, GraphMaker, disagreements, people, random_layer
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from bornfair.errors import InputError
-from bornfair.interop.load import load_model
+from bornfair.question import load_model
 from interop_models import WIDTH, disagreements, people, random_layer
 
 Weights = dict[str, list[tuple[str, np.ndarray]]]

@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from bornfair.domain import Domain, IntegerFeature
-from bornfair.encoding import Encoding
 from bornfair.errors import InputError
-from bornfair.interop.load import load_model
-from bornfair.interop.original import forward
-from bornfair.model import FairModel, probabilities
-from bornfair.network import Layer, Network
+from bornfair.models.importers.original import forward
+from bornfair.models.model import probabilities
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import IntegerFeature
+from bornfair.proof.bundle import FairModel
+from bornfair.question import load_model
 from conftest import make_people
 from interop_models import WIDTH, GraphMaker, categories, disagreements, people, random_layer
 

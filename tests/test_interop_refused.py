@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from bornfair.domain import Domain
 from bornfair.errors import InputError
-from bornfair.interop import affine, onnx_operators
-from bornfair.interop.load import load_model
+from bornfair.models.importers import affine, onnx_operators
+from bornfair.people.domain import Domain
+from bornfair.question import load_model
 from conftest import make_people
 from interop_models import WIDTH, GraphMaker, categories, people, random_layer
 

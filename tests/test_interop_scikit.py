@@ -32,9 +32,9 @@ from sklearn.preprocessing import (
 from sklearn.svm import LinearSVC
 
 from bornfair import verify
-from bornfair.domain import Domain
 from bornfair.errors import InputError
-from bornfair.interop.load import load_model
+from bornfair.people.domain import Domain
+from bornfair.question import load_model
 from conftest import make_people
 from interop_models import disagreements
 

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair import Domain, metrics
+from bornfair import Domain
+from bornfair.auditing import metrics
 from bornfair.errors import InputError
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bornfair.errors import InputError
-from bornfair.network import WIDTHS, Layer, Network, decisions, hidden_widths
+from bornfair.models.network import WIDTHS, Layer, Network, decisions, hidden_widths
 
 
 def random_network(widths, seed=0, activation="relu"):

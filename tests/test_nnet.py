@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from bornfair import Domain, verify
 from bornfair.errors import InputError
-from bornfair.interop.load import load_model
-from bornfair.interop.nnet import load_nnet, read_nnet
+from bornfair.models.importers.nnet import load_nnet, read_nnet
+from bornfair.question import load_model
 
 # Two inputs (0..9 and 0..1), one hidden layer of two neurons, one output.
 TEXT = """// made by hand

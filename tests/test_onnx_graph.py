@@ -13,12 +13,13 @@ import pandas as pd
 import pytest
 
 from bornfair import Domain, FairClassifier, datasets, load
-from bornfair.domain import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.encoding import Encoding, Policies
 from bornfair.errors import InputError
-from bornfair.model import FairModel, probabilities
-from bornfair.network import Layer, Network, decisions
-from bornfair.onnx_graph import METADATA, onnx_bytes
+from bornfair.models.model import probabilities
+from bornfair.models.network import Layer, Network, decisions
+from bornfair.models.onnx_graph import METADATA, onnx_bytes
+from bornfair.people.encoding import Encoding, Policies
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.proof.bundle import FairModel
 from conftest import make_people
 
 onnxruntime.set_default_logger_severity(4)  # a refused row is an exception here, and needs no log line too

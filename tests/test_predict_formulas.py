@@ -12,9 +12,9 @@ import pytest
 from bornfair import Domain, FairModel
 from bornfair.cli import run
 from bornfair.cli.predict import no_formula
-from bornfair.domain import IntegerFeature, Label
-from bornfair.encoding import Encoding
-from bornfair.network import Layer, Network
+from bornfair.models.network import Layer, Network
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import IntegerFeature, Label
 
 
 @pytest.fixture

@@ -12,14 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from bornfair.domain import CategoricalFeature, Domain, IntegerFeature
-from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError
 from bornfair.experiments import boundary_attacks, preservation
 from bornfair.experiments.boundary_attacks import Found, Twins, attack_integers, attack_reals
-from bornfair.model import scores_under_every_code
-from bornfair.network import Layer, Network
-from bornfair.training import Plan
+from bornfair.models.model import scores_under_every_code
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import CategoricalFeature, IntegerFeature
+from bornfair.training.algorithm import Plan
 from bornfair.verification.exact import exact_scores
 
 SMALL = {"hidden": (8,), "plan": Plan(epochs=20, learning_rate=0.1, seed=3)}

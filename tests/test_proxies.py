@@ -9,12 +9,13 @@ import typer
 from typer.testing import CliRunner
 
 from bornfair import Domain, datasets
-from bornfair.encoding import Encoding
 from bornfair.errors import InputError
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
-from bornfair.proxies import proxy_report
+from bornfair.models.network import Layer, Network
+from bornfair.people.encoding import Encoding
+from bornfair.proof.bundle import FairModel
+from bornfair.proxies.tells import proxy_report
 from bornfair.repairing import project
+from bornfair.twins.versions import Versions
 
 
 def made_up(count=1500, seed=0):
@@ -69,7 +70,7 @@ def test_mirror_categories_are_suggested_as_a_rule_that_can_be_declared(found):
     assert suggestion.rule_text == "sex: female<->male, title: wife<->husband"
     assert suggestion.question.endswith("?") and 0.8 < suggestion.strength <= 1
     domain = Domain.infer(made_up(), target="y", sensitive=["sex"]).with_twins(suggestion.rule_text)
-    assert domain.versions.size == 4
+    assert Versions(domain).size == 4
 
 
 def test_nothing_is_found_where_nothing_goes_with_the_sensitive_value():

@@ -12,20 +12,21 @@ from hypothesis import strategies as st
 
 import bornfair.quantification.forms as forms
 import bornfair.quantification.measure as engine
-from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, IntegerFeature, Label, RealFeature
-from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError
 from bornfair.experiments.quantify_anchors import compare, summary
-from bornfair.interop.load import load_model
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network, decisions
+from bornfair.models.network import Layer, Network, decisions
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.proof.bundle import FairModel
 from bornfair.quantification import Shares, shares_of
 from bornfair.quantification.estimate import clopper_pearson
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.relaxation import Sums
 from bornfair.quantification.shares import surely_above
 from bornfair.quantification.variables import variables
-from bornfair.relation import Relation, View, flip_relation
+from bornfair.question import load_model
+from bornfair.twins.relation import Relation, View, flip_relation
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.exact import exact_decisions, fractions
 

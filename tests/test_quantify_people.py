@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, IntegerFeature, Label, RealFeature
-from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.proof.bundle import FairModel
 from bornfair.quantification import affected_groups, most_affected, shares_of, treated_people, treatment
-from bornfair.relation import flip_relation
+from bornfair.twins.relation import flip_relation
 from bornfair.verification.replay import replay
 
 

@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 
 from bornfair import quantify, verify
-from bornfair.domain import Domain, IntegerFeature, Label, RealFeature
-from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import IntegerFeature, Label, RealFeature
+from bornfair.proof.bundle import FairModel
 from piecewise import classes_of, people, random_model
 
 AGE = RealFeature(name="age", low=18.0, high=98.0)
@@ -114,7 +115,7 @@ def test_codes_in_real_arithmetic_are_those_of_the_raw_value():
 
 def test_every_age_counts_beside_another_sensitive_feature():
     """Twins may differ in age alone, in sex alone, or in both; each is found where it is the only difference."""
-    from bornfair.domain import BooleanFeature
+    from bornfair.people.features import BooleanFeature
 
     domain = Domain(
         features=(BooleanFeature(name="sex"), AGE), sensitive=("sex", "age"), label=Label(name="y", classes=(0, 1))

@@ -9,15 +9,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from bornfair import Domain, checker, load
+from bornfair import Domain, load
 from bornfair.baselines import ERM
-from bornfair.bundle import bundle_files
-from bornfair.encoding import Encoding
 from bornfair.errors import InputError
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
+from bornfair.models.network import Layer, Network
+from bornfair.people.encoding import Encoding
+from bornfair.proof import checker
+from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.repairing import compare, repair
 from bornfair.repairing.fine_tune import Lesson, fine_tune
+from bornfair.twins.versions import Versions
 from conftest import make_people
 
 NNET = (  # 3 inputs, 2 neurons, 1 output
@@ -134,7 +135,7 @@ def test_a_model_can_be_repaired_for_features_it_was_not_trained_to_protect(unfa
 def test_declared_twins_are_repaired_too(unfair, people):
     found = repair(unfair, people, target="grant", epochs=2, twins="sex: female<->male, job: nurse<->smith")
     assert found.verdict == "verified"
-    assert found.model.domain.versions.size == 4 and found.model.empirical_fairness(people) == 1.0
+    assert Versions(found.model.domain).size == 4 and found.model.empirical_fairness(people) == 1.0
     swapped = people.assign(job=people["job"].map({"nurse": "smith", "smith": "nurse", "clerk": "clerk"}))
     assert np.array_equal(found.model.scores(swapped), found.model.scores(people))
     assert checker.check_files(bundle_files(found.model))["valid"]

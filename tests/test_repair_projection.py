@@ -9,23 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair import checker
-from bornfair.bundle import bundle_files
-from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, IntegerFeature, Label
-from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError
-from bornfair.interop.nnet import load_nnet
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
+from bornfair.models.importers.nnet import load_nnet
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
+from bornfair.proof import checker
+from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.repairing import project
-from bornfair.repairing.first_layer import told_in
-from bornfair.repairing.projection import (
+from bornfair.training.first_layer import told_in
+from bornfair.training.projection import (
     FairLayer,
     fair_encoding,
     first_layer_error,
     least_squares_projection,
     plain_projection,
 )
+from bornfair.twins.versions import Versions
 from brute_force import random_model, truth
 
 
@@ -173,7 +174,7 @@ def test_declared_twins_become_equal_too(twins):
 def test_declared_twins_get_the_mean_of_what_they_contributed():
     model = small_model(12, twins="c: u<->v; a: -x+4")
     people = everybody(model.domain)
-    fair, versions = project(model), model.domain.versions
+    fair, versions = project(model), Versions(model.domain)
     layers = lambda m, rows: m.network.layers[0].weight[:, : m.encoding.free_width] @ m.encoding.encode(rows).free.T  # noqa: E731
     mean = np.mean([layers(model, versions.moved(people, h)) for h in range(versions.group.size)], axis=0)
     bias = fair.network.layers[0].bias - model.network.layers[0].bias

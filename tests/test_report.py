@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, IntegerFeature, Label, RealFeature
+from bornfair.people.domain import Domain
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.report import render
 from report_examples import Page
 

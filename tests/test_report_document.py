@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from bornfair.domain import CategoricalFeature, Domain, IntegerFeature, RealFeature
 from bornfair.errors import InputError
+from bornfair.people.domain import Domain
+from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
 from bornfair.report import (
     Comparison,
     Document,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bornfair.errors import InputError
-from bornfair.response import Response
+from bornfair.training.response import Response
 
 
 @given(st.integers(2, 9), st.floats(-5, 5))

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from bornfair import Domain, FairClassifier, FairModel
-from bornfair.bundle import bundle_files
+from bornfair.proof.bundle import bundle_files
 from conftest import make_people
 
 PUBLISHED = Path(__file__).parent.parent / "docs" / "schemas" / "domain.schema.json"

@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 
 from bornfair import verify
-from bornfair.domain import CategoricalFeature, Domain, IntegerFeature, Label, RealFeature
-from bornfair.encoding import Encoding
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
+from bornfair.models.network import Layer, Network
+from bornfair.models.shipped import shipped
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.proof.bundle import FairModel
 from bornfair.quantification.people import most_affected, treatment
-from bornfair.shipped import shipped
 from bornfair.verification.replay import replay
 from twin_cases import everybody, served
 

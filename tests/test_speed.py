@@ -11,11 +11,11 @@ import sys
 import numpy as np
 import pytest
 
-from bornfair.encoding import aligned_zeros
 from bornfair.errors import BornfairError, InputError
 from bornfair.experiments import scaling, speed
 from bornfair.experiments.scaling import LargeReport, ScalingReport, Size, peak_memory
 from bornfair.experiments.speed import MISSING, TARGETS, Contender, SpeedReport, Stopwatch, Target
+from bornfair.people.encoding import aligned_zeros
 
 TORCH = importlib.util.find_spec("torch") is not None
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from bornfair.errors import InputError
-from bornfair.tables import as_pandas, read_table
+from bornfair.people.tables import as_pandas, read_table
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])

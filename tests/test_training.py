@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bornfair import checkpoint
-from bornfair.domain import CategoricalFeature, Domain, IntegerFeature
 from bornfair.errors import Diverged, InputError
-from bornfair.initialise import Exact, NearZero, Plain, draw
-from bornfair.network import Layer, Network, decisions
-from bornfair.response import Response
-from bornfair.training import Plan, TrainingData, train
+from bornfair.models.network import Layer, Network, decisions
+from bornfair.people.domain import Domain
+from bornfair.people.features import CategoricalFeature, IntegerFeature
+from bornfair.training.algorithm import Plan, TrainingData, train
+from bornfair.training.response import Response
+from bornfair.training.start import Exact, NearZero, Plain, draw
 
 
 def sensitive_codes(kind, size):
@@ -122,7 +123,7 @@ def test_the_expected_gradient_of_sensitive_weights_vanishes_for_any_loss(loss, 
     inputs = jnp.stack([jnp.concatenate([data.free, jnp.tile(c, (20, 1))], axis=1) for c in jnp.asarray(data.codes)])
 
     def mean_loss(parameters):
-        from bornfair.network import forward
+        from bornfair.models.network import forward
 
         scores = jax.vmap(lambda x: forward(parameters, x, "tanh")[:, 0])(inputs)
         return jnp.mean(LOSSES[loss](scores, jnp.asarray(data.classes, jnp.float32)))

@@ -12,9 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair import Domain, FairClassifier, checker
-from bornfair.bundle import bundle_files
-from bornfair.domain import CategoricalFeature, IntegerFeature
+from bornfair import Domain, FairClassifier
+from bornfair.people.features import CategoricalFeature, IntegerFeature
+from bornfair.proof import checker
+from bornfair.proof.bundle import bundle_files
+from bornfair.twins.versions import Versions
 from bundle_cases import Forgery, answer
 from test_schemas import CERTIFICATE, PUBLISHED
 from twin_cases import HOURS, JOB, LABEL, OWNER, SEX, SHOE, TITLE, biased_labels, everybody, served_bytes
@@ -203,8 +205,8 @@ def test_images_of_a_box_hold_every_version_of_its_people():
     assert images[0] == box and len(images) == 12
     table = everybody(PEOPLE)
     inside = table[table["job"].isin(box["job"]) & table["shoe"].le(2) & table["title"].eq("Mr")]
-    for version in range(PEOPLE.versions.size):
-        for person in PEOPLE.versions.table(inside, version).sample(6, random_state=version).to_dict("records"):
+    for version in range(Versions(PEOPLE).size):
+        for person in Versions(PEOPLE).table(inside, version).sample(6, random_state=version).to_dict("records"):
             assert any(_holds(people, image, person) for image in images)
 
 
@@ -257,8 +259,8 @@ def test_whatever_is_changed_nothing_false_is_accepted():
             continue
         accepted += 1
         domain = Domain.from_json(files["domain.json"].decode())
-        people, size = everybody(domain), domain.versions.size
-        tables = [domain.versions.table(people, v) for v in range(0, size, max(1, size // 8))]
+        people, size = everybody(domain), Versions(domain).size
+        tables = [Versions(domain).table(people, v) for v in range(0, size, max(1, size // 8))]
         label = served_bytes(files["model.onnx"], pd.concat(tables, ignore_index=True))[0].reshape(len(tables), -1)
         assert (label == label[0]).all(), seed
     assert accepted == 12  # otherwise this would show nothing

@@ -13,20 +13,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair import FairClassifier, FairModel, FairnessWarning, checker, verify
+from bornfair import FairClassifier, FairModel, FairnessWarning, verify
 from bornfair.baselines.erm import Unaware
-from bornfair.bundle import bundle_files, load_bundle
-from bornfair.certificate import certificate_of
-from bornfair.domain import CategoricalFeature, Domain
-from bornfair.encoding import Encoding
 from bornfair.errors import InputError
-from bornfair.network import Layer, Network, decisions
-from bornfair.relation import twin_relation
-from bornfair.swaps import swaps_of
+from bornfair.models.network import Layer, Network, decisions
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import CategoricalFeature
+from bornfair.proof import checker
+from bornfair.proof.bundle import bundle_files, load_bundle
+from bornfair.proof.certificate import certificate_of
+from bornfair.proof.vnnlib import export_query
+from bornfair.training.swaps import swaps_of
+from bornfair.twins.relation import twin_relation
+from bornfair.twins.versions import Versions
 from bornfair.verification.exact import exact_decisions
 from bornfair.verification.replay import exact_input
 from bornfair.verification.search import search
-from bornfair.vnnlib import export_query
 from oracle import refutes
 from twin_cases import HOURS, JOB, LABEL, SEX, TITLE, biased_labels, everybody, random_domain, served
 
@@ -48,9 +51,9 @@ def trained(seed: int, **options) -> tuple[FairClassifier, pd.DataFrame]:
 
 def of_each_version(domain: Domain, people: pd.DataFrame, most: int = 24):
     """Everybody as some of their versions, among them one for each value of S."""
-    size = domain.versions.size
+    size = Versions(domain).size
     some = dict.fromkeys([*range(domain.sensitive_space.size), *range(0, size, -(-size // most))])
-    return [domain.versions.table(people, version) for version in some]
+    return [Versions(domain).table(people, version) for version in some]
 
 
 # --- training with the rules ---
@@ -61,7 +64,7 @@ def test_training_keeps_all_versions_bit_identical(seed):
     classifier, people = trained(seed)
     model, domain = classifier.model_, classifier.domain_
     assert classifier.certificate_.verdict.arithmetic == ("real", "float32")
-    assert classifier.certificate_.person_versions == domain.versions.size
+    assert classifier.certificate_.person_versions == Versions(domain).size
     tables = of_each_version(domain, people)
     together = pd.concat(tables, ignore_index=True)
     scores = model.scores(together).reshape(len(tables), -1)
@@ -92,7 +95,7 @@ def test_a_bundle_with_rules_is_read_back_bit_for_bit(tmp_path):
     again = load_bundle(classifier.save(tmp_path / "bundle"))
     assert again.domain == classifier.domain_ and again.encoding.merged == classifier.model_.encoding.merged
     assert again.scores(people).tobytes() == classifier.model_.scores(people).tobytes()
-    assert again.certificate.person_versions == classifier.domain_.versions.size
+    assert again.certificate.person_versions == Versions(classifier.domain_).size
     without = load_bundle(classifier.save(tmp_path / "without", sensitive=False))
     assert checker.check(tmp_path / "without")["valid"] and without.certificate.claim == again.certificate.claim
 
@@ -115,15 +118,15 @@ def test_raw_columns_stay_tied_for_any_optimiser(seed):
     assert "real" in classifier.certificate_.verdict.arithmetic
     assert checker.check_files(bundle_files(model))["valid"]
     for person in people.sample(5, random_state=seed).to_dict("records"):
-        inputs = np.stack([exact_input(model.encoding, person, v) for v in range(domain.versions.size)])
+        inputs = np.stack([exact_input(model.encoding, person, v) for v in range(Versions(domain).size)])
         assert len(set(exact_decisions(model.network, inputs).tolist())) == 1
     assert classifier.empirical_fairness(people) == 1.0
 
 
 def test_the_mean_over_all_versions_is_what_one_pass_over_their_mean_computes():
     """From a tied start the expectation over the whole orbit and one pass over P·x learn the same weights."""
-    from bornfair.response import Response
-    from bornfair.training import Plan, TrainingData, train
+    from bornfair.training.algorithm import Plan, TrainingData, train
+    from bornfair.training.response import Response
 
     # Not of true/false, whose code 0/1 is not centred: its weight would leave 0 where every version is looked at.
     domain = Domain(features=(JOB, TITLE, HOURS, SEX), sensitive=("sex",), label=LABEL)
@@ -158,7 +161,7 @@ def test_sampled_versions_are_versions_and_all_of_them_are_drawn():
     import jax
     import jax.numpy as jnp
 
-    from bornfair.loops import _swapped
+    from bornfair.training.loops import _swapped
 
     domain = random_domain(5)
     rows = domain.sample(6, seed=2)
@@ -170,7 +173,7 @@ def test_sampled_versions_are_versions_and_all_of_them_are_drawn():
     assert set(np.asarray(elements).ravel().tolist()) == set(range(len(swaps)))
     found = np.asarray(_swapped(jnp.asarray(encoding.encode(rows).free), table, elements))
     for h in range(len(swaps)):
-        expected = encoding.encode(domain.versions.moved(rows, h)).free
+        expected = encoding.encode(Versions(domain).moved(rows, h)).free
         who, draw = np.nonzero(np.asarray(elements) == h)
         assert np.array_equal(found[who, draw], expected[who])
 
@@ -214,7 +217,7 @@ def random_network(seed: int, encoding: Encoding, style: int) -> Network:
 @pytest.mark.parametrize("seed", (0, 1, 2, 3, 4, 5, 7, 10))
 def test_the_verifier_agrees_with_counting_out_all_versions(seed):
     domain = random_domain(seed)
-    if domain.versions.size > 60:
+    if Versions(domain).size > 60:
         domain = domain.replaced(twins=domain.model_dump()["twins"][:1])
     people = everybody(domain)
     encoding = Encoding.fit(domain, people.sample(30, random_state=seed))
@@ -227,7 +230,7 @@ def test_the_verifier_agrees_with_counting_out_all_versions(seed):
     assert verdict.verdict == ("falsified" if unfair else "verified"), verdict.reason
     if unfair:
         one, other = verdict.twins
-        listed = [domain.versions.of(one, i) for i in range(domain.versions.size)]
+        listed = [Versions(domain).of(one, i) for i in range(Versions(domain).size)]
         assert other in listed and one in listed and len(set(verdict.decisions)) == 2
         decided = model.predict(pd.DataFrame(verdict.twins))
         assert "float32" not in verdict.arithmetic or decided.tolist() == verdict.decisions
@@ -319,8 +322,8 @@ def test_decisions_of_versions_are_those_of_their_tables():
     encoding = Encoding.fit(domain, some)
     model = FairModel(random_network(6, encoding, 0), encoding)
     decided = decisions(model.scores_of_versions(some))
-    for version in range(0, domain.versions.size, 5):
-        alone = model.predict(domain.versions.table(some, version))
+    for version in range(0, Versions(domain).size, 5):
+        alone = model.predict(Versions(domain).table(some, version))
         assert np.array_equal(model.classes[decided[version]], alone)
 
 

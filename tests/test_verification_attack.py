@@ -13,21 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from bornfair.domain import (
-    BooleanFeature,
-    CategoricalFeature,
-    Domain,
-    Feature,
-    IntegerFeature,
-    Label,
-    RealFeature,
-)
-from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError
 from bornfair.estimator import FairClassifier
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
-from bornfair.relation import flip_relation
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature
+from bornfair.proof.bundle import FairModel
+from bornfair.twins.relation import flip_relation
 from bornfair.verification.attack import Attack, find_twins
 from bornfair.verification.cancel import cancelling
 from bornfair.verification.lens import Lens

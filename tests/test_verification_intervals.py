@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bornfair.errors import InputError
-from bornfair.network import Layer, Network
-from bornfair.relation import FreeSpace, Relation, View
-from bornfair.verification import intervals, prove_by_intervals, prove_structurally
-from bornfair.verification.intervals import EXECUTIONS, output_bounds
+from bornfair.models.network import Layer, Network
+from bornfair.twins.relation import FreeSpace, Relation, View
+from bornfair.verification import intervals
+from bornfair.verification.intervals import EXECUTIONS, output_bounds, prove_by_intervals
+from bornfair.verification.structural import prove_structurally
 from oracle import (
     STYLES,
     disagreeing_twins,
@@ -329,7 +330,7 @@ def test_gelu_turns_where_we_say_and_nowhere_below_what_we_say():
 @pytest.mark.parametrize("activation", ["tanh", "sigmoid", "gelu"])
 def test_float32_activations_err_by_less_than_a_third_of_what_we_allow(activation):
     """The pads are assumptions about libraries; this watches the one we ship with."""
-    from bornfair.network import activation_function
+    from bornfair.models.network import activation_function
 
     x = np.concatenate([np.linspace(-12, 12, 200_001), np.geomspace(1e-30, 1e4, 50_000)]).astype(np.float32)
     x = x[x != 0]

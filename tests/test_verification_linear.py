@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair.network import Layer, Network
-from bornfair.relation import FreeSpace, Relation, View
+from bornfair.models.network import Layer, Network
+from bornfair.twins.relation import FreeSpace, Relation, View
 from bornfair.verification.boxes import Boxes, Places
 from bornfair.verification.intervals import output_bounds
 from bornfair.verification.linear import LinearBounds

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, IntegerFeature, Label, RealFeature
-from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
-from bornfair.relation import flip_relation
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.proof.bundle import FairModel
+from bornfair.twins.relation import flip_relation
 from bornfair.verification import milp
 from bornfair.verification.exact import exact_decisions, exact_scores, fractions
 from bornfair.verification.milp import Change, decide_by_milp, largest_change

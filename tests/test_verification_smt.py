@@ -14,21 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from bornfair.domain import (
-    BooleanFeature,
-    CategoricalFeature,
-    Domain,
-    Feature,
-    IntegerFeature,
-    Label,
-    RealFeature,
-)
-from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError
-from bornfair.initialise import Exact, NearZero, draw
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
-from bornfair.relation import flip_relation
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature
+from bornfair.proof.bundle import FairModel
+from bornfair.training.start import Exact, NearZero, draw
+from bornfair.twins.relation import flip_relation
 from bornfair.verification.exact import exact_scores
 from bornfair.verification.partition import part_space, partition_domain, whole_domain
 from bornfair.verification.prune import NeuronBounds, without_dead_neurons

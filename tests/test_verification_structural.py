@@ -14,10 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bornfair.errors import InputError
-from bornfair.network import Layer, Network
-from bornfair.relation import FreeSpace, Relation, View
-from bornfair.verification import confirm, prove_structurally
-from bornfair.verification.structural import prove_zero_weights
+from bornfair.models.network import Layer, Network
+from bornfair.twins.relation import FreeSpace, Relation, View
+from bornfair.verification.confirm import confirm
+from bornfair.verification.structural import prove_structurally, prove_zero_weights
 from oracle import STYLES, exact_inputs, refutes, small_network, small_relation
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -227,5 +227,5 @@ def test_confirm_gives_both_reasons_when_undecided():
 
 
 def test_importing_does_not_load_jax():
-    code = "import sys, bornfair.verification, bornfair.initialise; print('jax' in sys.modules)"
+    code = "import sys, bornfair.verification, bornfair.training.start; print('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

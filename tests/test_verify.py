@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from bornfair import Domain, FairClassifier, FairModel, verify
-from bornfair.encoding import Encoding
 from bornfair.errors import InputError
 from bornfair.experiments import audit
-from bornfair.interop.load import load_model
-from bornfair.network import Layer, Network
+from bornfair.models.network import Layer, Network
+from bornfair.people.encoding import Encoding
+from bornfair.question import load_model
 from bornfair.verification.replay import replay
 from conftest import bornfair, make_people
 from test_nnet import TEXT

@@ -11,14 +11,14 @@ import onnxruntime
 import pytest
 
 from bornfair import Domain, verify
-from bornfair.domain import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network, decisions
-from bornfair.relation import Relation, View, flip_relation
+from bornfair.models.network import Layer, Network, decisions
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.proof.bundle import FairModel
+from bornfair.proof.vnnlib import export_query
+from bornfair.twins.relation import Relation, View, flip_relation
 from bornfair.verification.replay import exact_input
-from bornfair.vnnlib import export_query
 from brute_force import random_model, truth
 
 # --- models to ask about ---

@@ -8,8 +8,9 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 
-from bornfair.domain import BooleanFeature, CategoricalFeature, Domain, IntegerFeature, Label
-from bornfair.onnx_graph import onnx_bytes
+from bornfair.models.onnx_graph import onnx_bytes
+from bornfair.people.domain import Domain
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
 
 JOB = CategoricalFeature(name="job", categories=("clerk", "nurse", "smith", "cook"))
 TITLE = CategoricalFeature(name="title", categories=("Mr", "Ms", "Dr"))

@@ -7,61 +7,49 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from bornfair import datasets
-    from bornfair.auditing import audit
-    from bornfair.bundle import load_bundle as load
-    from bornfair.domain import Domain
-    from bornfair.estimator import FairClassifier
-    from bornfair.fitting import FairnessWarning
-    from bornfair.model import FairModel
-    from bornfair.proxies import proxy_report
-    from bornfair.quantification.ask import quantify
-    from bornfair.repairing import repair
-    from bornfair.report import Report
-    from bornfair.verification import Verdict
-    from bornfair.verification.ask import verify
-
-# Loaded on first use, so that `import bornfair` and `bornfair --help` do not wait for JAX and scikit-learn.
+# Every public name and where it lives. Loaded on first use, so that `import bornfair` and `bornfair --help` do not wait
+# for JAX and scikit-learn.
 _HOMES = {
-    "Domain": ("bornfair.domain", "Domain"),
-    "FairClassifier": ("bornfair.estimator", "FairClassifier"),
-    "FairModel": ("bornfair.model", "FairModel"),
-    "FairnessWarning": ("bornfair.fitting", "FairnessWarning"),
-    "Report": ("bornfair.report", "Report"),
-    "Verdict": ("bornfair.verification", "Verdict"),
-    "audit": ("bornfair.auditing", "audit"),
-    "load": ("bornfair.bundle", "load_bundle"),
-    "proxy_report": ("bornfair.proxies", "proxy_report"),
-    "quantify": ("bornfair.quantification.ask", "quantify"),
-    "repair": ("bornfair.repairing", "repair"),
-    "verify": ("bornfair.verification.ask", "verify"),
+    "Domain": "people.domain.Domain",
+    "FairClassifier": "estimator.FairClassifier",
+    "FairModel": "proof.bundle.FairModel",
+    "FairnessWarning": "training.fitting.FairnessWarning",
+    "Question": "question.Question",
+    "Report": "report.report.Report",
+    "Verdict": "verification.verdict.Verdict",
+    "audit": "auditing.audit.audit",
+    "load": "proof.bundle.load_bundle",
+    "proxy_report": "proxies.tells.proxy_report",
+    "quantify": "question.quantify",
+    "repair": "repairing.mending.repair",
+    "verify": "question.verify",
 }
 
-__all__ = [
-    "Domain",
-    "FairClassifier",
-    "FairModel",
-    "FairnessWarning",
-    "Report",
-    "Verdict",
-    "__version__",
-    "audit",
-    "datasets",
-    "load",
-    "proxy_report",
-    "quantify",
-    "repair",
-    "verify",
-]
+if TYPE_CHECKING:
+    from bornfair import datasets as datasets
+    from bornfair.auditing.audit import audit as audit
+    from bornfair.estimator import FairClassifier as FairClassifier
+    from bornfair.people.domain import Domain as Domain
+    from bornfair.proof.bundle import FairModel as FairModel
+    from bornfair.proof.bundle import load_bundle as load  # noqa: F401
+    from bornfair.proxies.tells import proxy_report as proxy_report
+    from bornfair.question import Question as Question
+    from bornfair.question import quantify as quantify
+    from bornfair.question import verify as verify
+    from bornfair.repairing.mending import repair as repair
+    from bornfair.report.report import Report as Report
+    from bornfair.training.fitting import FairnessWarning as FairnessWarning
+    from bornfair.verification.verdict import Verdict as Verdict
+
+__all__ = ["__version__", "datasets", *_HOMES]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
     if name == "datasets":
         return importlib.import_module("bornfair.datasets")
     if name in _HOMES:
-        module, attribute = _HOMES[name]
-        return getattr(importlib.import_module(module), attribute)
+        module, _, attribute = _HOMES[name].rpartition(".")
+        return getattr(importlib.import_module(f"bornfair.{module}"), attribute)
     raise AttributeError(f"module 'bornfair' has no attribute {name!r}")
 
 

@@ -14,16 +14,16 @@ from sklearn.utils.validation import (
 )
 
 from bornfair.checks import choice
-from bornfair.domain import Domain
-from bornfair.encoding import MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
 from bornfair.errors import InputError, shown
-from bornfair.fitting import Fitted, Recipe, continue_fit, fit_table, resolve_response
-from bornfair.network import Activation
-from bornfair.table_classifier import TableClassifier
-from bornfair.training import Callback, Plan
+from bornfair.models.network import Activation
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
+from bornfair.training.algorithm import Callback, Plan
+from bornfair.training.fitting import Fitted, Recipe, continue_fit, fit_table, resolve_response
+from bornfair.training.table_classifier import TableClassifier
 
 if TYPE_CHECKING:
-    from bornfair.certificate import Certificate
+    from bornfair.proof.certificate import Certificate
 
 
 class FairClassifier(TableClassifier):
@@ -32,7 +32,7 @@ class FairClassifier(TableClassifier):
     Parameters
     ----------
     sensitive_features : names (or, for arrays, positions) of the columns in which twins may differ.
-    twins : rules for twins beyond that, as 'sex: Male<->Female, relationship: Husband<->Wife'; see `bornfair.twins`.
+    twins : rules for twins beyond that, as 'sex: Male<->Female, relationship: Husband<->Wife'.
     preset : 'default', or 'paper' for the setting of the paper's experiments. Options left None follow the preset.
     hidden : hidden widths, or one of 'paper', 'shallow', 'deep', 'large'.
     activation : 'relu', 'tanh', 'sigmoid' or 'gelu'.

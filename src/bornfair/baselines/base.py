@@ -15,12 +15,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bornfair.checks import choice, number, whole
-from bornfair.domain import Domain
-from bornfair.encoding import Encoding
 from bornfair.errors import Diverged, InputError, shown
-from bornfair.model import FairModel
-from bornfair.network import Activation, Network, decisions, hidden_widths
-from bornfair.table_classifier import TableClassifier
+from bornfair.models.network import Activation, Network, decisions, hidden_widths
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.proof.bundle import FairModel
+from bornfair.training.table_classifier import TableClassifier
 
 
 @dataclass(frozen=True, eq=False)

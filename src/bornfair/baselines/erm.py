@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bornfair.baselines.base import Baseline, BaselineData, Certified
-from bornfair.domain import Domain
-from bornfair.fitting import Recipe
-from bornfair.initialise import Plain, draw
-from bornfair.network import Activation, Layer, Network
-from bornfair.response import Response
-from bornfair.training import TrainingData, train
+from bornfair.models.network import Activation, Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.training.algorithm import TrainingData, train
+from bornfair.training.fitting import Recipe
+from bornfair.training.response import Response
+from bornfair.training.start import Plain, draw
 
 
 class _PlainTraining(Baseline):

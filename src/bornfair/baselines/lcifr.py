@@ -26,12 +26,12 @@ import numpy as np
 
 from bornfair.baselines.base import Baseline, BaselineData, Certified
 from bornfair.checks import number, whole
-from bornfair.domain import Domain
 from bornfair.errors import Diverged, InputError
-from bornfair.initialise import default_layers
-from bornfair.loops import OptimiserKey, classification_loss, transformation_of
-from bornfair.network import Activation, Layer, Network, Parameters, forward, forward_from_first, hidden_widths
-from bornfair.training import Callback, Epoch, EpochRecord
+from bornfair.models.network import Activation, Layer, Network, Parameters, forward, forward_from_first, hidden_widths
+from bornfair.people.domain import Domain
+from bornfair.training.algorithm import Callback, Epoch, EpochRecord
+from bornfair.training.loops import OptimiserKey, classification_loss, transformation_of
+from bornfair.training.start import default_layers
 from bornfair.verification.intervals import box_bounds
 
 ATTACK_STEP = 0.05  # of the producer's attack, on the share of each sensitive value

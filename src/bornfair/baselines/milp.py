@@ -19,11 +19,12 @@ from bornfair.baselines.milp_training import Penalty, train_milp
 from bornfair.baselines.penalised import Pace, check_pace, plain_start, warn_if_constant
 from bornfair.baselines.probability_bounds import WIDEN, logit_bounds_of_versions, one_decision, probability_ends
 from bornfair.checks import choice, number
-from bornfair.domain import NUMERIC, Domain
-from bornfair.encoding import Encoding
 from bornfair.errors import InputError
-from bornfair.network import Network, hidden_widths
-from bornfair.relation import free_space
+from bornfair.models.network import Network, hidden_widths
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import NUMERIC
+from bornfair.twins.relation import free_space
 from bornfair.verification.milp import MOST_VALUES
 
 WEIGHT_DECAY = 1e-4

@@ -16,10 +16,10 @@ import numpy as np
 
 from bornfair.baselines.milp_sigmoid import of_probabilities
 from bornfair.baselines.probability_bounds import SIGMOID_ERROR, probability_ends
-from bornfair.domain import Value
-from bornfair.model import FairModel
-from bornfair.network import Network
-from bornfair.relation import flip_relation
+from bornfair.models.network import Network
+from bornfair.people.features import Value
+from bornfair.proof.bundle import FairModel
+from bornfair.twins.relation import flip_relation
 from bornfair.verification.exact import exact_scores
 from bornfair.verification.intervals import sigmoid
 from bornfair.verification.milp import largest_change, pairs_of_values

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bornfair.baselines.penalised import Knobs, Pace, RowLosses, Table, cross_entropy, train_penalised
-from bornfair.network import Network, Parameters, forward_from_first
+from bornfair.models.network import Network, Parameters, forward_from_first
 
 Penalty = Literal["probability", "as_coded"]
 

@@ -17,10 +17,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from bornfair.checks import number, whole
-from bornfair.initialise import Plain, draw
-from bornfair.loops import OptimiserKey, transformation_of
-from bornfair.network import Network, Parameters
-from bornfair.presets import batch_size_for
+from bornfair.models.network import Network, Parameters
+from bornfair.training.loops import OptimiserKey, transformation_of
+from bornfair.training.presets import batch_size_for
+from bornfair.training.start import Plain, draw
 
 Table = dict[str, Any]
 """Arrays by name; those with one line for each person are read by row number."""

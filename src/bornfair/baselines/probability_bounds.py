@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bornfair.network import Network
+from bornfair.models.network import Network
 from bornfair.verification.intervals import box_bounds, sigmoid
 
 TOGETHER = 2**15  # people whose boxes are bounded at once

@@ -19,9 +19,9 @@ from bornfair.baselines.probability_bounds import one_decision, probability_ends
 from bornfair.baselines.udif_certificates import Distributional, box_logits, certify_distribution
 from bornfair.baselines.udif_training import Mode, Similarity, train_udif
 from bornfair.checks import choice, number, whole
-from bornfair.domain import Domain
-from bornfair.network import Network, hidden_widths
-from bornfair.relation import free_space
+from bornfair.models.network import Network, hidden_widths
+from bornfair.people.domain import Domain
+from bornfair.twins.relation import free_space
 
 WEIGHT_DECAY = 1e-4
 MOST_PEOPLE = 1_000  # a distribution of so many is moved about; the paper takes 200

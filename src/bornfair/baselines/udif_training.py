@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bornfair.baselines.penalised import Knobs, Pace, RowLosses, Table, cross_entropy, train_penalised
-from bornfair.network import Network, Parameters, forward
+from bornfair.models.network import Network, Parameters, forward
 
 Mode = Literal["distributional", "local"]
 

@@ -43,8 +43,8 @@ def audit(
 
     Status 0: all verified. Status 1: one is falsified. Status 3: one is undecided, and none falsified.
     """
-    from bornfair.auditing import audit as ask
-    from bornfair.tables import read_table
+    from bornfair.auditing.audit import audit as ask
+    from bornfair.people.tables import read_table
 
     for path, endings in ((report, (".html", ".htm", ".md", ".json")), (card, (".md",))):
         if path is not None and path.suffix.lower() not in endings:

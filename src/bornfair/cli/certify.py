@@ -24,9 +24,9 @@ def certify(
 
     Status 0: verified. Status 1: falsified; the certificate holds two people who show it. Status 3: undecided.
     """
-    from bornfair.bundle import load_bundle, save_bundle
-    from bornfair.certificate import certified
-    from bornfair.tables import read_table
+    from bornfair.people.tables import read_table
+    from bornfair.proof.bundle import load_bundle, save_bundle
+    from bornfair.proof.certificate import certified
 
     table = None if data is None else read_table(data)
     model = certified(load_bundle(bundle), timeout=timeout, seed=seed, say=None if json else say, table=table)

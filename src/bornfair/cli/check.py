@@ -26,7 +26,7 @@ def check(
 
     Status 0: valid, verified. Status 1: rejected, or valid and falsified. Status 3: valid, but nothing is certified.
     """
-    from bornfair import checker as independent
+    from bornfair.proof import checker as independent
 
     if checker is not None:
         write_atomically(checker, Path(str(independent.__file__)).read_bytes())

@@ -13,8 +13,8 @@ from bornfair.cli.output import LARGEST_SEED, print_json, print_table, print_twi
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bornfair.domain import Domain
     from bornfair.estimator import FairClassifier
+    from bornfair.people.domain import Domain
 
 
 def demo(
@@ -23,8 +23,9 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Train on German Credit (1,000 applicants; sensitive: sex and age), plainly and fairly, and compare."""
-    from bornfair import Domain, checker, datasets, load
+    from bornfair import Domain, datasets, load
     from bornfair.cli.train import describe
+    from bornfair.proof import checker
 
     began = time.perf_counter()
     data = datasets.load("credit")
@@ -56,7 +57,7 @@ def worst_twins(classifier: FairClassifier, people: pd.DataFrame) -> dict[str, A
     import numpy as np
 
     from bornfair.errors import plain
-    from bornfair.network import decisions
+    from bornfair.models.network import decisions
 
     names = classifier.domain_.sensitive
     values = classifier.domain_.sensitive_space.values

@@ -32,16 +32,16 @@ def export(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Write the model as ONNX (raw columns in, label and probabilities out), or the question whether it is fair."""
-    from bornfair.bundle import export_onnx, load_bundle
+    from bornfair.proof.bundle import load_bundle
 
     model = load_bundle(bundle)
     if query:
-        from bornfair.vnnlib import export_query
+        from bornfair.proof.vnnlib import export_query
 
         written = export_query(model, out, margin=margin)
         files = [str(written.network), str(written.property)]
     else:
-        files = [str(export_onnx(model, out, sensitive=not without_sensitive))]
+        files = [str(model.export_onnx(out, sensitive=not without_sensitive))]
     if json:
         print_json({"bundle": str(bundle), "files": files})
     else:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bornfair.training import Epoch
+    from bornfair.training.algorithm import Epoch
 
 
 STATUS = {"verified": 0, "falsified": 1, "undecided": 3}
@@ -132,7 +132,7 @@ def training_progress(label: str, *, quiet: bool) -> Iterator[Callable[[Epoch], 
 @contextlib.contextmanager
 def unfairness_warned() -> Iterator[None]:
     """Warnings about the guarantee are shown each time, not only the first."""
-    from bornfair.fitting import FairnessWarning
+    from bornfair.training.fitting import FairnessWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", FairnessWarning)

@@ -33,11 +33,11 @@ def predict(
 
     A class that a spreadsheet would take for a formula is written behind an apostrophe, and this is said.
     """
-    from bornfair.bundle import load_bundle
     from bornfair.files import write_atomically
-    from bornfair.model import probabilities
-    from bornfair.network import decisions
-    from bornfair.tables import read_table
+    from bornfair.models.model import probabilities
+    from bornfair.models.network import decisions
+    from bornfair.people.tables import read_table
+    from bornfair.proof.bundle import load_bundle
 
     model = load_bundle(bundle)
     scores = model.scores(read_table(table))

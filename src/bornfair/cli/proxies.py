@@ -11,7 +11,7 @@ from bornfair.cli.output import LARGEST_SEED, print_json, print_table, tell
 from bornfair.errors import InputError
 
 if TYPE_CHECKING:
-    from bornfair.proxies import About, Tell
+    from bornfair.proxies.tells import About, Tell
 
 MOST_LINES = 20
 
@@ -30,8 +30,8 @@ def proxies(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Which features tell the sensitive value, alone and together, and which swaps would make twins of more people?"""
-    from bornfair.domain import Domain
-    from bornfair.proxies import proxy_report
+    from bornfair.people.domain import Domain
+    from bornfair.proxies.tells import proxy_report
 
     if (table is None) == (dataset is None):
         raise InputError("give either a TABLE, or --dataset NAME.")
@@ -43,10 +43,10 @@ def proxies(
         loaded = datasets.load(dataset)
         people, target = loaded.table, target or loaded.target
     else:
-        from bornfair.tables import read_table
+        from bornfair.people.tables import read_table
 
         people = read_table(table or "")
-    from bornfair.domain import unknown_column
+    from bornfair.people.features import unknown_column
 
     for name in drop or []:
         if name not in people.columns:

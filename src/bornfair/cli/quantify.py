@@ -44,13 +44,13 @@ def quantify(
 
     The shares are proven; beside them stands an estimate from a random sample.
     """
-    from bornfair.interop.load import load_model
+    from bornfair.people.tables import read_table
     from bornfair.quantification.groups import affected_groups
     from bornfair.quantification.marginals import marginals_of
     from bornfair.quantification.measure import shares_of
     from bornfair.quantification.people import most_affected, treatment
     from bornfair.quantification.telling import undo_text
-    from bornfair.tables import read_table
+    from bornfair.question import load_model
 
     if over not in ("uniform", "data"):
         raise InputError(f"--over must be uniform or data, found {over!r}.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from bornfair.interop.reading import ReadingOptions
+    from bornfair.models.importers.reading import ReadingOptions
 
 Decision = Annotated[
     str | None,

@@ -50,8 +50,8 @@ def repair(
     Status 0: repaired and verified.
     """
     check_replaceable(out, marker="domain.json")
+    from bornfair.people.tables import read_table
     from bornfair.repairing import repair as mend
-    from bornfair.tables import read_table
 
     found = mend(
         model, read_table(data), sensitive=sensitive, target=target, twins=twins, domain=domain,

@@ -24,7 +24,7 @@ from bornfair.files import check_replaceable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bornfair.domain import Domain
+    from bornfair.people.domain import Domain
 
 Option = typer.Option
 
@@ -126,8 +126,9 @@ def train(
 
 def describe(classifier: Any, rows: pd.DataFrame, target: str) -> dict[str, Any]:
     """The facts of a trained classifier, measured on rows it was not trained on."""
-    from bornfair import metrics
-    from bornfair.twins import rule_text
+    from bornfair.auditing import metrics
+    from bornfair.people.rule_syntax import rule_text
+    from bornfair.twins.versions import Versions
 
     certificate = classifier.certificate_
     X, truth = rows.drop(columns=target), rows[target].to_numpy()
@@ -147,7 +148,7 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str) -> dict[str, Any]
         "local_privacy": certificate.response["local_privacy"],
         "sensitive": list(classifier.domain_.sensitive),
         "sensitive_values": certificate.sensitive_values,
-        "versions": classifier.domain_.versions.size if classifier.domain_.sensitive else 1,
+        "versions": Versions(classifier.domain_).size if classifier.domain_.sensitive else 1,
         "flip_stable": classifier.empirical_fairness(X, declared=False) if classifier.domain_.sensitive else None,
         "twins": [rule_text(rule) for rule in classifier.domain_.twins],
         "rows_measured": len(rows),
@@ -168,14 +169,14 @@ def _people(
             usual = ", ".join(loaded.sensitive)
             raise InputError(f"name the sensitive columns with --sensitive; for {dataset} usually one of {usual}.")
     else:
-        from bornfair.tables import read_table
+        from bornfair.people.tables import read_table
 
         people = read_table(table or "")
     if target is None:
         raise InputError(
             f"name the column to predict with --target; the columns are {', '.join(map(str, people.columns))}."
         )
-    from bornfair.domain import unknown_column
+    from bornfair.people.features import unknown_column
 
     for name, role in [
         (target, "target"),
@@ -201,7 +202,7 @@ def _split(people: pd.DataFrame, fraction: float, seed: int) -> tuple[pd.DataFra
 
 def _domain(path: Path | None, people: pd.DataFrame, sensitive: list[str], combinations: str) -> Domain:
     """Who could exist: as the file says, or everybody in the table, those kept aside to measure on included."""
-    from bornfair.domain import Domain
+    from bornfair.people.domain import Domain
 
     if path is not None:
         return Domain.load(path)
@@ -211,13 +212,15 @@ def _domain(path: Path | None, people: pd.DataFrame, sensitive: list[str], combi
 def _say_versions(known: Domain, twins: list[str] | None, target: str, *, quiet: bool) -> None:
     """What the rules amount to, before anything is trained; refuses those that make no sense."""
     if twins and target not in known.names:
-        from bornfair.domain import Label
+        from bornfair.people.features import Label
 
         # The classes are not known yet; the name alone makes a rule about the target an error of its own.
         known = known.replaced(label=Label(name=target, classes=(0, 1)))
     known = known.with_twins(twins) if twins else known
     if known.twins and not quiet:
-        say(f"By your rules, {known.versions.told()}.")
+        from bornfair.twins.versions import Versions
+
+        say(f"By your rules, {Versions(known).told()}.")
 
 
 def _widths(text: str | None) -> str | list[int] | None:

@@ -12,7 +12,7 @@ from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.errors import InputError
 
 if TYPE_CHECKING:
-    from bornfair.interop.reading import ReadingOptions
+    from bornfair.models.importers.reading import ReadingOptions
 
 
 def verify(
@@ -53,8 +53,8 @@ def verify(
 
     Status 0: verified. Status 1: falsified, with two people who show it. Status 3: undecided, with the reason.
     """
-    from bornfair.tables import read_table
-    from bornfair.verification.ask import verify as ask
+    from bornfair.people.tables import read_table
+    from bornfair.question import verify as ask
     from bornfair.verification.partition import question_scope
 
     if change:
@@ -109,7 +109,7 @@ def _change(
     json: bool,
 ) -> None:
     """The largest possible change of the score between twins: attained, and proven not to be exceeded."""
-    from bornfair.interop.load import load_model
+    from bornfair.question import load_model
     from bornfair.verification.milp import largest_change
 
     asked = load_model(model, domain=domain, sensitive=sensitive, **read_as)

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bornfair import datasets
-from bornfair.domain import Domain
+from bornfair.auditing.metrics import accuracy
 from bornfair.errors import InputError, shown
 from bornfair.estimator import FairClassifier
-from bornfair.metrics import accuracy
+from bornfair.people.domain import Domain
 
 METHODS = ("fair", "unaware", "erm")
 HEADERS = ("method", "mean accuracy", "deviation", "same decision for every sensitive value", "proven", "seconds")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bornfair.errors import InputError
-from bornfair.interop.nnet import load_nnet
-from bornfair.verification.ask import verify
+from bornfair.models.importers.nnet import load_nnet
+from bornfair.question import verify
 from bornfair.verification.verdict import Verdict
 
 SENSITIVE = {"AC": ("8",), "GC": ("11", "19")}

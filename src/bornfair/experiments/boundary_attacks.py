@@ -14,11 +14,12 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from bornfair.domain import NUMERIC, Domain, NumericFeature
-from bornfair.encoding import Encoding
 from bornfair.errors import InputError, plain
-from bornfair.model import scores_under_every_code
-from bornfair.network import CHUNK, Network, decisions
+from bornfair.models.model import scores_under_every_code
+from bornfair.models.network import CHUNK, Network, decisions
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import NUMERIC, NumericFeature
 from bornfair.verification.exact import exact_scores, fractions
 
 MOVES = 8  # other places to try for each person before giving up on a crossing

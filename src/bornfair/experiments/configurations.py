@@ -9,7 +9,7 @@ from pathlib import Path
 from bornfair.experiments import plots
 from bornfair.experiments.methods import NAMES, measure
 from bornfair.experiments.runs import Folder, Outcome, Run, known, run_all, write_results
-from bornfair.network import WIDTHS
+from bornfair.models.network import WIDTHS
 
 METHODS = ("erm", "ours")
 EPOCHS = {"shallow": 100, "paper": 100, "deep": 100, "large": 5}

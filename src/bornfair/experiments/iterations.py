@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from bornfair import datasets
-from bornfair.encoding import Encoding
 from bornfair.experiments import plots
 from bornfair.experiments.methods import domain_of, make
 from bornfair.experiments.runs import Folder, Outcome, Run, known, run_all, write_results
-from bornfair.model import scores_under_every_code
-from bornfair.network import Network, decisions
+from bornfair.models.model import scores_under_every_code
+from bornfair.models.network import Network, decisions
+from bornfair.people.encoding import Encoding
 
 METHODS = ("erm", "ours", "lcifr", "lcifr_attack")
 NAMES = {"erm": "ERM", "ours": "ours", "lcifr": "LCIFR", "lcifr_attack": "LCIFR with its attack"}

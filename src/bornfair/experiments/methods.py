@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from bornfair import checker, datasets, metrics
+from bornfair import datasets
+from bornfair.auditing import metrics
 from bornfair.datasets import Dataset
-from bornfair.domain import Domain
 from bornfair.experiments.runs import Outcome, Run
-from bornfair.verification.encoded import confirm_encoded
+from bornfair.people.domain import Domain
+from bornfair.proof import checker
+from bornfair.verification.confirm import confirm_encoded
 
 METHODS = ("erm", "lcifr", "milp", "udif", "unaware", "ours")
 NAMES = {"erm": "ERM", "lcifr": "LCIFR", "milp": "MILP", "udif": "U-DIF", "unaware": "unaware", "ours": "ours"}
@@ -94,7 +96,7 @@ def domain_of(data: Dataset, sensitive: str) -> Domain:
 
 def _proof(classifier: Any) -> Outcome:
     """What is proven of the trained network for everybody, and whether the checker accepts its bundle."""
-    from bornfair.certificate import certificate_of
+    from bornfair.proof.certificate import certificate_of
 
     model = classifier.model_
     verdict = confirm_encoded(model.network, model.encoding)

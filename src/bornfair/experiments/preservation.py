@@ -15,16 +15,16 @@ import numpy as np
 import pandas as pd
 
 from bornfair import datasets
+from bornfair.auditing.metrics import accuracy
 from bornfair.checks import choice, whole
-from bornfair.domain import Domain
-from bornfair.encoding import Encoding
 from bornfair.experiments.boundary_attacks import Twins, attack_integers, attack_reals
-from bornfair.initialise import Bernoulli, Exact, NearZero, Plain, Start, draw
-from bornfair.metrics import accuracy
-from bornfair.model import scores_under_every_code
-from bornfair.network import Network, decisions
-from bornfair.response import Response
-from bornfair.training import Plan, TrainingData, train
+from bornfair.models.model import scores_under_every_code
+from bornfair.models.network import Network, decisions
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.training.algorithm import Plan, TrainingData, train
+from bornfair.training.response import Response
+from bornfair.training.start import Bernoulli, Exact, NearZero, Plain, Start, draw
 
 SWEPT = "capital-gain"  # the column of which the integer attack tries every whole number
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bornfair.errors import InputError
-from bornfair.interop.load import load_model
 from bornfair.quantification.measure import Shares, shares_of
+from bornfair.question import load_model
 
 NEEDED = ("model", "pa_index", "protected", "cer_rate_pct", "fal_rate_pct", "und_rate_pct", "unfair_reference_pct")
 

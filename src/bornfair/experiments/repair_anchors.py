@@ -20,9 +20,9 @@ import pandas as pd
 from bornfair import datasets
 from bornfair.datasets import credit_words
 from bornfair.datasets.rawfile import embedded
-from bornfair.domain import Domain
 from bornfair.errors import InputError
-from bornfair.interop.nnet import load_nnet, read_nnet
+from bornfair.models.importers.nnet import load_nnet, read_nnet
+from bornfair.people.domain import Domain
 
 ADULT = tuple(f"AC-{i}" for i in range(1, 13))
 GERMAN = tuple(f"GC-{i}" for i in range(1, 6))
@@ -131,8 +131,8 @@ def run(
     say: Callable[[str], None] | None = None,
 ) -> list[Outcome]:
     """Repair each network of a folder of .nnet files for its sensitive feature. `timeout` is for verdicts before."""
+    from bornfair.question import verify
     from bornfair.repairing import repair
-    from bornfair.verification.ask import verify
 
     tables = {"AC": lambda: adult_inputs(adult_test), "GC": german_inputs}
     known: dict[str, tuple[pd.DataFrame, str]] = {}

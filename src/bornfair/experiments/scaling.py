@@ -18,14 +18,15 @@ import numpy as np
 import pandas as pd
 
 from bornfair.checks import whole
-from bornfair.domain import BooleanFeature, Domain, Feature, IntegerFeature
-from bornfair.encoding import Encoding
 from bornfair.experiments.speed import BATCH_SIZE, Stopwatch, census_rows, in_own_process, only_core, serve, verdict
-from bornfair.fitting import training_data
-from bornfair.initialise import Exact, draw
-from bornfair.network import hidden_widths
-from bornfair.response import Response
-from bornfair.training import Plan, Training, TrainingData, train
+from bornfair.models.network import hidden_widths
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import BooleanFeature, Feature, IntegerFeature
+from bornfair.training.algorithm import Plan, Training, TrainingData, train
+from bornfair.training.fitting import training_data
+from bornfair.training.response import Response
+from bornfair.training.start import Exact, draw
 
 COLUMNS = 20
 LONG_BATCH = 512

@@ -26,13 +26,13 @@ import numpy as np
 
 from bornfair import datasets
 from bornfair.checks import whole
-from bornfair.domain import Domain
-from bornfair.encoding import Encoding
 from bornfair.errors import BornfairError
-from bornfair.initialise import Exact, Plain, Start, draw
-from bornfair.network import hidden_widths
-from bornfair.response import Response
-from bornfair.training import Plan, TrainingData, train
+from bornfair.models.network import hidden_widths
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.training.algorithm import Plan, TrainingData, train
+from bornfair.training.response import Response
+from bornfair.training.start import Exact, Plain, Start, draw
 
 BATCH_SIZE = 64
 LEARNING_RATE = 0.01

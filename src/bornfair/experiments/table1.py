@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bornfair import datasets
-from bornfair.domain import Domain
-from bornfair.encoding import Encoding
+from bornfair.auditing.metrics import accuracy
 from bornfair.errors import InputError, shown
-from bornfair.initialise import draw, parse_start
-from bornfair.metrics import accuracy
-from bornfair.model import FairModel
-from bornfair.verification.ask import Engine, verify
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.proof.bundle import FairModel
+from bornfair.question import verify
+from bornfair.training.start import draw, parse_start
+from bornfair.verification.decide import Engine
 from bornfair.verification.verdict import Verdict
 
 

@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair import datasets, metrics
-from bornfair.domain import NUMERIC, Domain
+from bornfair import datasets
+from bornfair.auditing import metrics
 from bornfair.experiments import plots
 from bornfair.experiments.runs import Folder, Outcome, Run, known, run_all, write_results
-from bornfair.model import FairModel
-from bornfair.verification.encoded import confirm_encoded
+from bornfair.people.domain import Domain
+from bornfair.people.features import NUMERIC
+from bornfair.proof.bundle import FairModel
+from bornfair.verification.confirm import confirm_encoded
 
 METHODS = ("erm", "unaware", "flip", "swap", "repaired")
 NAMES = {

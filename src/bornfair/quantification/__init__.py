@@ -1,6 +1,5 @@
 """How much of the domain, and of a table, is treated unfairly, whom it affects most and where they are."""
 
-from bornfair.quantification.ask import quantify
 from bornfair.quantification.groups import Group, affected_groups
 from bornfair.quantification.marginals import marginals_of
 from bornfair.quantification.measure import Shares, shares_of
@@ -14,7 +13,6 @@ __all__ = [
     "affected_groups",
     "marginals_of",
     "most_affected",
-    "quantify",
     "shares_of",
     "treated_people",
     "treatment",

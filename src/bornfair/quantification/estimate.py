@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.network import decisions
+from bornfair.models.network import decisions
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.points import sure_people
 from bornfair.verification.lens import summary

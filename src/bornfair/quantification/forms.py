@@ -11,11 +11,11 @@ from functools import cached_property
 
 import numpy as np
 
-from bornfair.network import Network
+from bornfair.models.network import Network
 from bornfair.quantification.nodes import Nodes
 from bornfair.quantification.relaxation import Bounds, ReluPass, Sums
 from bornfair.quantification.variables import Variables
-from bornfair.relation import Relation
+from bornfair.twins.relation import Relation
 from bornfair.verification import linear
 from bornfair.verification.backward import FLOOR, Arrays
 from bornfair.verification.intervals import OWN_UNIT

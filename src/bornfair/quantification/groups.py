@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.domain import NUMERIC, Feature, Value
 from bornfair.errors import InputError
-from bornfair.model import FairModel
+from bornfair.models.model import Model
+from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.quantification.estimate import CONFIDENCE, clopper_pearson, disagree
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.variables import Marginal, Variables, variables
-from bornfair.relation import grid_relation
+from bornfair.twins.relation import grid_relation
 
 SAMPLES = 100_000
 DEPTH = 3
@@ -90,7 +90,7 @@ class Group:
 
 
 def affected_groups(
-    model: FairModel,
+    model: Model,
     *,
     most: int = 5,
     samples: int = SAMPLES,
@@ -120,9 +120,7 @@ def affected_groups(
     return groups[:most]
 
 
-def _drawn(
-    model: FairModel, owner: Bounder, count: int, seed: list[int], until: float
-) -> tuple[pd.DataFrame, np.ndarray]:
+def _drawn(model: Model, owner: Bounder, count: int, seed: list[int], until: float) -> tuple[pd.DataFrame, np.ndarray]:
     """Raw people of the distribution, and whose twins are decided differently."""
     rng, held = np.random.default_rng(seed), owner.variables
     people, unfair = [], []
@@ -140,7 +138,7 @@ def _places(held: Variables, count: int, rng: np.random.Generator) -> np.ndarray
     return held.places.values(held.draw(count, rng))
 
 
-def _rules(model: FairModel, people: pd.DataFrame, unfair: np.ndarray) -> list[tuple[Condition, ...]]:
+def _rules(model: Model, people: pd.DataFrame, unfair: np.ndarray) -> list[tuple[Condition, ...]]:
     """The leaves of a shallow tree. Categories are ranked by how unfairly they are treated, so that sets of them are
     ranges.
     """

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.domain import NUMERIC, Domain
 from bornfair.errors import InputError
-from bornfair.tables import as_pandas
+from bornfair.people.domain import Domain
+from bornfair.people.features import NUMERIC
+from bornfair.people.tables import as_pandas
 
 PIECES = 50  # of a real feature's range: of equal content, and uniform inside
 
@@ -20,7 +21,7 @@ PIECES = 50  # of a real feature's range: of equal content, and uniform inside
 def marginals_of(domain: Domain, table: Any) -> dict[str, dict[Any, float]]:
     """The weights of every free feature's values, from the rows of a table that belong to the domain.
 
-    >>> from bornfair.domain import BooleanFeature, CategoricalFeature
+    >>> from bornfair.people.domain import BooleanFeature, CategoricalFeature
     >>> people = Domain(features=(CategoricalFeature(name="job", categories=("smith", "nurse")),
     ...                           BooleanFeature(name="sex")), sensitive=("sex",))
     >>> marginals_of(people, pd.DataFrame({"job": ["nurse", "smith", "nurse"]}))

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from bornfair.errors import InputError
-from bornfair.model import FairModel
+from bornfair.models.model import Model
 from bornfair.quantification.estimate import Estimate, Sample, draw, estimated
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.leads import look, prove
 from bornfair.quantification.points import judge_people
 from bornfair.quantification.state import Open, Tally, rounded_down
 from bornfair.quantification.variables import Marginal, variables
-from bornfair.relation import Relation, band_relation, twin_relation
+from bornfair.twins.relation import Relation, band_relation, twin_relation
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.structural import not_finite, prove_structurally
 from bornfair.verification.verdict import Arithmetic
@@ -71,7 +71,7 @@ class Shares:
 
 
 def shares_of(
-    model: FairModel,
+    model: Model,
     *,
     relation: Relation | None = None,
     timeout: float = 60.0,
@@ -145,7 +145,7 @@ def _keep_freed_memory() -> None:
 
 class _Run:
     def __init__(
-        self, model: FairModel, owner: Bounder, wanted: tuple[Arithmetic, ...], flips: bool, precision: float,
+        self, model: Model, owner: Bounder, wanted: tuple[Arithmetic, ...], flips: bool, precision: float,
         most_boxes: int | None, say: Callable[[str], None] | None, began: float, deadline: float,
     ) -> None:  # fmt: skip
         self.model, self.owner, self.variables = model, owner, owner.variables

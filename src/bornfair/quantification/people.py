@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.domain import NUMERIC, Value
 from bornfair.errors import InputError, plain
-from bornfair.model import FairModel
-from bornfair.network import decisions
+from bornfair.models.model import Model
+from bornfair.models.network import decisions
+from bornfair.people.features import NUMERIC, Value
+from bornfair.people.tables import as_pandas
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.points import sure_people
 from bornfair.quantification.variables import variables
-from bornfair.relation import grid_relation
-from bornfair.tables import as_pandas
+from bornfair.twins.relation import grid_relation
+from bornfair.twins.versions import Versions
 from bornfair.verification.lens import Lens, summary
 from bornfair.verification.replay import replay
 
@@ -48,7 +49,7 @@ class Treatment:
         return float(np.mean(~self.fair)) if len(self.fair) else 0.0
 
 
-def treatment(model: FairModel, table: Any) -> Treatment:
+def treatment(model: Model, table: Any) -> Treatment:
     """Is each row of a table treated as its twins are? Sensitive columns may be absent.
 
     Of a real-valued sensitive feature the levels of its grid are looked at: whoever is unfair is, others may be.
@@ -59,7 +60,7 @@ def treatment(model: FairModel, table: Any) -> Treatment:
     scores = model.scores_of_versions(frame).swapaxes(0, 1)  # [rows, versions, outputs]
     own, known = _own(model, frame)
     decided = decisions(scores)
-    versions = model.domain.versions
+    versions = Versions(model.domain)
     if model.original is not None:
         tables = (versions.table(frame, version) for version in range(versions.size))
         decided = np.stack([model.original.decide(table) for table in tables], axis=1)
@@ -74,7 +75,7 @@ def treatment(model: FairModel, table: Any) -> Treatment:
     return Treatment(fair, own, twin, decided, scores, np.where(fair, 0.0, _distance(scores, own, twin)))
 
 
-def _too_close(model: FairModel, frame: pd.DataFrame) -> np.ndarray:
+def _too_close(model: Model, frame: pd.DataFrame) -> np.ndarray:
     """Rows whose decisions the machine's rounding might change."""
     relation = grid_relation(model.encoding)
     owner = Bounder(model.network, relation, variables(model.encoding, relation.free))
@@ -83,7 +84,7 @@ def _too_close(model: FairModel, frame: pd.DataFrame) -> np.ndarray:
     return np.flatnonzero(~(fair | unfair))
 
 
-def treated_people(model: FairModel, table: Any) -> pd.DataFrame:
+def treated_people(model: Model, table: Any) -> pd.DataFrame:
     """`treatment` as a table with the index of the rows: fair, decision, twin_decision, gap, and the twin's values."""
     frame = as_pandas(table)
     found, rows = treatment(model, frame), np.arange(len(frame))
@@ -94,14 +95,14 @@ def treated_people(model: FairModel, table: Any) -> pd.DataFrame:
         "twin_decision": names[found.decided[rows, found.twin]],
         "gap": found.gap,
     }
-    values, versions = model.domain.sensitive_space.values, model.domain.versions
+    values, versions = model.domain.sensitive_space.values, Versions(model.domain)
     for j, name in enumerate(model.domain.sensitive):
         columns[f"twin_{name}"] = [values[versions.parts(int(version))[1]][j] for version in found.twin]
     return pd.DataFrame(columns, index=frame.index)
 
 
 def most_affected(
-    model: FairModel, table: Any, most: int = 10, *, treated: Treatment | None = None
+    model: Model, table: Any, most: int = 10, *, treated: Treatment | None = None
 ) -> list[dict[str, Any]]:
     """The unfair rows whose scores depend most on the sensitive values, each with a twin and what would undo it.
 
@@ -142,7 +143,7 @@ def most_affected(
 # --- pairs of versions ---
 
 
-def _own(model: FairModel, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def _own(model: Model, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Each row's version, where its sensitive values are given and belong to S."""
     names = model.domain.sensitive
     if any(name not in frame.columns for name in names):
@@ -153,9 +154,9 @@ def _own(model: FairModel, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]
     return np.maximum(found, 0), found >= 0
 
 
-def _pair(model: FairModel, scores: np.ndarray, decided: np.ndarray, own: np.ndarray, known: np.ndarray) -> np.ndarray:
+def _pair(model: Model, scores: np.ndarray, decided: np.ndarray, own: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Two versions [rows, 2] that are decided differently, if there are: the row's own first, few attributes apart."""
-    levels = model.domain.versions.levels
+    levels = Versions(model.domain).levels
     found = np.stack([own, own], axis=1)
     look = summary(scores.astype(np.float64))
     for row in range(len(scores)):
@@ -178,7 +179,7 @@ def _distance(scores: np.ndarray, own: np.ndarray, twin: np.ndarray) -> np.ndarr
     return np.abs(one - other).max(axis=1)
 
 
-def _person(model: FairModel, frame: pd.DataFrame, row: int) -> dict[str, Value] | None:
+def _person(model: Model, frame: pd.DataFrame, row: int) -> dict[str, Value] | None:
     """Raw free values of a row; None if one is missing or not of the domain's kind, so that nothing can be replayed."""
     person: dict[str, Value] = {}
     for feature in model.domain.free_features:
@@ -194,7 +195,7 @@ def _person(model: FairModel, frame: pd.DataFrame, row: int) -> dict[str, Value]
     return person
 
 
-def _classes(model: FairModel) -> list[Value]:
+def _classes(model: Model) -> list[Value]:
     label = model.domain.label
     return list(range(max(model.network.outputs, 2))) if label is None else list(label.classes)
 
@@ -202,7 +203,7 @@ def _classes(model: FairModel) -> list[Value]:
 # --- what would undo it ---
 
 
-def _undo(model: FairModel, lens: Lens, person: dict[str, Value]) -> dict[str, Any] | None:
+def _undo(model: Model, lens: Lens, person: dict[str, Value]) -> dict[str, Any] | None:
     point = np.array(
         [
             float(person[f.name]) if isinstance(f, NUMERIC) else float(list(f.levels()).index(person[f.name]))

@@ -6,8 +6,9 @@ import time
 
 import numpy as np
 
-from bornfair.model import FairModel
+from bornfair.models.model import Model
 from bornfair.quantification.forms import Bounder
+from bornfair.twins.versions import Versions
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.exact import exact_decisions, executes_exactly, fractions
 from bornfair.verification.intervals import box_bounds
@@ -17,7 +18,7 @@ PAD = 2.0**-50  # relative: our own product of a view's matrix with u is rounded
 
 
 def judge_people(
-    model: FairModel, owner: Bounder, boxes: Boxes, flips: bool, deadline: float
+    model: Model, owner: Bounder, boxes: Boxes, flips: bool, deadline: float
 ) -> tuple[float, float, float]:
     """Masses of people who are certainly treated as their twins are, certainly not, and of whom neither is known."""
     variables = owner.variables
@@ -59,7 +60,7 @@ def sure_people(owner: Bounder, free: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return fair, (most >= 0) & (least < most)
 
 
-def _exactly(model: FairModel, owner: Bounder, places: np.ndarray, flips: bool) -> tuple[bool, bool]:
+def _exactly(model: Model, owner: Bounder, places: np.ndarray, flips: bool) -> tuple[bool, bool]:
     """Fair, unfair or neither: in real arithmetic, and in float32 too if it makes no error here or is not asked for."""
     if owner.network.activation != "relu":
         return False, False
@@ -68,7 +69,7 @@ def _exactly(model: FairModel, owner: Bounder, places: np.ndarray, flips: bool) 
     bands = any(view.radius is not None for view in views)
     if flips:
         person = person_of(model, values)
-        known = range(model.domain.versions.size) if bands else owner.relation.versions
+        known = range(Versions(model.domain).size) if bands else owner.relation.versions
         inputs = np.stack([exact_input(model.encoding, person, i) for i in known])
     else:
         u = fractions(values)

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.domain import NUMERIC, Value
-from bornfair.encoding import Encoding
 from bornfair.errors import InputError, shown
-from bornfair.relation import FreeSpace
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import NUMERIC, Value
+from bornfair.twins.relation import FreeSpace
 from bornfair.verification.boxes import Boxes, Places
 
 EXACT = 2.0**53  # whole numbers up to here are counted without rounding

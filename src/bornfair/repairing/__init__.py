@@ -2,6 +2,6 @@
 
 from bornfair.repairing.changes import Changes, Example, Group, compare
 from bornfair.repairing.mending import Candidate, Repaired, repair
-from bornfair.repairing.projection import project
+from bornfair.training.projection import project
 
 __all__ = ["Candidate", "Changes", "Example", "Group", "Repaired", "compare", "project", "repair"]

@@ -11,23 +11,24 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from bornfair.bundle import load_bundle
-from bornfair.domain import Domain, Label, unknown_column
-from bornfair.encoding import Encoding
 from bornfair.errors import InputError, plain, shown
-from bornfair.interop.load import load_model
-from bornfair.interop.nnet import read_nnet, sensitive_name
-from bornfair.interop.reading import Reading, ReadingOptions
-from bornfair.model import FairModel
-from bornfair.repairing.first_layer import told_in, with_first_layer
-from bornfair.repairing.projection import fair_encoding
+from bornfair.models.importers.nnet import read_nnet, sensitive_name
+from bornfair.models.importers.reading import Reading, ReadingOptions
+from bornfair.models.model import Model
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import Label, unknown_column
+from bornfair.proof.bundle import load_bundle
+from bornfair.question import load_model
+from bornfair.training.first_layer import told_in, with_first_layer
+from bornfair.training.projection import fair_encoding
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
     """The model as it came, and the domain it is to be fair on."""
 
-    original: FairModel
+    original: Model
     domain: Domain
 
     def encoding(self, table: pd.DataFrame) -> Encoding:
@@ -45,7 +46,7 @@ class Asked:
             return fair_encoding(own)
         return fair_encoding(dataclasses.replace(own, domain=self.domain, merged={}))
 
-    def model(self) -> FairModel:
+    def model(self) -> Model:
         """The original, asked about the domain's sensitive features and twins."""
         own = self.original.encoding
         if self.domain == own.domain:
@@ -55,7 +56,7 @@ class Asked:
             columns = [order.index(name) for name in (*self.domain.free_names, *self.domain.sensitive)]
             first = self.original.network.layers[0]
             network = with_first_layer(self.original.network, first.weight[:, columns], first.bias)
-            return FairModel(network, dataclasses.replace(own, domain=self.domain))
+            return Model(network, dataclasses.replace(own, domain=self.domain))
         return told_in(self.original, dataclasses.replace(own, domain=self.domain, merged={}))
 
 
@@ -95,7 +96,7 @@ def _nothing_sensitive(who: Domain) -> InputError:
     )
 
 
-def class_positions(model: FairModel, table: pd.DataFrame, target: str) -> np.ndarray:
+def class_positions(model: Model, table: pd.DataFrame, target: str) -> np.ndarray:
     """The labels of a table as positions in the model's classes."""
     column = table[target]
     if column.isna().any():
@@ -126,10 +127,10 @@ def read_model(
     target: str | None = None,
     domain: Domain | str | Path | None = None,
     **reading: Unpack[ReadingOptions],
-) -> FairModel:
+) -> Model:
     """A model of any kind we read, as it is: what it calls sensitive need not be what is asked about."""
-    model = source if isinstance(source, FairModel) else getattr(source, "model_", None)
-    if isinstance(model, FairModel) and domain is None:
+    model = source if isinstance(source, Model) else getattr(source, "model_", None)
+    if isinstance(model, Model) and domain is None:
         Reading(**reading).only_for("a trained model")
         return model
     if isinstance(source, (str, Path)) and domain is None:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.domain import NUMERIC, Domain, Feature
 from bornfair.errors import plain
-from bornfair.model import FairModel, probabilities
-from bornfair.network import decisions
+from bornfair.models.model import Model, probabilities
+from bornfair.models.network import decisions
+from bornfair.people.domain import Domain
+from bornfair.people.features import NUMERIC, Feature
 
 MOST_GROUPS = 8  # sensitive values that are listed one by one; more of a number are put into four bands
 EXAMPLES = 5
@@ -55,7 +56,7 @@ class Changes:
         return asdict(self)
 
 
-def compare(before: FairModel, after: FairModel, table: pd.DataFrame, *, examples: int = EXAMPLES) -> Changes:
+def compare(before: Model, after: Model, table: pd.DataFrame, *, examples: int = EXAMPLES) -> Changes:
     """What changes for the rows of a table when one model takes the place of the other."""
     old, new = before.scores(table), after.scores(table)
     was, now = decisions(old), decisions(new)
@@ -113,7 +114,7 @@ def _examples(
     now: np.ndarray,
     old: np.ndarray,
     new: np.ndarray,
-    model: FairModel,
+    model: Model,
     most: int,
 ) -> tuple[Example, ...]:
     """The clearest changes first: people for whom the probability of their new decision grew most."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bornfair.errors import Diverged
-from bornfair.network import Network
-from bornfair.presets import batch_size_for
-from bornfair.response import Response
-from bornfair.training import Epoch, EpochRecord, Plan, TrainingData, train
+from bornfair.models.network import Network
+from bornfair.training.algorithm import Epoch, EpochRecord, Plan, TrainingData, train
+from bornfair.training.presets import batch_size_for
+from bornfair.training.response import Response
 
 RATES = (3e-4, 3e-3)
 """Learning rates that are tried; rows kept for validation decide."""

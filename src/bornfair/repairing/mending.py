@@ -18,26 +18,28 @@ import numpy as np
 import pandas as pd
 
 from bornfair.checks import choice, whole
-from bornfair.domain import Domain
-from bornfair.encoding import Encoding
 from bornfair.errors import InputError, shown
-from bornfair.interop.reading import ReadingOptions
-from bornfair.model import FairModel, probabilities
-from bornfair.network import Network, decisions
+from bornfair.models.importers.reading import ReadingOptions
+from bornfair.models.model import Model, probabilities
+from bornfair.models.network import Network, decisions
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.people.sensitive import ENUMERATION_LIMIT
+from bornfair.people.tables import as_pandas
+from bornfair.proof.bundle import FairModel
 from bornfair.repairing.asking import asked_about, class_positions
 from bornfair.repairing.changes import Changes, compare
 from bornfair.repairing.fine_tune import Lesson, Tuned, fine_tune, scores_of
-from bornfair.repairing.projection import (
+from bornfair.training.projection import (
     BLENDS,
     FairLayer,
     first_layer_error,
     least_squares_projection,
     plain_projection,
 )
-from bornfair.response import Response
-from bornfair.sensitive import ENUMERATION_LIMIT
-from bornfair.tables import as_pandas
-from bornfair.verification.encoded import confirm_encoded
+from bornfair.training.response import Response
+from bornfair.twins.versions import Versions
+from bornfair.verification.confirm import confirm_encoded
 
 Method = Literal["auto", "plain", "least_squares"]
 Say = Callable[[str], None]
@@ -67,7 +69,7 @@ class Repaired:
     """A fair model, certified, and what it cost."""
 
     model: FairModel
-    original: FairModel
+    original: Model
     """The model that was repaired, asked about the same twins."""
     sensitive: tuple[str, ...]
     accuracy_before: float | None
@@ -201,7 +203,7 @@ def repair(
 class _Work:
     """The original, the encoding of its repair, and which rows serve what."""
 
-    original: FairModel
+    original: Model
     encoding: Encoding
     people: pd.DataFrame
     labels: np.ndarray | None
@@ -309,9 +311,9 @@ def _certified(model: FairModel, projected: Network, tuned: Tuned, blend: float)
     return dataclasses.replace(done, certificate=certificate)
 
 
-def _accuracy(model: FairModel, rows: pd.DataFrame, labels: np.ndarray | None) -> float | None:
+def _accuracy(model: Model, rows: pd.DataFrame, labels: np.ndarray | None) -> float | None:
     return None if labels is None else float(np.mean(decisions(model.scores(rows)) == labels))
 
 
-def _fairness(model: FairModel, rows: pd.DataFrame) -> float | None:
-    return model.empirical_fairness(rows) if model.domain.versions.size <= ENUMERATION_LIMIT else None
+def _fairness(model: Model, rows: pd.DataFrame) -> float | None:
+    return model.empirical_fairness(rows) if Versions(model.domain).size <= ENUMERATION_LIMIT else None

@@ -17,7 +17,7 @@ from bornfair.errors import InputError, shown
 from bornfair.verification.verdict import Answer, Arithmetic, Proof, Verdict
 
 if TYPE_CHECKING:
-    from bornfair.domain import Domain
+    from bornfair.people.domain import Domain
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class DomainFacts:
     @staticmethod
     def of(domain: Domain, *, twins: Sequence[str] | None = None) -> DomainFacts:
         """The facts of a domain; `twins` are rules beyond the change of the sensitive features, if not its own."""
+        from bornfair.people.rule_syntax import rule_text
         from bornfair.report.domain_words import how_many, values_in_words
-        from bornfair.twins import rule_text
 
         label = domain.label
         return DomainFacts(

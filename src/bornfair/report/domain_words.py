@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from bornfair.domain import NUMERIC, Domain, Feature
+from bornfair.people.domain import Domain
+from bornfair.people.features import NUMERIC, Feature
 from bornfair.report.document import value_text
 from bornfair.report.words import superscript
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bornfair.domain import Domain
+from bornfair.people.domain import Domain
 from bornfair.report.document import CertificateFacts, Document, DomainFacts, HistoryPoint, value_text
 from bornfair.report.report import to_html
 from bornfair.report.words import count, number, percent

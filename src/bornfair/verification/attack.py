@@ -15,10 +15,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bornfair.domain import Domain, RealFeature, Value
 from bornfair.errors import InputError, shown
-from bornfair.model import FairModel
-from bornfair.tables import as_pandas
+from bornfair.models.model import Model
+from bornfair.people.domain import Domain
+from bornfair.people.features import RealFeature, Value
+from bornfair.people.tables import as_pandas
 from bornfair.verification.cancel import cancelling
 from bornfair.verification.lens import Lens, Look
 from bornfair.verification.minimise import likeliest, replay_best, simplest
@@ -66,7 +67,7 @@ _Batches = Generator[_Batch, None, Any]
 
 
 def find_twins(
-    model: FairModel,
+    model: Model,
     *,
     table: Any = None,
     seconds: float = 5.0,
@@ -120,7 +121,7 @@ def values_to_try(domain: Domain, seed: int) -> list[tuple[Value, ...]] | None:
     return [tuple(column[int(random.integers(len(column)))] for column in levels) for _ in range(MOST_TRIED)]
 
 
-def _checked(model: FairModel, arithmetic: Sequence[Arithmetic], seconds: float) -> tuple[Arithmetic, ...]:
+def _checked(model: Model, arithmetic: Sequence[Arithmetic], seconds: float) -> tuple[Arithmetic, ...]:
     allowed = get_args(Arithmetic)
     if isinstance(arithmetic, str) or not arithmetic or not set(arithmetic) <= set(allowed):
         raise InputError(f"arithmetic is {arithmetic!r}; give one or more of {shown(allowed)}, as a tuple.")

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bornfair.relation import FreeSpace
+from bornfair.twins.relation import FreeSpace
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,13 +12,13 @@ from fractions import Fraction
 import numpy as np
 
 from bornfair.errors import InputError
-from bornfair.network import Network
+from bornfair.models.network import Network
 
 
 def exact_scores(network: Network, inputs: np.ndarray) -> np.ndarray:
     """Outputs [rows, outputs] as Fractions, for inputs [rows, inputs] that are Fractions.
 
-    >>> from bornfair.network import Layer
+    >>> from bornfair.models.network import Layer
     >>> tiny = Network((Layer(np.array([[1.0, 2.0**-100]]), np.zeros(1)), Layer(np.ones((1, 1)), -np.ones(1))))
     >>> people = fractions(np.array([[1.0, 0.0], [1.0, 1.0]]))
     >>> [score > 0 for score in exact_scores(tiny, people)[:, 0]]

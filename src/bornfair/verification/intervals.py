@@ -17,8 +17,8 @@ from bornfair.verification.structural import distinct_matrices, not_finite, radi
 from bornfair.verification.verdict import Arithmetic, Verdict
 
 if TYPE_CHECKING:
-    from bornfair.network import Activation, Layer, Network
-    from bornfair.relation import FreeSpace, Relation, View
+    from bornfair.models.network import Activation, Layer, Network
+    from bornfair.twins.relation import FreeSpace, Relation, View
 
 CHUNK = 2**22  # numbers per array: views are taken in groups so that memory stays small
 OWN_UNIT = 2.0**-53  # we compute in float64
@@ -100,7 +100,7 @@ def box_bounds(
     Interval propagation with all rounding accounted for, ours and that of the arithmetic; bounds for 'float32' hold in
     real arithmetic too. Infinite where overflow cannot be excluded.
 
-    >>> from bornfair.network import Layer, Network
+    >>> from bornfair.models.network import Layer, Network
     >>> net = Network((Layer(np.array([[1.0, -2.0]]), np.zeros(1)),))
     >>> low, high = box_bounds(net, np.array([[0.0, 0.0]]), np.array([[1.0, 1.0]]))
     >>> low.round(6).tolist(), high.round(6).tolist(), bool(low < -2), bool(high > 1)

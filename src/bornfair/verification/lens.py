@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bornfair.domain import NUMERIC, Value, unknown_column
 from bornfair.errors import InputError
-from bornfair.network import BLOCK
-from bornfair.relation import element_view
+from bornfair.models.network import BLOCK
+from bornfair.people.features import NUMERIC, Value, unknown_column
+from bornfair.twins.relation import element_view
+from bornfair.twins.versions import Versions
 from bornfair.verification.intervals import sigmoid
 
 if TYPE_CHECKING:
-    from bornfair.model import FairModel
+    from bornfair.models.model import Model
 
 WORK = 2e8  # multiplications of one look: some tenths of a second
 FIRST_LAYERS = 256  # kept, one for each element of the declared group
@@ -66,11 +67,11 @@ class Look:
 class Lens:
     """People as points: one float64 per free feature, the raw number or the position of the category.
 
-    They are looked at as versions of themselves, by number (`bornfair.versions`). Scores are computed in float64, fast
-    but not exact: they guide, they never judge.
+    They are looked at as versions of themselves, by number (`bornfair.twins.versions`). Scores are computed in float64,
+    fast but not exact: they guide, they never judge.
     """
 
-    def __init__(self, model: FairModel, values: Sequence[tuple[Value, ...]] | None = None) -> None:
+    def __init__(self, model: Model, values: Sequence[tuple[Value, ...]] | None = None) -> None:
         """`values`: the sensitive values to look at, if not those of S."""
         self.model, encoding = model, model.encoding
         self.features = encoding.domain.free_features
@@ -89,7 +90,7 @@ class Lens:
         self.exponent = np.array([0 if s is None else s.exponent for s in scales], dtype=int)
         self.weights = [(la.weight.astype(np.float64), la.bias.astype(np.float64)) for la in model.network.layers]
         self.codes = encoding.codes if values is None else encoding.codes_of(values)
-        self.versions = encoding.domain.versions if values is None else encoding.domain.versions.at(values)
+        self.versions = Versions(encoding.domain) if values is None else Versions(encoding.domain).at(values)
         self.size = self.versions.size
         self.offsets = self.codes.astype(np.float64) @ self.weights[0][0][:, encoding.free_width :].T
         self.first_weight = self.weights[0][0][:, : encoding.free_width]

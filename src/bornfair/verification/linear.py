@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.network import Network, decisions
-from bornfair.relation import Relation
+from bornfair.models.network import Network, decisions
+from bornfair.twins.relation import Relation
 from bornfair.verification import backward
 from bornfair.verification.backward import Affine, Arrays, Findings, Lines, Shape
 from bornfair.verification.intervals import EXECUTIONS, OWN_UNIT, sigmoid

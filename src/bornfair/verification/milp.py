@@ -16,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.domain import RealFeature, Value
-from bornfair.encoding import Encoding
 from bornfair.errors import InputError, plain_value
-from bornfair.model import FairModel
-from bornfair.relation import Relation, flip_relation
-from bornfair.verification.encoded import confirm_encoded
+from bornfair.models.model import Model
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import RealFeature, Value
+from bornfair.twins.relation import Relation, flip_relation
+from bornfair.twins.versions import Versions, require_flip_only
+from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.exact import exact_decisions, exact_scores
 from bornfair.verification.milp_bounds import Judge, ask_highs, branch, tightened
 from bornfair.verification.milp_encoding import NoProgram, Pair, Program, reach_of, sums_of_views, write_program
 from bornfair.verification.replay import Replay, exact_input, falsified, replay
 from bornfair.verification.structural import undecided
 from bornfair.verification.verdict import Verdict
-from bornfair.versions import require_flip_only
 
 ENGINE = "milp"
 Say = Callable[[str], None]
@@ -65,7 +65,7 @@ class Change:
         return asdict(self)
 
 
-def decide_by_milp(model: FairModel, *, timeout: float = 60.0, seed: int = 0, say: Say | None = None) -> Verdict:
+def decide_by_milp(model: Model, *, timeout: float = 60.0, seed: int = 0, say: Say | None = None) -> Verdict:
     """Twins with different decisions (replayed), a proof that there are none, or why neither was found in time."""
     clock = _Clock(timeout, say)
     verdict = confirm_encoded(model.network, model.encoding)
@@ -81,7 +81,7 @@ def decide_by_milp(model: FairModel, *, timeout: float = 60.0, seed: int = 0, sa
     return replace(verdict, seconds=clock.spent)
 
 
-def _search(model: FairModel, clock: _Clock, seed: int, hunt: _Hunt, doubt: str) -> Verdict:
+def _search(model: Model, clock: _Clock, seed: int, hunt: _Hunt, doubt: str) -> Verdict:
     """What to say if the hunt ends without twins."""
     try:
         questions = _questions(model, hunt.relation, clock)
@@ -151,7 +151,7 @@ def _unit(program: Program) -> float:
     return math.ldexp(1.0, int(program.exponents[-1][0]))
 
 
-def largest_change(model: FairModel, *, timeout: float = 60.0, seed: int = 0, say: Say | None = None) -> Change:
+def largest_change(model: Model, *, timeout: float = 60.0, seed: int = 0, say: Say | None = None) -> Change:
     """How far apart the scores (logits) of twins can be: attained, proven, claimed. Ends early when the two meet."""
     refused = _refusal(model)
     if refused is not None:
@@ -207,8 +207,8 @@ def _bound_change(
     return min(most, proven), min(most, -claim.bound * unit)
 
 
-def _refusal(model: FairModel) -> str | None:
-    require_flip_only(model, "the milp engine", "use engine='bounds'")
+def _refusal(model: Model) -> str | None:
+    require_flip_only(model.encoding, "the milp engine", "use engine='bounds'")
     if model.network.activation != "relu":
         return f"a mixed-integer program needs a relu network, found {model.network.activation}; use another engine"
     if not all(np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all() for layer in model.network.layers):
@@ -236,7 +236,7 @@ class _Question:
         return max(float(self.gap_high[output]), 0.0)
 
 
-def _questions(model: FairModel, relation: Relation, clock: _Clock) -> list[_Question]:
+def _questions(model: Model, relation: Relation, clock: _Clock) -> list[_Question]:
     """Together they cover all ordered pairs of sensitive values."""
     pairs = pairs_of_values(model.encoding)
     network, encoding = model.network, model.encoding
@@ -304,7 +304,7 @@ class _Clock:
 class _Hunt:
     """The best twins so far. Everybody a solver proposes is judged here, in exact arithmetic."""
 
-    def __init__(self, model: FairModel) -> None:
+    def __init__(self, model: Model) -> None:
         self.model = model
         self.relation = flip_relation(model.encoding, copies=1)
         self.twins: Replay | None = None
@@ -328,7 +328,7 @@ class _Hunt:
         if (decided == decided[0]).all():
             return False
         pair = [values[0], values[int(np.argmax(decided != decided[0]))]]
-        found = replay(self.model, person, [0, 1], self.model.domain.versions.at(pair))
+        found = replay(self.model, person, [0, 1], Versions(self.model.domain).at(pair))
         if not found.unfair_in:
             self.unconfirmed = True
             return False
@@ -336,7 +336,7 @@ class _Hunt:
         return True
 
     def _inputs(self, person: Person, values: Sequence[Sensitive]) -> np.ndarray:
-        versions = self.model.domain.versions.at(values)
+        versions = Versions(self.model.domain).at(values)
         return np.stack([exact_input(self.model.encoding, person, i, versions) for i in range(len(values))])
 
     def distance(self, program: Program, pair: Pair) -> Judge:
@@ -373,7 +373,7 @@ class _Hunt:
         for row in np.argsort(-gaps.max(axis=1))[:4].tolist():
             versions = scores[:, row, int(np.argmax(gaps[row]))]
             person = {name: plain_value(people[name].iloc[row]) for name in model.domain.free_names}
-            values = model.domain.versions.values
+            values = Versions(model.domain).values
             self.measure(person, [values[int(np.argmax(versions))], values[int(np.argmin(versions))]])
 
     def change(self, high: float, solver: float, reason: str, clock: _Clock) -> Change:
@@ -381,11 +381,11 @@ class _Hunt:
             found = f"nobody whose scores change was found; {reason}" if high > 0 else "proven: nobody's scores change"
             return Change(0.0, high, solver, 0, None, found, clock.spent)
         person, pair, output = self.best
-        twins = [dict(twin) for twin in replay(self.model, person, [0, 1], self.model.domain.versions.at(pair)).people]
+        twins = [dict(twin) for twin in replay(self.model, person, [0, 1], Versions(self.model.domain).at(pair)).people]
         return Change(self.low, high, solver, output, twins, reason, clock.spent)
 
 
-def _rough_scores(model: FairModel, free: np.ndarray, code: np.ndarray) -> np.ndarray:
+def _rough_scores(model: Model, free: np.ndarray, code: np.ndarray) -> np.ndarray:
     values = np.concatenate([free, np.broadcast_to(code, (len(free), len(code)))], axis=1).astype(np.float64)
     for i, layer in enumerate(model.network.layers):
         values = (np.maximum(values, 0.0) if i else values) @ layer.weight.T.astype(np.float64) + layer.bias
@@ -400,7 +400,7 @@ def _rounded_down(exact: Fraction) -> float:
     return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
 
 
-def _exhaustible(model: FairModel) -> bool:
+def _exhaustible(model: Model) -> bool:
     """Whether everybody can be listed and decided exactly in seconds."""
     features = model.domain.free_features
     if model.encoding.spans or any(
@@ -411,7 +411,7 @@ def _exhaustible(model: FairModel) -> bool:
     return people * len(model.encoding.codes) * model.network.parameters <= EXHAUSTIVE_WORK
 
 
-def _all_pass(model: FairModel, clock: _Clock, stops: Callable[[Person, Sequence[Sensitive]], bool]) -> bool:
+def _all_pass(model: Model, clock: _Clock, stops: Callable[[Person, Sequence[Sensitive]], bool]) -> bool:
     """Whether everybody there is, in all versions, was looked at in time without a stop."""
     names, values = model.domain.free_names, model.domain.sensitive_space.values
     levels = [(f.low,) if isinstance(f, RealFeature) else tuple(f.levels()) for f in model.domain.free_features]

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.encoding import Encoding
 from bornfair.errors import InputError
-from bornfair.network import Network
-from bornfair.relation import Relation
+from bornfair.models.network import Network
+from bornfair.people.encoding import Encoding
+from bornfair.twins.relation import Relation
 from bornfair.verification.milp_encoding import FLOOR, UNIT, Pair, Program, Reach, later_gap, write_program
 
 Judge = Callable[[np.ndarray], bool]

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bornfair.domain import NUMERIC, Value
-from bornfair.encoding import Encoding
-from bornfair.network import Network
-from bornfair.relation import Relation, sensitive_values
+from bornfair.models.network import Network
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import NUMERIC, Value
+from bornfair.twins.relation import Relation, sensitive_values
 from bornfair.verification.intervals import output_bounds
 
 UNIT = 2.0**-53

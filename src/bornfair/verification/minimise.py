@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bornfair.network import BLOCK, decisions
+from bornfair.models.network import BLOCK, decisions
 from bornfair.verification.lens import Lens, Look, summary
 from bornfair.verification.replay import Replay, replay
 

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.domain import NUMERIC, Domain, Feature, NumericFeature, RealFeature, Value
-from bornfair.encoding import Encoding, Scale
 from bornfair.errors import InputError, shown
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
-from bornfair.relation import FreeSpace, free_space
-from bornfair.sensitive import Span
+from bornfair.models.model import Model
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import NUMERIC, Feature, NumericFeature, RealFeature, Value
+from bornfair.people.sensitive import Span
+from bornfair.twins.relation import FreeSpace, free_space
 
 Limit = tuple[Value, ...]
 """(low, high) of a number, ends included; the possible values of anything else."""
@@ -44,7 +45,7 @@ class Part:
     def holds(self, person: Mapping[str, Any], domain: Domain) -> bool:
         """Whether a person (raw values) is one of them.
 
-        >>> from bornfair.domain import IntegerFeature
+        >>> from bornfair.people.domain import IntegerFeature
         >>> people = Domain(features=(IntegerFeature(name="age", low=18, high=99),))
         >>> whole_domain(people, {"age": (30, 40)}).holds({"age": 35}, people)
         True
@@ -84,7 +85,7 @@ def partition_domain(
     With `count`, the chunk that matters most is cut next, and what matters is the `importance` of its feature (all
     the same unless given) divided by its number of chunks. Small changes then bring the product close to the wish.
 
-    >>> from bornfair.domain import IntegerFeature
+    >>> from bornfair.people.domain import IntegerFeature
     >>> ranges = {"age": (18, 99), "hours": (1, 9)}
     >>> people = Domain(features=tuple(IntegerFeature(name=n, low=a, high=b) for n, (a, b) in ranges.items()))
     >>> len(partition_domain(people, size=10)), len(partition_domain(people, count=12))
@@ -175,7 +176,7 @@ def part_space(encoding: Encoding, part: Part) -> FreeSpace:
 # --- whom a question is about ---
 
 
-def with_reals_free(model: FairModel, where: Where | None) -> tuple[FairModel, Where | None]:
+def with_reals_free(model: Model, where: Where | None) -> tuple[Model, Where | None]:
     """The same network over a domain in which real-valued sensitive features are free numbers, given by their codes.
 
     Twins may differ in them by anything: a question about twins then says so (`allowed_differences` is for others).
@@ -203,10 +204,10 @@ def with_reals_free(model: FairModel, where: Where | None) -> tuple[FairModel, W
         limit = dict(zip(("low", "high"), _narrowed(raw, _feature_limit(raw), where[span.name]), strict=True))
         asked = Span.of(raw.model_copy(update=limit), span.column, span.line)
         where = {**where, span.name: (asked.low, asked.high)}
-    return FairModel(network, Encoding(domain, scales, raw=encoding.raw)), where
+    return Model(network, Encoding(domain, scales, raw=encoding.raw)), where
 
 
-def twin_values(model: FairModel, where: Where | None, least: int = 2) -> list[int]:
+def twin_values(model: Model, where: Where | None, least: int = 2) -> list[int]:
     """The positions in S that the sub-population has; twins need two unless they differ in something else."""
     if not model.domain.sensitive and least < 2:
         return [0]
@@ -241,7 +242,7 @@ def question_scope(where: Where | None, relax: Relax | None) -> str:
     return "; ".join(said)
 
 
-def allowed_differences(model: FairModel, relax: Relax | None) -> dict[str, Fraction]:
+def allowed_differences(model: Model, relax: Relax | None) -> dict[str, Fraction]:
     """By how much twins may differ in each relaxed number."""
     allowed = [f.name for f in model.domain.free_features if isinstance(f, NUMERIC)]
     for name, most in (relax or {}).items():
@@ -264,7 +265,7 @@ def widened(part: Part, everybody: Part, slack: Mapping[str, Fraction]) -> Part:
     return Part(limits)
 
 
-def importance_of_features(model: FairModel) -> dict[str, float]:
+def importance_of_features(model: Model) -> dict[str, float]:
     """How much each free feature can move the outputs, roughly: Σ |weights along all paths| · range."""
     network, encoding = model.network, model.encoding
     paths = np.ones(network.outputs)

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.domain import NUMERIC, Domain
 from bornfair.errors import InputError
-from bornfair.model import FairModel
-from bornfair.network import Layer, Network
+from bornfair.models.model import Model
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.features import NUMERIC
 from bornfair.verification.partition import Limit, Part
 
 Views = slice | list[int]
@@ -69,7 +70,7 @@ class NeuronBounds:
     [l, h] to W⁺l + W⁻h + b … W⁺h + W⁻l + b, widened by what float64 may lose: γ_n·(|W||x| + |b|), and underflow.
     """
 
-    def __init__(self, model: FairModel, views: Sequence[int]) -> None:
+    def __init__(self, model: Model, views: Sequence[int]) -> None:
         self.domain, self.columns, self.network = model.domain, model.encoding.free_columns(), model.network
         weights, biases = raw_layers(model, views)
         self.first = weights[0]
@@ -180,7 +181,7 @@ def known_inputs(domain: Domain, part: Part) -> list[int]:
     return known
 
 
-def raw_layers(model: FairModel, views: Sequence[int]) -> tuple[list[list[list[Fraction]]], list[list[Fraction]]]:
+def raw_layers(model: Model, views: Sequence[int]) -> tuple[list[list[list[Fraction]]], list[list[Fraction]]]:
     """Weights and biases, exactly, of the network that reads raw values: W(v − centre)/2^e + V c(s) + b."""
     layers = model.network.layers
     weights = [[[Fraction(w) for w in row] for row in layer.weight.tolist()] for layer in layers]

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.domain import NUMERIC, Value
-from bornfair.encoding import Encoding
 from bornfair.errors import plain
-from bornfair.merging import share
-from bornfair.model import FairModel
-from bornfair.relation import sensitive_values
-from bornfair.shipped import shipped
+from bornfair.models.model import Model
+from bornfair.models.shipped import shipped
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import NUMERIC, Value
+from bornfair.people.merging import share
+from bornfair.twins.relation import sensitive_values
+from bornfair.twins.versions import Versions
 from bornfair.verification.exact import exact_decisions
 from bornfair.verification.verdict import Arithmetic, Verdict
-from bornfair.versions import Versions
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,20 @@ class Replay:
 
 
 def replay(
-    model: FairModel, person: Mapping[str, Value], values: Sequence[int], versions: Versions | None = None
+    model: Model, person: Mapping[str, Value], values: Sequence[int], versions: Versions | None = None
 ) -> Replay:
-    """Decide a person (what all versions share, see `bornfair.versions`) as each of the given versions.
+    """Decide a person (what all versions share, see `bornfair.twins.versions`) as each of the given versions.
 
     `versions` says which sensitive values these are, if not those of S. Versions who are nobody of the domain (a
     mirrored number that falls outside, or between floats) are left out.
     """
-    versions = versions or model.domain.versions
+    versions = versions or Versions(model.domain)
     person = versions.settled(person)
     there = [(person, int(value)) for value in values if versions.exists(person, value)]
     return replay_people(model, there, versions)
 
 
-def replay_people(model: FairModel, people: Sequence[tuple[Mapping[str, Value], int]], versions: Versions) -> Replay:
+def replay_people(model: Model, people: Sequence[tuple[Mapping[str, Value], int]], versions: Versions) -> Replay:
     """Decide people, each as one version of themselves.
 
     "float32" is the word of what ships: onnxruntime on the model's own graph. Of a model that was imported it is what
@@ -78,7 +78,7 @@ def replay_people(model: FairModel, people: Sequence[tuple[Mapping[str, Value], 
     return Replay(ordered, found, tuple(version for _, version in people))
 
 
-def person_of(model: FairModel, free: np.ndarray) -> dict[str, Value]:
+def person_of(model: Model, free: np.ndarray) -> dict[str, Value]:
     """What all versions share of the person behind a vector u of the relation: decoding rounds to whole numbers, and
     may not leave the range of a real feature.
     """
@@ -93,11 +93,11 @@ def person_of(model: FairModel, free: np.ndarray) -> dict[str, Value]:
     return row
 
 
-def versions_at(model: FairModel, free: np.ndarray) -> Versions:
+def versions_at(model: Model, free: np.ndarray) -> Versions:
     """The versions that the views of `twin_relation` show of one vector u, in their order."""
     if not model.encoding.spans:
-        return model.domain.versions
-    return model.domain.versions.at(sensitive_values(model.encoding, free))
+        return Versions(model.domain)
+    return Versions(model.domain).at(sensitive_values(model.encoding, free))
 
 
 def exact_input(
@@ -105,7 +105,7 @@ def exact_input(
 ) -> np.ndarray:
     """The network input of a version of a person as Fractions: what the raw values say, before `encode` rounds."""
     free = np.full(encoding.free_width, Fraction(0), dtype=object)
-    columns, version = encoding.free_columns(), (versions or encoding.domain.versions).of(person, value)
+    columns, version = encoding.free_columns(), (versions or Versions(encoding.domain)).of(person, value)
     for feature in encoding.domain.free_features:
         place, raw = columns[feature.name], version[feature.name]
         if feature.name in encoding.merged and feature.kind != "categorical":
@@ -124,7 +124,7 @@ def exact_input(
     return np.concatenate([free, np.array(code, dtype=object)])
 
 
-def falsified(model: FairModel, found: Replay, *, engine: str, reason: str, **facts: Any) -> Verdict:
+def falsified(model: Model, found: Replay, *, engine: str, reason: str, **facts: Any) -> Verdict:
     """The verdict that replayed twins carry. Only twins that differ in some arithmetic may get here."""
     if not found.unfair_in:
         raise AssertionError("twins that get the same decision were reported as a counterexample")

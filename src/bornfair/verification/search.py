@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.domain import Value
 from bornfair.errors import InputError
-from bornfair.model import FairModel
-from bornfair.relation import Relation, twin_relation
+from bornfair.models.model import Model
+from bornfair.people.features import Value
+from bornfair.twins.relation import Relation, twin_relation
+from bornfair.twins.versions import Versions
 from bornfair.verification.boxes import Boxes, Places
 from bornfair.verification.cuts import Cuts, State
 from bornfair.verification.exact import exact_decisions, executes_exactly, fractions
@@ -27,7 +28,6 @@ from bornfair.verification.linear import LinearBounds
 from bornfair.verification.replay import Replay, exact_input, falsified, person_of, replay, versions_at
 from bornfair.verification.structural import prove_structurally, undecided
 from bornfair.verification.verdict import Arithmetic, Verdict
-from bornfair.versions import Versions
 
 ENGINE = "bounds"
 FEW = 32  # people in a box who are looked at one by one rather than cut apart
@@ -42,7 +42,7 @@ SAVE_EVERY = 60.0  # seconds between savings of the cuts
 
 
 def search(
-    model: FairModel,
+    model: Model,
     *,
     timeout: float,
     relation: Relation | None = None,
@@ -94,7 +94,7 @@ class _Found(Exception):
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    model: FairModel
+    model: Model
     relation: Relation
     declared: bool  # views are versions of people of the domain, so twins can be replayed from raw values
     wanted: tuple[Arithmetic, ...]

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from bornfair.domain import NUMERIC
 from bornfair.errors import InputError
-from bornfair.model import FairModel
-from bornfair.relation import flip_relation
+from bornfair.models.model import Model
+from bornfair.people.features import NUMERIC
+from bornfair.twins.relation import flip_relation
+from bornfair.twins.versions import Versions, require_flip_only
 from bornfair.verification.partition import (
     Part,
     Relax,
@@ -46,7 +47,6 @@ from bornfair.verification.prune import (
 from bornfair.verification.replay import Replay, falsified, replay_people
 from bornfair.verification.structural import not_finite, undecided
 from bornfair.verification.verdict import Verdict
-from bornfair.versions import require_flip_only
 
 ENGINE = "smt"
 Answer = Literal["sat", "unsat", "unknown", "unconfirmed"]
@@ -94,7 +94,7 @@ class Tally:
 
 
 def decide_by_smt(
-    model: FairModel,
+    model: Model,
     *,
     partitions: int | None = None,
     soft_timeout: float = 100.0,
@@ -141,7 +141,7 @@ def decide_by_smt(
 
 
 def tally_by_smt(
-    model: FairModel,
+    model: Model,
     *,
     partitions: int | None = None,
     soft_timeout: float = 100.0,
@@ -155,7 +155,7 @@ def tally_by_smt(
     """The counts behind `decide_by_smt`; an undecided verdict for networks that z3 cannot be asked about."""
     began = time.perf_counter()
     _require_above_zero(partitions=partitions, soft_timeout=soft_timeout, hard_timeout=hard_timeout)
-    require_flip_only(model, "the smt engine", "use engine='bounds'")
+    require_flip_only(model.encoding, "the smt engine", "use engine='bounds'")
     model.classes  # noqa: B018  # refuses a domain without a label now, not when twins are to be reported
     original, relaxed = model, allowed_differences(model, relax)
     model, where = with_reals_free(model, where)
@@ -221,8 +221,8 @@ class _Questions:
 
     def __init__(
         self,
-        original: FairModel,
-        model: FairModel,
+        original: Model,
+        model: Model,
         views: Sequence[int],
         everybody: Part,
         relaxed: Mapping[str, Fraction],
@@ -394,7 +394,7 @@ class _Questions:
             )
             known |= {span.name: span.raw(person[span.name]) for span in self.original.encoding.spans}
             sensitive.append(tuple(known[name] for name in domain.sensitive))
-        both = replay_people(self.original, list(zip(people, (0, 1), strict=True)), domain.versions.at(sensitive))
+        both = replay_people(self.original, list(zip(people, (0, 1), strict=True)), Versions(domain).at(sensitive))
         return both if both.unfair_in else None
 
     def _person(self, values: list[Fraction], part: Part) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from bornfair.errors import InputError
 from bornfair.verification.verdict import Arithmetic, Verdict
 
 if TYPE_CHECKING:
-    from bornfair.network import Network
-    from bornfair.relation import Relation, View
+    from bornfair.models.network import Network
+    from bornfair.twins.relation import Relation, View
 
 FLOAT32_SAFE = 2.0**127
 """Numbers below this stay finite in float32, whatever the rounding."""
@@ -55,7 +55,7 @@ def prove_structurally(network: Network, relation: Relation) -> Verdict:
 def prove_zero_weights(network: Network, free_width: int) -> Verdict:
     """Verified when V, the weights on the sensitive codes, is exactly 0. Needs no list of the sensitive values.
 
-    The argument is that of `prove_structurally`; codes are finite float32 numbers (`bornfair.sensitive`).
+    The argument is that of `prove_structurally`; codes are finite float32 numbers (`bornfair.people.sensitive`).
     """
     if not 0 <= free_width <= network.widths[0]:
         raise InputError(f"free_width is {free_width}, but the network has {network.widths[0]} inputs in all.")

@@ -1,0 +1,282 @@
+"""Is this model, whoever made it, fair? One call asks everything: verdict, shares of the domain, people of the data,
+metrics, what gives the sensitive value away, and puts the answers in a report people read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import pandas as pd
+
+from bornfair.auditing import metrics
+from bornfair.checks import number
+from bornfair.errors import InputError, plain
+from bornfair.models.importers.reading import ReadingOptions
+from bornfair.models.model import Model
+from bornfair.people.domain import Domain
+from bornfair.people.features import unknown_column
+from bornfair.people.tables import as_pandas
+from bornfair.question import load_model
+from bornfair.report import document as parts
+from bornfair.report.document import value_text
+from bornfair.report.page import certificate_document
+from bornfair.report.report import Report
+from bornfair.verification.decide import decide
+
+if TYPE_CHECKING:
+    from bornfair.verification.verdict import Verdict
+
+Say = Callable[[str], None]
+
+LEAST_ROWS_FOR_PROXIES = 50
+MOST_AFFECTED = 5
+MOST_GROUPS = 5
+BINS = 24
+MOST_GROUP_VALUES = 12  # sensitive combinations listed one by one in the table of group metrics
+
+
+def audit(
+    model: Any,
+    table: Any = None,
+    *,
+    target: str | None = None,
+    sensitive_features: Sequence[str | int] | None = None,
+    twins: Any = None,
+    domain: Domain | str | Path | None = None,
+    timeout: float = 60.0,
+    seed: int = 0,
+    say: Say | None = None,
+    **reading: Unpack[ReadingOptions],
+) -> Report:
+    """A report on one model, or on several side by side.
+
+    model: anything `verify` takes (a bundle, an ONNX file, a scikit-learn pipeline, …), or a mapping of names to such
+    models. table: real people; with `target`, the column that holds the true answers. timeout: seconds for the proof
+    and the measuring of the domain together, for each model. decision, threshold, normalise: as in `verify`.
+    """
+    number("timeout", timeout, 0.0, float("inf"), open_low=True)
+    sources = dict(model) if isinstance(model, Mapping) else {_name_of(model): model}
+    if not sources:
+        raise InputError("no model was given; name at least one.")
+    people = None if table is None else as_pandas(table)
+    if people is not None and target is not None and target not in people.columns:
+        raise InputError(unknown_column(target, [str(c) for c in people.columns], "target"))
+    if people is not None and not len(people):
+        raise InputError("the table has no rows; leave it out, or give one with people.")
+    found = []
+    for name, source in sources.items():
+        if say and len(sources) > 1:
+            say(f"--- {name}")
+        asked = load_model(
+            source, domain=domain, sensitive=sensitive_features, table=people, target=target, twins=twins, **reading
+        )
+        found.append(examine(asked, people, target=target, name=str(name), timeout=timeout, seed=seed, say=say))
+    return Report(found[0] if len(found) == 1 else parts.Comparison(tuple(found)))
+
+
+def examine(
+    model: Model,
+    people: pd.DataFrame | None = None,
+    *,
+    target: str | None = None,
+    name: str = "",
+    timeout: float = 60.0,
+    seed: int = 0,
+    say: Say | None = None,
+) -> parts.Document:
+    """All that can be said about one model in about the given time."""
+    from bornfair.quantification.measure import shares_of
+
+    told = say or (lambda text: None)
+    rows = None if people is None else people.drop(columns=[target] if target is not None else [])
+    began = time.monotonic()
+    told("looking for a proof, or for twins who are decided differently")
+    verdict = decide(model, timeout=timeout / 2, table=rows, seed=seed, say=say)
+    document = _with_certificate(model, verdict)
+    document = dataclasses.replace(document, model=name, domain=parts.DomainFacts.of(model.domain))
+    left = max(timeout - (time.monotonic() - began), min(timeout, 1.0))
+    told("measuring how much of the domain is treated fairly")
+    shares = shares_of(model, timeout=left, seed=seed, say=say)
+    document = dataclasses.replace(
+        document, shares=_shares(shares), groups=_groups(model, seed) if shares.certified < 1 else ()
+    )
+    if rows is not None:
+        told(f"looking at the {len(rows):,} people of the table")
+        assert people is not None
+        document = dataclasses.replace(document, **_of_people(model, people, rows, target, seed))
+    if model.original is not None:
+        document = dataclasses.replace(document, making={**document.making, "Imported": _imported(model)})
+    if model.note:
+        document = dataclasses.replace(document, making={**document.making, "Reading": model.note})
+    return document
+
+
+# --- about everybody who could exist ---
+
+
+def _with_certificate(model: Model, verdict: Verdict) -> parts.Document:
+    """The verdict of now; what the certificate says is told beside it, if the model has one that was written down."""
+    if model.certificate is None or not model.certificate.files:
+        return parts.Document(verdict)
+    said = certificate_document(model.certificate.to_json(), model.domain)
+    return dataclasses.replace(said, verdict=verdict)
+
+
+def _shares(found: Any) -> parts.Shares:
+    guess = found.estimate
+    estimate = None
+    if guess["samples"]:
+        estimate = parts.Estimate(guess["unfair"], guess["low"], guess["high"], guess["confidence"], guess["samples"])
+    return parts.Shares(
+        certified=found.certified,
+        falsified=found.falsified,
+        undecided=found.undecided,
+        estimate=estimate,
+        boxes=found.boxes,
+        seconds=found.seconds,
+    )
+
+
+def _groups(model: Model, seed: int) -> tuple[parts.Group, ...]:
+    from bornfair.quantification import affected_groups
+
+    return tuple(
+        parts.Group(
+            text=group.text,
+            covers=group.share,
+            unfair_inside=parts.Estimate(group.unfair, group.low, group.high, group.confidence, group.samples),
+            holds=group.contains,
+        )
+        for group in affected_groups(model, most=MOST_GROUPS, seed=seed)
+    )
+
+
+# --- about the people of a table ---
+
+
+def _of_people(model: Model, people: pd.DataFrame, rows: pd.DataFrame, target: str | None, seed: int) -> dict[str, Any]:
+    from bornfair.quantification.people import most_affected, treatment
+    from bornfair.quantification.telling import undo_text
+
+    treated = treatment(model, rows)
+    fair = float(np.mean(treated.fair))
+    found: dict[str, Any] = {
+        "people": parts.People(
+            rows=len(rows),
+            unfair=int((~treated.fair).sum()),
+            values=model.domain.sensitive_space.size if model.domain.real_sensitive else None,
+            most_affected=tuple(
+                parts.Affected(
+                    row=one["row"], person=one["person"], twin=one["twin"], decisions=tuple(one["decisions"]),
+                    gap=one["gap"], undo=undo_text(one),
+                )
+                for one in most_affected(model, rows, most=MOST_AFFECTED, treated=treated)
+            ),
+        ),
+        "score_gaps": _gaps(treated.scores),
+        "metrics": parts.Metrics(empirical_fairness=fair, rows=len(rows)),
+    }  # fmt: skip
+    if target is not None:
+        found |= _against_truth(model, people, rows, target, fair)
+    if len(rows) >= LEAST_ROWS_FOR_PROXIES:
+        found |= _proxies(model, rows, seed)
+    return found
+
+
+def _gaps(outputs: np.ndarray) -> parts.Histogram | None:
+    """How far each person's score moves at most between their versions: outputs [rows, versions, outputs]."""
+    gap = (outputs.max(axis=1) - outputs.min(axis=1)).max(axis=1).astype(np.float64)
+    if not len(gap) or not np.isfinite(gap).all() or not gap.max() > 0:
+        return None
+    counts, edges = np.histogram(gap, bins=BINS, range=(0.0, float(gap.max())))
+    return parts.Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
+
+
+def _against_truth(
+    model: Model, people: pd.DataFrame, rows: pd.DataFrame, target: str, fairness: float
+) -> dict[str, Any]:
+    truth, classes = _truth(model, people[target], target), model.classes
+    decided = model.predict(rows)
+    found: dict[str, Any] = {
+        "metrics": parts.Metrics(
+            accuracy=metrics.accuracy(truth, decided),
+            balanced_accuracy=metrics.balanced_accuracy(truth, decided),
+            auc=metrics.auc(truth, model.predict_proba(rows), classes),
+            empirical_fairness=fairness,
+            rows=len(rows),
+        )
+    }
+    names = list(model.domain.sensitive)
+    if len(classes) != 2 or not set(names) <= set(rows.columns):  # a fair model needs no sensitive column
+        return found
+    groups = rows[names].astype(str).agg(", ".join, axis=1)
+    if groups.nunique() <= MOST_GROUP_VALUES:
+        table = metrics.group_metrics(truth, decided, groups, classes[-1])
+        found["group_metrics"] = tuple(
+            parts.GroupMetrics(
+                value=str(value), count=int(line["count"]),
+                **{
+                    rate: float(line[rate])
+                    for rate in ("selection_rate", "accuracy", "true_positive_rate", "false_positive_rate")
+                },
+            )
+            for value, line in table.iterrows()
+        )  # fmt: skip
+    return found
+
+
+def _truth(model: Model, column: pd.Series, target: str) -> np.ndarray:
+    """The true answers in the words of the model's own classes."""
+    known = {str(plain(label)): label for label in model.classes}
+    answers = [known.get(str(plain(value))) for value in column]
+    if None in answers:
+        stray = plain(column.iloc[answers.index(None)])
+        allowed = ", ".join(value_text(plain(label)) for label in model.classes)
+        raise InputError(
+            f"column '{target}' holds {stray!r}, but the model decides between {allowed}; "
+            "rename the answers, or leave the target out."
+        )
+    return np.array(answers)
+
+
+def _proxies(model: Model, rows: pd.DataFrame, seed: int) -> dict[str, Any]:
+    from bornfair.proxies.tells import proxy_report
+
+    try:
+        found = proxy_report(rows, model.domain, model=model, seed=seed)
+    except InputError:  # too few people of one value to tell anything: the report then has no such section
+        return {}
+    several = len(found.about) > 1
+    told = []
+    for about in found.about:
+        lines = [about.together, *(tell for tell in about.features[:6] if tell.tells)]
+        lines += [about.score] if about.score is not None else []
+        told += [
+            parts.Proxy(f"{line.name} → {about.sensitive}" if several else line.name, line.auc, note="")
+            for line in lines
+        ]
+    declared = model.domain.twin_group.moved
+    asked = [one.question for one in found.suggestions if one.feature not in declared]
+    return {"proxies": tuple(told), "suggestions": tuple(asked)}
+
+
+def _imported(model: Model) -> str:
+    original = model.original
+    assert original is not None
+    compared = f"{original.people_compared:,} people, random ones and ones at corners and boundaries"
+    text = f"Read from the original, and compared with it on {compared}"
+    if original.largest_difference is not None:
+        text += f": scores differ by {original.largest_difference:.2g} at most"
+    told = "" if model.covers_execution else " What is proven is proven in real arithmetic, of the network as read."
+    return f"{text} ({original.runtime}).{told}"
+
+
+def _name_of(source: Any) -> str:
+    if isinstance(source, (str, Path)):
+        return Path(source).name or str(source)
+    return type(source).__name__

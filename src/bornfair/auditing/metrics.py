@@ -1,0 +1,79 @@
+"""How good, and how fair on the rows of a table. Proof over the whole domain is the business of `verification`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.errors import InputError
+from bornfair.people.domain import Domain
+from bornfair.twins.versions import Versions
+
+
+def accuracy(truth: Any, decided: Any) -> float:
+    from sklearn.metrics import accuracy_score
+
+    return float(accuracy_score(truth, decided))
+
+
+def balanced_accuracy(truth: Any, decided: Any) -> float:
+    """The mean of each class's recall: chance level is 1/K however rare a class is."""
+    from sklearn.metrics import recall_score
+
+    return float(recall_score(truth, decided, average="macro", zero_division=0.0))
+
+
+def auc(truth: Any, probabilities: np.ndarray, classes: np.ndarray) -> float | None:
+    """Area under the ROC curve (K classes: one against the rest, mean). None when a class is absent from `truth`."""
+    from sklearn.metrics import roc_auc_score
+
+    if len(np.unique(np.asarray(truth))) < len(classes):
+        return None
+    if len(classes) == 2:
+        return float(roc_auc_score(np.asarray(truth) == classes[1], probabilities[:, 1]))
+    return float(roc_auc_score(truth, probabilities, multi_class="ovr", labels=classes))
+
+
+def survives_every_change(
+    decide: Callable[[pd.DataFrame], np.ndarray], table: pd.DataFrame, domain: Domain, *, declared: bool = True
+) -> np.ndarray:
+    """For each row: is its decision the same for every version of the person? (a boolean array)
+
+    declared=False: for every value of S only, the declared rules left aside ("flip-stable").
+    """
+    if not domain.sensitive:
+        raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+    same = np.ones(len(table), dtype=bool)
+    first = np.asarray(decide(Versions(domain).table(table, 0)))
+    for version in range(1, Versions(domain).size if declared else domain.sensitive_space.size):
+        same &= np.asarray(decide(Versions(domain).table(table, version))) == first
+    return same
+
+
+def empirical_fairness(
+    decide: Callable[[pd.DataFrame], np.ndarray], table: pd.DataFrame, domain: Domain, *, declared: bool = True
+) -> float:
+    """Share of rows whose decision is the same for every version of the person.
+
+    It speaks of these rows only: 1.0 here is no proof.
+    """
+    return float(np.mean(survives_every_change(decide, table, domain, declared=declared)))
+
+
+def group_metrics(truth: Any, decided: Any, groups: pd.DataFrame | pd.Series, positive: object) -> pd.DataFrame:
+    """Selection rate, accuracy, true and false positive rate of each group, through fairlearn."""
+    from fairlearn.metrics import MetricFrame, count, false_positive_rate, selection_rate, true_positive_rate
+
+    right = np.asarray(truth) == positive
+    chosen = np.asarray(decided) == positive
+    measures = {
+        "count": count,
+        "selection_rate": selection_rate,
+        "accuracy": accuracy,
+        "true_positive_rate": true_positive_rate,
+        "false_positive_rate": false_positive_rate,
+    }
+    return MetricFrame(metrics=measures, y_true=right, y_pred=chosen, sensitive_features=groups).by_group

@@ -1,0 +1,186 @@
+"""Which column of a table is which input of somebody's model, and who exists for it?
+
+A model with one input for each column is matched by name, one that takes a row of numbers by position. Who exists is
+said by a domain, or read off a table; only categories may come from the model itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from bornfair.errors import InputError, shown
+from bornfair.models.importers.nnet import sensitive_name
+from bornfair.people.domain import Domain
+from bornfair.people.features import (
+    BooleanFeature,
+    CategoricalFeature,
+    Feature,
+    IntegerFeature,
+    Label,
+    Value,
+    unknown_column,
+)
+
+MOST_LEVELS = 1_000  # of a whole number whose values are listed because the model looks them up
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a model takes: named columns, or so many numbers; and the categories it knows."""
+
+    origin: str  # what messages call the model
+    names: tuple[str, ...] | None
+    count: int | None = None  # None if the model does not say
+    categories: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    numbers: bool = True  # whether columns taken by position must be numbers
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Who exists, and the features a model reads, in the model's order."""
+
+    domain: Domain
+    names: tuple[str, ...]
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        return tuple(self.domain.feature(name) for name in self.names)
+
+
+def columns_for(
+    wanted: Wanted,
+    *,
+    domain: Domain | None,
+    table: pd.DataFrame | None,
+    target: str | None,
+    sensitive: Sequence[str | int] | None,
+    twins: str | Sequence[str] | None = None,
+) -> Columns:
+    """The domain with its sensitive features and rules for twins, and which of its features the model reads."""
+    if domain is None:
+        domain = _observed(wanted, table, target, sensitive) if table is not None else _of_categories(wanted)
+    if sensitive:
+        names = tuple(sensitive_name(item, domain) for item in sensitive)
+        if names != domain.sensitive:
+            domain = domain.with_sensitive(names)
+    if not domain.sensitive:
+        raise InputError(
+            f"nobody has a twin yet: name the sensitive features of {wanted.origin}, "
+            f"among {shown(domain.names, most=30)}."
+        )
+    if twins is not None:
+        domain = domain.with_twins(twins)
+    return Columns(domain, _read(wanted, domain))
+
+
+def with_levels(columns: Columns, name: str, origin: str) -> Columns:
+    """The same people, with a whole number's values listed one by one: the model looks them up."""
+    feature = columns.domain.feature(name)
+    if not isinstance(feature, IntegerFeature) or len(feature.levels()) > MOST_LEVELS:
+        raise InputError(
+            f"{origin} looks '{name}' up value by value, but in the domain it is {feature.kind}"
+            f"{'' if feature.kind == 'real' else f' with more than {MOST_LEVELS:,} values'}; list its values there, if "
+            "they are few, or give the model the number itself."
+        )
+    listed = CategoricalFeature(name=name, categories=tuple(feature.levels())).model_dump()
+    features = [listed if f.name == name else f.model_dump() for f in columns.domain.features]
+    return Columns(columns.domain.replaced(features=features), columns.names)
+
+
+def with_classes(
+    domain: Domain, classes: tuple[Value, ...] | None, count: int, target: str | None, origin: str
+) -> Domain:
+    """The label's classes as the model knows them, in its order; otherwise the domain's, or numbers."""
+    own = domain.label
+    name = own.name if own is not None else target if target is not None and target not in domain.names else "decision"
+    if own is None and target is None and name in domain.names:
+        name = "decision of the model"
+    if classes is None and own is not None:
+        if len(own.classes) != count:
+            raise InputError(
+                f"{origin} tells {count} classes apart, but the label '{own.name}' has {shown(own.classes)}; "
+                "correct the label's classes in the domain, in the order of the model's outputs."
+            )
+        return domain
+    return domain.replaced(label=Label(name=name, classes=classes or tuple(range(count))).model_dump())
+
+
+def _read(wanted: Wanted, domain: Domain) -> tuple[str, ...]:
+    if wanted.names is not None:
+        return tuple(matching(name, domain.names, wanted.origin) for name in wanted.names)
+    if wanted.count is not None and wanted.count != len(domain.features):
+        raise InputError(
+            f"{wanted.origin} takes {wanted.count} numbers, but the domain has {len(domain.features)} features "
+            f"({shown(domain.names)}); list one feature for each number, in order. If the model takes encoded columns "
+            "(one-hot), make the encoding part of the model (a pipeline), or give the table of encoded numbers."
+        )
+    for feature in domain.features if wanted.numbers else ():
+        if isinstance(feature, CategoricalFeature) and any(isinstance(c, str) for c in feature.categories):
+            raise InputError(
+                f"{wanted.origin} takes numbers, but '{feature.name}' has the categories {shown(feature.categories)}; "
+                "make the encoding part of the model (a pipeline), or give the table of encoded numbers."
+            )
+    return domain.names
+
+
+def matching(name: str, known: Sequence[str], origin: str) -> str:
+    """The feature behind an input's name; exporters replace what is not a letter or digit."""
+    if name in known:
+        return name
+    alike = [k for k in known if _plain(k) == _plain(name)]
+    if len(alike) == 1:
+        return alike[0]
+    reason = unknown_column(name, known, "input").replace("is not in the table", "is not among the columns given")
+    raise InputError(f"{origin}: {reason}")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^0-9a-z]", "_", name.lower())
+
+
+def _observed(wanted: Wanted, table: pd.DataFrame, target: str | None, sensitive: Sequence[Any] | None) -> Domain:
+    """As the table shows; of what the model does not read only the sensitive columns are kept."""
+    frame, names = table, [str(column) for column in table.columns]
+    inputs = [name for name in names if name != target]
+    if wanted.names is not None:
+        read = [matching(name, inputs, wanted.origin) for name in wanted.names]
+        asked = [item for item in sensitive or () if isinstance(item, str) and item in inputs]
+        frame = table[[name for name in names if name in {*read, *asked, target}]]
+    domain = Domain.infer(frame, target=target)
+    features = []
+    for feature in domain.features:
+        known = _known(wanted, feature.name)
+        if known and not isinstance(feature, BooleanFeature):
+            seen = tuple(v for v in feature.levels() if v not in known) if _few(feature) else ()
+            features.append(CategoricalFeature(name=feature.name, categories=known + seen).model_dump())
+        else:
+            features.append(feature.model_dump())
+    return domain.replaced(features=features)
+
+
+def _known(wanted: Wanted, name: str) -> tuple[Value, ...]:
+    for key, categories in wanted.categories.items():
+        if key == name or _plain(key) == _plain(name):
+            return categories
+    return ()
+
+
+def _few(feature: Feature) -> bool:
+    whole = isinstance(feature, IntegerFeature) and len(feature.levels()) <= MOST_LEVELS
+    return whole or isinstance(feature, CategoricalFeature)
+
+
+def _of_categories(wanted: Wanted) -> Domain:
+    names = wanted.names or ()
+    open_ended = [name for name in names if not _known(wanted, name)]
+    if not names or open_ended:
+        what = f"the ranges of {shown(open_ended)}" if names else f"its {wanted.count or ''} inputs".replace("  ", " ")
+        raise InputError(
+            f"{wanted.origin} does not say who exists: give a domain with {what}, or a table to read them off."
+        )
+    return Domain(features=tuple(CategoricalFeature(name=name, categories=_known(wanted, name)) for name in names))

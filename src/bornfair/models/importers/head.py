@@ -1,0 +1,352 @@
+"""Where does a model decide, and by which scores? What it ends with is read as a comparison of scores.
+
+One score z decides by z > 0, several by the first largest. A monotone function at the end (sigmoid, tanh, ReLU, clip)
+is taken away, and what it is compared with moves to the other side: σ(z) > t is z > log t/(1−t). How the model shows
+our scores is remembered, to compare with what the model itself gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from bornfair.models.importers.affine import Block, CannotRead, Decision, Forms, concatenated
+from bornfair.models.importers.reading import Meaning, Reading
+
+Show = Callable[[np.ndarray], np.ndarray]
+STEP = 2.0**-22  # by how much rounding in float32 may move a number of size 1 on its way out
+ABOUT_A_PROBABILITY = (-1.0, 2.0)  # a sum of bounded values between these may be meant as one, or not
+ASK = "say whether it is a probability or a logit: decision='probability' or 'logit' (--decision), or threshold=…"
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """The scores that decide, and how the model shows them."""
+
+    logits: Forms
+    shown: Show | None = None  # what the model makes of our scores; None: only its decisions can be compared
+    part: Literal["all", "last", "difference"] = "all"  # of the columns it shows: the last less the first, …
+    threshold: float | None = None  # what that part must exceed; None: the first largest column decides, or a label
+    probabilities: bool = False  # whether it shows probabilities, or their logarithms
+    logarithms: bool = False
+    tie_is_positive: bool = False
+    slack: float = STEP  # how far our score may be from 0 and yet, as the model rounds what it shows, be a tie
+
+    @property
+    def classes(self) -> int:
+        return max(self.logits.size, 2)
+
+    def shown_by_us(self, scores: np.ndarray) -> np.ndarray:
+        """Our network's outputs in the terms of the model: what `shown_by_it` makes of the model's own outputs."""
+        assert self.shown is not None
+        return self.shown(scores)
+
+    def shown_by_it(self, outputs: np.ndarray) -> np.ndarray | None:
+        """The model's outputs [rows, columns] made comparable; None if only its decisions can be compared."""
+        if self.shown is None or outputs.shape[1] not in (self.logits.size, self.classes):
+            return None
+        return self._part(np.exp(outputs) if self.logarithms else outputs)
+
+    def decided_by_it(self, outputs: np.ndarray) -> np.ndarray:
+        """Class indices from the model's outputs, if it gives scores only."""
+        if self.threshold is None:
+            return np.argmax(outputs, axis=1)
+        return (self._part(outputs.astype(np.float64))[:, -1] > self.threshold).astype(np.int64)
+
+    def _part(self, outputs: np.ndarray) -> np.ndarray:
+        if self.part == "all" or outputs.shape[1] == 1:
+            return outputs
+        return outputs[:, -1:] if self.part == "last" else outputs[:, -1:] - outputs[:, :1]
+
+
+def read_head(end: Decision | Forms, asked: Reading | None = None) -> Head:
+    """The logits behind a decision, or behind scores that a model ends with."""
+    asked = Reading() if asked is None else asked
+    if isinstance(end, Decision):
+        if asked.moves_the_decision:
+            raise CannotRead("decides itself; leave decision and threshold (--decision, --threshold) out")
+        if end.scores.size > 1:
+            return _largest(_flat(end.scores))
+        peeled = _peeled(_flat(end.scores), end.tie_is_positive)
+        return Head(peeled.logits, tie_is_positive=end.tie_is_positive, slack=peeled.slack)
+    if asked.decision == "label":
+        raise CannotRead(f"gives numbers, not labels; {ASK}")
+    scores = _flat(end)
+    if scores.size == 0:
+        raise CannotRead("gives no scores")
+    if scores.size == 1:
+        return _above(scores, scores, asked, "last")
+    if asked.threshold is None:
+        return _largest(scores)
+    if scores.size > 2:
+        raise CannotRead(f"tells {scores.size} classes apart; leave the threshold (--threshold) out, it is for two")
+    first, last = (scores.picked(np.array([i])) for i in (0, 1))
+    logit = asked.decision == "logit" or (asked.decision is None and not _is_probability(last))
+    return _above(last.minus(first) if logit else last, last, asked, "difference" if logit else "last")
+
+
+def opposite_sigmoids(scores: Forms) -> bool:
+    """Whether two scores are σ(−z) and σ(z), which sum to 1."""
+    atoms = [_pure(scores.picked(np.array([i])), ("sigmoid",)) for i in range(scores.size)]
+    befores = [atom.before for atom in atoms if atom is not None]
+    return len(befores) == len(atoms) == 2 and _opposite(concatenated(befores, 0))
+
+
+# --- one score above a threshold ---
+
+
+def _above(score: Forms, last: Forms, asked: Reading, part: Literal["last", "difference"]) -> Head:
+    meaning = asked.decision or (_meaning(score) if asked.threshold is None else None)
+    threshold = (0.5 if meaning == "probability" else 0.0) if asked.threshold is None else float(asked.threshold)
+    peeled = _peeled(score.plus(np.array([-threshold])), ties=False)
+
+    def shown(z: np.ndarray) -> np.ndarray:
+        return peeled.show(z) + threshold
+
+    return Head(peeled.logits, shown, part, threshold, probabilities=_is_probability(last), slack=peeled.slack)
+
+
+def _meaning(score: Forms) -> Meaning:
+    """What a single number at the end of a model is, if that can be told from how it is computed."""
+    low, high = _range(score)
+    if _is_probability(score):
+        return "probability"
+    if low == -high:  # as much below 0 as above: all numbers, or tanh, or a logit that is clipped
+        return "logit"
+    what = f"gives one number between {low:g} and {high:g}, and it cannot be told where that decides; {ASK}"
+    if low >= 0 or high <= 0:
+        raise CannotRead(what)
+    least, most = ABOUT_A_PROBABILITY
+    if math.isfinite(low) and math.isfinite(high) and (_outermost(score) or (low >= least and high <= most)):
+        raise CannotRead(what)
+    return "logit"
+
+
+def _is_probability(score: Forms) -> bool:
+    low, high = _range(score)
+    return low >= -STEP and high <= 1 + STEP
+
+
+def _range(score: Forms) -> tuple[float, float]:
+    """Between which numbers one score lies, whoever is decided about."""
+    outer = _outermost(score)
+    if outer is not None and outer.kind == "clip":
+        ends = outer.constant, outer.constant + outer.weight * outer.height
+        return min(ends), max(ends)
+    known: dict[Block, tuple[np.ndarray, np.ndarray]] = {}
+    low, high = _bounds(score, known)
+    return float(low[0]), float(high[0])
+
+
+def _bounds(forms: Forms, known: dict[Block, tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    low, high = forms.constant.copy(), forms.constant.copy()
+    for block, matrix in forms.parts.items():
+        if block not in known:
+            known[block] = _block_bounds(block, known)
+        least, most = known[block]
+        with np.errstate(invalid="ignore"):  # 0 · ∞
+            one, other = (np.where(matrix == 0, 0.0, matrix * end) for end in (least, most))
+        low, high = low + np.minimum(one, other).sum(axis=1), high + np.maximum(one, other).sum(axis=1)
+    return low, high
+
+
+def _block_bounds(block: Block, known: dict[Block, tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    least, most = RANGES.get(block.kind, (-math.inf, math.inf))
+    low, high = np.full(block.width, least), np.full(block.width, most)
+    if block.kind == "relu" and block.before is not None:
+        before = _bounds(block.before, known)
+        return np.maximum(before[0], 0.0), np.maximum(before[1], 0.0)
+    return low, high
+
+
+RANGES = {
+    "sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0), "log_softmax": (-math.inf, 0.0),
+    "gelu": (-0.17, math.inf),
+}  # fmt: skip
+
+
+# --- functions at the end, taken away ---
+
+
+@dataclass(frozen=True, eq=False)
+class _Outer:
+    """A score constant + weight · g(before), with g one monotone function of one number."""
+
+    kind: str  # sigmoid, tanh, relu, or clip: between 0 and `height`
+    before: Forms
+    weight: float
+    constant: float
+    height: float = math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class _Peeled:
+    logits: Forms
+    show: Show
+    slack: float
+
+
+def _peeled(score: Forms, ties: bool) -> _Peeled:
+    """What must be above 0 (with `ties`: at least 0) for the score to be so: functions at its end are inverted."""
+    shows: list[Show] = []
+    slack = STEP
+    while (outer := _outermost(score)) is not None:
+        place = -outer.constant / outer.weight  # c + w·g > 0 is g > place for w > 0, g < place for w < 0
+        sign = math.copysign(1.0, outer.weight)
+        at, slope = _inverse(outer, place, reaches=(sign > 0) != ties)
+        score = outer.before.plus(np.array([-at])).scaled(np.array([sign]))
+        slack = min((slack + STEP * abs(outer.constant)) / (abs(outer.weight) * slope) + STEP * abs(at), 1e300)
+        shows.append(_shows(outer, sign, at))
+
+    def show(z: np.ndarray) -> np.ndarray:
+        for function in reversed(shows):
+            z = function(z)
+        return z
+
+    return _Peeled(score, show, slack)
+
+
+def _shows(outer: _Outer, sign: float, at: float) -> Show:
+    function = FUNCTIONS.get(outer.kind, lambda z: np.clip(z, 0.0, outer.height))
+    return lambda z: outer.constant + outer.weight * function(sign * z + at)
+
+
+def _inverse(outer: _Outer, place: float, *, reaches: bool) -> tuple[float, float]:
+    """Where a function takes a value, and its slope there. `reaches`: its lowest value separates too."""
+    if outer.kind == "sigmoid" and 0.0 < place < 1.0:
+        return (math.log(place) - math.log1p(-place) if place != 0.5 else 0.0), place * (1.0 - place)
+    if outer.kind == "tanh" and -1.0 < place < 1.0:
+        return math.atanh(place), 1.0 - place**2
+    if outer.kind in ("relu", "clip"):
+        inside = 0.0 <= place < outer.height if reaches else 0.0 < place <= outer.height
+        if inside:
+            return place, 1.0
+    raise CannotRead(
+        f"compares a {outer.kind} with {place:g}, so that everybody gets the same decision; "
+        "check the threshold (--threshold)"
+    )
+
+
+def _outermost(score: Forms) -> _Outer | None:
+    """The one monotone function that a score is made of, if there is one."""
+    atoms = [(block, int(j)) for block, row in score.parts.items() for j in np.flatnonzero(row[0])]
+    if not 1 <= len(atoms) <= 2 or any(block.before is None for block, _ in atoms):
+        return None
+    weights = [float(score.parts[block][0, j]) for block, j in atoms]
+    befores = [block.before.picked(np.array([j])) for block, j in atoms if block.before is not None]
+    kinds = {block.kind for block, _ in atoms}
+    constant = float(score.constant[0])
+    if len(atoms) == 1:
+        block, j = atoms[0]
+        if block.kind == "softmax" and block.width == 2 and block.before is not None:
+            other = block.before.picked(np.array([1 - j]))
+            return _Outer("sigmoid", befores[0].minus(other), weights[0], constant)
+        return _Outer(block.kind, befores[0], weights[0], constant) if block.kind in FUNCTIONS else None
+    apart = befores[0].minus(befores[1])
+    if kinds != {"relu"} or weights[0] != -weights[1] or apart.parts:
+        return None
+    # relu(x + h) − relu(x) lies between 0 and h
+    height = float(apart.constant[0])
+    taller = 0 if height > 0 else 1
+    return _Outer("clip", befores[taller], weights[taller], constant, abs(height)) if height else None
+
+
+def _sigmoid(z: np.ndarray) -> np.ndarray:
+    return np.exp(-np.logaddexp(0.0, -z))
+
+
+FUNCTIONS: dict[str, Show] = {"sigmoid": _sigmoid, "tanh": np.tanh, "relu": lambda z: np.maximum(z, 0.0)}
+
+
+# --- the first largest of several ---
+
+
+def _largest(scores: Forms) -> Head:
+    atoms = [_pure(scores.picked(np.array([i])), ("softmax", "log_softmax", "sigmoid")) for i in range(scores.size)]
+    alone = [atom for atom in atoms if atom is not None]
+    if len(alone) == scores.size:
+        logits = concatenated([atom.before for atom in alone], 0)
+        kinds = {atom.block.kind for atom in alone}
+        whole = len({atom.block for atom in alone}) == 1
+        whole &= sorted(atom.position for atom in alone) == list(range(alone[0].block.width))
+        if whole and kinds <= {"softmax", "log_softmax"}:
+            logarithms = kinds == {"log_softmax"}
+            if logits.size > 2:
+                return Head(logits, _softmax, probabilities=True, logarithms=logarithms)
+            return Head(_difference(logits), _sigmoid, "last", probabilities=True, logarithms=logarithms)
+        if kinds == {"sigmoid"} and logits.size > 2:
+            return Head(logits, _sigmoid, probabilities=True)
+        if kinds == {"sigmoid"}:
+            if _opposite(logits):
+                return Head(logits.picked(np.array([1])), _sigmoid, "last", probabilities=True)
+            return Head(_difference(logits), probabilities=True)
+    if scores.size > 2:
+        return Head(scores, lambda z: z)
+    last = scores.picked(np.array([1]))
+    if _opposite(scores):
+        return Head(last, lambda z: z, "last")
+    peeled = _peeled(_difference(scores), ties=False)
+    head = Head(peeled.logits, peeled.show, "difference", slack=peeled.slack)
+    if not _is_probability(last):
+        return head
+    try:
+        of_last = _peeled(last.plus(np.array([-0.5])), ties=False)
+    except CannotRead:  # the last column is never above ½
+        return head
+    if not same_parts(of_last.logits, peeled.logits) or (of_last.logits.constant != peeled.logits.constant).any():
+        return head
+    return replace(head, shown=lambda z: of_last.show(z) + 0.5, part="last", probabilities=True)  # 1 − p and p
+
+
+@dataclass(frozen=True, eq=False)
+class _Atom:
+    """One output of one activation, as it is."""
+
+    block: Block
+    position: int
+
+    @property
+    def before(self) -> Forms:
+        assert self.block.before is not None
+        return self.block.before.picked(np.array([self.position]))
+
+
+def _pure(score: Forms, kinds: tuple[str, ...]) -> _Atom | None:
+    if len(score.parts) != 1 or score.constant.any():
+        return None
+    ((block, matrix),) = score.parts.items()
+    found = np.flatnonzero(matrix[0])
+    if block.kind not in kinds or len(found) != 1 or matrix[0, found[0]] != 1.0:
+        return None
+    return _Atom(block, int(found[0]))
+
+
+def same_parts(one: Forms, other: Forms) -> bool:
+    """Whether two forms differ in their constants at most."""
+    return one.parts.keys() == other.parts.keys() and all(
+        np.array_equal(matrix, other.parts[block]) for block, matrix in one.parts.items()
+    )
+
+
+def _difference(pair: Forms) -> Forms:
+    """Of two logits: the second wins if this is above 0, and not if they are equal."""
+    return pair.picked(np.array([1])).minus(pair.picked(np.array([0])))
+
+
+def _opposite(pair: Forms) -> bool:
+    first, last = pair.picked(np.array([0])), pair.picked(np.array([1]))
+    total = first.plus(last)
+    return not total.parts and not total.constant.any() and bool(first.parts)
+
+
+def _flat(forms: Forms) -> Forms:
+    return Forms((forms.size,), forms.parts, forms.constant)
+
+
+def _softmax(z: np.ndarray) -> np.ndarray:
+    grown = np.exp(z - z.max(axis=1, keepdims=True))
+    return grown / grown.sum(axis=1, keepdims=True)

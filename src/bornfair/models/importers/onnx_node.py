@@ -1,0 +1,166 @@
+"""What is an ONNX operator given, and how are its values moved, joined and computed level by level?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bornfair.models.importers.affine import CannotRead, Cell, Cells, Forms, Tape, Value, affordable
+
+UNKNOWN_ROWS = 1_000_003  # stands for the number of people in a shape; a prime no layer has as its width
+
+
+@dataclass(frozen=True, eq=False)
+class Zipped:
+    """Scores handed out as a map from class to score."""
+
+    scores: Forms
+    labels: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One node of a graph with the values of its inputs."""
+
+    operator: str
+    name: str
+    inputs: tuple[Value | None, ...]
+    attributes: dict[str, Any]
+    outputs: int
+    version: int  # of the operator set
+    tape: Tape
+    rows: int  # of every tensor of people: a fixed number, or UNKNOWN_ROWS
+
+    def given(self, position: int) -> Value:
+        value = self.optional(position)
+        if value is None:
+            raise CannotRead(f"lacks its input {position}")
+        return value
+
+    def optional(self, position: int) -> Value | None:
+        return self.inputs[position] if position < len(self.inputs) else None
+
+    def forms(self, position: int = 0) -> Forms:
+        value = self.given(position)
+        if isinstance(value, np.ndarray):
+            raise CannotRead("has a constant where people are expected")
+        return self.tape.forms(value)
+
+    def constant(self, position: int, attribute: str = "") -> np.ndarray | None:
+        """An input that must be a constant, or the attribute that stood for it in older operator sets."""
+        value = self.optional(position)
+        if value is None:
+            found = self.attributes.get(attribute)
+            return None if found is None else np.asarray(found)
+        if not isinstance(value, np.ndarray):
+            raise CannotRead(f"takes its input {position} from the person, where only a constant is supported")
+        return value
+
+    def needed(self, position: int, attribute: str = "") -> np.ndarray:
+        found = self.constant(position, attribute)
+        if found is None:
+            raise CannotRead(f"lacks its input {position}")
+        return found
+
+    def axis(self, rank: int, default: int | None = None) -> int:
+        axis = self.attributes.get("axis", default)
+        if axis is None:
+            raise CannotRead("does not say along which axis it works")
+        return checked_axis(int(axis), rank)
+
+
+def checked_axis(axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise CannotRead(f"names axis {axis} of a tensor with {rank} axes")
+    return axis % rank
+
+
+def rank(value: Value) -> int:
+    return value.ndim if isinstance(value, np.ndarray) else 1 + len(value.tail)
+
+
+def moved(value: Value, function: Callable[[np.ndarray], np.ndarray]) -> Value:
+    """Entries put elsewhere, by what `function` does to an array; people stay in the first axis."""
+    if isinstance(value, np.ndarray):
+        return function(value)
+    index = function(np.arange(value.size).reshape(1, *value.tail))
+    if index.ndim < 1 or index.shape[0] != 1:
+        raise CannotRead("mixes people with one another; each must be decided alone")
+    return value.picked(index[0])
+
+
+def not_people(axis: int, value: Value) -> None:
+    if axis == 0 and not isinstance(value, np.ndarray):
+        raise CannotRead("works along the first axis, across people; each must be decided alone")
+
+
+def against(value: Forms | Cells, constant: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
+    """A constant beside a tensor of people: the tail of both together, and the constant without the axis of people."""
+    shape = constant.shape
+    while len(shape) > len(value.tail) and shape[0] == 1:
+        shape = shape[1:]
+    if len(shape) > len(value.tail):
+        raise CannotRead(f"combines [people, {value.tail}] with a constant of shape {constant.shape}")
+    return _together(value.tail, shape), constant.reshape(shape)
+
+
+def broadcast(value: Forms | Cells, tail: tuple[int, ...]) -> Forms | Cells:
+    if value.tail == tail:
+        return value
+    if len(value.tail) != len(tail):
+        raise CannotRead(f"combines tensors of people with {len(value.tail)} and {len(tail)} further axes")
+    return value.picked(np.broadcast_to(np.arange(value.size).reshape(value.tail), tail))
+
+
+def both(node: Node, one: Forms | Cells, other: Forms | Cells) -> tuple[Forms, Forms]:
+    """Two tensors of people as forms of the same tail."""
+    if len(one.tail) != len(other.tail):
+        raise CannotRead(f"combines [people, {one.tail}] with [people, {other.tail}], across people")
+    tail = _together(one.tail, other.tail)
+    return node.tape.forms(broadcast(one, tail)), node.tape.forms(broadcast(other, tail))
+
+
+def level_by_level(function: Callable[..., np.ndarray], values: Sequence[Value]) -> Cells | None:
+    """A function of constants and of entries that all depend on the same feature; None if it is not so."""
+    shown = [value for value in values if isinstance(value, Cells)]
+    if not shown or any(isinstance(value, Forms) for value in values):
+        return None
+    tail: tuple[int, ...] = shown[0].tail
+    parts: list[Any] = []
+    for value in values:
+        if isinstance(value, np.ndarray):
+            tail = _together(tail, against(shown[0], value)[0])
+        elif isinstance(value, Cells) and len(value.tail) == len(tail):
+            tail = _together(tail, value.tail)
+        else:
+            return None
+    for value in values:
+        if isinstance(value, np.ndarray):
+            parts.append(np.broadcast_to(against(shown[0], value)[1], tail).ravel())
+        else:
+            wide = broadcast(value, tail)
+            assert isinstance(wide, Cells)
+            parts.append(wide.cells)
+    made = []
+    for i in range(math.prod(tail)):
+        entries = [part[i] for part in parts]
+        sources = {id(entry.source): entry.source for entry in entries if isinstance(entry, Cell)}
+        if len(sources) > 1:
+            return None
+        arguments = [entry.values if isinstance(entry, Cell) else entry for entry in entries]
+        (source,) = sources.values()
+        made.append(Cell(source, np.asarray(function(*arguments))))
+    return Cells(tail, tuple(made))
+
+
+def _together(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        tail = np.broadcast_shapes(one, other)
+    except ValueError:
+        raise CannotRead(f"combines tensors of the shapes {one} and {other}, which do not fit") from None
+    affordable(math.prod(tail))
+    return tail

@@ -1,0 +1,122 @@
+"""Who runs a graph that somebody else wrote? A process of its own, kept for the next graph, within limits."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bornfair.models.importers import onnx_child
+from bornfair.models.importers.onnx_child import ANSWER, LOAD, RUN, packed, receive, send, unpacked
+
+MEMORY = 4 << 30  # bytes of address space for onnxruntime and the graph
+SECONDS = 60  # for reading a graph, and for each batch of people
+
+
+class CannotRun(Exception):
+    """Why a graph gave no answer, as the end of a sentence."""
+
+
+class ForeignGraph:
+    """A graph that is run in a process of its own, which all such graphs share one after the other."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def run(self, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """All its outputs by name. Raises CannotRun."""
+        with _lock:
+            worker = _worker()
+            if worker.graph is not self._content:
+                worker.graph = None
+                worker.ask(LOAD, self._content)
+                worker.graph = self._content
+            return unpacked(worker.ask(RUN, packed(feed)))
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.graph: bytes | None = None
+        self.process: Any = subprocess.Popen(
+            # -P: this script's own folder must not be searched for modules
+            [sys.executable, "-P", onnx_child.__file__, str(MEMORY), str(SECONDS)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        self.stop = weakref.finalize(self, _stop, self.process)
+        self.clock = _Clock()
+        threading.Thread(target=_watch, args=(self.process, self.clock), daemon=True).start()
+
+    def ask(self, kind: bytes, content: bytes) -> bytes:
+        self.clock.ends = time.monotonic() + SECONDS
+        try:
+            send(self.process.stdin, kind, content)
+            answered, found = receive(self.process.stdout)
+        except (EOFError, OSError):
+            self.stop()
+            if self.clock.late or self.process.returncode == -getattr(signal, "SIGXCPU", 0):
+                raise CannotRun(f"it takes more than {SECONDS} s") from None
+            raise CannotRun(f"onnxruntime crashed, or needs more than {MEMORY / 2**30:g} GB") from None
+        except BaseException:  # an interrupt: what is under way has no reader any more
+            self.stop()
+            raise
+        finally:
+            self.clock.ends = math.inf
+        if answered != ANSWER:
+            raise CannotRun(_reason(found.decode(errors="replace")))
+        return found
+
+
+@dataclass
+class _Clock:
+    ends: float = math.inf  # when an answer must be there
+    late: bool = False
+
+
+def _watch(process: Any, clock: _Clock) -> None:
+    """End the process when its time is up."""
+    while process.poll() is None:
+        if time.monotonic() > clock.ends:
+            clock.late = True
+            process.kill()
+        time.sleep(0.2)
+
+
+def _reason(text: str) -> str:
+    if "bad_alloc" in text or "bad allocation" in text or "Failed to allocate" in text:
+        return f"it needs more than {MEMORY / 2**30:g} GB"
+    return next(iter(text.splitlines()), "")[:300].rstrip(".")
+
+
+def _stop(process: Any) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        try:
+            pipe.close()
+        except OSError:  # what was still to be sent has no reader
+            continue
+
+
+def _worker() -> _Worker:
+    global _running
+    if _running is not None and _running.owner != os.getpid():  # we were forked: it is our parent's
+        _running.stop.detach()
+        _running = None
+    if _running is None or not _running.stop.alive:
+        _running = _Worker()
+    return _running
+
+
+_lock = threading.Lock()
+_running: _Worker | None = None

@@ -1,0 +1,133 @@
+"""What decides about people? A network with the encoding of its domain: raw tables in, decisions out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bornfair.errors import InputError, shown
+from bornfair.models.network import CHUNK, Network, decisions
+from bornfair.people.encoding import Encoding
+from bornfair.people.tables import as_pandas
+from bornfair.twins.versions import Versions
+
+if TYPE_CHECKING:
+    from bornfair.models.importers.original import Original
+    from bornfair.people.domain import Domain
+    from bornfair.proof.certificate import Certificate
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A network with the encoding of its domain, the certificate that came with it, and the model it was read from."""
+
+    network: Network
+    encoding: Encoding
+    certificate: Certificate | None = None
+    original: Original | None = None
+    note: str = ""
+    """How it was read, where its file does not say so itself; said with every answer about it."""
+
+    @property
+    def domain(self) -> Domain:
+        return self.encoding.domain
+
+    @property
+    def classes(self) -> np.ndarray:
+        label = self.domain.label
+        if label is None:
+            raise InputError("this domain has no label, so the model's classes have no names.")
+        return np.array(label.classes)
+
+    @property
+    def covers_execution(self) -> bool:
+        """Whether what is proven of the network in float32 is proven of what decides: the model itself, or an original
+        that executes the same sums, or is not even given what differs between twins.
+        """
+        if self.original is None or self.original.plain_sums:
+            return True
+        return not self.domain.twins and not set(self.domain.sensitive) & set(self.original.reads)
+
+    @property
+    def ignores_sensitive(self) -> bool:
+        """Whether every weight that reads a sensitive code is exactly 0."""
+        return self.network.ignores_sensitive(self.encoding.free_width)
+
+    def scores(self, table: Any) -> np.ndarray:
+        """The network's outputs for raw rows.
+
+        A model that ignores the sensitive values is given the mean code for everybody: it needs no such column, and
+        twins get the same bits.
+        """
+        frame = as_pandas(table)
+        reads = not self.ignores_sensitive
+        encoded = self.encoding.encode(frame, sensitive=reads)
+        if encoded.sensitive is None:
+            if reads:
+                raise InputError(
+                    f"the table has no sensitive column {shown(self.domain.sensitive)}, but this model reads it; "
+                    "give the column, or train with the expected response, which needs none."
+                )
+            codes = np.zeros((len(frame), self.encoding.sensitive_width), np.float32)  # times weights that are 0
+        else:
+            codes = encoded.sensitive
+        return self.network.scores(np.concatenate([encoded.free, codes], axis=1))
+
+    def decision_function(self, table: Any) -> np.ndarray:
+        scores = self.scores(table)
+        return scores[:, 0] if self.network.outputs == 1 else scores
+
+    def predict_proba(self, table: Any) -> np.ndarray:
+        return probabilities(self.scores(table))
+
+    def predict(self, table: Any) -> np.ndarray:
+        return self.classes[decisions(self.scores(table))]
+
+    def scores_of_versions(self, table: Any) -> np.ndarray:
+        """Each person's outputs as every version of themselves: [versions, rows, outputs], numbered as in
+        `bornfair.twins.versions`; with no declared rules these are the values of S in order.
+
+        The codes are fed to the network even if it ignores them: that is how fairness is put to the test.
+        """
+        frame, versions = as_pandas(table), Versions(self.domain)
+        parts = []
+        shown = 1 if self.encoding.merges_twins else versions.group.size
+        for h in range(shown):
+            free = self.encoding.encode(versions.moved(frame, h), sensitive=False).free
+            parts.append(scores_under_every_code(self.network, free, self.encoding.codes))
+        return np.concatenate(parts * (versions.group.size // shown))
+
+    def empirical_fairness(self, table: Any, *, declared: bool = True) -> float:
+        """Share of rows whose decision is the same for every version of the person. It speaks of these rows only.
+
+        declared=False: for every sensitive value, the declared rules left aside.
+        """
+        if not self.domain.sensitive:
+            raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+        versions = Versions(self.domain)
+        count = versions.size if declared else versions.sensitive_size
+        decided = decisions(self.scores_of_versions(table))[:count]
+        return float(np.mean((decided == decided[0]).all(axis=0)))
+
+
+def scores_under_every_code(network: Network, free: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Outputs [codes, rows, outputs] of encoded people under each sensitive code, in float32 as shipped."""
+    together = max(1, CHUNK // max(len(free), 1))  # values of S computed in one call
+    parts = []
+    for i in range(0, len(codes), together):
+        some = codes[i : i + together]
+        people = np.tile(free, (len(some), 1))
+        inputs = np.concatenate([people, np.repeat(some, len(free), axis=0)], axis=1)
+        parts.append(network.scores(inputs).reshape(len(some), len(free), network.outputs))
+    return np.concatenate(parts)
+
+
+def probabilities(scores: np.ndarray) -> np.ndarray:
+    """Class probabilities [rows, K] from outputs."""
+    wide = scores.astype(np.float64)
+    if scores.shape[1] == 1:
+        wide = np.concatenate([np.zeros_like(wide), wide], axis=1)
+    grown = np.exp(wide - wide.max(axis=1, keepdims=True))
+    return grown / grown.sum(axis=1, keepdims=True)

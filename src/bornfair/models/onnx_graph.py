@@ -1,0 +1,332 @@
+"""How is a model shipped? As one ONNX graph: raw columns in, label and probabilities out.
+
+onnxruntime alone can serve it. Inputs carry the names of the table's columns, [rows, 1] each: whole numbers as int64,
+other numbers as double, true/false as bool, categories as string (int64 if all of them are whole numbers). The graph
+computes what `Encoding` and `Network` compute, operation by operation; `bornfair.proof.checker` reads it back.
+
+Where declared twins look alike to the network, one-hot blocks are multiplied by their part of P, so that twins go on
+with the same bits.
+
+A model that ignores the sensitive features declares them as inputs but reads none of them; `sensitive=False` leaves
+the declarations out too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bornfair import __version__
+from bornfair.errors import InputError, shown
+from bornfair.people.domain import Domain
+from bornfair.people.features import NUMERIC, Feature, Value
+
+if TYPE_CHECKING:
+    import onnx
+
+    from bornfair.models.model import Model
+    from bornfair.people.encoding import Encoding
+    from bornfair.people.sensitive import CodedFeature
+
+OPSETS = {"relu": 18, "tanh": 18, "sigmoid": 18, "gelu": 20}  # the lowest that has every operator needed
+OPERATORS = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "gelu": "Gelu"}
+METADATA = "bornfair.people.encoding"
+
+
+def onnx_bytes(model: Model, *, sensitive: bool = True) -> bytes:
+    """The model as an ONNX file. Without `sensitive` columns only if it ignores them."""
+    if not sensitive and not model.ignores_sensitive:
+        raise InputError(
+            f"this model reads {shown(model.domain.sensitive)}, so it cannot be exported without; train it with the "
+            "expected response, or export it with its sensitive columns."
+        )
+    if not sensitive and not model.domain.free_features:
+        raise InputError("every feature of this model is sensitive; without them there is nothing to decide from.")
+    return _Graph(model, sensitive).build()
+
+
+def reads_sensitive(model: Model) -> bool:
+    """Whether the graph reads the sensitive columns (a model of nothing else must, to know how many rows there are)."""
+    return not model.ignores_sensitive or not model.domain.free_features
+
+
+def graph_columns(encoding: Encoding, reads: bool) -> list[int]:
+    """Which input of the network each encoded column of the graph is: numbers come first there, codes last, if any."""
+    place, free = encoding.free_columns(), encoding.domain.free_features
+    ordered = [f for f in free if isinstance(f, NUMERIC)] + [f for f in free if not isinstance(f, NUMERIC)]
+    columns = [i for f in ordered for i in range(place[f.name].start, place[f.name].stop)]
+    return columns + (list(range(len(columns), encoding.width)) if reads else [])
+
+
+def shown_levels(encoding: Encoding, feature: Feature) -> np.ndarray:
+    """What the network sees for each level of a free category or true/false: float32 [levels, columns]."""
+    levels = list(feature.levels())
+    rows = np.zeros((len(levels), encoding.free_width), np.float32)
+    place = encoding.free_columns()[feature.name]
+    rows[:, place] = np.array([[0.0], [1.0]]) if feature.kind == "boolean" else np.eye(len(levels))
+    return np.ascontiguousarray(encoding.averaged(rows)[:, place])
+
+
+def number_steps(encoding: Encoding, name: str) -> tuple[tuple[str, float], ...]:
+    """How a free number becomes its input, operation by operation; 0 for everybody where twins have it mirrored."""
+    scale = encoding.scales[name]
+    return ("Sub", scale.centre), ("Mul", 0.0 if name in encoding.merged else float(np.ldexp(1.0, -scale.exponent)))
+
+
+def input_type(feature: Feature, missing: str) -> int:
+    """The ONNX element type of a raw column."""
+    from onnx import TensorProto
+
+    if feature.kind == "boolean":
+        return TensorProto.BOOL
+    if isinstance(feature, NUMERIC):  # only a float can say "missing"
+        return TensorProto.INT64 if feature.kind == "integer" and missing == "error" else TensorProto.DOUBLE
+    return TensorProto.INT64 if all(type(c) is int for c in feature.categories) else TensorProto.STRING
+
+
+def served_classes(domain: Domain) -> np.ndarray:
+    """What the graph calls the classes, in order: texts, unless all of them are of one other kind."""
+    label = domain.label
+    values = list(label.classes) if label is not None else list(range(max(domain.outputs, 2)))
+    if any(all(type(value) is kind for value in values) for kind in (bool, int, float)):
+        return np.array(values)
+    return np.array(as_text(values, "label"), dtype=object)
+
+
+def as_text(values: Sequence[Value], name: str) -> list[str]:
+    """Categories or classes of mixed kinds as the texts the graph compares."""
+    texts = [str(value) for value in values]
+    if len(set(texts)) < len(texts):
+        twice = sorted({text for text in texts if texts.count(text) > 1})
+        raise InputError(f"'{name}' has two values that read the same as text, {shown(twice)}; ONNX needs them apart.")
+    return texts
+
+
+class _Graph:
+    """Nodes and constants in the making."""
+
+    def __init__(self, model: Model, sensitive: bool) -> None:
+        from onnx import helper, numpy_helper
+
+        self.model, self.helper, self.numpy_helper = model, helper, numpy_helper
+        self.encoding, self.domain, self.missing = model.encoding, model.domain, model.encoding.policies.missing
+        self.declared = [f for f in self.domain.features if sensitive or f.name not in self.domain.sensitive]
+        if any(not feature.name for feature in self.declared):
+            raise InputError("a column has no name (''), which ONNX cannot express; give it one.")
+        self.taken = {feature.name for feature in self.declared}
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def build(self) -> bytes:
+        from onnx import TensorProto, checker
+
+        logits = self._network(self._encoded())
+        outputs = [
+            self.helper.make_tensor_value_info(
+                self._label(logits), self.helper.np_dtype_to_tensor_dtype(served_classes(self.domain).dtype), ["rows"]
+            ),
+            self.helper.make_tensor_value_info(
+                self._probabilities(logits), TensorProto.FLOAT, ["rows", max(self.domain.outputs, 2)]
+            ),
+        ]
+        inputs = [
+            self.helper.make_tensor_value_info(f.name, input_type(f, self.missing), ["rows", 1]) for f in self.declared
+        ]
+        graph = self.helper.make_graph(self.nodes, "bornfair", inputs, outputs, self.constants)
+        opset = OPSETS[self.model.network.activation]
+        made = self.helper.make_model(
+            graph,
+            ir_version=9,
+            producer_name="bornfair",
+            producer_version=__version__,
+            opset_imports=[self.helper.make_opsetid("", opset), self.helper.make_opsetid("ai.onnx.ml", 3)],
+        )
+        self.helper.set_model_props(made, {METADATA: json.dumps(self.encoding.to_json(), ensure_ascii=False)})
+        checker.check_model(made)
+        return made.SerializeToString(deterministic=True)
+
+    # --- raw columns to network input ---
+
+    def _encoded(self) -> str:
+        guards: list[str] = []
+        numbers = [f for f in self.domain.free_features if isinstance(f, NUMERIC)]
+        blocks = [self._numbers(numbers, guards)] if numbers else []
+        blocks += [self._free_category(f, guards) for f in self.domain.free_features if not isinstance(f, NUMERIC)]
+        if reads_sensitive(self.model):
+            blocks += [self._code(coded, guards) for coded in self.domain.sensitive_space.features]
+        joined = self._node("Concat", blocks, "encoded", axis=1)
+        for guard in guards:  # a factor of 1, or the run has stopped
+            joined = self._node("Mul", [joined, guard], "guarded")
+        return joined
+
+    def _numbers(self, features: list[Any], guards: list[str]) -> str:
+        from onnx import TensorProto
+
+        raw = self._raw_numbers(features, guards)
+        steps = [dict(number_steps(self.encoding, f.name)) for f in features]
+        shifted = self._node("Sub", [raw, self._row([s["Sub"] for s in steps], "centre")], "shifted")
+        scaled = self._node("Mul", [shifted, self._row([s["Mul"] for s in steps], "scale")], "scaled")
+        return self._node("Cast", [scaled], "numbers", to=TensorProto.FLOAT)
+
+    def _raw_numbers(self, features: list[Any], guards: list[str]) -> str:
+        """Raw numbers as double, imputed and clipped as the policies say; a guard stops the run at what they refuse."""
+        from onnx import TensorProto
+
+        policies = self.encoding.policies
+        columns = [
+            f.name
+            if input_type(f, self.missing) == TensorProto.DOUBLE
+            else self._node("Cast", [f.name], f"double {f.name}", to=TensorProto.DOUBLE)
+            for f in features
+        ]
+        raw = self._node("Concat", columns, "raw numbers", axis=1)
+        if policies.missing == "impute":
+            fill = self._row([float(self.encoding.fill[f.name]) for f in features], "fill")
+            raw = self._node("Where", [self._node("IsNaN", [raw], "missing"), fill, raw], "imputed")
+        low, high = [float(f.low) for f in features], [float(f.high) for f in features]
+        allowed = low, high
+        if policies.outside != "error":  # then only NaN and infinity are refused
+            largest = float(np.finfo(np.float64).max)
+            allowed = [-largest] * len(features), [largest] * len(features)
+        above = self._node("GreaterOrEqual", [raw, self._row(allowed[0], "least")], "not too low")
+        below = self._node("LessOrEqual", [raw, self._row(allowed[1], "most")], "not too high")
+        whole = self._node("Cast", [self._node("And", [above, below], "allowed")], "allowed 0/1", to=TensorProto.INT64)
+        every = self._node("ReduceMin", [whole, self._axes(1)], "all allowed", keepdims=0)
+        guards.append(self._refusal(every, "a number is missing, infinite or outside its range"))
+        if policies.outside == "clip":
+            raw = self._node("Max", [raw, self._row(low, "low")], "clipped below")
+            raw = self._node("Min", [raw, self._row(high, "high")], "clipped")
+        return raw
+
+    def _refusal(self, allowed: str, why: str) -> str:
+        """1 where `allowed` is 1; else the run stops, and onnxruntime shows the node's name: why.
+
+        A one-hot encoder that knows the one value 1 is the only standard operator that refuses anything.
+        """
+        return self._node("OneHotEncoder", [allowed], f"refused: {why}", domain="ai.onnx.ml", cats_int64s=[1], zeros=0)
+
+    def _free_category(self, feature: Feature, guards: list[str]) -> str:
+        """A category as the network sees it: where twins look alike, by a table with the same row for each of them."""
+        if feature.name not in self.encoding.merged:
+            return self._category(feature, guards)
+        table = shown_levels(self.encoding, feature)
+        if feature.kind == "boolean":
+            return self._looked_up(feature, table)
+        merged = self._constant(table, f"merged {feature.name}")
+        return self._node("MatMul", [self._category(feature, guards), merged], f"merged {feature.name}")
+
+    def _looked_up(self, feature: Feature, table: np.ndarray) -> str:
+        """True or false as the number that a table has for it."""
+        rows = [self._constant(row[None], f"code of {feature.name}") for row in table]
+        return self._node("Where", [feature.name, rows[1], rows[0]], f"encoded {feature.name}")
+
+    def _category(self, feature: Feature, guards: list[str]) -> str:
+        """One-hot, [rows, categories]; true/false as one column 0/1."""
+        from onnx import TensorProto
+
+        if feature.kind == "boolean":
+            return self._node("Cast", [feature.name], f"encoded {feature.name}", to=TensorProto.FLOAT)
+        ignore = self.encoding.policies.unseen == "ignore" and feature.name not in self.domain.sensitive
+        levels, column = list(feature.levels()), feature.name
+        text = input_type(feature, self.missing) == TensorProto.STRING
+        names = as_text(levels, feature.name) if text else levels
+        if self.missing == "impute" and text and "" not in names:  # an empty text is how a string says "missing"
+            fill = levels.index(self.encoding.fill[feature.name])
+            column = self._node(
+                "LabelEncoder", [column], f"position of {feature.name}", domain="ai.onnx.ml",
+                keys_strings=[*names, ""], values_int64s=[*range(len(names)), fill], default_int64=-1,
+            )  # fmt: skip
+            kind: dict[str, Any] = {"cats_int64s": list(range(len(names)))}
+        else:
+            kind = {"cats_strings": names} if text else {"cats_int64s": names}
+            if text and ignore and "" not in names:  # unseen ones are ignored, missing ones are not
+                present = self._node(
+                    "LabelEncoder", [column], f"{feature.name} is there", domain="ai.onnx.ml",
+                    keys_strings=[""], values_int64s=[0], default_int64=1,
+                )  # fmt: skip
+                guard = self._refusal(present, f"{feature.name} is missing")
+                guards.append(self._node("Squeeze", [guard, self._axes(1)], f"guard {feature.name}"))
+        hot = self._node(
+            "OneHotEncoder", [column], f"one-hot {feature.name}", domain="ai.onnx.ml", zeros=int(ignore), **kind
+        )
+        return self._node("Squeeze", [hot, self._axes(1)], f"encoded {feature.name}")
+
+    def _code(self, coded: CodedFeature, guards: list[str]) -> str:
+        """The centred code of a sensitive feature."""
+        from onnx import TensorProto
+
+        feature = coded.feature
+        if isinstance(feature, NUMERIC):
+            value = self._raw_numbers([feature], guards)
+            if not self.encoding.raw:
+                for operator, number in coded.steps:
+                    row = self._row([number], f"code {feature.name}")
+                    value = self._node(operator, [value, row], f"code {feature.name}")
+            return self._node("Cast", [value], f"encoded {feature.name}", to=TensorProto.FLOAT)
+        if feature.kind == "boolean":
+            return self._looked_up(feature, coded.table)
+        table_name = self._constant(coded.table, f"codes of {feature.name}")
+        return self._node("MatMul", [self._category(feature, guards), table_name], f"code {feature.name}")
+
+    # --- the network ---
+
+    def _network(self, inputs: str) -> str:
+        network, value = self.model.network, inputs
+        for i, layer in enumerate(network.layers):
+            weight = (
+                layer.weight[:, graph_columns(self.encoding, reads_sensitive(self.model))] if i == 0 else layer.weight
+            )
+            if i:
+                value = self._node(OPERATORS[network.activation], [value], f"activation {i}")
+            parameters = [self._constant(weight, f"weight {i}"), self._constant(layer.bias, f"bias {i}")]
+            value = self._node("Gemm", [value, *parameters], f"layer {i}", transB=1)
+        return value
+
+    def _label(self, logits: str) -> str:
+        from onnx import TensorProto
+
+        if self.model.network.outputs == 1:
+            zero = self._constant(np.zeros(1, np.float32), "zero")
+            yes = self._node("Cast", [self._node("Greater", [logits, zero], "yes")], "yes 0/1", to=TensorProto.INT64)
+            index = self._node("Squeeze", [yes, self._axes(1)], "class")
+        else:
+            index = self._node("ArgMax", [logits], "class", axis=1, keepdims=0)
+        return self._node("Gather", [self._constant(served_classes(self.domain), "classes"), index], "label", axis=0)
+
+    def _probabilities(self, logits: str) -> str:
+        if self.model.network.outputs > 1:
+            return self._node("Softmax", [logits], "probabilities", axis=1)
+        both = self._node("Concat", [self._node("Neg", [logits], "against"), logits], "odds", axis=1)
+        return self._node("Sigmoid", [both], "probabilities")
+
+    # --- small things ---
+
+    def _node(self, operator: str, inputs: list[str], name: str, *, domain: str = "", **attributes: Any) -> str:
+        output = self._fresh(name)
+        self.nodes.append(
+            self.helper.make_node(operator, inputs, [output], name=output, domain=domain or None, **attributes)
+        )
+        return output
+
+    def _constant(self, array: np.ndarray, name: str) -> str:
+        fresh = self._fresh(name)
+        self.constants.append(self.numpy_helper.from_array(array, fresh))
+        return fresh
+
+    def _row(self, numbers: list[float], name: str) -> str:
+        return self._constant(np.array([numbers], np.float64), name)
+
+    def _axes(self, axis: int) -> str:
+        return self._constant(np.array([axis], np.int64), "axis")
+
+    def _fresh(self, name: str) -> str:
+        """A name that no column and no other value has."""
+        found, count = name, 1
+        while found in self.taken:
+            count += 1
+            found = f"{name} {count}"
+        self.taken.add(found)
+        return found

@@ -1,0 +1,475 @@
+"""How a row becomes numbers, exactly and invertibly.
+
+The network's input is x = [u, c]: the free part u (what twins share), then the codes c of the sensitive values.
+Numbers become (v − centre)·2^-exponent with a power of two near the standard deviation: standardised, and without
+rounding for whole numbers, so that claims about encoded people are claims about people. Categories become one-hot.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict
+
+from bornfair.errors import InputError, plain, plain_value, shown
+from bornfair.people.domain import Domain
+from bornfair.people.features import NUMERIC, Feature, NumericFeature, RealFeature, Value, unknown_column
+from bornfair.people.merging import Groups, average, covers, read_groups
+from bornfair.people.sensitive import CodedFeature, Span
+
+MissingPolicy = Literal["error", "impute"]
+UnseenPolicy = Literal["error", "ignore"]
+OutsidePolicy = Literal["allow", "clip", "error"]
+MOST_STEPS = 2**50  # of a whole number from its centre
+
+
+class Policies(BaseModel):
+    """What to do with rows that do not fit. The defaults never guess.
+
+    missing: 'error', or 'impute' the training table's median (numbers) or most frequent value.
+    unseen:  a category that is not in the domain: 'error', or 'ignore' (none of the categories is on).
+    outside: a number outside its range: 'allow' it (a structural proof covers it too), 'clip' it, or 'error'.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    missing: MissingPolicy = "error"
+    unseen: UnseenPolicy = "error"
+    outside: OutsidePolicy = "allow"
+
+
+class Scale(BaseModel):
+    """x = (v − centre) · 2^-exponent."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    centre: float
+    exponent: int
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A table as network input. `sensitive` is None when the table came without those columns."""
+
+    free: np.ndarray  # float32 [rows, free width]
+    sensitive: np.ndarray | None  # float32 [rows, sensitive width]
+    sensitive_levels: np.ndarray | None  # int [rows, sensitive features]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The affine map between raw rows and network input for one domain."""
+
+    domain: Domain
+    scales: dict[str, Scale]
+    fill: dict[str, Value] = field(default_factory=dict)
+    policies: Policies = field(default_factory=Policies)
+    raw: bool = False
+    """Whether the network reads numbers as they stand, sensitive ones included: how other people's networks do."""
+    merged: dict[str, Groups] = field(default_factory=dict)
+    """Free features of which the network sees P·x (theory: declared twins): positions that look alike to it.
+
+    A category is shown as the mean of its group; true/false that are alike as ½, a number that is named here as 0.
+    """
+
+    def __post_init__(self) -> None:
+        for name, scale in self.scales.items():
+            feature = self.domain.feature(name)
+            if feature.kind == "integer":
+                _check_lattice(name, (feature.low, feature.high), scale)
+
+    # --- making one ---
+
+    @staticmethod
+    def of_raw_numbers(domain: Domain, policies: Policies | None = None) -> Encoding:
+        """For a network that takes the numbers of the domain unscaled."""
+        for feature in domain.features:
+            if not isinstance(feature, NUMERIC):
+                raise InputError(f"feature '{feature.name}' is {feature.kind}; a network of raw numbers needs numbers.")
+        scales = {feature.name: Scale(centre=0.0, exponent=0) for feature in domain.features}
+        fill: dict[str, Value] = {f.name: f.low for f in domain.features if isinstance(f, NUMERIC)}
+        return Encoding(domain, scales, fill, policies or Policies(), raw=True)
+
+    @staticmethod
+    def fit(
+        domain: Domain, table: pd.DataFrame, policies: Policies | None = None, *, merge_twins: bool = False
+    ) -> Encoding:
+        """Standardise numbers by the table's mean and spread; remember what to impute.
+
+        merge_twins: show the network what declared twins have in common, and nothing else.
+        """
+        scales: dict[str, Scale] = {}
+        fill: dict[str, Value] = {}
+        orbits = domain.twin_group.orbits
+        for feature in domain.features:
+            _require(feature.name, table)
+            present = table[feature.name].dropna()
+            if isinstance(feature, NUMERIC):
+                numbers = _numbers(feature, present, present.index)
+                scales[feature.name] = scale = _scale(feature, numbers)
+                if feature.name in orbits:  # mirrored around its centre: x becomes −x, and their mean is 0
+                    middle = (feature.low + feature.high) / 2
+                    scales[feature.name] = Scale(centre=middle, exponent=scale.exponent)
+                fill[feature.name] = float(np.median(numbers)) if len(numbers) else feature.low
+            else:
+                fill[feature.name] = plain_value(present.mode().iloc[0]) if len(present) else feature.levels()[0]
+        return Encoding(domain, scales, fill, policies or Policies(), merged=orbits if merge_twins else {})
+
+    # --- what declared twins have in common ---
+
+    @cached_property
+    def merges_twins(self) -> bool:
+        """Whether declared twins are the same bits to the network, but for the codes of their sensitive values."""
+        return covers(self.merged, self.domain.twin_group.orbits)
+
+    def averaged(self, free: np.ndarray) -> np.ndarray:
+        """P·x for rows of one-hot blocks and scaled numbers, in place."""
+        columns = self.free_columns()
+        for name, groups in self.merged.items():
+            average(free[:, columns[name]], self.domain.feature(name).kind, groups)
+        return free
+
+    # --- where things are ---
+
+    @property
+    def free_width(self) -> int:
+        return sum(_width(feature) for feature in self.domain.free_features)
+
+    @property
+    def sensitive_width(self) -> int:
+        return len(self.domain.sensitive) if self.raw else self.domain.sensitive_space.width
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """What the network sees for each value of S, in the order of S: float32 [|S|, sensitive width]."""
+        space = self.domain.sensitive_space
+        return np.array(space.values, dtype=np.float32) if self.raw else space.codes
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """The sensitive features of which every real value counts, as the network sees them."""
+        found, column = [], 0
+        for coded in self.domain.sensitive_space.features:
+            if coded.feature.name in self.domain.real_sensitive:
+                assert isinstance(coded.feature, RealFeature)
+                found.append(Span.of(coded.feature, column, self._line(coded)))
+            column += 1 if self.raw else coded.codes.shape[1]
+        return tuple(found)
+
+    @cached_property
+    def listed(self) -> tuple[tuple[Value | None, ...], ...]:
+        """The sensitive values that can be listed: of `spans` None, of everything else all combinations."""
+        if not self.spans:
+            return self.domain.sensitive_space.values
+        self.domain.sensitive_space.check_enumerable()
+        real = self.domain.real_sensitive
+        levels = ((None,) if f.name in real else f.levels() for f in self.domain.sensitive_features)
+        return tuple(itertools.product(*levels))
+
+    @cached_property
+    def listed_codes(self) -> np.ndarray:
+        """The codes of `listed` in real arithmetic, exactly (0 for None): float64 [values, sensitive width]."""
+        if self.spans:
+            return np.array([[float(code) for code in self.exact_code(values)] for values in self.listed])
+        if self.raw:
+            return np.array(self.listed, dtype=np.float64)
+        space = self.domain.sensitive_space
+        exact = [np.ldexp(coded.codes.astype(np.float64), -coded.exponent) for coded in space.features]
+        blocks = [codes[space.level_indices[:, j]] for j, codes in enumerate(exact)]
+        return np.concatenate(blocks, axis=1) if blocks else np.zeros((1, 0))
+
+    def exact_code(self, values: Sequence[Value | None]) -> list[Fraction]:
+        """The code of a sensitive value in real arithmetic, before anything is rounded to float32; of None 0."""
+        found: list[Fraction] = []
+        for coded, value in zip(self.domain.sensitive_space.features, values, strict=True):
+            if value is None:
+                found.append(Fraction(0))
+            elif isinstance(coded.feature, NUMERIC):
+                slope, constant = self._line(coded)
+                found.append(slope * Fraction(value) + constant)
+            else:
+                found += [Fraction(float(code)) for code in coded.table[coded.feature.levels().index(value)]]
+        return found
+
+    def _line(self, coded: CodedFeature) -> tuple[Fraction, Fraction]:
+        return (Fraction(1), Fraction(0)) if self.raw else coded.line
+
+    def codes_of(self, values: Sequence[Sequence[Value]]) -> np.ndarray:
+        """What the network sees for some sensitive values: float32 [values, sensitive width]."""
+        columns = pd.DataFrame([list(value) for value in values], columns=list(self.domain.sensitive), dtype=object)
+        blocks = [
+            self._encode_sensitive(coded, columns[coded.feature.name].infer_objects())[0]
+            for coded in self.domain.sensitive_space.features
+        ]
+        return np.concatenate(blocks, axis=1) if blocks else np.zeros((len(values), 0), np.float32)
+
+    @property
+    def width(self) -> int:
+        return self.free_width + self.sensitive_width
+
+    def free_columns(self) -> dict[str, slice]:
+        """Which columns of u belong to which feature."""
+        columns, start = {}, 0
+        for feature in self.domain.free_features:
+            columns[feature.name] = slice(start, start + _width(feature))
+            start += _width(feature)
+        return columns
+
+    def column_names(self) -> list[str]:
+        names = []
+        for feature in self.domain.free_features:
+            if feature.kind == "categorical":
+                names += [f"{feature.name}={level}" for level in feature.levels()]
+            else:
+                names.append(feature.name)
+        for coded in self.domain.sensitive_space.features:
+            count = 1 if self.raw else coded.codes.shape[1]
+            one = count == 1
+            names += [
+                coded.feature.name if one else f"{coded.feature.name}={coded.feature.levels()[i]}" for i in range(count)
+            ]
+        return names
+
+    # --- raw → numbers ---
+
+    def encode(self, table: pd.DataFrame, *, sensitive: bool = True) -> Encoded:
+        """Encode a table. Without its sensitive columns (all of them absent) the free part alone is encoded."""
+        absent = [name for name in self.domain.sensitive if name not in table.columns]
+        if absent and len(absent) < len(self.domain.sensitive):
+            raise InputError(
+                f"sensitive column {shown(absent)} is missing but "
+                f"{shown(name for name in self.domain.sensitive if name not in absent)} is there; "
+                "give all sensitive columns or none."
+            )
+        free = aligned_zeros((len(table), self.free_width), np.float32)
+        columns = self.free_columns()
+        for feature in self.domain.free_features:
+            _require(feature.name, table)
+            self._encode_free(feature, table[feature.name], free[:, columns[feature.name]])
+        self.averaged(free)
+        if absent or not sensitive or not self.domain.sensitive:
+            with_codes = None if (absent or not sensitive) else np.zeros((len(table), 0), np.float32)
+            return Encoded(free, with_codes, None if with_codes is None else np.zeros((len(table), 0), np.int64))
+        blocks, levels = [], []
+        for coded in self.domain.sensitive_space.features:
+            codes, level = self._encode_sensitive(coded, table[coded.feature.name])
+            blocks.append(codes)
+            levels.append(level)
+        return Encoded(free, np.concatenate(blocks, axis=1), np.stack(levels, axis=1))
+
+    def sensitive_index(self, encoded: Encoded) -> np.ndarray:
+        """Each row's position in S (needed only where the true value matters: γ ≠ 0)."""
+        if encoded.sensitive_levels is None:
+            raise InputError(f"the sensitive columns {shown(self.domain.sensitive)} are needed here but absent.")
+        return self.domain.sensitive_space.index_of(encoded.sensitive_levels)
+
+    def _encode_free(self, feature: Feature, column: pd.Series, out: np.ndarray) -> None:
+        column = self._without_missing(feature, column)
+        if isinstance(feature, NUMERIC):
+            numbers = self._inside(feature, _numbers(feature, column, column.index))
+            scale = self.scales[feature.name]
+            # Computed in float64 and rounded into place: a second float64 column would be memory for nothing.
+            np.ldexp(numbers - scale.centre, -scale.exponent, out=out[:, 0], casting="same_kind")
+            return
+        position = self._category(feature, column)
+        if feature.kind == "boolean":
+            out[:, 0] = position == 1
+        else:
+            seen = np.flatnonzero(position >= 0)
+            out[seen, position[seen]] = 1.0
+
+    def _encode_sensitive(self, coded: CodedFeature, column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+        feature = coded.feature
+        column = self._without_missing(feature, column)
+        if not isinstance(feature, NUMERIC):
+            position = self._category(feature, column)
+            if (position < 0).any():
+                raise InputError(_unseen_message(feature, column, position))
+            return coded.table[position], position
+        numbers = self._inside(feature, _numbers(feature, column, column.index))
+        levels = feature.levels()
+        if self.raw:
+            nearest = np.abs(numbers[:, None] - np.array(levels, np.float64)).argmin(axis=1)
+            return numbers.astype(np.float32)[:, None], nearest
+        step = (feature.high - feature.low) / (len(levels) - 1)
+        index = (numbers - feature.low) / step
+        slope = int(coded.codes[1, 0] - coded.codes[0, 0])
+        code = np.ldexp(slope * index + int(coded.codes[0, 0]), -coded.exponent)
+        nearest = np.clip(np.round(index), 0, len(levels) - 1).astype(np.int64)
+        return code.astype(np.float32)[:, None], nearest
+
+    def _without_missing(self, feature: Feature, column: pd.Series) -> pd.Series:
+        missing = column.isna().to_numpy()
+        if not missing.any():
+            return column
+        if self.policies.missing == "error":
+            row = column.index[int(np.argmax(missing))]
+            raise InputError(
+                f"column '{feature.name}' has a missing value (NaN) in row {row!r} and {int(missing.sum()) - 1} other "
+                "rows; fill or drop them, or set missing='impute'."
+            )
+        filled = column.astype(object)
+        filled[missing] = self.fill[feature.name]
+        return filled
+
+    def _category(self, feature: Feature, column: pd.Series) -> np.ndarray:
+        levels = pd.Index(list(feature.levels()))
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            position = levels.get_indexer_for(column.cat.categories)[column.cat.codes]
+        else:
+            position = levels.get_indexer_for(pd.Index(column))
+        if self.policies.unseen == "error" and (position < 0).any():
+            raise InputError(_unseen_message(feature, column, position))
+        return position
+
+    def _inside(self, feature: NumericFeature, numbers: np.ndarray) -> np.ndarray:
+        if self.policies.outside == "allow":
+            return numbers
+        if self.policies.outside == "clip":
+            return np.clip(numbers, feature.low, feature.high)
+        bad = (numbers < feature.low) | (numbers > feature.high)
+        if bad.any():
+            raise InputError(
+                f"column '{feature.name}' holds {numbers[int(np.argmax(bad))]:g}, outside the domain's range "
+                f"[{feature.low:g}, {feature.high:g}]; widen the domain, or set outside='clip' or 'allow'."
+            )
+        return numbers
+
+    # --- numbers → raw ---
+
+    def decode(self, free: np.ndarray, sensitive: np.ndarray | None = None) -> pd.DataFrame:
+        """The people behind free vectors u (one-hot, not merged): the inverse of `encode`, up to what it merges.
+
+        `sensitive` holds positions in S.
+        """
+        columns = self.free_columns()
+        table: dict[str, Any] = {}
+        for feature in self.domain.free_features:
+            block = np.asarray(free, dtype=np.float64)[:, columns[feature.name]]
+            if isinstance(feature, NUMERIC):
+                scale = self.scales[feature.name]
+                numbers = np.ldexp(block[:, 0], scale.exponent) + scale.centre
+                table[feature.name] = np.round(numbers).astype(np.int64) if feature.kind == "integer" else numbers
+            elif feature.kind == "boolean":
+                table[feature.name] = block[:, 0] > 0.5
+            else:
+                levels = np.array(feature.levels(), dtype=object)
+                table[feature.name] = levels[np.argmax(block, axis=1)]
+        if sensitive is not None:
+            values = self.domain.sensitive_space.values
+            for j, name in enumerate(self.domain.sensitive):
+                table[name] = [values[int(i)][j] for i in sensitive]
+        order = [name for name in self.domain.names if name in table]
+        return pd.DataFrame(table, columns=order).infer_objects()
+
+    # --- as JSON ---
+
+    def to_json(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "scales": {name: scale.model_dump() for name, scale in self.scales.items()},
+            "fill": dict(self.fill),
+            "policies": self.policies.model_dump(),
+            "raw": self.raw,
+        }
+        if self.merged:
+            facts["merged"] = {name: [list(group) for group in groups] for name, groups in self.merged.items()}
+        return facts
+
+    @staticmethod
+    def from_json(domain: Domain, data: Any, *, origin: str = "encoding") -> Encoding:
+        try:
+            scales = {str(name): Scale.model_validate(scale) for name, scale in data["scales"].items()}
+            policies = Policies.model_validate(data["policies"])
+            merged = {
+                str(name): read_groups(domain, str(name), groups) for name, groups in data.get("merged", {}).items()
+            }
+            encoding = Encoding(domain, scales, dict(data["fill"]), policies, data["raw"] is True, merged)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"{origin}: not an encoding of this domain ({reason}); was the file edited or cut?"
+            ) from error
+        numeric = {feature.name for feature in domain.features if isinstance(feature, NUMERIC)}
+        if set(scales) != numeric:
+            raise InputError(
+                f"{origin}: scales are given for {shown(scales)}, the domain's numbers are {shown(numeric)}."
+            )
+        return encoding
+
+
+def aligned_zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
+    """Zeros that begin at a multiple of 64 bytes, which is where JAX reads an array in place instead of copying it.
+
+    >>> aligned_zeros((3, 2), np.float32).ctypes.data % 64
+    0
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.zeros(size + 64, np.uint8)
+    begin = -memory.ctypes.data % 64
+    return memory[begin : begin + size].view(dtype).reshape(shape)
+
+
+def _width(feature: Feature) -> int:
+    return len(feature.levels()) if feature.kind == "categorical" else 1
+
+
+def _require(name: str, table: pd.DataFrame) -> None:
+    if name not in table.columns:
+        raise InputError(unknown_column(name, list(table.columns)))
+
+
+def _numbers(feature: Feature, column: pd.Series, rows: pd.Index) -> np.ndarray:
+    try:
+        numbers = column.to_numpy(dtype=np.float64)
+    except (TypeError, ValueError):
+        numeric = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+        bad = int(np.argmax(np.isnan(numeric)))
+        raise InputError(
+            f"column '{feature.name}' holds {plain(column.iloc[bad])!r} in row {plain(rows[bad])!r}; "
+            "a number is needed."
+        ) from None
+    fit = np.abs(numbers) <= np.finfo(np.float32).max  # what a served model can be given
+    if not fit.all():
+        bad = int(np.argmin(fit))
+        raise InputError(
+            f"column '{feature.name}' holds {numbers[bad]} in row {plain(rows[bad])!r}; numbers must be finite and at "
+            "most 3.4e38 in size."
+        )
+    return numbers
+
+
+def _check_lattice(name: str, ends: tuple[int, int], scale: Scale) -> None:
+    """Refuse a scale in which whole numbers v are too close together: the rounding of (v − centre)·2^-exponent, which
+    bounds allow for, must stay far below the distance of two of them.
+    """
+    apart = math.isfinite(scale.centre) and -900 <= scale.exponent <= 900
+    if not apart or any(abs(end - Fraction(scale.centre)) > MOST_STEPS for end in ends):
+        raise InputError(
+            f"'{name}' is a whole number from {ends[0]} to {ends[1]}, and with the centre {scale.centre!r} and the "
+            f"exponent {scale.exponent} float64 cannot keep its values apart; use a centre within the range."
+        )
+
+
+def _scale(feature: NumericFeature, numbers: np.ndarray) -> Scale:
+    mean = float(np.mean(numbers)) if len(numbers) else 0.0
+    spread = float(np.std(numbers)) if len(numbers) else 1.0
+    centre = float(round(mean)) if feature.kind == "integer" else float(np.float32(mean))
+    if not np.isfinite(centre):
+        centre = 0.0
+    exponent = round(np.log2(spread)) if spread > 0 and np.isfinite(spread) else 0
+    return Scale(centre=centre, exponent=int(np.clip(exponent, -1000, 1000)))
+
+
+def _unseen_message(feature: Feature, column: pd.Series, position: np.ndarray) -> str:
+    bad = int(np.argmax(position < 0))
+    return (
+        f"column '{feature.name}' holds {plain(column.iloc[bad])!r} in row {plain(column.index[bad])!r}, which is not "
+        f"one of {shown(feature.levels())}; correct it, or add it to the domain and train again, "
+        "or (for a feature that is not sensitive) set unseen='ignore'."
+    )

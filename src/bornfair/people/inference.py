@@ -1,0 +1,165 @@
+"""What does a table say of who exists? And who are some of them?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.errors import InputError, plain, shown
+from bornfair.people.features import (
+    LARGEST_WHOLE,
+    BooleanFeature,
+    CategoricalFeature,
+    Feature,
+    IntegerFeature,
+    Label,
+    Population,
+    RealFeature,
+    Value,
+    unknown_column,
+)
+from bornfair.people.tables import as_pandas
+
+MOST_CATEGORIES = 1_000
+
+
+def inferred(table: Any, *, target: str | None, sensitive: Sequence[str]) -> tuple[dict[str, Any], pd.DataFrame]:
+    """The content of a domain file with ranges and categories as observed, and the table it was read off."""
+    frame = as_pandas(table)
+    names = [str(column) for column in frame.columns]
+    for name, role in [(target, "target"), *((s, "sensitive feature") for s in sensitive)]:
+        if name is not None and name not in frame.columns:
+            raise InputError(unknown_column(name, names, role))
+    if target is not None and target in sensitive:
+        raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
+    features = [infer_feature(str(name), frame[name]) for name in frame.columns if name != target]
+    if not features:
+        raise InputError("the table has no feature columns besides the target.")
+    label = None if target is None else infer_label(target, frame[target])
+    facts = {
+        "features": [feature.model_dump() for feature in features],
+        "sensitive": list(sensitive),
+        "label": None if label is None else label.model_dump(),
+    }
+    return facts, frame
+
+
+def infer_feature(name: str, column: pd.Series) -> Feature:
+    present = column.dropna()
+    if present.empty:
+        raise InputError(f"column '{name}' has no values at all; drop it or fill it.")
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return CategoricalFeature(name=name, categories=tuple(_value(name, c) for c in column.cat.categories))
+    if pd.api.types.is_bool_dtype(present) or _all_python_bools(present):
+        return BooleanFeature(name=name)
+    if pd.api.types.is_numeric_dtype(present) and not pd.api.types.is_complex_dtype(present):
+        return _number(name, present.to_numpy())
+    if pd.api.types.is_datetime64_any_dtype(present):
+        raise InputError(f"column '{name}' holds dates; turn them into numbers (a year, an age, days since) first.")
+    values = {_value(name, value) for value in (present if present.dtype == object else present.unique())}
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+        return _number(name, present.to_numpy(dtype=np.float64))
+    if len(values) > MOST_CATEGORIES:
+        raise InputError(
+            f"column '{name}' has {len(values):,} different texts, more than {MOST_CATEGORIES:,}: an identifier? "
+            "Drop it, or group its values."
+        )
+    return CategoricalFeature(name=name, categories=tuple(sorted(values, key=lambda v: (str(type(v)), v))))
+
+
+def infer_label(name: str, column: pd.Series) -> Label:
+    if column.isna().any():
+        raise InputError(
+            f"target '{name}' is missing in {int(column.isna().sum())} of {len(column)} rows; remove those rows."
+        )
+    classes = sorted({_value(name, value) for value in pd.unique(column)}, key=lambda v: (str(type(v)), v))
+    if len(classes) < 2:
+        raise InputError(
+            f"target '{name}' has one class only, {shown(classes)}, in all {len(column)} rows; "
+            "a classifier needs at least two."
+        )
+    if len(classes) > MOST_CATEGORIES:
+        raise InputError(
+            f"target '{name}' has {len(classes):,} different values; a class label has few. Is it a number?"
+        )
+    return Label(name=name, classes=tuple(classes))
+
+
+def observed_combinations(people: Population, frame: pd.DataFrame) -> list[list[Value]]:
+    if people.real_sensitive:
+        raise InputError(
+            f"sensitive feature {shown(people.real_sensitive)} is a real number, of which every value counts, not the "
+            "observed ones only; use all combinations, round it to whole numbers, or use bands."
+        )
+    rows = frame[list(people.sensitive)].dropna().drop_duplicates()
+    order = [{level: i for i, level in enumerate(f.levels())} for f in people.sensitive_features]
+    seen = {
+        tuple(_value(name, v) for name, v in zip(people.sensitive, row, strict=True)) for row in rows.to_numpy(object)
+    }
+    return [list(row) for row in sorted(seen, key=lambda row: [order[j][v] for j, v in enumerate(row)])]
+
+
+def sample_people(people: Population, count: int, *, seed: int) -> pd.DataFrame:
+    generator = np.random.default_rng(seed)
+    columns: dict[str, Any] = {}
+    for feature in people.features:
+        if isinstance(feature, RealFeature):
+            columns[feature.name] = generator.uniform(feature.low, feature.high, count)
+        elif isinstance(feature, IntegerFeature):
+            columns[feature.name] = generator.integers(feature.low, feature.high, count, endpoint=True)
+        else:
+            levels = np.array(feature.levels(), dtype=object)
+            columns[feature.name] = levels[generator.integers(len(levels), size=count)]
+    if people.combinations is not None:
+        rows = np.array(people.combinations, dtype=object)[generator.integers(len(people.combinations), size=count)]
+        columns |= {name: rows[:, j] for j, name in enumerate(people.sensitive)}
+    return pd.DataFrame(columns, columns=list(people.names)).infer_objects()
+
+
+def rows_outside(people: Population, table: pd.DataFrame) -> np.ndarray:
+    outside = np.zeros(len(table), dtype=bool)
+    for feature in people.features:
+        if feature.name not in table.columns:
+            continue
+        column = table[feature.name]
+        if isinstance(feature, (RealFeature, IntegerFeature)):
+            numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+            outside |= ~((numbers >= feature.low) & (numbers <= feature.high))
+            if isinstance(feature, IntegerFeature):
+                outside |= numbers != np.round(numbers)
+        else:
+            outside |= ~column.isin(list(feature.levels())).to_numpy()
+    if people.combinations is not None and all(name in table.columns for name in people.sensitive):
+        known = set(people.combinations)
+        rows = table[list(people.sensitive)].to_numpy(object)
+        outside |= np.array([tuple(plain(v) for v in row) not in known for row in rows], dtype=bool)
+    return outside
+
+
+def _number(name: str, values: np.ndarray) -> Feature:
+    numbers = values.astype(np.float64)
+    if not np.isfinite(numbers).all():
+        row = int(np.argmax(~np.isfinite(numbers)))
+        raise InputError(f"column '{name}' holds {numbers[row]} in row {row}; numbers must be finite.")
+    low, high = float(numbers.min()), float(numbers.max())
+    whole = bool((numbers == np.round(numbers)).all()) and max(abs(low), abs(high)) <= LARGEST_WHOLE
+    if whole:
+        return IntegerFeature(name=name, low=int(low), high=int(high))
+    return RealFeature(name=name, low=low, high=high)
+
+
+def _value(name: str, value: object) -> Value:
+    scalar = plain(value)
+    if isinstance(scalar, (bool, int, float, str)):
+        return scalar
+    raise InputError(
+        f"column '{name}' holds {scalar!r} of type {type(scalar).__name__}; "
+        "values must be numbers, texts or true/false."
+    )
+
+
+def _all_python_bools(values: pd.Series) -> bool:
+    return values.dtype == object and all(isinstance(value, (bool, np.bool_)) for value in values)

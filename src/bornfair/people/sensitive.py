@@ -1,0 +1,208 @@
+"""Which sensitive values exist, and as which numbers the network sees them.
+
+The codes of all |S| values sum to exactly zero (theory: centred codes). They are integers times a power of two, so the
+cancellation is exact in floating point too. Any integer code c₀ becomes such a code by c(ω) = |S|·c₀(ω) − Σ c₀.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from bornfair.errors import InputError, shown
+from bornfair.people.features import NUMERIC, Feature, Population, RealFeature, Value
+
+ENUMERATION_LIMIT = 100_000
+"""Most sensitive combinations that are ever listed one by one."""
+SPAN_SLACK = 2.0**-48  # of the largest code: its steps make at most eight errors of 2^-53 of it
+
+
+@dataclass(frozen=True)
+class CodedFeature:
+    """One sensitive feature: its levels and their centred integer codes, one row per level."""
+
+    feature: Feature
+    codes: np.ndarray  # int64 [levels, columns]
+    exponent: int  # the network sees codes · 2^-exponent, which lies in [-1, 1]
+
+    @property
+    def table(self) -> np.ndarray:
+        """What the network sees for each level; exact in float32 for codes below 2^24."""
+        return np.ldexp(self.codes.astype(np.float64), -self.exponent).astype(np.float32)
+
+    @property
+    def steps(self) -> tuple[tuple[str, float], ...]:
+        """How a number becomes its code in float64, operation by operation; what comes out is rounded to float32."""
+        feature = self.feature
+        assert isinstance(feature, NUMERIC)
+        return (
+            ("Sub", float(feature.low)),
+            ("Div", (feature.high - feature.low) / (len(feature.levels()) - 1)),
+            ("Mul", float(self.codes[1, 0] - self.codes[0, 0])),
+            ("Add", float(self.codes[0, 0])),
+            ("Mul", float(np.ldexp(1.0, -self.exponent))),
+        )
+
+    @cached_property
+    def line(self) -> tuple[Fraction, Fraction]:
+        """(slope, constant) of the code of a number in real arithmetic: what the steps say before anything rounds."""
+        slope, constant = Fraction(1), Fraction(0)
+        for operator, number in self.steps:
+            exact = Fraction(number)
+            if operator in ("Mul", "Div"):
+                factor = exact if operator == "Mul" else 1 / exact
+                slope, constant = slope * factor, constant * factor
+            else:
+                constant += exact if operator == "Add" else -exact
+        return slope, constant
+
+
+@dataclass(frozen=True)
+class Span:
+    """A sensitive feature of which every real value counts: the codes of its values are those from low to high.
+
+    The ends are rounded outwards, beyond what the float64 steps that make a code can err: every code lies between, in
+    real arithmetic and as executed before it is rounded to float32.
+    """
+
+    name: str
+    column: int  # among the sensitive columns of the network's input
+    low: float
+    high: float
+    line: tuple[Fraction, Fraction]
+    range: tuple[float, float]  # of the raw values
+
+    @staticmethod
+    def of(feature: RealFeature, column: int, line: tuple[Fraction, Fraction]) -> Span:
+        slope, constant = line
+        ends = [float(slope * Fraction(end) + constant) for end in (feature.low, feature.high)]
+        wide = SPAN_SLACK * max(map(abs, ends))
+        return Span(feature.name, column, ends[0] - wide, ends[1] + wide, line, (feature.low, feature.high))
+
+    @property
+    def ends(self) -> list[tuple[float, float]]:
+        """Two codes, and a radius around each within which somebody's code lies, as executed and in real arithmetic."""
+        unit = SPAN_SLACK * max(abs(self.low), abs(self.high))
+        return [(self.low + 4 * unit, 2 * unit), (self.high - 4 * unit, 2 * unit)]
+
+    def raw(self, code: float) -> float:
+        """The value whose code is nearest, as a float of the range."""
+        slope, constant = self.line
+        return min(max(float((Fraction(code) - constant) / slope), self.range[0]), self.range[1])
+
+
+@dataclass(frozen=True)
+class SensitiveSpace:
+    """The finite set S. With several sensitive features, a value is one combination.
+
+    A real-valued feature is in it with the levels of its grid, which is what training needs; whoever claims something
+    about every value asks for `Encoding.spans`.
+    """
+
+    features: tuple[CodedFeature, ...]
+    combinations: tuple[tuple[Value, ...], ...] | None
+
+    @staticmethod
+    def of(people: Population) -> SensitiveSpace:
+        features, rows = people.sensitive_features, people.combinations
+        coded = []
+        for position, feature in enumerate(features):
+            base = _base_codes(feature)
+            if rows is None:
+                # Over a full product every level occurs equally often, so centring one feature at a time is exact.
+                count, total = len(base), base.sum(axis=0)
+            else:
+                index = {level: i for i, level in enumerate(feature.levels())}
+                count = len(rows)
+                total = base[[index[row[position]] for row in rows]].sum(axis=0)
+            codes = count * base - total
+            divisor = np.maximum(np.gcd.reduce(codes, axis=0), 1)
+            codes = codes // divisor
+            largest = max(int(np.abs(codes).max()), 1)
+            coded.append(CodedFeature(feature, codes, math.ceil(math.log2(largest))))
+        return SensitiveSpace(tuple(coded), rows)
+
+    @property
+    def size(self) -> int:
+        """|S|."""
+        if self.combinations is not None:
+            return len(self.combinations)
+        return math.prod(len(coded.codes) for coded in self.features)
+
+    @property
+    def width(self) -> int:
+        """Number of network inputs that carry the sensitive values."""
+        return sum(coded.codes.shape[1] for coded in self.features)
+
+    @cached_property
+    def values(self) -> tuple[tuple[Value, ...], ...]:
+        """Every sensitive value, as a tuple in the order of the domain's `sensitive`."""
+        self.check_enumerable()
+        if self.combinations is not None:
+            return self.combinations
+        return tuple(itertools.product(*(coded.feature.levels() for coded in self.features)))
+
+    @cached_property
+    def level_indices(self) -> np.ndarray:
+        """For each value of S the level of each feature: int64 [|S|, features]."""
+        self.check_enumerable()
+        if self.combinations is None:
+            grids = np.meshgrid(*(np.arange(len(c.codes)) for c in self.features), indexing="ij")
+            return np.stack([grid.ravel() for grid in grids], axis=1) if grids else np.zeros((1, 0), np.int64)
+        lookup = [{level: i for i, level in enumerate(c.feature.levels())} for c in self.features]
+        return np.array([[lookup[j][v] for j, v in enumerate(row)] for row in self.combinations], dtype=np.int64)
+
+    @cached_property
+    def integer_codes(self) -> np.ndarray:
+        """The centred integer codes of all values, int64 [|S|, width]; each column sums to 0."""
+        indices = self.level_indices
+        blocks = [coded.codes[indices[:, j]] for j, coded in enumerate(self.features)]
+        return np.concatenate(blocks, axis=1) if blocks else np.zeros((1, 0), np.int64)
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """What the network sees for each value of S: float32 [|S|, width]."""
+        indices = self.level_indices
+        blocks = [coded.table[indices[:, j]] for j, coded in enumerate(self.features)]
+        return np.concatenate(blocks, axis=1) if blocks else np.zeros((1, 0), np.float32)
+
+    def index_of(self, levels: np.ndarray) -> np.ndarray:
+        """The position in `values` of rows given as feature levels (int [rows, features])."""
+        if self.combinations is None:
+            shape = tuple(len(coded.codes) for coded in self.features)
+            return np.ravel_multi_index(tuple(levels.T), shape) if shape else np.zeros(len(levels), np.int64)
+        lookup = {tuple(row): i for i, row in enumerate(self.level_indices.tolist())}
+        found = np.array([lookup.get(tuple(row), -1) for row in levels.tolist()], dtype=np.int64)
+        if (found < 0).any():
+            bad = levels[int(np.argmax(found < 0))]
+            value = tuple(c.feature.levels()[i] for c, i in zip(self.features, bad, strict=True))
+            names = ", ".join(c.feature.name for c in self.features)
+            raise InputError(
+                f"the sensitive combination {shown(value)} of ({names}) is in the table but not among the "
+                f"{len(self.combinations)} combinations of the domain; add it or use all combinations."
+            )
+        return found
+
+    def check_enumerable(self) -> None:
+        """Refuse to list more values than can be gone through."""
+        if self.size > ENUMERATION_LIMIT:
+            names = ", ".join(coded.feature.name for coded in self.features)
+            raise InputError(
+                f"the sensitive features ({names}) have {self.size:,} combinations, more than the "
+                f"{ENUMERATION_LIMIT:,} that can be listed one by one; use the observed combinations only, or bands."
+            )
+
+
+def _base_codes(feature: Feature) -> np.ndarray:
+    """Any integer code that is affine in the raw value (numbers) or one-hot (categories); two categories need one
+    column.
+    """
+    count = len(feature.levels())
+    if isinstance(feature, NUMERIC) or count == 2:
+        return np.arange(count, dtype=np.int64)[:, None]
+    return np.eye(count, dtype=np.int64)

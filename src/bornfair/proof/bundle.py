@@ -1,0 +1,182 @@
+"""A trained model as people hand it over: a folder, or one .zip, of four files. Nothing in it is executable.
+
+model.onnx (raw columns in, decision out), domain.json (who exists), certificate.json (what was proven of just these two
+files) and report.html (the same for people). `bornfair check` examines it without trusting any of this.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from bornfair.errors import InputError
+from bornfair.files import check_replaceable, read_whole, recover, write_atomically, write_folder
+from bornfair.models.importers.onnx_file import OnnxFile
+from bornfair.models.model import Model
+from bornfair.models.network import Layer, Network
+from bornfair.models.onnx_graph import METADATA, graph_columns, number_steps, onnx_bytes, shown_levels
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import NUMERIC
+from bornfair.proof import checker
+from bornfair.proof.certificate import Certificate, certificate_of, certified
+from bornfair.report import render
+from bornfair.verification.decide import decide
+from bornfair.verification.verdict import Verdict
+
+CERTIFICATE, DOMAIN, MODEL, REPORT = "certificate.json", "domain.json", "model.onnx", "report.html"
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a .zip knows: the same model gives the same bytes
+
+
+class FairModel(Model):
+    """A model as people keep it and hand it over: it can be asked, certified, saved and served."""
+
+    def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
+        """Ask the verifier anew, from the weights alone, whether twins always get the same decision."""
+        return decide(self, timeout=timeout, seed=seed)
+
+    def certified(self, *, timeout: float = 60.0, seed: int = 0) -> FairModel:
+        """The same model with a certificate of what the verifier finds out now: verified, falsified, or undecided."""
+        return certified(self, timeout=timeout, seed=seed)
+
+    def save(self, path: str | Path, *, sensitive: bool = True) -> Path:
+        """Write a bundle: a folder, or one file if the name ends in .zip.
+
+        sensitive=False: its model.onnx takes no sensitive columns (only if the model ignores them).
+        """
+        return save_bundle(self, path, sensitive=sensitive)
+
+    def export_onnx(self, path: str | Path, *, sensitive: bool = True) -> Path:
+        """Write model.onnx alone, to be served by onnxruntime."""
+        return write_atomically(path, onnx_bytes(self, sensitive=sensitive))
+
+
+def save_bundle(model: Model, path: str | Path, *, sensitive: bool = True) -> Path:
+    """Write a bundle: a folder, or one file if the name ends in .zip. It appears whole or not at all.
+
+    With `sensitive=False` model.onnx has no sensitive inputs; only a model that ignores them can be saved so.
+    """
+    target, files = Path(path), bundle_files(model, sensitive=sensitive)
+    if target.suffix.lower() == ".zip":
+        check_replaceable(target, marker=DOMAIN)
+        return write_atomically(target, _zipped(files))
+    return write_folder(target, files, marker=DOMAIN)
+
+
+def bundle_files(model: Model, *, sensitive: bool = True) -> dict[str, bytes]:
+    """The files of a bundle by name."""
+    certificate = model.certificate
+    if certificate is None:
+        nobody_asked = Verdict("undecided", "none", "none", (), "this model was not examined.")
+        certificate = certificate_of(model, nobody_asked, seconds=0)
+    files = {MODEL: onnx_bytes(model, sensitive=sensitive), DOMAIN: model.domain.text().encode()}
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    facts = dataclasses.replace(certificate, files=digests).to_json()
+    files[CERTIFICATE] = (json.dumps(facts, ensure_ascii=False, indent=None if facts["tree"] else 2) + "\n").encode()
+    files[REPORT] = render(facts, model.domain).encode()
+    return files
+
+
+def load_bundle(path: str | Path) -> FairModel:
+    """Read a bundle. Its certificate must be about these very files; `bornfair check` examines the proof itself."""
+    place = Path(path)
+    try:
+        if not recover(place):
+            raise InputError(f"there is no bundle '{place}'; give the folder or .zip that training wrote.")
+        files = read_whole(place, checker.read_bundle)
+        domain = Domain.from_json(files[DOMAIN].decode(errors="replace"), origin=str(place / DOMAIN))
+        people = checker.People(checker.parse_json(files[DOMAIN], DOMAIN))
+        found = checker.read_model(files[MODEL], people)
+        certificate = Certificate.from_json(checker.parse_json(files[CERTIFICATE], CERTIFICATE))
+        for name in (MODEL, DOMAIN):
+            if certificate.files[name] != hashlib.sha256(files[name]).hexdigest():
+                raise InputError(
+                    f"'{place}': the certificate is about another {name}; the files do not belong together."
+                )
+    except InputError:
+        raise
+    except (checker.Rejected, OSError, MemoryError, *checker.MALFORMED) as error:
+        raise InputError(f"cannot read '{place}': {error}; is the bundle complete and unchanged?") from error
+    return FairModel(*network_and_encoding(found, domain, str(place / MODEL)), certificate)
+
+
+def own_model(file: OnnxFile, domain: Domain | None) -> FairModel:
+    """A model.onnx that bornfair wrote, with its domain (or the domain.json beside it)."""
+    beside = file.path.parent / DOMAIN
+    if domain is None:
+        if not beside.is_file():
+            raise InputError(
+                f"{file.origin} was written by bornfair without its {DOMAIN}; give the domain, or the bundle."
+            )
+        domain = Domain.load(beside)
+    try:
+        people = checker.People(checker.parse_json(domain.text().encode(), DOMAIN))
+        found = checker.read_model(file.content, people)
+    except (checker.Rejected, *checker.MALFORMED) as error:
+        raise InputError(
+            f"cannot read {file.origin} with this domain: {error}; give the domain it was trained with."
+        ) from error
+    return FairModel(*network_and_encoding(found, domain, str(file.path)))
+
+
+def network_and_encoding(found: checker.Network, domain: Domain, origin: str) -> tuple[Network, Encoding]:
+    try:
+        settings = json.loads(found.metadata[METADATA])
+    except (KeyError, ValueError, RecursionError) as error:
+        raise InputError(f"'{origin}' was not written by bornfair: it has no encoding in its metadata.") from error
+    encoding = Encoding.from_json(domain, settings, origin=origin)
+    reads = any(column.feature in domain.sensitive for column in found.columns)
+    columns = graph_columns(encoding, reads)
+    if len(columns) != len(found.columns) or not _agrees(found, encoding):
+        raise InputError(f"'{origin}': graph and metadata disagree about the encoding; was the file edited?")
+    layers = []
+    for i, (rows, bias) in enumerate(found.layers):
+        weight = np.array(rows, np.float32).reshape(len(rows), -1)
+        if i == 0:  # what the graph does not read has the weight 0
+            whole = np.zeros((len(rows), encoding.width), np.float32)
+            whole[:, columns] = weight
+            weight = whole
+        layers.append(Layer(weight, np.array(bias, np.float32)))
+    return Network(tuple(layers), found.activation), encoding  # type: ignore[arg-type]
+
+
+def _agrees(found: checker.Network, encoding: Encoding) -> bool:
+    """Whether the graph encodes every feature as the encoding says."""
+    by_feature: dict[str, list[checker.Column]] = {}
+    for column in found.columns:
+        by_feature.setdefault(column.feature, []).append(column)
+    for feature in encoding.domain.free_features:
+        mine = by_feature.get(feature.name, [])
+        if isinstance(feature, NUMERIC):
+            if [column.steps for column in mine] != [number_steps(encoding, feature.name)]:
+                return False
+            continue
+        shown = [[column.value(level, False) for column in mine] for level in feature.levels()]
+        if not np.array_equal(np.array(shown, np.float32), shown_levels(encoding, feature)):
+            return False
+    for coded in encoding.domain.sensitive_space.features:
+        mine = by_feature.get(coded.feature.name, [])
+        if mine and isinstance(coded.feature, NUMERIC):
+            if [column.steps for column in mine] != [() if encoding.raw else coded.steps]:
+                return False
+        elif mine:
+            codes = [[column.value(level, False) for column in mine] for level in coded.feature.levels()]
+            if not np.array_equal(np.array(codes, np.float32), coded.table):
+                return False
+    return True
+
+
+def _zipped(files: dict[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, date_time=EPOCH)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(entry, data)
+    return content.getvalue()

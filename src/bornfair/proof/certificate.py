@@ -1,0 +1,209 @@
+"""What was proven, of which file, over which domain, in which arithmetic, and how the model came about.
+
+The JSON form is described field by field in docs/certificate.md. What is claimed must be derivable by
+`bornfair.proof.checker` from the files alone; how the model was made is recorded, not proven.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any, TypeVar, get_args
+
+from bornfair import __version__
+from bornfair.errors import InputError, plain_value
+from bornfair.models.model import Model
+from bornfair.models.onnx_graph import onnx_bytes
+from bornfair.proof import checker
+from bornfair.proof.tree import find_tree
+from bornfair.twins.versions import Versions
+from bornfair.verification.decide import decide
+from bornfair.verification.verdict import Arithmetic, Verdict
+
+SomeModel = TypeVar("SomeModel", bound=Model)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The facts of one model. `claim` says in words what may be relied on, and nothing more."""
+
+    claim: str
+    verdict: Verdict
+    sensitive: tuple[str, ...]
+    sensitive_values: int | None
+    """How many sensitive values a person may have; None: a number may be any real one of a range."""
+    declared: bool = False
+    """Whether rules are declared; else twins differ in sensitive features only."""
+    person_versions: int | None = None
+    """With declared rules: how many versions of each person are twins; None as above."""
+    tree: list[Any] | None = None
+    start: dict[str, Any] = field(default_factory=dict)
+    response: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict, compare=False)
+    """SHA-256 of the files it is about; filled in when they are written."""
+
+    def to_json(self) -> dict[str, Any]:
+        verdict = self.verdict
+        facts: dict[str, Any] = {
+            "format": checker.FORMAT,
+            "claim": self.claim,
+            "verdict": verdict.verdict,
+            "proof": verdict.proof,
+            "arithmetic": list(verdict.arithmetic),
+            "reason": verdict.reason,
+            "property": self._property(),
+            "files": dict(self.files),
+            "tree": self.tree,
+            "twins": verdict.twins,
+            "decisions": verdict.decisions,
+            "search": {"engine": verdict.engine, "partitions": verdict.partitions, "boxes": verdict.boxes},
+            "start": self.start,
+            "response": self.response,
+            "training": self.training,
+            "versions": self.versions,
+        }
+        facts = json.loads(json.dumps(facts))  # as it will be read back: tuples are lists
+        return facts | {"sha256": checker.digest_of(facts)}
+
+    def _property(self) -> dict[str, Any]:
+        stated = {"sensitive": list(self.sensitive), "sensitive_values": self.sensitive_values}
+        if not self.declared:
+            return {"relation": "flip"} | stated | {"statement": checker.STATEMENT}
+        versions = {"versions": self.person_versions, "statement": checker.DECLARED}
+        return {"relation": "declared"} | stated | versions
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Certificate:
+        if data.get("format") != checker.FORMAT or data.get("sha256") != checker.digest_of(data):
+            raise InputError(f"it is not a certificate of the format {checker.FORMAT}, or it was edited.")
+        verdict = Verdict(
+            data["verdict"], data["proof"], data["search"]["engine"], tuple(data["arithmetic"]), data["reason"],
+            twins=data["twins"], decisions=data["decisions"],
+            partitions=data["search"]["partitions"], boxes=data["search"]["boxes"],
+        )  # fmt: skip
+        return Certificate(
+            claim=data["claim"],
+            verdict=verdict,
+            sensitive=tuple(data["property"]["sensitive"]),
+            sensitive_values=data["property"]["sensitive_values"],
+            declared=data["property"]["relation"] == "declared",
+            person_versions=data["property"].get("versions"),
+            **{name: data[name] for name in ("tree", "start", "response", "training", "versions", "files")},
+        )
+
+
+def certificate_of(
+    model: Model, verdict: Verdict, *, seconds: float, say: Callable[[str], None] | None = None
+) -> Certificate:
+    """What a verdict is worth to a sceptic: what the checker can derive from the files of the model, no more."""
+    tree = None
+    try:
+        if not model.domain.sensitive:
+            verdict = _undecided(verdict, "no feature was named sensitive.")
+        elif verdict.verdict == "falsified":
+            verdict = _confirmed_twins(model, verdict)
+        elif verdict.verdict == "verified":
+            verdict, tree = _confirmed_proof(model, verdict, seconds, say)
+    except checker.Rejected as error:
+        verdict = _undecided(
+            verdict, f"the {verdict.engine} engine says {verdict.verdict}, which is beyond the checker: {error}."
+        )
+    facts = verdict.verdict, verdict.proof, verdict.arithmetic, model.domain.sensitive, verdict.reason
+    rules = model.domain.model_dump(mode="json")["twins"]
+    uncounted = bool(model.domain.real_sensitive)
+    return Certificate(
+        claim=checker.claim_of(*facts, rules),
+        verdict=dataclasses.replace(verdict, seconds=0.0),  # same model, same bytes
+        sensitive=model.domain.sensitive,
+        sensitive_values=None if uncounted else model.domain.sensitive_space.size,
+        declared=bool(rules),
+        person_versions=None if uncounted or not rules else Versions(model.domain).size,
+        tree=tree,
+        versions={
+            "bornfair": __version__,
+            "jax": metadata.version("jax"),
+            "numpy": metadata.version("numpy"),
+            "python": platform.python_version(),
+        },
+    )
+
+
+def certified(
+    model: SomeModel, *, timeout: float, seed: int = 0, say: Callable[[str], None] | None = None, table: Any = None
+) -> SomeModel:
+    """The model with a new certificate: all engines are asked, then the answer is put in a form that can be checked."""
+    began = time.monotonic()
+    # The certificate is about the files of the bundle, whatever the network was read from.
+    model = dataclasses.replace(model, original=None)
+    if model.domain.sensitive:
+        verdict = decide(model, timeout=timeout, seed=seed, say=say, table=table)
+    else:
+        verdict = Verdict("undecided", "none", "structural", (), "no feature was named sensitive.")
+    left = max(timeout - (time.monotonic() - began), 1.0)
+    fresh = certificate_of(model, verdict, seconds=left, say=say)
+    old = model.certificate
+    if old is not None:  # how it was made has not changed
+        fresh = dataclasses.replace(fresh, start=old.start, response=old.response, training=old.training)
+    return dataclasses.replace(model, certificate=fresh)
+
+
+def as_checked(model: Model) -> tuple[checker.Network, checker.People]:
+    """The model and its domain as the checker reads them from the files."""
+    people = checker.People(checker.parse_json(model.domain.text().encode(), "domain.json"))
+    return checker.read_model(onnx_bytes(model), people), people
+
+
+def _confirmed_twins(model: Model, verdict: Verdict) -> Verdict:
+    """The arithmetics in which the checker, too, sees the twins differ: in float32 whatever the order of sums."""
+    network, people = as_checked(model)
+    twins = [{name: plain_value(value) for name, value in twin.items()} for twin in verdict.twins or []][:2]
+    held: dict[Arithmetic, list[Any]] = {}
+    for kind in get_args(Arithmetic):
+        found = [checker.decide(network, people, twin, kind) for twin in twins]
+        if None not in found and found[0] != found[1]:
+            held[kind] = [network.classes[k] for k in found if k is not None]
+    first = next(iter(held.values()), None)
+    if first is None:
+        return _undecided(
+            verdict,
+            "twins were found, but whether they are decided differently hangs on the order in which float32 adds.",
+        )
+    kinds = tuple(kind for kind, decided in held.items() if decided == first)
+    return dataclasses.replace(verdict, arithmetic=kinds, twins=twins, decisions=first)
+
+
+def _confirmed_proof(
+    model: Model, verdict: Verdict, seconds: float, say: Callable[[str], None] | None
+) -> tuple[Verdict, list[Any] | None]:
+    """A proof that the checker can follow: that of the engine if it is structural, else a tree."""
+    network, people = as_checked(model)
+    if verdict.proof == "structural":
+        # The checker shows it for whatever is fed to the graph; the engine, for the combinations that exist.
+        with contextlib.suppress(checker.Rejected):
+            held = checker.prove_structurally(network, people)
+            return dataclasses.replace(verdict, arithmetic=tuple(k for k in verdict.arithmetic if k in held)), None
+    for kinds in (("real", "float32"), ("real",)):
+        if "float32" in verdict.arithmetic or kinds == ("real",):
+            tree = find_tree(network, people, float32="float32" in kinds, timeout=seconds / 2, say=say)
+            if tree is not None:
+                proven = dataclasses.replace(verdict, proof="bounds", arithmetic=kinds)
+                return proven, tree
+    reason = (
+        f"the {verdict.engine} engine says verified, but in {seconds:.0f} s no proof was found that the checker can "
+        "follow; allow more time."
+    )
+    return _undecided(verdict, reason), None
+
+
+def _undecided(verdict: Verdict, reason: str) -> Verdict:
+    return dataclasses.replace(
+        verdict, verdict="undecided", proof="none", arithmetic=(), reason=reason, twins=None, decisions=None
+    )

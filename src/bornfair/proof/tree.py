@@ -1,0 +1,114 @@
+"""Which cuts of the domain make the proof one that anybody can check? Branch and bound with the checker's own bounds.
+
+The engines of this package prove more per box, but a sceptic would have to trust them. A tree found here is accepted by
+`bornfair.proof.checker`, which knows nothing of this module.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from bornfair.proof import checker
+from bornfair.proof.checker import Box, People, Prover, Sums
+
+SPEAK_EVERY = 2.0  # seconds
+FEW_VIEWS = (
+    checker.PIECES
+)  # sensitive values that are looked at one by one in every box, rather than only for single people
+MARGIN = 2.0  # times the checker's own allowance for rounding: what is found here, it will surely accept
+
+
+def find_tree(
+    network: checker.Network,
+    people: People,
+    *,
+    float32: bool,
+    timeout: float,
+    most_leaves: int = 100_000,
+    say: Callable[[str], None] | None = None,
+) -> list[Any] | None:
+    """A tree of cuts with a reason at each leaf, in the certificate's form; None if none is found in time."""
+    prover = Prover(network, people, float32, margin=MARGIN)
+    waiting, tree, leaves = [people.everybody()], list[Any](), 0
+    began = spoke = time.monotonic()
+    while waiting:
+        now = time.monotonic()
+        if now - began > timeout or leaves >= most_leaves:
+            return None
+        if say is not None and now - spoke > SPEAK_EVERY:
+            spoke = now
+            say(f"proof tree: {leaves:,} leaves, {len(waiting):,} boxes wait, {timeout - (now - began):.0f} s left")
+        box = waiting.pop()
+        sums = prover.forward(box)
+        leaf = _reason(prover, box, sums)
+        if leaf is not None:
+            tree.append(leaf)
+            leaves += 1
+            continue
+        where = _widest(prover, box, sums)
+        if where is None:
+            return None
+        tree.append(list(where))
+        name, at = where
+        waiting += [box | {name: part} for part in reversed(checker.cut(box[name], name, at, people))]
+    return tree
+
+
+def _reason(prover: Prover, box: Box, sums: list[Sums]) -> Any:
+    """Why the box is fair, as the checker will be told; None if it cannot be shown."""
+    low, high = sums[-1].low, sums[-1].high
+    middle = [a / 2 + b / 2 for a, b in zip(low, high, strict=True)]
+    likely = int(middle[0] > 0) if len(middle) == 1 else middle.index(max(middle))
+    if prover.is_decided_all(box, likely, sums):
+        return likely
+    if prover.is_same(box):
+        return "same"
+    alone = all(len(set(box[name])) == 1 for name in box if name not in prover.people.sensitive)
+    if alone or len(prover.views or ()) * len(prover.people.elements) <= FEW_VIEWS:
+        for best in [likely] if not alone else range(len(prover.network.classes)):
+            if prover.is_decided_each(box, best):
+                return {"each": best}
+    return "exact" if alone and prover.is_fair("exact", box) else None
+
+
+def _widest(prover: Prover, box: Box, sums: list[Sums]) -> tuple[str, Any] | None:
+    """The feature along which the bounds are widest, and where to cut it; None for a single person."""
+    slope = _slopes(prover, box, sums)
+    best: tuple[float, float, str, Any] | None = None
+    for name, possible in box.items():
+        if name in prover.people.sensitive or len(set(possible)) == 1 or name not in prover.places:
+            continue
+        places = prover.places[name]
+        where: Any
+        if prover.people.is_number(name):
+            where = possible[0] + (possible[1] - possible[0]) / 2
+            if prover.people.features[name]["kind"] == "integer":
+                where = (possible[0] + possible[1]) // 2
+            elif not possible[0] < where < possible[1]:
+                continue
+            low, high = prover.inputs(name, possible)[0]
+            width = abs(slope[places[0]]) * (high - low)
+        else:
+            columns = [prover.network.columns[j].table or {} for j in places]
+            value = {v: sum(slope[j] * t.get(v, 0.0) for j, t in zip(places, columns, strict=True)) for v in possible}
+            ordered = sorted(possible, key=lambda v, value=value: value[v])  # type: ignore[misc]
+            where, width = ordered[: len(ordered) // 2], max(value.values()) - min(value.values())
+        spread = sum(prover.share(name, possible)[1])  # for boxes of which the bounds know nothing
+        if best is None or (width, spread) > best[:2]:
+            best = width, spread, name, where
+    return None if best is None else best[2:]
+
+
+def _slopes(prover: Prover, box: Box, sums: list[Sums]) -> list[float]:
+    """How the outputs' bounds depend on each input."""
+    outputs = len(prover.layers[-1][1])
+    if prover.network.activation != "relu":
+        return [0.0] * len(prover.network.columns)
+    total = [0.0] * len(prover.network.columns)
+    for k in range(outputs):
+        up = prover.backward(box, sums, [float(i == k) for i in range(outputs)])[1]
+        down = prover.backward(box, sums, [-float(i == k) for i in range(outputs)])[1]
+        total = [t + a - b for t, a, b in zip(total, up, down, strict=True)]
+    return total

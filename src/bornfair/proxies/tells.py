@@ -1,0 +1,246 @@
+"""Which other features give the sensitive value away, and does the model's score?
+
+Each feature alone, all together, and the scores of one or two models try to tell the sensitive value of rows they were
+not fitted on (cross-validation). Categories that go with one sensitive value only are named, and pairs of them are put
+up as questions: should they count as twins?
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.errors import InputError, plain
+from bornfair.people.domain import Domain
+from bornfair.people.features import NUMERIC, Feature, Value, unknown_column
+from bornfair.people.tables import as_pandas
+from bornfair.proxies.pairs import Fact, Sensitive, Suggestion, facts_about, suggested_swaps
+
+FOLDS = 4
+BINS = 32  # a number alone is read in so many bins of equal content
+MOST_ROWS = 20_000  # for all features together, which takes seconds; single features are read in all rows
+CERTAIN = 4.0  # standard errors above chance from which on we say that a feature tells something
+
+
+@dataclass(frozen=True)
+class Tell:
+    """How well something tells the sensitive value of rows it was not fitted on."""
+
+    name: str
+    balanced_accuracy: float
+    """Mean share of each value's people who are recognised; chance is `chance`."""
+    auc: float
+    """Area under the ROC curve; chance is 0.5. More than two values: each against the rest, mean."""
+    chance: float
+    tells: bool
+    """Whether the area is above chance by more than can be luck."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What tells one sensitive feature. Of a number it is asked whether it is above the middle."""
+
+    sensitive: str
+    values: tuple[str, ...]
+    rows: int
+    together: Tell
+    features: tuple[Tell, ...]
+    """Each feature alone, the most telling first."""
+    score: Tell | None
+    score_after: Tell | None
+    facts: tuple[Fact, ...]
+    suggestions: tuple[Suggestion, ...]
+
+
+@dataclass(frozen=True)
+class Proxies:
+    """The report, one part for each sensitive feature."""
+
+    about: tuple[About, ...]
+    seed: int
+
+    @property
+    def suggestions(self) -> tuple[Suggestion, ...]:
+        return tuple(suggestion for part in self.about for suggestion in part.suggestions)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sensitive": [asdict(part) for part in self.about],
+            "suggestions": [suggestion.to_json() for suggestion in self.suggestions],
+            "seed": self.seed,
+        }
+
+
+def proxy_report(table: Any, domain: Domain, model: Any = None, after: Any = None, seed: int = 0) -> Proxies:
+    """What gives the sensitive features of a domain away, on the rows of a table.
+
+    model, after: a model (and another to compare, say its repaired form) whose score is asked too.
+
+    >>> from bornfair import Domain, datasets
+    >>> people = datasets.load("census").table.head(3000)
+    >>> found = proxy_report(people, Domain.infer(people, target="income", sensitive=["sex"]))
+    >>> found.suggestions[0].rule_text
+    'sex: Female<->Male, relationship: Wife<->Husband'
+    """
+    people = as_pandas(table)
+    if not domain.sensitive:
+        raise InputError("no feature is sensitive, so there is nothing to give away; name sensitive features.")
+    for name in domain.names:
+        if name not in people.columns:
+            raise InputError(unknown_column(name, [str(column) for column in people.columns]))
+    scores = [None if one is None else _scores(one, people, domain) for one in (model, after)]
+    parts = tuple(_about(feature, people, domain, scores, seed) for feature in domain.sensitive_features)
+    return Proxies(parts, seed)
+
+
+def _about(feature: Feature, people: pd.DataFrame, domain: Domain, scores: list[np.ndarray | None], seed: int) -> About:
+    known = people[feature.name].notna().to_numpy()
+    rows, free = people[known], domain.free_features
+    sensitive = _sensitive(feature, rows[feature.name])
+    values, folds = sensitive.values, _folds(sensitive.values, seed)
+    columns = {f.name: _codes(f, rows[f.name]) for f in free}
+    alone = [_alone(name, codes, values, folds) for name, codes in columns.items()]
+    before, after = (
+        None if one is None else _score_tell(name, one[known], values, folds, seed)
+        for name, one in zip(("the score", "the other score"), scores, strict=True)
+    )
+    return About(
+        sensitive=feature.name,
+        values=sensitive.names,
+        rows=len(rows),
+        together=_together(rows, free, values, seed),
+        features=tuple(sorted(alone, key=lambda tell: (-tell.auc, tell.name))),
+        score=before,
+        score_after=after,
+        facts=facts_about(sensitive, columns, free),
+        suggestions=suggested_swaps(sensitive, columns, free),
+    )
+
+
+def _scores(model: Any, people: pd.DataFrame, domain: Domain) -> np.ndarray:
+    from bornfair.repairing.asking import read_model
+
+    target = None if domain.label is None else domain.label.name
+    return read_model(model, people, sensitive=domain.sensitive, target=target).scores(people)
+
+
+def _sensitive(feature: Feature, column: pd.Series) -> Sensitive:
+    """The sensitive value of each row, and the values that occur. A number with many is split in the middle."""
+    levels: tuple[Value, ...] | None
+    names: tuple[str, ...]
+    if isinstance(feature, NUMERIC) and column.nunique() > 2:
+        numbers = column.to_numpy(np.float64)
+        middle = float(np.median(numbers))
+        names, levels, values = (f"{middle:g} or less", f"above {middle:g}"), None, (numbers > middle).astype(np.int64)
+    else:
+        levels = tuple(level for level in feature.levels() if (column == level).any())
+        values = pd.Index(levels).get_indexer(pd.Index(column))
+        names = tuple(str(plain(level)) for level in levels)
+        if (values < 0).any():
+            stray = plain(column.iloc[int(np.argmax(values < 0))])
+            raise InputError(f"column '{feature.name}' holds {stray!r}, which is not a value of the domain; add it.")
+    counts = np.bincount(values, minlength=len(names))
+    if len(names) < 2 or counts.min() < FOLDS:
+        rows = ", ".join(f"{name} ({count} rows)" for name, count in zip(names, counts, strict=True))
+        raise InputError(
+            f"sensitive feature '{feature.name}' needs two or more values of at least {FOLDS} rows each, found {rows}."
+        )
+    return Sensitive(feature, names, levels, values)
+
+
+def _folds(values: np.ndarray, seed: int) -> np.ndarray:
+    """To which of the parts each row belongs; every sensitive value is spread over all of them."""
+    generator = np.random.default_rng([seed, 3])
+    folds = np.zeros(len(values), np.int64)
+    for value in np.unique(values):
+        members = generator.permutation(np.flatnonzero(values == value))
+        folds[members] = np.arange(len(members)) % FOLDS
+    return folds
+
+
+def _codes(feature: Feature, column: pd.Series) -> np.ndarray:
+    """A feature's values as positions: categories as they are, numbers by bins of equal content, missing ones last."""
+    if isinstance(feature, NUMERIC):
+        numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+        return _binned(numbers)
+    codes = pd.Index(list(feature.levels())).get_indexer(pd.Index(column.astype(object)))
+    return np.where(codes < 0, len(feature.levels()), codes)
+
+
+def _binned(numbers: np.ndarray) -> np.ndarray:
+    present = np.unique(numbers[np.isfinite(numbers)])
+    if len(present) > BINS:
+        present = np.unique(np.quantile(numbers[np.isfinite(numbers)], np.linspace(0, 1, BINS + 1)[1:-1]))
+    return np.where(np.isfinite(numbers), np.searchsorted(present, numbers, side="left"), len(present) + 1)
+
+
+def _alone(name: str, codes: np.ndarray, values: np.ndarray, folds: np.ndarray) -> Tell:
+    """What the position alone tells: in each fold the shares of the sensitive values among the others' positions."""
+    kinds, size = int(values.max()) + 1, int(codes.max()) + 1
+    counts = np.zeros((FOLDS, size, kinds))
+    np.add.at(counts, (folds, codes, values), 1)
+    others = counts.sum(axis=0) - counts
+    prior = others.sum(axis=1, keepdims=True) / others.sum(axis=(1, 2), keepdims=True)
+    shares = (others + prior) / (others + prior).sum(axis=2, keepdims=True)  # a position nobody had tells the prior
+    return _tell(name, shares[folds, codes], values)
+
+
+def _score_tell(name: str, scores: np.ndarray, values: np.ndarray, folds: np.ndarray, seed: int) -> Tell:
+    """What a model's outputs tell."""
+    if scores.shape[1] == 1:
+        return _alone(name, _binned(scores[:, 0].astype(np.float64)), values, folds)
+    return _boosted(name, scores.astype(np.float64), [], values, seed)
+
+
+def _together(rows: pd.DataFrame, free: tuple[Feature, ...], values: np.ndarray, seed: int) -> Tell:
+    """What all free features together tell."""
+    columns, categorical = [], []
+    for i, feature in enumerate(free):
+        if isinstance(feature, NUMERIC):
+            columns.append(pd.to_numeric(rows[feature.name], errors="coerce").to_numpy(np.float64))
+        else:
+            codes = _codes(feature, rows[feature.name])
+            few = len(feature.levels()) < 250  # what the booster takes as categories; more are read as numbers
+            categorical += [i] if few else []
+            columns.append(codes.astype(np.float64))
+    inputs = np.stack(columns, axis=1) if columns else np.zeros((len(rows), 1))
+    return _boosted("all features together", inputs, categorical, values, seed)
+
+
+def _boosted(name: str, inputs: np.ndarray, categorical: list[int], values: np.ndarray, seed: int) -> Tell:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    if len(inputs) > MOST_ROWS:
+        chosen = np.sort(np.random.default_rng([seed, 4]).permutation(len(inputs))[:MOST_ROWS])
+        if np.bincount(values[chosen], minlength=int(values.max()) + 1).min() >= FOLDS:
+            inputs, values = inputs[chosen], values[chosen]
+    folds = _folds(values, seed)
+    shares = np.zeros((len(values), int(values.max()) + 1))
+    booster = HistGradientBoostingClassifier(
+        max_iter=40, learning_rate=0.2, categorical_features=categorical or None, early_stopping=False,
+        random_state=seed,
+    )  # fmt: skip
+    with threadpool_limits(1):  # small tables are done sooner than threads agree on who does what
+        for fold in range(FOLDS):
+            fitted = booster.fit(inputs[folds != fold], values[folds != fold])
+            shares[folds == fold] = fitted.predict_proba(inputs[folds == fold])
+    return _tell(name, shares, values)
+
+
+def _tell(name: str, shares: np.ndarray, values: np.ndarray) -> Tell:
+    """Recognition of each value where all count the same, however rare they are."""
+    from sklearn.metrics import roc_auc_score
+
+    kinds = shares.shape[1]
+    counts = np.bincount(values, minlength=kinds)
+    guess = np.argmax(shares / (counts / counts.sum()), axis=1)
+    recognised = float(np.mean([np.mean(guess[values == kind] == kind) for kind in range(kinds)]))
+    areas = [float(roc_auc_score(values == kind, shares[:, kind])) for kind in range(1 if kinds == 2 else 0, kinds)]
+    rest = counts.sum() - counts
+    luck = float(np.mean(np.sqrt((counts.sum() + 1) / (12.0 * counts * rest))))
+    area = float(np.mean(areas))
+    return Tell(name, recognised, area, 1 / kinds, bool(area - 0.5 > CERTAIN * luck))

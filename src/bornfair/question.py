@@ -1,0 +1,333 @@
+"""Which model is asked about, which people, whose twins? Every question about fairness comes in here.
+
+`Question.of` reads a model of any kind with its domain and table; `verify` and `quantify` put the two plain questions.
+`bornfair.auditing.audit` and `bornfair.repairing` ask theirs through the same record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import pandas as pd
+
+from bornfair.errors import InputError, shown
+from bornfair.files import recover
+from bornfair.models.importers.nnet import load_nnet, nnet_source, read_nnet, sensitive_name
+from bornfair.models.importers.reading import Reading, ReadingOptions
+from bornfair.models.model import Model
+from bornfair.people.domain import Domain
+from bornfair.people.tables import as_pandas, read_table
+from bornfair.proof.bundle import load_bundle, own_model
+from bornfair.quantification.measure import Shares, shares_of
+from bornfair.quantification.variables import Marginal
+from bornfair.verification.decide import Engine, Say, check_question, decide
+from bornfair.verification.verdict import Verdict
+
+if TYPE_CHECKING:
+    from bornfair.models.importers.source import Source
+
+FILES = "a bundle (a folder or .zip) or a .nnet, .onnx, .h5 or .keras file"
+OBJECTS = (
+    "a bundle, a .nnet file, a FairModel or a fitted FairClassifier, a scikit-learn classifier or pipeline, a "
+    "torch.nn.Sequential, or an .onnx, .h5 or .keras file"
+)
+EXECUTABLE = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".bin", ".dill", ".cloudpickle", ".npy")
+
+
+class Asking(ReadingOptions, total=False):
+    """Keyword arguments of every function that asks about a model; `Question.of` says what they mean."""
+
+    domain: Domain | str | Path | None
+    table: Any
+    target: str | None
+    sensitive_features: Sequence[str | int] | None
+    twins: str | Sequence[str] | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Question:
+    """A model over its domain, which says who is sensitive and who is whose twin, and a table of real people."""
+
+    model: Model
+    table: pd.DataFrame | None = None
+    target: str | None = None
+
+    @staticmethod
+    def of(model: Any, people: Any = None, **asking: Unpack[Asking]) -> Question:
+        """The question about a model, read from wherever it is.
+
+        model: whatever can be read (`load_model`). people: who could exist, as a `Domain` or a domain.json, or a table
+        of real people (a data frame, a CSV or Parquet file); `domain` and `table` name the two where both are given.
+        target: the column of the table that is no feature. sensitive_features: names or positions from 0. twins: who
+        else counts as a twin, as "sex: Male<->Female, relationship: Husband<->Wife". decision, threshold, normalise:
+        how to read a file that does not say so itself (`ReadingOptions`).
+        """
+        domain, table = asking.pop("domain", None), asking.pop("table", None)
+        target, sensitive = asking.pop("target", None), asking.pop("sensitive_features", None)
+        twins = asking.pop("twins", None)
+        if people is not None:
+            is_domain = isinstance(people, Domain) or (isinstance(people, (str, Path)) and _is_json(people))
+            if (domain if is_domain else table) is not None:
+                raise InputError(f"the {'domain' if is_domain else 'table'} is given twice; give it once.")
+            domain, table = (people, table) if is_domain else (domain, people)
+        rows = read_table(table) if isinstance(table, (str, Path)) else None if table is None else as_pandas(table)
+        reading: ReadingOptions = asking
+        read = load_model(model, domain=domain, sensitive=sensitive, table=rows, target=target, twins=twins, **reading)
+        return Question(read, rows, target)
+
+    @property
+    def people(self) -> pd.DataFrame | None:
+        """The table without the column that is no feature."""
+        if self.table is None or self.target is None or self.target not in self.table.columns:
+            return self.table
+        return self.table.drop(columns=self.target)
+
+
+def verify(
+    model: Any,
+    people: Any = None,
+    *,
+    engine: Engine = "auto",
+    timeout: float = 60.0,
+    partitions: int | None = None,
+    soft_timeout: float = 100.0,
+    where: dict[str, Any] | None = None,
+    relax: dict[str, float] | None = None,
+    seed: int = 0,
+    resume: str | Path | None = None,
+    say: Say | None = None,
+    **asking: Unpack[Asking],
+) -> Verdict:
+    """Whether two individuals who differ only in the sensitive features, or by declared rules, always get the same
+    decision.
+
+    model, people, sensitive_features, twins, table, target, …: as in `Question.of`. engine: 'auto', 'bounds', 'smt' or
+    'milp', for a second opinion. partitions, soft_timeout (seconds for each partition), where (a sub-population) and
+    relax (how much other numbers of twins may differ): for 'smt'. resume: a file from which an interrupted search goes
+    on. A table also serves to show twins close to a real person.
+    """
+    check_question(engine, timeout, where, relax)
+    asked = Question.of(model, people, **asking)
+    return decide(
+        asked.model, engine=engine, timeout=timeout, table=asked.table, partitions=partitions,
+        soft_timeout=soft_timeout, where=where, relax=relax, seed=seed, resume=resume, say=say,
+    )  # fmt: skip
+
+
+def quantify(
+    model: Any,
+    people: Any = None,
+    *,
+    marginals: Mapping[str, Marginal] | None = None,
+    timeout: float = 60.0,
+    precision: float = 0.0,
+    seed: int = 0,
+    say: Say | None = None,
+    **asking: Unpack[Asking],
+) -> Shares:
+    """Which share of everybody who could exist is proven to be treated fairly, proven not to be, or neither.
+
+    model, people, sensitive_features, twins, table, target, …: as in `Question.of`. marginals: weights of the values of
+    features, such as `bornfair.quantification.marginals_of(domain, table)`; everybody counts the same without.
+    precision: stop when at most this share is undecided.
+    """
+    asked = Question.of(model, people, **asking)
+    return shares_of(asked.model, timeout=timeout, precision=precision, marginals=marginals, seed=seed, say=say)
+
+
+def _is_json(path: str | Path) -> bool:
+    return Path(path).suffix.lower() not in (".csv", ".parquet", ".pq", ".gz", ".txt", ".tsv")
+
+
+def load_model(
+    source: Any,
+    *,
+    domain: Domain | str | Path | None = None,
+    sensitive: Sequence[str | int] | None = None,
+    table: Any = None,
+    target: str | None = None,
+    twins: str | Sequence[str] | None = None,
+    **reading: Unpack[ReadingOptions],
+) -> Model:
+    """A model with its domain and sensitive features.
+
+    `source` is a bundle, an .onnx, .h5, .keras or .nnet file, a fitted scikit-learn classifier or pipeline, a
+    `torch.nn.Sequential`, a `FairModel`, or a fitted `FairClassifier`. A domain given here takes the place of a
+    bundle's own: it may narrow or widen ranges, but must name the same features. Other people's models need a domain,
+    or a `table` (with its `target` named) to read off who exists; any of their features may be asked about. `twins`
+    says who else counts as a twin, if not as the domain says: "sex: Male<->Female, relationship: Husband<->Wife".
+    `decision`, `threshold` and `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
+    """
+    asked = Reading(**reading)
+    who = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
+    if isinstance(source, Model):
+        asked.only_for("a FairModel")
+        return _asked_about(source, who, sensitive, twins)
+    fitted = getattr(source, "model_", None)
+    if isinstance(fitted, Model):
+        asked.only_for("a FairClassifier")
+        return _asked_about(fitted, who, sensitive, twins)
+    question = _Import(who, sensitive, table, target, twins, asked)
+    if not isinstance(source, (str, Path)):
+        return _object(source, question)
+    path = Path(source)
+    recover(path)
+    kind = path.suffix.lower()
+    if kind == ".nnet":
+        return _nnet(path, question)
+    if path.is_dir() or kind == ".zip":
+        asked.only_for("a bundle")
+        return _asked_about(load_bundle(path), who, sensitive, twins)
+    if kind in EXECUTABLE:
+        raise InputError(
+            f"'{path}' is a pickle or the like: loading it would run whatever code is in it, so it is not opened; load "
+            "it yourself and hand over the model, or export it to ONNX (skl2onnx, torch.onnx.export)."
+        )
+    if not path.exists():
+        raise InputError(f"there is no model '{path}'; give {FILES}.")
+    if kind == ".onnx":
+        return _onnx(path, question)
+    if kind in (".h5", ".hdf5", ".keras"):
+        from bornfair.models.importers.keras_file import read_keras
+
+        return _imported(read_keras(path), question)
+    raise InputError(f"'{path}' is not a kind of model that can be read; give {FILES}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Import:
+    """How somebody's model is to be read."""
+
+    domain: Domain | None
+    sensitive: Sequence[str | int] | None
+    table: Any
+    target: str | None
+    twins: str | Sequence[str] | None
+    reading: Reading
+
+
+def _object(source: Any, question: _Import) -> Model:
+    family = {cls.__module__.split(".")[0] for cls in type(source).__mro__}
+    if "torch" in family:
+        from bornfair.models.importers.torch_module import TorchSource
+
+        return _imported(TorchSource(source), question)
+    if "sklearn" in family:
+        from bornfair.models.importers.scikit import ScikitSource
+
+        return _imported(ScikitSource(source), question)
+    raise InputError(f"a model must be {OBJECTS}, found {type(source).__name__}.")
+
+
+def _nnet(path: Path, question: _Import) -> Model:
+    """As it stands, if it takes raw numbers and decides at 0; else folded as other people's models are."""
+    file, asked = read_nnet(path), question.reading
+    who = file.domain if question.domain is None else question.domain
+    if not question.sensitive and not who.sensitive:
+        raise InputError(f"name the sensitive inputs of '{path}', as x8 or as the position 8.")
+    normalised = file.is_normalised(asked.normalise)
+    if normalised or asked.moves_the_decision:
+        how = dataclasses.replace(asked, decision=asked.decision or "logit", normalise=None)
+        model = _imported(nnet_source(file, normalised), dataclasses.replace(question, domain=who, reading=how))
+        return dataclasses.replace(model, note=asked.note)
+    model = load_nnet(path, sensitive=question.sensitive or (), domain=who, normalise=asked.normalise)
+    return _with_twins(dataclasses.replace(model, note=asked.note), question.twins)
+
+
+def _onnx(path: Path, question: _Import) -> Model:
+    from bornfair.models.importers.onnx_file import read_onnx
+    from bornfair.models.importers.onnx_source import OnnxSource
+    from bornfair.models.onnx_graph import METADATA
+
+    file = read_onnx(path)
+    if METADATA in file.metadata:
+        question.reading.only_for("a model.onnx of bornfair")
+        return _asked_about(own_model(file, question.domain), None, question.sensitive, question.twins)
+    return _imported(OnnxSource(file), question)
+
+
+def _imported(source: Source, question: _Import) -> Model:
+    """Somebody else's model as ours: read, folded over an encoding of the domain, compared with the original."""
+    from bornfair.models.importers.affine import CannotRead, NeedsLevels
+    from bornfair.models.importers.columns import columns_for, with_classes, with_levels
+    from bornfair.models.importers.fold import folded, is_exact
+    from bornfair.models.importers.original import check
+
+    wanted = source.wanted
+    question.reading.only_for(wanted.origin, "decision", "threshold")
+    table = None if question.table is None else as_pandas(question.table)
+    columns = columns_for(
+        wanted,
+        domain=question.domain,
+        table=table,
+        target=question.target,
+        sensitive=question.sensitive,
+        twins=question.twins,
+    )
+    while True:
+        try:
+            read = source.read(columns, question.reading)
+            break
+        except NeedsLevels as need:
+            columns = with_levels(columns, need.feature, wanted.origin)
+    who = with_classes(columns.domain, read.classes, read.head.classes, question.target, wanted.origin)
+    try:
+        network, encoding = folded(read.head, read.tape, who, table)
+    except CannotRead as error:
+        raise InputError(f"{wanted.origin} {error}.") from error
+    original = read.original()
+    original.reads = columns.names
+    plain = encoding.raw and read.plain_layers == len(network.layers)
+    original.plain_sums = plain and is_exact(read.head, read.tape, network)
+    check(original, read.head, network, encoding, table=table)
+    return Model(network, encoding, original=original, note=question.reading.note)
+
+
+def _asked_about(
+    model: Model,
+    domain: Domain | None,
+    sensitive: Sequence[str | int] | None,
+    twins: str | Sequence[str] | None,
+) -> Model:
+    own = model.domain
+    if sensitive:
+        names = tuple(sensitive_name(item, own) for item in sensitive)
+        if set(names) != set(own.sensitive):
+            raise InputError(
+                f"this model knows {shown(own.sensitive)} as sensitive, and was asked about {shown(names)}; ask about "
+                f"those, or {'train' if model.original is None else 'load it'} with the others named sensitive."
+            )
+    if not own.sensitive:
+        raise InputError("this model has no sensitive features, so nobody has a twin; train it with some named.")
+    return _with_twins(model if domain is None else _with_ranges(model, domain), twins)
+
+
+def _with_twins(model: Model, twins: str | Sequence[str] | None) -> Model:
+    """The model with other rules for twins; what was proven under the old ones is left behind."""
+    if twins is None:
+        return model
+    encoding = dataclasses.replace(model.encoding, domain=model.domain.with_twins(twins))
+    return dataclasses.replace(model, encoding=encoding, certificate=None)
+
+
+def _with_ranges(model: Model, domain: Domain) -> Model:
+    """The model over another domain of the same features, where numbers may have other ranges."""
+    own = model.domain
+    if domain.names != own.names:
+        raise InputError(
+            f"the domain has the features {shown(domain.names)}, the model {shown(own.names)}; name the same."
+        )
+    for mine, theirs in zip(own.features, domain.features, strict=True):
+        same_kind = mine.kind == theirs.kind
+        fixed = mine.kind in ("categorical", "boolean") or mine.name in own.sensitive
+        if not same_kind or (fixed and mine != theirs):
+            raise InputError(
+                f"feature '{mine.name}' is encoded into the network as {mine.kind} with "
+                f"{shown(mine.levels())}; another domain may change only the ranges of numbers that are not sensitive."
+            )
+    changed = domain.replaced(sensitive=own.sensitive, combinations=own.combinations, label=own.label)
+    encoding = dataclasses.replace(model.encoding, domain=changed)
+    return dataclasses.replace(model, encoding=encoding, certificate=None)

@@ -1,0 +1,416 @@
+"""Algorithm 1: learn with the sensitive value randomised, one compiled loop per epoch.
+
+While the sensitive weights V are exactly 0 and the response is the exact expectation at γ = 0, all |S| copies of a
+row are the same computation and V's gradient is exactly 0 (docs/theory.md). Then one pass over the free columns serves
+all copies and V is never touched: fair training runs the very loop that plain training (ERM) runs, on fewer columns.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from bornfair import checkpoint
+from bornfair.checks import choice, number, whole
+from bornfair.errors import Diverged, InputError
+from bornfair.models.network import Network, Parameters
+from bornfair.people.encoding import aligned_zeros
+from bornfair.training.loops import OptimiserKey, OptimiserName, compiled_loops, transformation_of
+from bornfair.training.response import Response
+from bornfair.training.swaps import Swaps, require_few
+
+Schedule = Literal["constant", "cosine"]
+EVALUATION_ROWS = 8192  # rows per step when evaluating: bounds memory for wide networks and long tables
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train; with a seed it fixes every byte of the result."""
+
+    epochs: int = 100
+    batch_size: int = 64
+    optimiser: OptimiserName = "sgd"
+    learning_rate: float = 0.01
+    schedule: Schedule = "constant"
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    validation_fraction: float = 0.0
+    patience: int | None = None
+    """Stop when the validation loss has not improved for so many epochs, and keep the best network."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole("epochs", self.epochs, 0)
+        whole("batch_size", self.batch_size, 1)
+        number("learning_rate", self.learning_rate, 0.0, math.inf, open_low=True)
+        number("momentum", self.momentum, 0.0, 1.0)
+        number("weight_decay", self.weight_decay, 0.0, math.inf)
+        number("validation_fraction", self.validation_fraction, 0.0, 0.9)
+        whole("seed", self.seed, 0)
+        choice("optimiser", self.optimiser, get_args(OptimiserName))
+        choice("schedule", self.schedule, get_args(Schedule))
+        if self.patience is not None:
+            whole("patience", self.patience, 1)
+            if self.validation_fraction == 0:
+                raise InputError("patience (early stopping) needs validation_fraction above 0, for instance 0.1.")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """An encoded table with class indices. `sensitive` and `true_index` are read only by responses that need them."""
+
+    free: np.ndarray  # float32 [rows, free]
+    classes: np.ndarray  # int [rows], 0 … K−1
+    sensitive: np.ndarray | None = None  # float32 [rows, sensitive]: the true codes (response 'none')
+    true_index: np.ndarray | None = None  # int [rows]: the true position in S (sampled, or γ ≠ 0)
+    codes: np.ndarray | None = None  # float32 [|S|, sensitive]
+    weights: np.ndarray | None = None  # float [rows]
+    swaps: Swaps | None = None  # what declared rules do to `free`, where the network can tell
+    averaged: bool = False  # `free` is the mean of each row's versions, and stands for all of them
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """What one epoch did. `seconds` counts the compiled loop and evaluation of this epoch alone."""
+
+    epoch: int
+    loss: float
+    validation_loss: float | None
+    validation_accuracy: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What a callback sees. `network()` copies the parameters out only when asked."""
+
+    record: EpochRecord
+    epochs: int
+    network: Callable[[], Network]
+
+
+@dataclass(frozen=True)
+class Training:
+    """The result of a run."""
+
+    network: Network
+    history: tuple[EpochRecord, ...]
+    best_epoch: int
+    collapsed: bool
+    """Whether one pass served all copies, so that the sensitive weights were never touched."""
+    optimiser_state: list[np.ndarray] = field(default_factory=list, repr=False)
+
+
+Callback = Callable[[Epoch], "bool | None"]
+"""Called after each epoch; returning True stops the training."""
+
+
+def train(
+    start: Network,
+    data: TrainingData,
+    response: Response,
+    plan: Plan,
+    *,
+    callbacks: tuple[Callback, ...] = (),
+    checkpoint_path: str | Path | None = None,
+    resume: bool = False,
+    optimiser_state: list[np.ndarray] | None = None,
+    transformation: optax.GradientTransformation | None = None,
+) -> Training:
+    """Train from `start`. Killed at any moment and resumed from its checkpoint, a run ends with the same bytes."""
+    run = _Run(start, data, response, plan, transformation)
+    state = run.initial_state(optimiser_state)
+    mark = None if checkpoint_path is None else _fingerprint(start, data, response, plan)
+    if resume and checkpoint_path is not None and Path(checkpoint_path).exists():
+        state = run.restored(state, checkpoint.load(checkpoint_path, expected=mark or ""))
+    while state.epoch < plan.epochs and not state.stopped:
+        state = run.one_epoch(state)
+        seen = Epoch(state.history[-1], plan.epochs, functools.partial(run.network, state.parameters))
+        answers = [callback(seen) for callback in callbacks]  # every callback sees every epoch, whoever asks to stop
+        if True in answers:
+            state = replace(state, stopped=True)
+        if checkpoint_path is not None:
+            checkpoint.save(checkpoint_path, run.saved(state), expected=mark or "")
+    return run.result(state)
+
+
+@dataclass(frozen=True)
+class _State:
+    """Everything that changes from epoch to epoch; this is what a checkpoint holds."""
+
+    parameters: Parameters
+    optimiser: Any
+    best: Parameters
+    best_loss: float = math.inf
+    best_epoch: int = 0
+    epoch: int = 0
+    stopped: bool = False
+    history: tuple[EpochRecord, ...] = ()
+
+
+class _Run:
+    """What stays the same during a run: data on the device, the split, the compiled loops."""
+
+    def __init__(
+        self,
+        start: Network,
+        data: TrainingData,
+        response: Response,
+        plan: Plan,
+        transformation: optax.GradientTransformation | None,
+    ) -> None:
+        self.start, self.plan, self.activation = start, plan, start.activation
+        self.free_width = data.free.shape[1]
+        _check_shapes(start, data, response)
+        no_sensitive = start.widths[0] == self.free_width
+        zero_start = start.ignores_sensitive(self.free_width)
+        one_pass = data.swaps is None or data.averaged
+        self.collapsed = one_pass and (no_sensitive or (response.preserves_fairness and zero_start))
+        self.tied = data.swaps if data.averaged else None
+        self.responded = not self.collapsed and response.mode != "none"
+        inputs = data.free
+        if not self.collapsed and response.mode == "none":
+            sensitive = _needed(data.sensitive, "the sensitive codes")
+            inputs = aligned_zeros((len(data.free), self.free_width + sensitive.shape[1]), np.float32)
+            np.concatenate([data.free, sensitive], axis=1, out=inputs)
+        # An aligned table is read where it is (Encoding.encode makes one), so a long table is in memory once.
+        self.table = {"inputs": jax.device_put(inputs), "classes": _as_int32(data.classes)}
+        if data.weights is not None:
+            scaled = np.asarray(data.weights, np.float64) / np.mean(data.weights)
+            self.table["weights"] = jax.device_put(scaled.astype(np.float32))
+        if self.responded:
+            codes = _needed(data.codes, "the codes of all sensitive values")
+            self.table["codes"] = jax.device_put(codes)
+            true = data.true_index
+            if true is None:
+                if not response.preserves_fairness:
+                    raise InputError("this response needs each row's true sensitive value, but the table has none.")
+                true = np.zeros(len(data.free), np.int32)
+            self.table["true"] = _as_int32(true)
+            if data.swaps is not None:
+                require_few(len(data.swaps) * len(codes))
+                self.table |= {
+                    "swap columns": _as_int32(data.swaps.columns),
+                    "swap signs": jax.device_put(data.swaps.signs),
+                    "swap offsets": jax.device_put(data.swaps.offsets.astype(np.float32)),
+                }
+        self.training_rows, self.validation_rows = _split(data.classes, plan)
+        self.optimiser = OptimiserKey(plan.optimiser, plan.momentum, plan.weight_decay)
+        self.transformation = transformation or transformation_of(self.optimiser)
+        loops = (
+            compiled_loops if transformation is None else compiled_loops.__wrapped__
+        )  # only our own optimisers can be cached by plan
+        self.epoch_loop, self.evaluation_loop = loops(
+            self.activation,
+            response if self.responded else None,
+            self.free_width,
+            self.optimiser if transformation is None else transformation,
+        )
+        self.key = jax.random.key_data(jax.random.key(plan.seed))
+
+    # --- state ---
+
+    def initial_state(self, optimiser_state: list[np.ndarray] | None) -> _State:
+        parameters = self.start.to_jax()
+        if self.collapsed:
+            weight, bias = parameters[0]
+            parameters[0] = (weight[:, : self.free_width], bias)
+        optimiser = self.transformation.init(parameters)
+        if optimiser_state:
+            optimiser = _unflattened(optimiser, optimiser_state)
+        return _State(parameters, optimiser, best=parameters)
+
+    def saved(self, state: _State) -> checkpoint.Saved:
+        tensors = {}
+        for name in ("parameters", "optimiser", "best"):
+            for i, leaf in enumerate(jax.tree.leaves(getattr(state, name))):
+                tensors[f"{name}.{i}"] = np.asarray(leaf)
+        facts = {
+            "best_loss": state.best_loss if math.isfinite(state.best_loss) else None,
+            "best_epoch": state.best_epoch,
+            "epoch": state.epoch,
+            "stopped": state.stopped,
+            "history": [asdict(record) for record in state.history],
+        }
+        return checkpoint.Saved(tensors, facts)
+
+    def restored(self, template: _State, saved: checkpoint.Saved) -> _State:
+        def tree(name: str) -> Any:
+            blank = [np.asarray(leaf) for leaf in jax.tree.leaves(getattr(template, name))]
+            leaves = [saved.tensors[f"{name}.{i}"] for i in range(len(blank))]
+            if [(leaf.shape, leaf.dtype) for leaf in leaves] != [(leaf.shape, leaf.dtype) for leaf in blank]:
+                raise ValueError(f"other {name}")
+            return _unflattened(getattr(template, name), leaves)
+
+        try:
+            facts = saved.facts
+            history = tuple(EpochRecord(**record) for record in facts["history"])
+            numbers = [value for record in facts["history"] for value in record.values() if value is not None]
+            counted = [record.epoch for record in history] == list(range(1, len(history) + 1))
+            if not counted or not all(type(value) in (int, float) and float(value) < math.inf for value in numbers):
+                raise ValueError("other epochs")
+            return _State(
+                tree("parameters"), tree("optimiser"), tree("best"),
+                best_loss=math.inf if facts["best_loss"] is None else float(facts["best_loss"]),
+                best_epoch=int(facts["best_epoch"]), epoch=len(history), stopped=bool(facts["stopped"]),
+                history=history,
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"the checkpoint does not fit this run ({error}); delete it to start from the beginning."
+            ) from error
+
+    # --- one epoch ---
+
+    def one_epoch(self, state: _State) -> _State:
+        began = time.perf_counter()
+        rows = _batches(self.training_rows, self.plan.batch_size, self.plan.seed, state.epoch)
+        rates = _rates(self.plan, state.epoch, len(rows))
+        parameters, optimiser, loss = self.epoch_loop(
+            state.parameters, state.optimiser, self.table, rows, rates, self.key, state.epoch
+        )
+        mean_loss = float(loss)
+        epoch = state.epoch + 1
+        if not math.isfinite(mean_loss):
+            raise Diverged(
+                f"training diverged in epoch {epoch}: the loss is {mean_loss}; lower the learning rate "
+                f"({self.plan.learning_rate}) or scale extreme values in the table."
+            )
+        validation_loss = accuracy = None
+        best, best_loss, best_epoch = parameters, state.best_loss, epoch
+        stopped = False
+        if len(self.validation_rows):
+            validation_loss, accuracy = self.evaluate(parameters)
+            if self.plan.patience is not None:
+                if validation_loss < state.best_loss:
+                    best_loss = validation_loss
+                else:
+                    best, best_epoch = state.best, state.best_epoch
+                stopped = epoch - best_epoch >= self.plan.patience
+        record = EpochRecord(epoch, mean_loss, validation_loss, accuracy, time.perf_counter() - began)
+        return _State(parameters, optimiser, best, best_loss, best_epoch, epoch, stopped, (*state.history, record))
+
+    def evaluate(self, parameters: Parameters) -> tuple[float, float]:
+        rows = _padded(self.validation_rows, min(EVALUATION_ROWS, len(self.validation_rows)))
+        loss, right = self.evaluation_loop(parameters, self.table, rows)
+        return float(loss), float(right)
+
+    # --- result ---
+
+    def network(self, parameters: Parameters) -> Network:
+        layers = [(np.asarray(weight), np.asarray(bias)) for weight, bias in parameters]
+        if self.collapsed:
+            weight = np.concatenate([layers[0][0], self.start.sensitive_weights(self.free_width)], axis=1)
+            layers[0] = (weight, layers[0][1])
+        found = Network.from_jax(layers, self.activation)
+        return found if self.tied is None else self.tied.tied(found)
+
+    def result(self, state: _State) -> Training:
+        network = self.network(state.best)
+        for i, layer in enumerate(network.layers):
+            if not (np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all()):
+                raise Diverged(f"training diverged: layer {i} holds NaN or infinity; lower the learning rate.")
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state.optimiser)]
+        return Training(network, state.history, state.best_epoch, self.collapsed, leaves)
+
+
+# --- rows, rates, checks ---
+
+
+def _split(classes: np.ndarray, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """Positions for training and validation, the latter drawn within each class."""
+    everyone = np.arange(len(classes), dtype=np.int32)
+    if plan.validation_fraction == 0:
+        return everyone, everyone[:0]
+    generator = np.random.default_rng([plan.seed, 1])
+    held_out = np.zeros(len(classes), dtype=bool)
+    for value in np.unique(classes):
+        members = np.flatnonzero(classes == value)
+        held_out[generator.permutation(members)[: round(plan.validation_fraction * len(members))]] = True
+    if not held_out.any():
+        return everyone, everyone[:0]  # too few rows to spare any: train on all, without early stopping
+    return everyone[~held_out], everyone[held_out]
+
+
+def _batches(rows: np.ndarray, size: int, seed: int, epoch: int) -> np.ndarray:
+    """This epoch's batches, from seed and epoch alone: a resumed run sees the same ones."""
+    generator = np.random.Generator(np.random.Philox(key=[seed, epoch]))
+    batches = _padded(rows, min(size, len(rows)))
+    generator.shuffle(batches.reshape(-1)[: len(rows)])  # in place: for long tables every copy of the order counts
+    return batches
+
+
+def _padded(rows: np.ndarray, size: int) -> np.ndarray:
+    """The rows in lines of `size`, the last one filled up with -1."""
+    lines = aligned_zeros((-(-len(rows) // size), size), np.int32)
+    flat = lines.reshape(-1)
+    flat[: len(rows)], flat[len(rows) :] = rows, -1
+    return lines
+
+
+def _as_int32(numbers: np.ndarray) -> jax.Array:
+    aligned = aligned_zeros(numbers.shape, np.int32)
+    np.copyto(aligned, numbers, casting="unsafe")  # straight from any type, where JAX can read it
+    return jax.device_put(aligned)
+
+
+def _rates(plan: Plan, epoch: int, steps: int) -> np.ndarray:
+    if plan.schedule == "constant":
+        return np.full(steps, plan.learning_rate, np.float32)
+    progress = (epoch + np.arange(steps) / steps) / plan.epochs
+    return (plan.learning_rate * 0.5 * (1 + np.cos(np.pi * progress))).astype(np.float32)
+
+
+def _fingerprint(start: Network, data: TrainingData, response: Response, plan: Plan) -> str:
+    """Binds a checkpoint to its run: resuming with other data or settings is refused."""
+    digest = hashlib.sha256(repr((asdict(plan), asdict(response), start.widths, start.activation)).encode())
+    swaps = None if data.swaps is None else data.swaps.columns
+    known = data.free, data.classes, data.sensitive, data.true_index, data.weights, swaps
+    arrays: Iterator[np.ndarray | None] = iter(known)
+    for array in (*arrays, *start.tensors().values()):
+        digest.update(b"-" if array is None else np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _unflattened(template: Any, leaves: list[np.ndarray]) -> Any:
+    return jax.tree.unflatten(jax.tree.structure(template), [jnp.asarray(leaf) for leaf in leaves])
+
+
+def _check_shapes(start: Network, data: TrainingData, response: Response) -> None:
+    if not len(data.free):
+        raise InputError("there are no rows to train on.")
+    extra = start.widths[0] - data.free.shape[1]
+    coded = data.codes if data.codes is not None else data.sensitive
+    if extra < 0 or (coded is not None and extra not in (0, coded.shape[1])):
+        raise InputError(
+            f"the start takes {start.widths[0]} inputs, but the table encodes to {data.free.shape[1]} free and "
+            f"{0 if coded is None else coded.shape[1]} sensitive columns."
+        )
+    if data.weights is not None:
+        weights = np.asarray(data.weights)
+        if (
+            weights.shape != data.classes.shape
+            or not np.isfinite(weights).all()
+            or (weights < 0).any()
+            or not weights.any()
+        ):
+            raise InputError("sample weights must be one finite number of at least 0 for each row, and not all 0.")
+    if response.mode == "none" and extra and data.sensitive is None:
+        raise InputError("response='none' trains on the sensitive columns, but the table has none.")
+
+
+def _needed(array: np.ndarray | None, what: str) -> np.ndarray:
+    if array is None:
+        raise InputError(f"this response needs {what}, but the training data has none.")
+    return array

@@ -1,0 +1,227 @@
+"""From a table to a trained, certified model: domain → encoding → fair start → Algorithm 1 → proof."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from bornfair.checks import choice
+from bornfair.models.network import Activation, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Policies
+from bornfair.proof.bundle import FairModel
+from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, train
+from bornfair.training.presets import resolve_automatic, settings
+from bornfair.training.projection import projection
+from bornfair.training.provenance import certify
+from bornfair.training.response import Mode, Response
+from bornfair.training.start import FairStart, FromModel, Plain, Start, draw, fair_start, parse_start
+from bornfair.training.swaps import swaps_of
+from bornfair.verification.confirm import confirm_encoded
+
+TwinInputs = Literal["merged", "raw"]
+"""What the network is shown of values that declared twins may exchange: what they have in common, or all of it."""
+
+
+class FairnessWarning(UserWarning):
+    """The guarantee is weaker than one might expect."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All choices of a fit. None means: as the preset says."""
+
+    preset: str = "default"
+    hidden: str | Sequence[int] | None = None
+    activation: Activation = "relu"
+    init: str | Start | Network | FairModel = "exact"
+    response: Mode = "expected"
+    twin_inputs: TwinInputs = "merged"
+    gamma: float | Literal["solve"] = "solve"
+    project: bool = False
+    draws: int = 1
+    optimiser: Any = None
+    learning_rate: float | None = None
+    schedule: str | None = None
+    weight_decay: float | None = None
+    batch_size: int | Literal["auto"] | None = None
+    epochs: int | Literal["auto"] | None = None
+    validation_fraction: float | None = None
+    patience: int | Literal["auto"] | None = None
+    seed: int = 0
+
+    def plan(self, rows: int) -> Plan:
+        chosen = settings(
+            self.preset,
+            hidden=self.hidden,
+            optimiser=self.optimiser if isinstance(self.optimiser, str) else None,
+            learning_rate=self.learning_rate,
+            schedule=self.schedule,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            validation_fraction=self.validation_fraction,
+            patience=self.patience,
+        )
+        chosen.pop("hidden")
+        if chosen["validation_fraction"] == 0 and self.patience is None:
+            chosen["patience"] = None
+        return Plan(seed=self.seed, **resolve_automatic(chosen, rows))
+
+    @property
+    def widths(self) -> Any:
+        return settings(self.preset, hidden=self.hidden)["hidden"]
+
+    @property
+    def transformation(self) -> Any:
+        return None if self.optimiser is None or isinstance(self.optimiser, str) else self.optimiser
+
+    @property
+    def start(self) -> Start:
+        if isinstance(self.init, str):
+            return parse_start(self.init)
+        if isinstance(self.init, Network):
+            return FromModel(self.init)
+        if isinstance(self.init, FairModel):
+            return FromModel(self.init.network)
+        return self.init
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a fit leaves behind."""
+
+    model: FairModel
+    response: Response
+    start: FairStart | None
+    training: Training
+
+
+def fit_table(
+    table: pd.DataFrame,
+    classes: np.ndarray,
+    domain: Domain,
+    recipe: Recipe,
+    *,
+    policies: Policies | None = None,
+    weights: np.ndarray | None = None,
+    callbacks: tuple[Callback, ...] = (),
+    checkpoint_path: str | Path | None = None,
+    resume: bool = False,
+) -> Fitted:
+    """Train on the rows of a table; `classes` are positions in the domain's label."""
+    response = resolve_response(recipe, domain)
+    choice("twin_inputs", recipe.twin_inputs, get_args(TwinInputs))
+    merge = response.mode != "none" and recipe.twin_inputs == "merged"
+    encoding = Encoding.fit(domain, table, policies, merge_twins=merge)
+    start = None
+    shape = {"hidden": recipe.widths, "outputs": domain.outputs, "activation": recipe.activation, "seed": recipe.seed}
+    if response.mode == "none":
+        kind = recipe.start if isinstance(recipe.start, FromModel) else Plain()
+        network = draw(kind, free_width=encoding.free_width, sensitive_width=encoding.sensitive_width, **shape)
+    else:
+        start = fair_start(recipe.start, encoding=encoding, **shape)
+        network = start.network
+    return continue_fit(
+        network, table, classes, encoding, recipe, response,
+        start=start, weights=weights, callbacks=callbacks, checkpoint_path=checkpoint_path, resume=resume,
+    )  # fmt: skip
+
+
+def continue_fit(
+    network: Network,
+    table: pd.DataFrame,
+    classes: np.ndarray,
+    encoding: Encoding,
+    recipe: Recipe,
+    response: Response,
+    *,
+    start: FairStart | None = None,
+    plan: Plan | None = None,
+    weights: np.ndarray | None = None,
+    callbacks: tuple[Callback, ...] = (),
+    checkpoint_path: str | Path | None = None,
+    resume: bool = False,
+    optimiser_state: list[np.ndarray] | None = None,
+) -> Fitted:
+    """Train a given network further and certify what came out."""
+    plan = plan or recipe.plan(len(table))
+    training = train(
+        network,
+        training_data(table, classes, encoding, network, response, weights),
+        response,
+        plan,
+        callbacks=callbacks,
+        checkpoint_path=checkpoint_path,
+        resume=resume,
+        optimiser_state=optimiser_state,
+        transformation=recipe.transformation,
+    )
+    model = FairModel(training.network, encoding)
+    verdict = confirm_encoded(model.network, model.encoding)
+    projected = recipe.project and not verdict and bool(encoding.domain.sensitive)
+    if projected:
+        model = projection(model)
+        verdict = confirm_encoded(model.network, model.encoding)
+    certificate = certify(
+        model, verdict, start=start, response=response, plan=plan, training=training, projected=projected
+    )
+    if encoding.domain.sensitive and not verdict and response.mode != "none":
+        warnings.warn(certificate.claim, FairnessWarning, stacklevel=2)
+    return Fitted(dataclasses.replace(model, certificate=certificate), response, start, training)
+
+
+def training_data(
+    table: pd.DataFrame,
+    classes: np.ndarray,
+    encoding: Encoding,
+    network: Network,
+    response: Response,
+    weights: np.ndarray | None,
+) -> TrainingData:
+    """The encoded table, with the sensitive part only where this response reads it."""
+    unread = response.preserves_fairness and network.ignores_sensitive(encoding.free_width)
+    swaps = None if response.mode == "none" else swaps_of(encoding)
+    if unread and swaps is not None and swaps.ties(network):
+        # All versions of a row are one computation, that of their mean (theory: declared twins).
+        encoded = dataclasses.replace(encoding, merged=encoding.domain.twin_group.orbits).encode(table, sensitive=False)
+        return TrainingData(encoded.free, classes, weights=weights, swaps=swaps, averaged=True)
+    unread = unread and swaps is None
+    encoded = encoding.encode(table, sensitive=not unread)
+    if unread or not encoding.domain.sensitive:
+        return TrainingData(encoded.free, classes, weights=weights)
+    if response.mode == "none":
+        return TrainingData(encoded.free, classes, sensitive=encoded.sensitive, weights=weights)
+    index = None if response.preserves_fairness else encoding.sensitive_index(encoded)
+    return TrainingData(encoded.free, classes, true_index=index, codes=encoding.codes, weights=weights, swaps=swaps)
+
+
+def resolve_response(recipe: Recipe, domain: Domain) -> Response:
+    """The response with its γ: the one that preserves fairness, or the one asked for (with a warning)."""
+    if recipe.gamma != "solve":
+        response = Response(recipe.response, recipe.gamma, recipe.draws)
+        if response.gamma != 0 and response.mode != "none" and domain.sensitive:
+            warnings.warn(
+                f"γ = {response.gamma:g} lets the true sensitive value through: no fairness is certified "
+                "(γ = 0 preserves it).",
+                FairnessWarning,
+                stacklevel=3,
+            )
+        return response
+    gamma = 0.0
+    if domain.sensitive and recipe.response != "none":
+        from bornfair.training.gamma import solve_first_layer
+
+        # Over a full product of values each feature's own codes carry the whole equation, however many combinations
+        # there are.
+        space = domain.sensitive_space
+        tables = [space.integer_codes] if space.combinations else [coded.codes for coded in space.features]
+        gamma = max((solve_first_layer(codes).gamma for codes in tables), key=abs)
+    return Response(recipe.response, gamma, recipe.draws)

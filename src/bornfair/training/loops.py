@@ -1,0 +1,164 @@
+"""The compiled part of training: one epoch as a single `lax.scan`, and evaluation in bounded memory."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from bornfair.models.network import Activation, Parameters, forward, forward_from_first
+from bornfair.training.response import Response
+
+OptimiserName = Literal["sgd", "momentum", "adam", "adamw"]
+
+
+@dataclass(frozen=True)
+class OptimiserKey:
+    """The part of a plan that is compiled in; the learning rate is not, so that a search over it compiles once."""
+
+    optimiser: OptimiserName
+    momentum: float
+    weight_decay: float
+
+
+def transformation_of(plan: OptimiserKey) -> optax.GradientTransformation:
+    """The optimiser up to the step size, which each step multiplies in. All map a zero gradient history to a zero
+    update.
+    """
+    decay = [optax.add_decayed_weights(plan.weight_decay)] if plan.weight_decay else []
+    return {
+        "sgd": lambda: optax.chain(optax.identity(), *decay),
+        "momentum": lambda: optax.chain(*decay, optax.trace(decay=plan.momentum)),
+        "adam": lambda: optax.chain(*decay, optax.scale_by_adam()),
+        "adamw": lambda: optax.chain(optax.scale_by_adam(), *decay),
+    }[plan.optimiser]()
+
+
+@functools.lru_cache(maxsize=64)
+def compiled_loops(
+    activation: Activation,
+    response: Response | None,
+    free_width: int,
+    optimiser: OptimiserKey | optax.GradientTransformation,
+) -> tuple[Any, Any]:
+    """The compiled epoch and evaluation. Cached, so that fitting the same shapes again does not compile again."""
+    transformation = transformation_of(optimiser) if isinstance(optimiser, OptimiserKey) else optimiser
+
+    def batch_loss(parameters: Parameters, table: dict[str, jax.Array], rows: jax.Array, key: jax.Array) -> jax.Array:
+        present = rows >= 0  # the last batch is filled up with -1
+        inputs = table["inputs"][rows]
+        if response is None:
+            scores = forward(parameters, inputs, activation)
+            losses = classification_loss(scores, table["classes"][rows])
+        else:
+            losses = _responded_loss(parameters, inputs, table, rows, key, response, free_width, activation)
+        weights = present if "weights" not in table else jnp.where(present, table["weights"][rows], 0.0)
+        # By the full batch size also where the last batch has fewer rows: every row counts the same. (Averaging over
+        # those few gives a stray row the weight of a whole batch, and it comes last: on census that cost up to 4
+        # points of accuracy.)
+        return jnp.sum(losses * weights) / rows.shape[0]
+
+    def epoch(
+        parameters: Parameters,
+        state: Any,
+        table: dict[str, jax.Array],
+        batches: jax.Array,
+        rates: jax.Array,
+        key_data: jax.Array,
+        epoch_number: jax.Array,
+    ) -> tuple[Parameters, Any, jax.Array]:
+        # Folded in here and not by the caller: outside, this one call takes as long as several steps of a small table.
+        key = jax.random.fold_in(jax.random.wrap_key_data(key_data), epoch_number)
+
+        def step(carry: tuple[Parameters, Any], batch: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+            parameters, state = carry
+            rows, rate, number = batch
+            loss, gradient = jax.value_and_grad(batch_loss)(parameters, table, rows, jax.random.fold_in(key, number))
+            update, state = transformation.update(gradient, state, parameters)
+            parameters = jax.tree.map(lambda p, u: p - rate * u, parameters, update)
+            return (parameters, state), loss
+
+        numbers = jnp.arange(batches.shape[0])
+        (parameters, state), losses = jax.lax.scan(step, (parameters, state), (batches, rates, numbers))
+        return parameters, state, jnp.sum(losses) * batches.shape[1] / jnp.sum(batches >= 0)
+
+    def evaluation(
+        parameters: Parameters, table: dict[str, jax.Array], chunks: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        def chunk(carry: tuple[jax.Array, jax.Array, jax.Array], rows: jax.Array) -> Any:
+            present = rows >= 0
+            inputs, classes = table["inputs"][rows], table["classes"][rows]
+            if response is not None:
+                inputs = jnp.concatenate([inputs, table["codes"][table["true"][rows]]], axis=1)
+            scores = forward(parameters, inputs, activation)
+            right = (scores[:, 0] > 0) == (classes == 1) if scores.shape[1] == 1 else jnp.argmax(scores, 1) == classes
+            weights = present if "weights" not in table else jnp.where(present, table["weights"][rows], 0.0)
+            loss = jnp.sum(classification_loss(scores, classes) * weights)
+            return (carry[0] + loss, carry[1] + jnp.sum(right * present), carry[2] + jnp.sum(present)), None
+
+        zero = jnp.zeros(())
+        (loss, right, count), _ = jax.lax.scan(chunk, (zero, zero, zero), chunks)
+        return loss / count, right / count
+
+    return jax.jit(epoch), jax.jit(evaluation)
+
+
+def _responded_loss(
+    parameters: Parameters,
+    inputs: jax.Array,
+    table: dict[str, jax.Array],
+    rows: jax.Array,
+    key: jax.Array,
+    response: Response,
+    free_width: int,
+    activation: Activation,
+) -> jax.Array:
+    """The loss of each row under its response: the mean over its draws, or the exact expectation over all versions.
+
+    Version h·|S| + s is the row moved by element h of the declared group with the sensitive value s; the true one is s.
+    """
+    weight, bias = parameters[0]
+    free = weight[:, :free_width]
+    offsets = table["codes"] @ weight[:, free_width:].T  # [|S|, width]
+    values_of_s, swapped = offsets.shape[0], "swap columns" in table
+    size = values_of_s * (table["swap columns"].shape[0] if swapped else 1)
+    true = table["true"][rows]
+
+    def shared(elements: jax.Array) -> jax.Array:
+        """[rows, copies or 1, width]: the copies of a row for one element differ only by their code's offset."""
+        if not swapped:
+            return (inputs @ free.T + bias)[:, None, :]
+        return _swapped(inputs, table, elements) @ free.T + bias
+
+    if response.mode == "sampled":
+        values = response.draw(key, true, size)  # [rows, draws]
+        elements, positions = jnp.divmod(values, values_of_s)
+        first = shared(elements) + offsets[positions]
+        probabilities = jnp.full(values.shape, 1.0 / response.draws)
+    else:
+        everything = jnp.arange(size // values_of_s)[None, :]
+        first = shared(everything)[:, :, None, :] + offsets[None, None, :, :]
+        first = first.reshape(first.shape[0], size, -1)
+        probabilities = jnp.asarray(response.matrix(size), jnp.float32)[true]
+    copies = first.shape[1]
+    scores = forward_from_first(parameters, first.reshape(-1, first.shape[-1]), activation)
+    losses = classification_loss(scores, jnp.repeat(table["classes"][rows], copies))
+    return jnp.sum(losses.reshape(-1, copies) * probabilities, axis=1)
+
+
+def _swapped(inputs: jax.Array, table: dict[str, jax.Array], elements: jax.Array) -> jax.Array:
+    """Rows moved by elements [rows or 1, copies] of the declared group: [rows, copies, free]."""
+    columns, signs, shift = (table[f"swap {name}"][elements] for name in ("columns", "signs", "offsets"))
+    copies = jnp.broadcast_to(columns, (inputs.shape[0], *columns.shape[1:]))
+    return jnp.take_along_axis(inputs[:, None, :], copies, axis=2) * signs + shift
+
+
+def classification_loss(scores: jax.Array, classes: jax.Array) -> jax.Array:
+    """Cross entropy of each row: logistic for one output, softmax for K."""
+    if scores.shape[1] == 1:
+        return jax.nn.softplus(scores[:, 0]) - scores[:, 0] * (classes == 1)
+    return optax.softmax_cross_entropy_with_integer_labels(scores, classes)

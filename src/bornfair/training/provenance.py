@@ -1,0 +1,83 @@
+"""How did a model come about? Its start, its response and its training, recorded in its certificate; not proven."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import asdict
+from typing import Any
+
+from bornfair.models.model import Model
+from bornfair.proof.certificate import Certificate, certificate_of
+from bornfair.training.algorithm import Plan, Training
+from bornfair.training.response import Response, privacy
+from bornfair.training.start import FairStart
+from bornfair.verification.verdict import Verdict
+
+TREE_SECONDS = 10.0  # for a proof tree right after training; `certified` takes as long as it is given
+
+
+def certify(
+    model: Model,
+    verdict: Verdict,
+    *,
+    start: FairStart | None,
+    response: Response,
+    plan: Plan,
+    training: Training,
+    projected: bool = False,
+) -> Certificate:
+    """The certificate of a model that was just trained, and perhaps projected onto the fair ones afterwards."""
+    if not verdict and model.domain.sensitive:
+        verdict = dataclasses.replace(verdict, reason=f"{_why_not(response)}{verdict.reason}")
+    bare = certificate_of(model, verdict, seconds=TREE_SECONDS)
+    return dataclasses.replace(
+        bare,
+        start=_as_json({} if start is None else {"attempts": [_timeless(asdict(a)) for a in start.attempts]}),
+        response=_as_json(asdict(response) | {"local_privacy": privacy_of(response, training)}),
+        training=_as_json({
+            "plan": asdict(plan),
+            "epochs_run": len(training.history),
+            "best_epoch": training.best_epoch,
+            "sensitive_weights_untouched": training.collapsed,
+            "history": [_timeless(asdict(record)) for record in training.history],
+            **({"projected": True} if projected else {}),
+        }),
+    )  # fmt: skip
+
+
+def privacy_of(response: Response, training: Training) -> str:
+    """What the response does for the privacy of the sensitive value, in words."""
+    if response.mode == "none":
+        return "none: training saw the true values"
+    if training.collapsed:
+        return "complete: training never read the sensitive values"
+    if response.mode == "expected":
+        if response.gamma == 0:
+            return "complete: every value of S counts the same, whatever the true one"
+        return "none: the exact expectation is a function of the true values"
+    draws = response.draws * len(training.history)
+    return (
+        f"local differential privacy with ε = {privacy(response.gamma):g} for each draw, "
+        f"ε = {privacy(response.gamma, draws):g} for all {draws} draws of a row"
+    )
+
+
+def _why_not(response: Response) -> str:
+    """Why training promises nothing, as the start of a sentence."""
+    if response.preserves_fairness:
+        return ""
+    return {
+        "none": "the network was trained on the true values; ",
+        "sampled": "sampled response keeps fairness in expectation only; ",
+        "expected": f"γ = {response.gamma:g} lets the true value through; ",
+    }[response.mode]
+
+
+def _timeless(record: dict[str, Any]) -> dict[str, Any]:
+    """Without wall-clock times: the same seed gives the same bytes."""
+    return {name: value for name, value in record.items() if name != "seconds"}
+
+
+def _as_json(facts: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(facts))

@@ -1,0 +1,155 @@
+"""Is it fair? The one question, put to the engines in the order in which they are likely to answer.
+
+Structure first (a proof at once), then an attack (most unfair models give way in seconds), then branch and bound.
+Every answer is one `Verdict`; twins in it were replayed on the model before anybody sees them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from bornfair.checks import choice, number
+from bornfair.errors import InputError, plain_value
+from bornfair.models.model import Model
+from bornfair.twins.versions import Versions
+from bornfair.verification.confirm import confirm_encoded
+from bornfair.verification.verdict import Verdict
+
+MOST_VERSIONS = 64  # of each person, asked of an imported model's original
+MOST_REPLAYS = 16
+
+Engine = Literal["auto", "bounds", "smt", "milp"]
+Say = Callable[[str], None]
+
+
+def decide(
+    model: Model,
+    *,
+    engine: Engine = "auto",
+    timeout: float = 60.0,
+    table: Any = None,
+    partitions: int | None = None,
+    soft_timeout: float = 100.0,
+    where: dict[str, Any] | None = None,
+    relax: dict[str, float] | None = None,
+    seed: int = 0,
+    resume: str | Path | None = None,
+    say: Say | None = None,
+) -> Verdict:
+    """Whether twins always get the same decision from this model.
+
+    engine: 'auto', or one of them for a second opinion. table: real rows, to show twins close to a real person.
+    partitions, soft_timeout (seconds for each partition), where (a sub-population) and relax (how much other numbers of
+    twins may differ): for 'smt'. resume: a file from which an interrupted search goes on.
+    """
+    check_question(engine, timeout, where, relax)
+    began = time.perf_counter()
+    if engine == "smt" or where or relax:
+        verdict = _by_smt(model, timeout, partitions, soft_timeout, where, relax, seed, say)
+    elif engine == "milp":
+        from bornfair.verification.milp import decide_by_milp
+
+        verdict = decide_by_milp(model, timeout=timeout, seed=seed, say=say)
+    elif engine == "bounds":
+        verdict = _by_bounds(model, timeout, seed, resume, say)
+    else:
+        verdict = _in_order(model, timeout, table, seed, resume, say)
+    if verdict and not model.covers_execution:
+        verdict = _as_read(model, verdict)
+    if model.note:
+        verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; {model.note}")
+    return dataclasses.replace(verdict, seconds=time.perf_counter() - began)
+
+
+def check_question(engine: str, timeout: float, where: Any = None, relax: Any = None) -> None:
+    """Refuse what cannot be asked, before any model is read."""
+    choice("engine", engine, get_args(Engine))
+    number("timeout", timeout, 0.0, float("inf"), open_low=True)
+    if (where or relax) and engine not in ("auto", "smt"):
+        raise InputError(f"where and relax are questions for the smt engine, found engine={engine!r}; leave it out.")
+
+
+def _as_read(model: Model, verdict: Verdict) -> Verdict:
+    """What a proof about the network says of the model it was read from: nothing about its rounding, saturation and
+    ties. Its original is model about people for whom those may matter.
+    """
+    from bornfair.verification.replay import falsified, replay
+
+    original, versions = model.original, Versions(model.domain)
+    assert original is not None and original.likely_wrong is not None
+    people = original.likely_wrong[~model.domain.outside(original.likely_wrong)]
+    decided = np.stack([original.decide(versions.table(people, i)) for i in range(min(versions.size, MOST_VERSIONS))])
+    for row in np.flatnonzero((decided != decided[0]).any(axis=0))[:MOST_REPLAYS]:
+        other = int(np.argmax(decided[:, row] != decided[0, row]))
+        person = {name: plain_value(people[name].iloc[row]) for name in model.domain.free_names}
+        twins = replay(model, person, (0, other))
+        if twins.unfair_in:
+            reason = f"the network as read is fair ({verdict.reason}), but {original.runtime} tells these twins apart"
+            return falsified(model, twins, engine="original", reason=reason)
+    reason = f"proven of the network as read, in real arithmetic: {verdict.reason}"
+    return dataclasses.replace(verdict, arithmetic=("real",), reason=reason, as_read=True)
+
+
+def _in_order(
+    model: Model, timeout: float, table: Any, seed: int, resume: str | Path | None, say: Say | None
+) -> Verdict:
+    began = time.perf_counter()
+    verdict = confirm_encoded(model.network, model.encoding)
+    if verdict.verdict == "verified":
+        return verdict
+    # Short turns first: most unfair models give way to a glance, most small domains to a moment's search.
+    for attack_seconds, search_seconds in ((0.5, 2.0), (min(10.0, timeout / 3), timeout)):
+        for seconds, attacking in ((attack_seconds, True), (search_seconds, False)):
+            left = timeout - (time.perf_counter() - began)
+            if left <= 0:
+                return dataclasses.replace(verdict, reason=f"{verdict.reason}; the time of {timeout:g} s is up")
+            turn = min(seconds, left)
+            if attacking:
+                found = attack(model, seconds=turn, table=table, seed=seed, say=say)
+            else:
+                found = verdict = _by_bounds(model, turn, seed, resume, say)
+            if found is not None and (found.verdict != "undecided" or found.reason.startswith("interrupted")):
+                return found
+    return verdict
+
+
+def attack(model: Model, *, seconds: float, table: Any = None, seed: int = 0, say: Say | None = None) -> Verdict | None:
+    """Falsified, with twins, if some are found in time; None otherwise."""
+    from bornfair.verification.attack import find_twins
+    from bornfair.verification.replay import falsified
+
+    found = find_twins(model, table=table, seconds=seconds, seed=seed, say=say)
+    if found.found is None:
+        return None
+    reason = f"{found.how}; {found.tried:,} people tried"
+    return falsified(model, found.found, engine="attack", reason=reason, seconds=found.seconds)
+
+
+def _by_bounds(model: Model, timeout: float, seed: int, resume: str | Path | None, say: Say | None) -> Verdict:
+    from bornfair.verification.search import search
+
+    return search(model, timeout=timeout, seed=seed, resume=resume, say=say)
+
+
+def _by_smt(
+    model: Model,
+    timeout: float,
+    partitions: int | None,
+    soft_timeout: float,
+    where: dict[str, Any] | None,
+    relax: dict[str, float] | None,
+    seed: int,
+    say: Say | None,
+) -> Verdict:
+    from bornfair.verification.smt import decide_by_smt
+
+    return decide_by_smt(
+        model, partitions=partitions, soft_timeout=min(soft_timeout, timeout), hard_timeout=timeout,
+        where=where, relax=relax, seed=seed, say=say,
+    )  # fmt: skip

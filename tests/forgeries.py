@@ -238,7 +238,7 @@ def let_through(forgery: Forgery, chance: random.Random) -> str | None:
 def metadata_changed(forgery: Forgery, chance: random.Random) -> str | None:
     entries = forgery.model.metadata_props
     if chance.random() < 0.3 or not entries:
-        entries.add(key=chance.choice(["x", "bornfair.people.encoding", ""]), value="{}")
+        entries.add(key=chance.choice(["x", "bornfair.encoding", ""]), value="{}")
     else:
         entries[0].value = chance.choice(["", "{}", entries[0].value[:-1], entries[0].value.replace("1", "2", 1)])
     return "the metadata"

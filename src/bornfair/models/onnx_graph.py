@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 OPSETS = {"relu": 18, "tanh": 18, "sigmoid": 18, "gelu": 20}  # the lowest that has every operator needed
 OPERATORS = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "gelu": "Gelu"}
-METADATA = "bornfair.people.encoding"
+METADATA = "bornfair.encoding"
 
 
 def onnx_bytes(model: Model, *, sensitive: bool = True) -> bytes:

@@ -151,7 +151,7 @@ class Judge:
             raw, levels = row[coded.feature.name], list(coded.feature.levels())
             if coded.feature.kind == "real":
                 value = Fraction(raw)
-                for step, number in coded.steps:
+                for step, number in coded.column.steps:
                     value = STEPS[step](value, Fraction(number))
                 found.append(value)
             else:

@@ -147,7 +147,7 @@ def classes_of(model: FairModel, person: Mapping) -> set[int]:
         for coded, value in zip(domain.sensitive_space.features, values, strict=True):
             if coded.feature is real:
                 constant, slope = Fraction(0), Fraction(1)
-                for operator, number in coded.steps:
+                for operator, number in coded.column.steps:
                     exact = Fraction(number)
                     if operator in ("Mul", "Div"):
                         factor = exact if operator == "Mul" else 1 / exact

@@ -21,6 +21,7 @@ import numpy as np
 
 from bornfair import __version__
 from bornfair.errors import InputError, shown
+from bornfair.people.columns import LevelColumns, NumberColumn, Step
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 
@@ -59,21 +60,6 @@ def graph_columns(encoding: Encoding, reads: bool) -> list[int]:
     ordered = [f for f in free if isinstance(f, NUMERIC)] + [f for f in free if not isinstance(f, NUMERIC)]
     columns = [i for f in ordered for i in range(place[f.name].start, place[f.name].stop)]
     return columns + (list(range(len(columns), encoding.width)) if reads else [])
-
-
-def shown_levels(encoding: Encoding, feature: Feature) -> np.ndarray:
-    """What the network sees for each level of a free category or true/false: float32 [levels, columns]."""
-    levels = list(feature.levels())
-    rows = np.zeros((len(levels), encoding.free_width), np.float32)
-    place = encoding.free_columns()[feature.name]
-    rows[:, place] = np.array([[0.0], [1.0]]) if feature.kind == "boolean" else np.eye(len(levels))
-    return np.ascontiguousarray(encoding.averaged(rows)[:, place])
-
-
-def number_steps(encoding: Encoding, name: str) -> tuple[tuple[str, float], ...]:
-    """How a free number becomes its input, operation by operation; 0 for everybody where twins have it mirrored."""
-    scale = encoding.scales[name]
-    return ("Sub", scale.centre), ("Mul", 0.0 if name in encoding.merged else float(np.ldexp(1.0, -scale.exponent)))
 
 
 def input_type(feature: Feature, missing: str) -> int:
@@ -150,6 +136,16 @@ class _Graph:
 
     # --- raw columns to network input ---
 
+    def _steps(self, name: str) -> tuple[Step, ...]:
+        column = self.encoding.columns[name]
+        assert isinstance(column, NumberColumn)
+        return column.steps
+
+    def _table(self, name: str) -> np.ndarray:
+        column = self.encoding.columns[name]
+        assert isinstance(column, LevelColumns)
+        return np.ascontiguousarray(column.table)
+
     def _encoded(self) -> str:
         guards: list[str] = []
         numbers = [f for f in self.domain.free_features if isinstance(f, NUMERIC)]
@@ -166,7 +162,7 @@ class _Graph:
         from onnx import TensorProto
 
         raw = self._raw_numbers(features, guards)
-        steps = [dict(number_steps(self.encoding, f.name)) for f in features]
+        steps = [dict(self._steps(f.name)) for f in features]
         shifted = self._node("Sub", [raw, self._row([s["Sub"] for s in steps], "centre")], "shifted")
         scaled = self._node("Mul", [shifted, self._row([s["Mul"] for s in steps], "scale")], "scaled")
         return self._node("Cast", [scaled], "numbers", to=TensorProto.FLOAT)
@@ -212,7 +208,7 @@ class _Graph:
         """A category as the network sees it: where twins look alike, by a table with the same row for each of them."""
         if feature.name not in self.encoding.merged:
             return self._category(feature, guards)
-        table = shown_levels(self.encoding, feature)
+        table = self._table(feature.name)
         if feature.kind == "boolean":
             return self._looked_up(feature, table)
         merged = self._constant(table, f"merged {feature.name}")
@@ -261,10 +257,9 @@ class _Graph:
         feature = coded.feature
         if isinstance(feature, NUMERIC):
             value = self._raw_numbers([feature], guards)
-            if not self.encoding.raw:
-                for operator, number in coded.steps:
-                    row = self._row([number], f"code {feature.name}")
-                    value = self._node(operator, [value, row], f"code {feature.name}")
+            for operator, number in self._steps(feature.name):
+                row = self._row([number], f"code {feature.name}")
+                value = self._node(operator, [value, row], f"code {feature.name}")
             return self._node("Cast", [value], f"encoded {feature.name}", to=TensorProto.FLOAT)
         if feature.kind == "boolean":
             return self._looked_up(feature, coded.table)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -20,8 +20,9 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from bornfair.errors import InputError, plain, plain_value, shown
+from bornfair.people.columns import Column, LevelColumns, NumberColumn, one_hot
 from bornfair.people.domain import Domain
-from bornfair.people.features import NUMERIC, Feature, NumericFeature, RealFeature, Value, unknown_column
+from bornfair.people.features import NUMERIC, Feature, NumericFeature, Value, unknown_column
 from bornfair.people.merging import Groups, average, covers, read_groups
 from bornfair.people.sensitive import CodedFeature, Span
 
@@ -137,13 +138,13 @@ class Encoding:
 
     # --- where things are ---
 
-    @property
+    @cached_property
     def free_width(self) -> int:
-        return sum(_width(feature) for feature in self.domain.free_features)
+        return sum(column.width for column in self.free_vector.values())
 
-    @property
+    @cached_property
     def sensitive_width(self) -> int:
-        return len(self.domain.sensitive) if self.raw else self.domain.sensitive_space.width
+        return sum(self.columns[name].width for name in self.domain.sensitive)
 
     @cached_property
     def codes(self) -> np.ndarray:
@@ -152,14 +153,46 @@ class Encoding:
         return np.array(space.values, dtype=np.float32) if self.raw else space.codes
 
     @cached_property
+    def columns(self) -> dict[str, Column]:
+        """How the network sees each feature, the free ones first."""
+        return {
+            **{name: self._merged(column) for name, column in self.free_vector.items()},
+            **{coded.feature.name: self._sensitive(coded) for coded in self.domain.sensitive_space.features},
+        }
+
+    @cached_property
+    def free_vector(self) -> dict[str, Column]:
+        """How each free feature is part of the free vector u, where nothing is merged."""
+        return {feature.name: self._free(feature) for feature in self.domain.free_features}
+
+    def _free(self, feature: Feature) -> Column:
+        if not isinstance(feature, NUMERIC):
+            return one_hot(feature)
+        scale = self.scales[feature.name]
+        return NumberColumn(feature, (("Sub", scale.centre), ("Mul", math.ldexp(1.0, -scale.exponent))))
+
+    def _merged(self, column: Column) -> Column:
+        groups = self.merged.get(column.feature.name)
+        if groups is None:
+            return column
+        if isinstance(column, NumberColumn):  # mirrored around its centre
+            return NumberColumn(column.feature, (column.steps[0], ("Mul", 0.0)))
+        table = column.table.copy()
+        average(table, column.feature.kind, groups)
+        return LevelColumns(column.feature, table)
+
+    def _sensitive(self, coded: CodedFeature) -> Column:
+        return NumberColumn(coded.feature, ()) if self.raw and isinstance(coded.feature, NUMERIC) else coded.column
+
+    @cached_property
     def spans(self) -> tuple[Span, ...]:
         """The sensitive features of which every real value counts, as the network sees them."""
-        found, column = [], 0
-        for coded in self.domain.sensitive_space.features:
-            if coded.feature.name in self.domain.real_sensitive:
-                assert isinstance(coded.feature, RealFeature)
-                found.append(Span.of(coded.feature, column, self._line(coded)))
-            column += 1 if self.raw else coded.codes.shape[1]
+        found, start = [], 0
+        for name in self.domain.sensitive:
+            column = self.columns[name]
+            if isinstance(column, NumberColumn) and column.feature.kind == "real":
+                found.append(Span.of(column.feature, start, column.line))
+            start += column.width
         return tuple(found)
 
     @cached_property
@@ -179,34 +212,23 @@ class Encoding:
             return np.array([[float(code) for code in self.exact_code(values)] for values in self.listed])
         if self.raw:
             return np.array(self.listed, dtype=np.float64)
-        space = self.domain.sensitive_space
-        exact = [np.ldexp(coded.codes.astype(np.float64), -coded.exponent) for coded in space.features]
-        blocks = [codes[space.level_indices[:, j]] for j, codes in enumerate(exact)]
-        return np.concatenate(blocks, axis=1) if blocks else np.zeros((1, 0))
+        return self.domain.sensitive_space.codes.astype(np.float64)  # float32 holds them exactly
+
+    def exact(self, person: Mapping[str, Value]) -> np.ndarray:
+        """A person's network input as Fractions: what the raw values say, before `encode` rounds."""
+        free = [code for name in self.domain.free_names for code in self.columns[name].exact(person[name])]
+        return np.array([*free, *self.exact_code([person[name] for name in self.domain.sensitive])], dtype=object)
 
     def exact_code(self, values: Sequence[Value | None]) -> list[Fraction]:
         """The code of a sensitive value in real arithmetic, before anything is rounded to float32; of None 0."""
-        found: list[Fraction] = []
-        for coded, value in zip(self.domain.sensitive_space.features, values, strict=True):
-            if value is None:
-                found.append(Fraction(0))
-            elif isinstance(coded.feature, NUMERIC):
-                slope, constant = self._line(coded)
-                found.append(slope * Fraction(value) + constant)
-            else:
-                found += [Fraction(float(code)) for code in coded.table[coded.feature.levels().index(value)]]
-        return found
-
-    def _line(self, coded: CodedFeature) -> tuple[Fraction, Fraction]:
-        return (Fraction(1), Fraction(0)) if self.raw else coded.line
+        pairs = zip(self.domain.sensitive, values, strict=True)
+        codes = ([Fraction(0)] if value is None else self.columns[name].exact(value) for name, value in pairs)
+        return list(itertools.chain.from_iterable(codes))
 
     def codes_of(self, values: Sequence[Sequence[Value]]) -> np.ndarray:
         """What the network sees for some sensitive values: float32 [values, sensitive width]."""
         columns = pd.DataFrame([list(value) for value in values], columns=list(self.domain.sensitive), dtype=object)
-        blocks = [
-            self._encode_sensitive(coded, columns[coded.feature.name].infer_objects())[0]
-            for coded in self.domain.sensitive_space.features
-        ]
+        blocks = [self._encode_sensitive(name, columns[name].infer_objects())[0] for name in self.domain.sensitive]
         return np.concatenate(blocks, axis=1) if blocks else np.zeros((len(values), 0), np.float32)
 
     @property
@@ -215,25 +237,14 @@ class Encoding:
 
     def free_columns(self) -> dict[str, slice]:
         """Which columns of u belong to which feature."""
-        columns, start = {}, 0
-        for feature in self.domain.free_features:
-            columns[feature.name] = slice(start, start + _width(feature))
-            start += _width(feature)
-        return columns
+        ends = itertools.accumulate((column.width for column in self.free_vector.values()), initial=0)
+        return {name: slice(*pair) for name, pair in zip(self.free_vector, itertools.pairwise(ends), strict=True)}
 
     def column_names(self) -> list[str]:
         names = []
-        for feature in self.domain.free_features:
-            if feature.kind == "categorical":
-                names += [f"{feature.name}={level}" for level in feature.levels()]
-            else:
-                names.append(feature.name)
-        for coded in self.domain.sensitive_space.features:
-            count = 1 if self.raw else coded.codes.shape[1]
-            one = count == 1
-            names += [
-                coded.feature.name if one else f"{coded.feature.name}={coded.feature.levels()[i]}" for i in range(count)
-            ]
+        for name, column in self.columns.items():
+            levels = column.feature.levels()
+            names += [name] if column.width == 1 else [f"{name}={levels[i]}" for i in range(column.width)]
         return names
 
     # --- raw → numbers ---
@@ -257,8 +268,8 @@ class Encoding:
             with_codes = None if (absent or not sensitive) else np.zeros((len(table), 0), np.float32)
             return Encoded(free, with_codes, None if with_codes is None else np.zeros((len(table), 0), np.int64))
         blocks, levels = [], []
-        for coded in self.domain.sensitive_space.features:
-            codes, level = self._encode_sensitive(coded, table[coded.feature.name])
+        for name in self.domain.sensitive:
+            codes, level = self._encode_sensitive(name, table[name])
             blocks.append(codes)
             levels.append(level)
         return Encoded(free, np.concatenate(blocks, axis=1), np.stack(levels, axis=1))
@@ -269,40 +280,32 @@ class Encoding:
             raise InputError(f"the sensitive columns {shown(self.domain.sensitive)} are needed here but absent.")
         return self.domain.sensitive_space.index_of(encoded.sensitive_levels)
 
-    def _encode_free(self, feature: Feature, column: pd.Series, out: np.ndarray) -> None:
-        column = self._without_missing(feature, column)
-        if isinstance(feature, NUMERIC):
-            numbers = self._inside(feature, _numbers(feature, column, column.index))
-            scale = self.scales[feature.name]
-            # Computed in float64 and rounded into place: a second float64 column would be memory for nothing.
-            np.ldexp(numbers - scale.centre, -scale.exponent, out=out[:, 0], casting="same_kind")
+    def _encode_free(self, feature: Feature, values: pd.Series, out: np.ndarray) -> None:
+        values, column = self._without_missing(feature, values), self.free_vector[feature.name]
+        if isinstance(column, NumberColumn):
+            numbers = self._inside(column.feature, _numbers(feature, values, values.index))
+            out[:, 0] = column.encode(numbers)  # computed in float64, rounded into place
             return
-        position = self._category(feature, column)
-        if feature.kind == "boolean":
-            out[:, 0] = position == 1
+        position = self._category(feature, values)
+        seen = np.flatnonzero(position >= 0)
+        if column.width == 1:
+            out[seen, 0] = column.table[position[seen], 0]
         else:
-            seen = np.flatnonzero(position >= 0)
             out[seen, position[seen]] = 1.0
 
-    def _encode_sensitive(self, coded: CodedFeature, column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-        feature = coded.feature
-        column = self._without_missing(feature, column)
-        if not isinstance(feature, NUMERIC):
-            position = self._category(feature, column)
+    def _encode_sensitive(self, name: str, values: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+        """The codes, and the position of the nearest level."""
+        column = self.columns[name]
+        feature, values = column.feature, self._without_missing(column.feature, values)
+        if not isinstance(column, NumberColumn):
+            position = self._category(feature, values)
             if (position < 0).any():
-                raise InputError(_unseen_message(feature, column, position))
-            return coded.table[position], position
-        numbers = self._inside(feature, _numbers(feature, column, column.index))
-        levels = feature.levels()
-        if self.raw:
-            nearest = np.abs(numbers[:, None] - np.array(levels, np.float64)).argmin(axis=1)
-            return numbers.astype(np.float32)[:, None], nearest
-        step = (feature.high - feature.low) / (len(levels) - 1)
-        index = (numbers - feature.low) / step
-        slope = int(coded.codes[1, 0] - coded.codes[0, 0])
-        code = np.ldexp(slope * index + int(coded.codes[0, 0]), -coded.exponent)
-        nearest = np.clip(np.round(index), 0, len(levels) - 1).astype(np.int64)
-        return code.astype(np.float32)[:, None], nearest
+                raise InputError(_unseen_message(feature, values, position))
+            return column.table[position], position
+        numbers = self._inside(column.feature, _numbers(feature, values, values.index))
+        step = (column.feature.high - column.feature.low) / (len(feature.levels()) - 1)
+        nearest = np.clip(np.round((numbers - column.feature.low) / step), 0, len(feature.levels()) - 1)
+        return column.encode(numbers).astype(np.float32)[:, None], nearest.astype(np.int64)
 
     def _without_missing(self, feature: Feature, column: pd.Series) -> pd.Series:
         missing = column.isna().to_numpy()
@@ -352,10 +355,9 @@ class Encoding:
         table: dict[str, Any] = {}
         for feature in self.domain.free_features:
             block = np.asarray(free, dtype=np.float64)[:, columns[feature.name]]
-            if isinstance(feature, NUMERIC):
-                scale = self.scales[feature.name]
-                numbers = np.ldexp(block[:, 0], scale.exponent) + scale.centre
-                table[feature.name] = np.round(numbers).astype(np.int64) if feature.kind == "integer" else numbers
+            column = self.free_vector[feature.name]
+            if isinstance(column, NumberColumn):
+                table[feature.name] = column.decode(block[:, 0])
             elif feature.kind == "boolean":
                 table[feature.name] = block[:, 0] > 0.5
             else:
@@ -413,10 +415,6 @@ def aligned_zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray
     memory = np.zeros(size + 64, np.uint8)
     begin = -memory.ctypes.data % 64
     return memory[begin : begin + size].view(dtype).reshape(shape)
-
-
-def _width(feature: Feature) -> int:
-    return len(feature.levels()) if feature.kind == "categorical" else 1
 
 
 def _require(name: str, table: pd.DataFrame) -> None:

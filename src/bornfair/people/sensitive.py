@@ -15,7 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from bornfair.errors import InputError, shown
-from bornfair.people.features import NUMERIC, Feature, Population, RealFeature, Value
+from bornfair.people.columns import Column, LevelColumns, NumberColumn
+from bornfair.people.features import NUMERIC, Feature, NumericFeature, Population, Value
 
 ENUMERATION_LIMIT = 100_000
 """Most sensitive combinations that are ever listed one by one."""
@@ -30,36 +31,25 @@ class CodedFeature:
     codes: np.ndarray  # int64 [levels, columns]
     exponent: int  # the network sees codes · 2^-exponent, which lies in [-1, 1]
 
-    @property
-    def table(self) -> np.ndarray:
-        """What the network sees for each level; exact in float32 for codes below 2^24."""
-        return np.ldexp(self.codes.astype(np.float64), -self.exponent).astype(np.float32)
-
-    @property
-    def steps(self) -> tuple[tuple[str, float], ...]:
-        """How a number becomes its code in float64, operation by operation; what comes out is rounded to float32."""
+    @cached_property
+    def column(self) -> Column:
+        """How the network sees it: exact in float32 for codes below 2^24."""
         feature = self.feature
-        assert isinstance(feature, NUMERIC)
-        return (
+        if not isinstance(feature, NUMERIC):
+            return LevelColumns(feature, self.table)
+        steps = (
             ("Sub", float(feature.low)),
             ("Div", (feature.high - feature.low) / (len(feature.levels()) - 1)),
             ("Mul", float(self.codes[1, 0] - self.codes[0, 0])),
             ("Add", float(self.codes[0, 0])),
             ("Mul", float(np.ldexp(1.0, -self.exponent))),
         )
+        return NumberColumn(feature, steps)
 
-    @cached_property
-    def line(self) -> tuple[Fraction, Fraction]:
-        """(slope, constant) of the code of a number in real arithmetic: what the steps say before anything rounds."""
-        slope, constant = Fraction(1), Fraction(0)
-        for operator, number in self.steps:
-            exact = Fraction(number)
-            if operator in ("Mul", "Div"):
-                factor = exact if operator == "Mul" else 1 / exact
-                slope, constant = slope * factor, constant * factor
-            else:
-                constant += exact if operator == "Add" else -exact
-        return slope, constant
+    @property
+    def table(self) -> np.ndarray:
+        """What the network sees for each level: float32 [levels, columns]."""
+        return np.ldexp(self.codes.astype(np.float64), -self.exponent).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -78,7 +68,7 @@ class Span:
     range: tuple[float, float]  # of the raw values
 
     @staticmethod
-    def of(feature: RealFeature, column: int, line: tuple[Fraction, Fraction]) -> Span:
+    def of(feature: NumericFeature, column: int, line: tuple[Fraction, Fraction]) -> Span:
         slope, constant = line
         ends = [float(slope * Fraction(end) + constant) for end in (feature.low, feature.high)]
         wide = SPAN_SLACK * max(map(abs, ends))

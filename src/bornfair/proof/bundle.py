@@ -20,10 +20,10 @@ from bornfair.files import check_replaceable, read_whole, recover, write_atomica
 from bornfair.models.importers.onnx_file import OnnxFile
 from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
-from bornfair.models.onnx_graph import METADATA, graph_columns, number_steps, onnx_bytes, shown_levels
+from bornfair.models.onnx_graph import METADATA, graph_columns, onnx_bytes
+from bornfair.people.columns import NumberColumn
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import NUMERIC
 from bornfair.proof import checker
 from bornfair.proof.certificate import Certificate, certificate_of, certified
 from bornfair.report import render
@@ -151,24 +151,17 @@ def _agrees(found: checker.Network, encoding: Encoding) -> bool:
     by_feature: dict[str, list[checker.Column]] = {}
     for column in found.columns:
         by_feature.setdefault(column.feature, []).append(column)
-    for feature in encoding.domain.free_features:
-        mine = by_feature.get(feature.name, [])
-        if isinstance(feature, NUMERIC):
-            if [column.steps for column in mine] != [number_steps(encoding, feature.name)]:
+    for name, own in encoding.columns.items():
+        mine = by_feature.get(name, [])
+        if name in encoding.domain.sensitive and not mine:  # a graph need not read what is sensitive
+            continue
+        if isinstance(own, NumberColumn):
+            if [one.steps for one in mine] != [own.steps]:
                 return False
             continue
-        shown = [[column.value(level, False) for column in mine] for level in feature.levels()]
-        if not np.array_equal(np.array(shown, np.float32), shown_levels(encoding, feature)):
+        codes = [[one.value(level, False) for one in mine] for level in own.feature.levels()]
+        if not np.array_equal(np.array(codes, np.float32), own.table):
             return False
-    for coded in encoding.domain.sensitive_space.features:
-        mine = by_feature.get(coded.feature.name, [])
-        if mine and isinstance(coded.feature, NUMERIC):
-            if [column.steps for column in mine] != [() if encoding.raw else coded.steps]:
-                return False
-        elif mine:
-            codes = [[column.value(level, False) for column in mine] for level in coded.feature.levels()]
-            if not np.array_equal(np.array(codes, np.float32), coded.table):
-                return False
     return True
 
 

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from bornfair.errors import InputError
+from bornfair.people.columns import NumberColumn
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import NUMERIC, Value
+from bornfair.people.features import Value
 from bornfair.people.merging import share
 
 MOST_NUMBERS = 2**27  # of all matrices of a relation together: 1 GB
@@ -76,18 +77,14 @@ def free_space(encoding: Encoding) -> FreeSpace:
     width = encoding.free_width
     low, high, step = np.zeros(width), np.zeros(width), np.zeros(width)
     groups = []
-    columns = encoding.free_columns()
-    for feature in encoding.domain.free_features:
-        place = columns[feature.name]
-        if isinstance(feature, NUMERIC):
-            scale, ends = encoding.scales[feature.name], (feature.low, feature.high)
-            low[place], high[place] = (np.ldexp(end - scale.centre, -scale.exponent) for end in ends)
-            step[place] = np.ldexp(1.0, -scale.exponent) if feature.kind == "integer" else 0.0
-        else:
-            high[place] = 1.0
-            step[place] = 1.0
-            if feature.kind == "categorical":
-                groups.append(place)
+    for name, place in encoding.free_columns().items():
+        column = encoding.free_vector[name]
+        if isinstance(column, NumberColumn):
+            (low[place], high[place]), step[place] = column.ends, column.spacing
+            continue
+        high[place], step[place] = 1.0, 1.0
+        if column.feature.kind == "categorical":
+            groups.append(place)
     return FreeSpace(low, high, step, tuple(groups))
 
 
@@ -237,12 +234,13 @@ def element_view(encoding: Encoding, h: int, *, exact: bool = True) -> tuple[np.
 
 def _mirror_offset(encoding: Encoding, name: str, exact: bool) -> float:
     """(total − 2·centre)·2^-exponent: what a mirrored number is off from −x."""
-    feature, scale = encoding.domain.feature(name), encoding.scales[name]
-    assert isinstance(feature, NUMERIC)
-    shift = (Fraction(feature.low + feature.high) - 2 * Fraction(scale.centre)) / Fraction(2) ** scale.exponent
+    column = encoding.free_vector[name]
+    assert isinstance(column, NumberColumn)
+    slope, constant = column.line
+    shift = slope * Fraction(column.feature.low + column.feature.high) + 2 * constant
     if exact and Fraction(float(shift)) != shift:
         raise InputError(
-            f"'{name}' is mirrored, and with its scale of {scale.centre!r} no float64 number says where exactly; "
-            "round the ends of its range in the domain to fewer digits."
+            f"'{name}' is mirrored, and with its scale of {encoding.scales[name].centre!r} no float64 number says "
+            "where exactly; round the ends of its range in the domain to fewer digits."
         )
     return float(shift)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from bornfair.models.model import Model
 from bornfair.models.shipped import shipped
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value
-from bornfair.people.merging import share
 from bornfair.twins.relation import sensitive_values
 from bornfair.twins.versions import Versions
 from bornfair.verification.exact import exact_decisions
@@ -104,24 +102,7 @@ def exact_input(
     encoding: Encoding, person: Mapping[str, Value], value: int, versions: Versions | None = None
 ) -> np.ndarray:
     """The network input of a version of a person as Fractions: what the raw values say, before `encode` rounds."""
-    free = np.full(encoding.free_width, Fraction(0), dtype=object)
-    columns, version = encoding.free_columns(), (versions or Versions(encoding.domain)).of(person, value)
-    for feature in encoding.domain.free_features:
-        place, raw = columns[feature.name], version[feature.name]
-        if feature.name in encoding.merged and feature.kind != "categorical":
-            free[place.start] = Fraction(1, 2) if feature.kind == "boolean" else Fraction(0)
-        elif isinstance(feature, NUMERIC):
-            scale = encoding.scales[feature.name]
-            free[place.start] = (Fraction(raw) - Fraction(scale.centre)) / Fraction(2) ** scale.exponent
-        else:
-            level = feature.levels().index(raw)
-            group = next((g for g in encoding.merged.get(feature.name, ()) if level in g), (level,))
-            for member in group if feature.kind == "categorical" else ():
-                free[place.start + member] = Fraction(float(share(group)))
-            if feature.kind == "boolean":
-                free[place.start] = Fraction(level)
-    code = encoding.exact_code([version[name] for name in encoding.domain.sensitive])
-    return np.concatenate([free, np.array(code, dtype=object)])
+    return encoding.exact((versions or Versions(encoding.domain)).of(person, value))
 
 
 def falsified(model: Model, found: Replay, *, engine: str, reason: str, **facts: Any) -> Verdict:

@@ -1,0 +1,102 @@
+"""How does one feature become columns of a network's input, and back? The one place that knows.
+
+A number runs through steps in float64 (subtract, divide, multiply, add), and what comes out is rounded to float32;
+values of a list, sensitive or not, are rows of a table. Everything else follows: codes of raw values in float64 and as
+fractions, the ends of ranges, the distance of neighbours, the operators of a graph.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bornfair.people.features import Feature, NumericFeature, Value
+
+Step = tuple[str, float]
+"""An operator of ONNX, and the number on its right."""
+
+OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+    "Sub": (operator.sub, operator.add),
+    "Add": (operator.add, operator.sub),
+    "Mul": (operator.mul, operator.truediv),
+    "Div": (operator.truediv, operator.mul),
+}
+"""What each does, and what undoes it."""
+
+
+@dataclass(frozen=True, eq=False)
+class NumberColumn:
+    """A number as one column."""
+
+    feature: NumericFeature
+    steps: tuple[Step, ...]
+    width = 1
+
+    def encode(self, numbers: Any) -> Any:
+        """In float64: what the network sees before it is rounded to float32."""
+        return self._through(np.float64(numbers), lambda number: number)
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """The number behind a code, in float64; a whole number is the nearest one."""
+        numbers = np.asarray(codes, np.float64)
+        for name, number in reversed(self.steps):
+            numbers = OPERATORS[name][1](numbers, number)
+        return np.round(numbers).astype(np.int64) if self.feature.kind == "integer" else numbers
+
+    def exact(self, value: Any) -> list[Fraction]:
+        """In real arithmetic, before anything is rounded."""
+        slope, constant = self.line
+        return [slope * Fraction(value) + constant]
+
+    @cached_property
+    def line(self) -> tuple[Fraction, Fraction]:
+        """(slope, constant) of the code in real arithmetic: what the steps say before anything rounds."""
+        constant = self._through(Fraction(0), Fraction)
+        return self._through(Fraction(1), Fraction) - constant, constant
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The codes of the smallest and the largest value, each with the roundings of the steps."""
+        return float(self.encode(self.feature.low)), float(self.encode(self.feature.high))
+
+    @property
+    def spacing(self) -> float:
+        """How far apart the codes of two neighbours are; 0 for real numbers, which have none."""
+        return float(self.line[0]) if self.feature.kind == "integer" else 0.0
+
+    def _through(self, value: Any, made: Callable[[float], Any]) -> Any:
+        for name, number in self.steps:
+            value = OPERATORS[name][0](value, made(number))
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class LevelColumns:
+    """Values of a list, each as a row of a table."""
+
+    feature: Feature
+    table: np.ndarray  # float32 [levels, columns]
+
+    @property
+    def width(self) -> int:
+        return self.table.shape[1]
+
+    def exact(self, value: Value) -> list[Fraction]:
+        """In real arithmetic: float32 numbers are exact."""
+        return [Fraction(code) for code in self.table[list(self.feature.levels()).index(value)].tolist()]
+
+
+Column = NumberColumn | LevelColumns
+
+
+def one_hot(feature: Feature) -> LevelColumns:
+    """A category as one column for each; true/false as 0 or 1."""
+    levels = len(feature.levels())
+    table = np.eye(levels) if feature.kind == "categorical" else np.arange(levels)[:, None]
+    return LevelColumns(feature, table.astype(np.float32))

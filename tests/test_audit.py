@@ -130,7 +130,7 @@ def test_weights_of_a_table_change_what_is_measured():
     [
         (["--target", "granted"], "target 'granted' is not in the table; did you mean 'grant'?"),
         (["--report", "x.pdf"], "'x.pdf' ends in '.pdf'"),
-        (["--drop", "shoe"], "--drop shoe: there is no such column"),
+        (["--drop", "shoe"], "column 'shoe' is not in the table"),
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(trained, tmp_path, monkeypatch, capsys, arguments, sentence):

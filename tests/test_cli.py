@@ -127,7 +127,7 @@ def test_the_checker_travels_alone(place):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train"], "give either a TABLE with --target, or --dataset NAME."),
+        (["train"], "give either a TABLE, or --dataset NAME."),
         (["train", "nowhere.csv", "--target", "y"], "there is no file 'nowhere.csv'"),
         (["train", "people.csv"], "name the column to predict with --target; the columns are age, income"),
         (["train", "people.csv", "--target", "grnt"], "target 'grnt' is not in the table; did you mean 'grant'?"),

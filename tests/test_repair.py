@@ -125,7 +125,7 @@ def test_the_closest_projection_is_chosen_unless_another_is_clearly_more_accurat
 
 
 def test_a_model_can_be_repaired_for_features_it_was_not_trained_to_protect(unfair, people):
-    found = repair(unfair, people, sensitive=["race", "age"], target="grant", fine_tune=False)
+    found = repair(unfair, people, sensitive_features=["race", "age"], target="grant", fine_tune=False)
     assert found.verdict == "verified" and found.model.domain.sensitive == ("race", "age")
     assert "sex" in found.model.domain.free_names
     np.testing.assert_allclose(found.original.scores(people), unfair.model_.scores(people), atol=1e-4)
@@ -142,7 +142,7 @@ def test_declared_twins_are_repaired_too(unfair, people):
 
 
 def test_a_network_of_raw_numbers_becomes_a_bundle_that_takes_the_tables_columns(network_file, numbers, tmp_path):
-    found = repair(network_file, numbers, sensitive=["sex"], target="ok", epochs=5)
+    found = repair(network_file, numbers, sensitive_features=["sex"], target="ok", epochs=5)
     assert found.verdict == "verified" and found.model.domain.names == ("pay", "rank", "sex")
     assert not found.model.encoding.raw and found.fairness_before < 1
     found.model.save(tmp_path / "bundle")
@@ -214,7 +214,7 @@ def test_two_models_can_be_compared_on_any_rows(unfair, repaired):
     ("change", "options", "message"),
     [
         (lambda t: t, {"target": "grnt"}, r"target 'grnt' is not in the table; did you mean 'grant'"),
-        (lambda t: t, {"sensitive": ["sx"]}, r"sensitive feature 'sx' is not known; the features are"),
+        (lambda t: t, {"sensitive_features": ["sx"]}, r"sensitive feature 'sx' is not known; the features are"),
         (lambda t: t.drop(columns="sex"), {}, r"feature that the model reads, 'sex' is not in the table"),
         (lambda t: t.drop(columns="job"), {}, r"feature that the model reads, 'job' is not in the table"),
         (lambda t: t.assign(grant="yes"), {"target": "grant"}, r"target 'grant' has one class only, 'yes'"),
@@ -224,7 +224,7 @@ def test_two_models_can_be_compared_on_any_rows(unfair, repaired):
         (lambda t: t, {"epochs": -1}, r"epochs must be a whole number of at least 0, found -1"),
         (lambda t: t, {"method": "magic"}, r"method='magic' is not known; use one of 'auto', 'plain'"),
         (lambda t: t, {"twins": "job: nurse<->smth"}, r"'job' has no value 'smth'; did you mean 'smith'"),
-        (lambda t: t, {"target": "grant", "sensitive": ["grant"]}, r"sensitive feature 'grant' is not known"),
+        (lambda t: t, {"target": "grant", "sensitive_features": ["grant"]}, r"sensitive feature 'grant' is not known"),
     ],
 )
 def test_what_cannot_be_repaired_is_explained(unfair, people, change, options, message):
@@ -234,11 +234,14 @@ def test_what_cannot_be_repaired_is_explained(unfair, people, change, options, m
 
 def test_unnamed_inputs_need_as_many_columns_and_a_sensitive_feature(network_file, numbers):
     with pytest.raises(InputError, match="takes 3 numbers, but the table has 2 columns besides the target"):
-        repair(network_file, numbers.drop(columns="rank"), target="ok", sensitive=["sex"])
-    with pytest.raises(InputError, match="name the sensitive features of the model; it reads 'pay', 'rank', 'sex'"):
+        repair(network_file, numbers.drop(columns="rank"), target="ok", sensitive_features=["sex"])
+    with pytest.raises(
+        InputError,
+        match="name the sensitive features of the model, by name or by position from 0; it reads 'pay', 'rank', 'sex'",
+    ):
         repair(network_file, numbers, target="ok")
     with pytest.raises(InputError, match="holds 'no', which is not one of the model's classes 0, 1"):
-        repair(network_file, numbers.assign(ok="no"), target="ok", sensitive=["sex"])
+        repair(network_file, numbers.assign(ok="no"), target="ok", sensitive_features=["sex"])
 
 
 # --- the command ---
@@ -285,5 +288,5 @@ def test_a_domain_can_name_the_inputs(network_file, numbers):
         for name, high in (("pay", 99), ("rank", 9), ("sex", 1))
     ]
     domain = Domain.from_json(json.dumps({"features": features, "label": {"name": "ok", "classes": [0, 1]}}))
-    found = repair(network_file, numbers, domain=domain, sensitive=["sex"], target="ok", fine_tune=False)
+    found = repair(network_file, numbers, domain=domain, sensitive_features=["sex"], target="ok", fine_tune=False)
     assert isinstance(found.model, FairModel) and found.verdict == "verified"

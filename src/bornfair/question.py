@@ -15,10 +15,11 @@ import pandas as pd
 
 from bornfair.errors import InputError, shown
 from bornfair.files import recover
-from bornfair.models.importers.nnet import load_nnet, nnet_source, read_nnet, sensitive_name
+from bornfair.models.importers.nnet import NnetFile, load_nnet, nnet_source, read_nnet, sensitive_name
 from bornfair.models.importers.reading import Reading, ReadingOptions
 from bornfair.models.model import Model
 from bornfair.people.domain import Domain
+from bornfair.people.features import Label, unknown_column
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import load_bundle, own_model
 from bornfair.quantification.measure import Shares, shares_of
@@ -56,7 +57,7 @@ class Question:
     target: str | None = None
 
     @staticmethod
-    def of(model: Any, people: Any = None, **asking: Unpack[Asking]) -> Question:
+    def of(model: Any, people: Any = None, *, as_it_is: bool = False, **asking: Unpack[Asking]) -> Question:
         """The question about a model, read from wherever it is.
 
         model: whatever can be read (`load_model`). people: who could exist, as a `Domain` or a domain.json, or a table
@@ -74,8 +75,15 @@ class Question:
                 raise InputError(f"the {'domain' if is_domain else 'table'} is given twice; give it once.")
             domain, table = (people, table) if is_domain else (domain, people)
         rows = read_table(table) if isinstance(table, (str, Path)) else None if table is None else as_pandas(table)
+        if rows is not None and target is not None and target not in rows.columns:
+            raise InputError(unknown_column(target, [str(name) for name in rows.columns], "target"))
+        if rows is not None and not len(rows):
+            raise InputError("the table has no rows; leave it out, or give one with people.")
         reading: ReadingOptions = asking
-        read = load_model(model, domain=domain, sensitive=sensitive, table=rows, target=target, twins=twins, **reading)
+        read = load_model(
+            model, domain=domain, sensitive=sensitive, table=rows, target=target, twins=None if as_it_is else twins,
+            as_it_is=as_it_is, **reading,
+        )  # fmt: skip
         return Question(read, rows, target)
 
     @property
@@ -150,6 +158,7 @@ def load_model(
     table: Any = None,
     target: str | None = None,
     twins: str | Sequence[str] | None = None,
+    as_it_is: bool = False,
     **reading: Unpack[ReadingOptions],
 ) -> Model:
     """A model with its domain and sensitive features.
@@ -159,17 +168,18 @@ def load_model(
     bundle's own: it may narrow or widen ranges, but must name the same features. Other people's models need a domain,
     or a `table` (with its `target` named) to read off who exists; any of their features may be asked about. `twins`
     says who else counts as a twin, if not as the domain says: "sex: Male<->Female, relationship: Husband<->Wife".
-    `decision`, `threshold` and `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
+    `as_it_is`: what a trained model calls sensitive need not be what is asked about. `decision`, `threshold` and
+    `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
     """
     asked = Reading(**reading)
     who = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
     if isinstance(source, Model):
         asked.only_for("a FairModel")
-        return _asked_about(source, who, sensitive, twins)
+        return source if as_it_is and who is None else _asked_about(source, who, sensitive, twins)
     fitted = getattr(source, "model_", None)
     if isinstance(fitted, Model):
         asked.only_for("a FairClassifier")
-        return _asked_about(fitted, who, sensitive, twins)
+        return fitted if as_it_is and who is None else _asked_about(fitted, who, sensitive, twins)
     question = _Import(who, sensitive, table, target, twins, asked)
     if not isinstance(source, (str, Path)):
         return _object(source, question)
@@ -180,7 +190,7 @@ def load_model(
         return _nnet(path, question)
     if path.is_dir() or kind == ".zip":
         asked.only_for("a bundle")
-        return _asked_about(load_bundle(path), who, sensitive, twins)
+        return load_model(load_bundle(path), domain=who, sensitive=sensitive, twins=twins, as_it_is=as_it_is)
     if kind in EXECUTABLE:
         raise InputError(
             f"'{path}' is a pickle or the like: loading it would run whatever code is in it, so it is not opened; load "
@@ -225,9 +235,9 @@ def _object(source: Any, question: _Import) -> Model:
 def _nnet(path: Path, question: _Import) -> Model:
     """As it stands, if it takes raw numbers and decides at 0; else folded as other people's models are."""
     file, asked = read_nnet(path), question.reading
-    who = file.domain if question.domain is None else question.domain
+    who = question.domain or _named_as_in(file, question.table, question.target)
     if not question.sensitive and not who.sensitive:
-        raise InputError(f"name the sensitive inputs of '{path}', as x8 or as the position 8.")
+        raise nothing_sensitive(who)
     normalised = file.is_normalised(asked.normalise)
     if normalised or asked.moves_the_decision:
         how = dataclasses.replace(asked, decision=asked.decision or "logit", normalise=None)
@@ -235,6 +245,34 @@ def _nnet(path: Path, question: _Import) -> Model:
         return dataclasses.replace(model, note=asked.note)
     model = load_nnet(path, sensitive=question.sensitive or (), domain=who, normalise=asked.normalise)
     return _with_twins(dataclasses.replace(model, note=asked.note), question.twins)
+
+
+def nothing_sensitive(who: Domain) -> InputError:
+    return InputError(
+        f"name the sensitive features of the model, by name or by position from 0; it reads {shown(who.names, most=30)}."
+    )
+
+
+def _named_as_in(file: NnetFile, table: Any, target: str | None) -> Domain:
+    """Inputs that have no names of their own take those of the table's columns, in their order; the target's classes
+    are numbered.
+    """
+    own = file.domain
+    if table is None:
+        return own
+    columns = [str(name) for name in as_pandas(table).columns if name != target]
+    if target is not None:
+        classes = tuple(range(max(file.network.outputs, 2)))
+        own = own.replaced(label=Label(name=target, classes=classes).model_dump())
+    if set(own.names) <= set(columns):
+        return own
+    if len(columns) != len(own.names):
+        raise InputError(
+            f"the network takes {len(own.names)} numbers, but the table has {len(columns)} columns besides the target; "
+            "leave the inputs, in order, and drop the others, or give a domain that names them."
+        )
+    features = [feature.model_dump() | {"name": name} for feature, name in zip(own.features, columns, strict=True)]
+    return own.replaced(features=features)
 
 
 def _onnx(path: Path, question: _Import) -> Model:

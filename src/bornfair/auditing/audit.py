@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -16,12 +16,8 @@ import pandas as pd
 from bornfair.auditing import metrics
 from bornfair.checks import number
 from bornfair.errors import InputError, plain
-from bornfair.models.importers.reading import ReadingOptions
 from bornfair.models.model import Model
-from bornfair.people.domain import Domain
-from bornfair.people.features import unknown_column
-from bornfair.people.tables import as_pandas
-from bornfair.question import load_model
+from bornfair.question import Asking, Question
 from bornfair.report import document as parts
 from bornfair.report.document import value_text
 from bornfair.report.page import certificate_document
@@ -42,48 +38,35 @@ MOST_GROUP_VALUES = 12  # sensitive combinations listed one by one in the table 
 
 def audit(
     model: Any,
-    table: Any = None,
+    people: Any = None,
     *,
-    target: str | None = None,
-    sensitive_features: Sequence[str | int] | None = None,
-    twins: Any = None,
-    domain: Domain | str | Path | None = None,
     timeout: float = 60.0,
     seed: int = 0,
     say: Say | None = None,
-    **reading: Unpack[ReadingOptions],
+    **asking: Unpack[Asking],
 ) -> Report:
     """A report on one model, or on several side by side.
 
-    model: anything `verify` takes (a bundle, an ONNX file, a scikit-learn pipeline, …), or a mapping of names to such
-    models. table: real people; with `target`, the column that holds the true answers. timeout: seconds for the proof
-    and the measuring of the domain together, for each model. decision, threshold, normalise: as in `verify`.
+    model: anything `Question.of` takes, or a mapping of names to such models. people, sensitive_features, twins, table,
+    target, …: as there; `target` is the column of the table that holds the true answers. timeout: seconds for the proof
+    and the measuring of the domain together, for each model.
     """
     number("timeout", timeout, 0.0, float("inf"), open_low=True)
     sources = dict(model) if isinstance(model, Mapping) else {_name_of(model): model}
     if not sources:
         raise InputError("no model was given; name at least one.")
-    people = None if table is None else as_pandas(table)
-    if people is not None and target is not None and target not in people.columns:
-        raise InputError(unknown_column(target, [str(c) for c in people.columns], "target"))
-    if people is not None and not len(people):
-        raise InputError("the table has no rows; leave it out, or give one with people.")
     found = []
     for name, source in sources.items():
         if say and len(sources) > 1:
             say(f"--- {name}")
-        asked = load_model(
-            source, domain=domain, sensitive=sensitive_features, table=people, target=target, twins=twins, **reading
-        )
-        found.append(examine(asked, people, target=target, name=str(name), timeout=timeout, seed=seed, say=say))
+        asked = Question.of(source, people, **asking)
+        found.append(examine(asked, name=str(name), timeout=timeout, seed=seed, say=say))
     return Report(found[0] if len(found) == 1 else parts.Comparison(tuple(found)))
 
 
 def examine(
-    model: Model,
-    people: pd.DataFrame | None = None,
+    asked: Question,
     *,
-    target: str | None = None,
     name: str = "",
     timeout: float = 60.0,
     seed: int = 0,
@@ -93,7 +76,7 @@ def examine(
     from bornfair.quantification.measure import shares_of
 
     told = say or (lambda text: None)
-    rows = None if people is None else people.drop(columns=[target] if target is not None else [])
+    model, people, rows, target = asked.model, asked.table, asked.people, asked.target
     began = time.monotonic()
     told("looking for a proof, or for twins who are decided differently")
     verdict = decide(model, timeout=timeout / 2, table=rows, seed=seed, say=say)

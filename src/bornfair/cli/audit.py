@@ -7,37 +7,44 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.output import LARGEST_SEED, STATUS, print_json, print_table, print_twins, say, tell
-from bornfair.cli.reading import Decision, Normalise, Threshold, reading
+from bornfair.cli.options import (
+    Data,
+    Decision,
+    DomainFile,
+    Drop,
+    Json,
+    Normalise,
+    Option,
+    Seed,
+    Sensitive,
+    Target,
+    Threshold,
+    Twins,
+    asking,
+    without,
+)
+from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell
 from bornfair.errors import InputError
-
-Option = typer.Option
 
 
 def audit(
     models: Annotated[
         list[Path], typer.Argument(help="Models: bundles, .onnx, .nnet, .h5. Several are compared side by side.")
     ],
-    data: Annotated[Path | None, Option(help="A CSV or Parquet table of real people.")] = None,
-    target: Annotated[str | None, Option(help="The column of the table that holds the true answers.")] = None,
-    sensitive: Annotated[
-        list[str] | None, Option(help="A sensitive feature: name or position from 0; repeat for several.")
-    ] = None,
-    twins: Annotated[
-        list[str] | None, Option(help='Who else counts as twins: "sex: Male<->Female, relationship: Husband<->Wife".')
-    ] = None,
-    domain: Annotated[
-        Path | None, Option(help="Who could exist (domain.json); as the model or the table says by default.")
-    ] = None,
-    drop: Annotated[list[str] | None, Option(help="A column of the table to leave out; repeat for several.")] = None,
+    data: Data = None,
+    target: Target = None,
+    sensitive: Sensitive = None,
+    twins: Twins = None,
+    domain: DomainFile = None,
+    drop: Drop = None,
     report: Annotated[Path, Option(help="Where to write the report: .html, .md or .json.")] = Path("audit.html"),
     card: Annotated[Path | None, Option(help="Also write a model card (.md).")] = None,
     timeout: Annotated[float, Option(help="Seconds for proof and measuring, for each model.")] = 60.0,
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
-    seed: Annotated[int, Option(min=0, max=LARGEST_SEED, help="The same seed asks in the same order.")] = 0,
-    json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Is it fair, to how many, to whom not, and how good is it? For one model or several side by side.
 
@@ -49,15 +56,11 @@ def audit(
     for path, endings in ((report, (".html", ".htm", ".md", ".json")), (card, (".md",))):
         if path is not None and path.suffix.lower() not in endings:
             raise InputError(f"'{path}' ends in '{path.suffix}'; the name must end in one of {', '.join(endings)}.")
-    people = None if data is None else read_table(data)
-    for name in drop or []:
-        if people is None or name not in people.columns:
-            raise InputError(f"--drop {name}: there is no such column in the table.")
-        people = people.drop(columns=name)
-    found = ask(
-        _named(models), people, target=target, sensitive_features=sensitive, twins=twins, domain=domain,
-        timeout=timeout, seed=seed, say=None if json else say, **reading(decision, threshold, normalise),
-    )  # fmt: skip
+    people = None if data is None else without(read_table(data), drop)
+    if people is None and drop:
+        raise InputError(f"--drop {drop[0]}: there is no table to leave it out of; name one with --data.")
+    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
+    found = ask(_named(models), people, timeout=timeout, seed=seed, say=None if json else say, **asked)
     written = [str(found.save(path)) for path in (report, card) if path is not None]
     documents = found.documents
     if json:

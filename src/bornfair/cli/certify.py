@@ -7,18 +7,17 @@ from typing import Annotated
 
 import typer
 
-from bornfair.cli.output import LARGEST_SEED, STATUS, print_json, print_twins, say, tell
+from bornfair.cli.options import Bundle, Data, Json, Seed, Timeout
+from bornfair.cli.output import STATUS, print_json, print_twins, say, tell
 
 
 def certify(
-    bundle: Annotated[Path, typer.Argument(help="A bundle: a folder or a .zip.")],
+    bundle: Bundle,
     out: Annotated[Path | None, typer.Option(help="Write a new bundle instead of replacing this one.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
-    data: Annotated[
-        Path | None, typer.Option(help="A table of real rows, to show twins close to a real person.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed asks in the same order.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    timeout: Timeout = 60.0,
+    data: Data = None,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Ask all engines whether the model is fair, and write a certificate of the answer, good or bad.
 

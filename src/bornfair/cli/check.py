@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bornfair.cli.output import LARGEST_SEED, STATUS, print_json, say, tell
+from bornfair.cli.options import Json, Seed
+from bornfair.cli.output import STATUS, print_json, say, tell
 from bornfair.errors import InputError
 from bornfair.files import read_whole, recover, write_atomically
 
@@ -17,10 +18,8 @@ def check(
     checker: Annotated[
         Path | None, typer.Option(help="Copy the checker to this file, to be run elsewhere with Python alone.")
     ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=LARGEST_SEED, help="Accepted like everywhere; checking is not random.")
-    ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Check a bundle with the independent checker, which trusts nothing but the files.
 

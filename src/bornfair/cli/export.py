@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from bornfair.cli.output import LARGEST_SEED, print_json, tell
+from bornfair.cli.options import Bundle, Json, Seed
+from bornfair.cli.output import print_json, tell
 
 
 def export(
-    bundle: Annotated[Path, typer.Argument(help="A bundle: a folder or a .zip.")],
+    bundle: Bundle,
     out: Annotated[Path, typer.Argument(help="The .onnx file to write; with --query a folder.")],
     without_sensitive: Annotated[
         bool,
@@ -26,10 +27,8 @@ def export(
         float,
         typer.Option(help="--query: how far above 0 a score must be to count as yes; other verifiers know ≥ only."),
     ] = 0.0,
-    seed: Annotated[
-        int, typer.Option(min=0, max=LARGEST_SEED, help="Accepted like everywhere; exporting is not random.")
-    ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Write the model as ONNX (raw columns in, label and probabilities out), or the question whether it is fair."""
     from bornfair.proof.bundle import load_bundle

@@ -11,23 +11,22 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.output import LARGEST_SEED, print_json, print_text, printable, say, tell
+from bornfair.cli.options import Bundle, Json, Seed
+from bornfair.cli.output import print_json, print_text, printable, say, tell
 
 FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def predict(
-    bundle: Annotated[Path, typer.Argument(help="A bundle written by train.")],
+    bundle: Bundle,
     table: Annotated[Path, typer.Argument(help="A CSV or Parquet table; a fair model needs no sensitive columns.")],
     out: Annotated[Path | None, typer.Option(help="Write a CSV file instead of printing.")] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Write classes as they are, also those a spreadsheet would take for formulas.")
     ] = False,
-    seed: Annotated[
-        int, typer.Option(min=0, max=LARGEST_SEED, help="Accepted like everywhere; predicting is not random.")
-    ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Predict the class of each row, with the probability of every class.
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bornfair.cli.output import LARGEST_SEED, print_json, print_table, tell
+from bornfair.cli.options import Dataset, Drop, Json, Seed, Sensitive, TableFile, Target, table_of, without
+from bornfair.cli.output import print_json, print_table, tell
 from bornfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,41 +18,24 @@ MOST_LINES = 20
 
 
 def proxies(
-    table: Annotated[Path | None, typer.Argument(help="A CSV or Parquet table.", show_default=False)] = None,
-    sensitive: Annotated[list[str] | None, typer.Option(help="A sensitive column; repeat for several.")] = None,
-    target: Annotated[str | None, typer.Option(help="The column that is predicted; it does not count.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Ask about a built-in dataset instead of a table.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; repeat for several.")] = None,
+    table: TableFile = None,
+    sensitive: Sensitive = None,
+    target: Target = None,
+    dataset: Dataset = None,
+    drop: Drop = None,
     model: Annotated[Path | None, typer.Option(help="A model whose score is asked too.")] = None,
     after: Annotated[Path | None, typer.Option(help="Another model to compare, say the repaired one.")] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed splits the rows in the same way.")
-    ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Which features tell the sensitive value, alone and together, and which swaps would make twins of more people?"""
     from bornfair.people.domain import Domain
     from bornfair.proxies.tells import proxy_report
 
-    if (table is None) == (dataset is None):
-        raise InputError("give either a TABLE, or --dataset NAME.")
     if not sensitive:
         raise InputError("name the sensitive columns with --sensitive.")
-    if dataset is not None:
-        from bornfair import datasets
-
-        loaded = datasets.load(dataset)
-        people, target = loaded.table, target or loaded.target
-    else:
-        from bornfair.people.tables import read_table
-
-        people = read_table(table or "")
-    from bornfair.people.features import unknown_column
-
-    for name in drop or []:
-        if name not in people.columns:
-            raise InputError(unknown_column(name, list(people.columns)))
-    people = people.drop(columns=drop or [])
+    people, target = table_of(table, dataset, target)
+    people = without(people, drop)
     found = proxy_report(people, Domain.infer(people, target=target, sensitive=sensitive), model, after, seed)
     if json:
         print_json(found.to_json())

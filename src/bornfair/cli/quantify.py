@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from bornfair.cli.options import Decision, Normalise, Threshold
 from bornfair.cli.output import LARGEST_SEED, print_json, print_table, say, tell
-from bornfair.cli.reading import Decision, Normalise, Threshold, reading
 from bornfair.errors import InputError
 
 Option = typer.Option
@@ -61,7 +61,7 @@ def quantify(
         if target not in people.columns:
             raise InputError(f"--target {target}: there is no such column in the table.")
         people = people.drop(columns=target)
-    read_as = reading(decision, threshold, normalise)
+    read_as: Any = {"decision": decision, "threshold": threshold, "normalise": normalise}
     asked = load_model(model, domain=domain, sensitive=sensitive, twins=twins, table=people, **read_as)
     treated = None if people is None else treatment(asked, people)
     marginals = None if over == "uniform" or people is None else marginals_of(asked.domain, people)

@@ -7,33 +7,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.output import LARGEST_SEED, STATUS, print_json, print_table, say, tell
-from bornfair.cli.reading import Decision, Normalise, Threshold, reading
+from bornfair.cli.options import (
+    Decision,
+    DomainFile,
+    Json,
+    ModelFile,
+    Normalise,
+    Option,
+    Seed,
+    Sensitive,
+    Target,
+    Threshold,
+    Twins,
+    asking,
+)
+from bornfair.cli.output import STATUS, print_json, print_table, say, tell
 from bornfair.files import check_replaceable
 
 if TYPE_CHECKING:
     from bornfair.repairing import Repaired
 
-Option = typer.Option
-
 
 def repair(
-    model: Annotated[Path, typer.Argument(help="A bundle, or another kind of model that can be read.")],
+    model: ModelFile,
     data: Annotated[Path, Option(help="A CSV or Parquet table of people the model decides about.")],
-    sensitive: Annotated[
-        list[str] | None, Option(help="A sensitive feature, if not as the model says; repeat for several.")
-    ] = None,
-    target: Annotated[
-        str | None, Option(help="The column of labels to fine-tune on; without it the model's own opinions are taught.")
-    ] = None,
-    twins: Annotated[
-        list[str] | None,
-        Option(help="Who else counts as a twin, as 'sex: Male<->Female, relationship: Husband<->Wife'."),
-    ] = None,
+    sensitive: Sensitive = None,
+    target: Target = None,
+    twins: Twins = None,
     out: Annotated[Path, Option(help="The folder (or .zip) to write the repaired bundle to.")] = Path(
         "bornfair-repaired"
     ),
-    domain: Annotated[Path | None, Option(help="Who could exist (domain.json), if not as the model says.")] = None,
+    domain: DomainFile = None,
     method: Annotated[
         str, Option(help="plain drops what the model knew of the sensitive features, least_squares moves it, or auto.")
     ] = "auto",
@@ -42,8 +46,8 @@ def repair(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
-    seed: Annotated[int, Option(min=0, max=LARGEST_SEED, help="The same seed gives the same bytes.")] = 0,
-    json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Make a model fair: project it, fine-tune it so that it stays fair, certify it, and tell whose decision changed.
 
@@ -53,10 +57,10 @@ def repair(
     from bornfair.people.tables import read_table
     from bornfair.repairing import repair as mend
 
+    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
     found = mend(
-        model, read_table(data), sensitive=sensitive, target=target, twins=twins, domain=domain,
-        method=method, fine_tune=fine_tune, epochs=epochs, seed=seed, say=None if json else say,  # type: ignore[arg-type]
-        **reading(decision, threshold, normalise),
+        model, read_table(data), method=method, fine_tune=fine_tune, epochs=epochs, seed=seed,  # type: ignore[arg-type]
+        say=None if json else say, **asked,
     )  # fmt: skip
     bundle = str(found.model.save(out))
     if json:

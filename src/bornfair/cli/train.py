@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from bornfair.cli.options import (
+    Combinations,
+    Dataset,
+    DomainFile,
+    Drop,
+    Json,
+    Option,
+    Seed,
+    Sensitive,
+    TableFile,
+    Target,
+    Twins,
+    table_of,
+)
 from bornfair.cli.output import (
-    LARGEST_SEED,
     STATUS,
     print_json,
     print_table,
@@ -26,26 +39,17 @@ if TYPE_CHECKING:
 
     from bornfair.people.domain import Domain
 
-Option = typer.Option
-
 
 def train(
-    table: Annotated[Path | None, typer.Argument(help="A CSV or Parquet table.", show_default=False)] = None,
-    target: Annotated[str | None, Option(help="The column to predict.")] = None,
-    sensitive: Annotated[list[str] | None, Option(help="A sensitive column; repeat for several.")] = None,
-    twins: Annotated[
-        list[str] | None,
-        Option(help="Who else is a twin, as 'sex: Male<->Female, relationship: Husband<->Wife'; repeat for several."),
-    ] = None,
-    dataset: Annotated[str | None, Option(help="Train on a built-in dataset instead of a table.")] = None,
+    table: TableFile = None,
+    target: Target = None,
+    sensitive: Sensitive = None,
+    twins: Twins = None,
+    dataset: Dataset = None,
     out: Annotated[Path, Option(help="The folder to write the bundle to.")] = Path("bornfair-bundle"),
-    drop: Annotated[
-        list[str] | None, Option(help="A column to leave out (an identifier, say); repeat for several.")
-    ] = None,
-    domain: Annotated[
-        Path | None, Option(help="Who could exist (domain.json); inferred from the table by default.")
-    ] = None,
-    combinations: Annotated[str, Option(help="Sensitive combinations that exist: all or observed.")] = "all",
+    drop: Drop = None,
+    domain: DomainFile = None,
+    combinations: Combinations = "all",
     preset: Annotated[str, Option(help="default or paper.")] = "default",
     hidden: Annotated[str | None, Option(help="Hidden widths such as 128,64, or paper, shallow, deep, large.")] = None,
     activation: Annotated[str, Option(help="relu, tanh, sigmoid or gelu.")] = "relu",
@@ -78,8 +82,8 @@ def train(
     verify_seconds: Annotated[
         float, Option(help="How long to look for a proof, or for unequal twins, where training alone proves nothing.")
     ] = 10.0,
-    seed: Annotated[int, Option(min=0, max=LARGEST_SEED, help="The same seed gives the same bytes.")] = 0,
-    json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Train a fair classifier, prove it fair, and write it to a bundle.
 
@@ -158,20 +162,12 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str) -> dict[str, Any]
 def _people(
     table: Path | None, dataset: str | None, target: str | None, sensitive: list[str], drop: list[str]
 ) -> tuple[pd.DataFrame, str, list[str]]:
-    if (table is None) == (dataset is None):
-        raise InputError("give either a TABLE with --target, or --dataset NAME.")
-    if dataset is not None:
+    if dataset is not None and not sensitive:
         from bornfair import datasets
 
-        loaded = datasets.load(dataset)
-        people, target = loaded.table, target or loaded.target
-        if not sensitive:
-            usual = ", ".join(loaded.sensitive)
-            raise InputError(f"name the sensitive columns with --sensitive; for {dataset} usually one of {usual}.")
-    else:
-        from bornfair.people.tables import read_table
-
-        people = read_table(table or "")
+        usual = ", ".join(datasets.load(dataset).sensitive)
+        raise InputError(f"name the sensitive columns with --sensitive; for {dataset} usually one of {usual}.")
+    people, target = table_of(table, dataset, target)
     if target is None:
         raise InputError(
             f"name the column to predict with --target; the columns are {', '.join(map(str, people.columns))}."

@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.output import LARGEST_SEED, STATUS, print_json, print_table, print_twins, say, tell
-from bornfair.cli.reading import Decision, Normalise, Threshold, reading
+from bornfair.cli.options import (
+    Data,
+    Decision,
+    DomainFile,
+    Json,
+    ModelFile,
+    Normalise,
+    Seed,
+    Sensitive,
+    Target,
+    Threshold,
+    Timeout,
+    Twins,
+    asking,
+)
+from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell
 from bornfair.errors import InputError
-
-if TYPE_CHECKING:
-    from bornfair.models.importers.reading import ReadingOptions
 
 
 def verify(
-    model: Annotated[Path, typer.Argument(help="A bundle (folder or .zip), .onnx, .h5 or .nnet.")],
-    domain: Annotated[
-        Path | None, typer.Option(help="Who could exist (domain.json), if not as the model says.")
-    ] = None,
-    sensitive: Annotated[
-        list[str] | None, typer.Option(help="A sensitive feature: name or position from 0; repeat for several.")
-    ] = None,
-    twins: Annotated[
-        list[str] | None,
-        typer.Option(help="Who else is a twin, as 'sex: Male<->Female, relationship: Husband<->Wife'; repeatable."),
-    ] = None,
+    model: ModelFile,
+    domain: DomainFile = None,
+    sensitive: Sensitive = None,
+    twins: Twins = None,
     engine: Annotated[str, typer.Option(help="auto, bounds, smt or milp.")] = "auto",
-    timeout: Annotated[float, typer.Option(help="Seconds.")] = 60.0,
-    data: Annotated[
-        Path | None, typer.Option(help="A table of real rows, to show twins close to a real person.")
-    ] = None,
-    target: Annotated[str | None, typer.Option(help="The column of that table that is no feature.")] = None,
+    timeout: Timeout = 60.0,
+    data: Data = None,
+    target: Target = None,
     partitions: Annotated[int | None, typer.Option(help="smt: how many parts to cut the domain into.")] = None,
     soft_timeout: Annotated[float, typer.Option(help="smt: seconds for each part.")] = 100.0,
     where: Annotated[
@@ -46,27 +48,25 @@ def verify(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="The same seed asks in the same order.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Do two people who differ only in the sensitive features always get the same decision?
 
     Status 0: verified. Status 1: falsified, with two people who show it. Status 3: undecided, with the reason.
     """
-    from bornfair.people.tables import read_table
     from bornfair.question import verify as ask
     from bornfair.verification.partition import question_scope
 
+    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
     if change:
-        _change(model, domain, sensitive, reading(decision, threshold, normalise), timeout, seed, json=json)
+        _change(model, asked, timeout, seed, json=json)
         return
     people, allowed = _population(where or []), _allowances(relax or [])
     verdict = ask(
-        model, domain, sensitive_features=sensitive, twins=twins or None, engine=engine, timeout=timeout,  # type: ignore[arg-type]
-        table=None if data is None else read_table(data), target=target, partitions=partitions,
-        soft_timeout=soft_timeout,
-        where=people, relax=allowed, seed=seed, resume=resume,
-        say=None if json else say, **reading(decision, threshold, normalise),
+        model, table=data, engine=engine, timeout=timeout, partitions=partitions,  # type: ignore[arg-type]
+        soft_timeout=soft_timeout, where=people, relax=allowed, seed=seed, resume=resume,
+        say=None if json else say, **asked,
     )  # fmt: skip
     if json:
         print_json(verdict.to_json())
@@ -98,22 +98,13 @@ def _print(verdict: Any, scope: str) -> None:
     print_table("How it was found out", ["", ""], facts, numbers_from=2)
 
 
-def _change(
-    model: Path,
-    domain: Path | None,
-    sensitive: list[str] | None,
-    read_as: ReadingOptions,
-    timeout: float,
-    seed: int,
-    *,
-    json: bool,
-) -> None:
+def _change(model: Path, asked: Any, timeout: float, seed: int, *, json: bool) -> None:
     """The largest possible change of the score between twins: attained, and proven not to be exceeded."""
-    from bornfair.question import load_model
+    from bornfair.question import Question
     from bornfair.verification.milp import largest_change
 
-    asked = load_model(model, domain=domain, sensitive=sensitive, **read_as)
-    found = largest_change(asked, timeout=timeout, seed=seed, say=None if json else say)
+    about = Question.of(model, **asked).model
+    found = largest_change(about, timeout=timeout, seed=seed, say=None if json else say)
     if json:
         print_json(found.to_json())
         return

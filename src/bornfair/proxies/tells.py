@@ -18,6 +18,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value, unknown_column
 from bornfair.people.tables import as_pandas
 from bornfair.proxies.pairs import Fact, Sensitive, Suggestion, facts_about, suggested_swaps
+from bornfair.question import load_model
 
 FOLDS = 4
 BINS = 32  # a number alone is read in so many bins of equal content
@@ -121,10 +122,8 @@ def _about(feature: Feature, people: pd.DataFrame, domain: Domain, scores: list[
 
 
 def _scores(model: Any, people: pd.DataFrame, domain: Domain) -> np.ndarray:
-    from bornfair.repairing.asking import read_model
-
     target = None if domain.label is None else domain.label.name
-    return read_model(model, people, sensitive=domain.sensitive, target=target).scores(people)
+    return load_model(model, table=people, sensitive=domain.sensitive, target=target, as_it_is=True).scores(people)
 
 
 def _sensitive(feature: Feature, column: pd.Series) -> Sensitive:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError, plain, shown
-from bornfair.models.importers.nnet import read_nnet, sensitive_name
-from bornfair.models.importers.reading import Reading, ReadingOptions
+from bornfair.models.importers.nnet import sensitive_name
 from bornfair.models.model import Model
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import Label, unknown_column
-from bornfair.proof.bundle import load_bundle
-from bornfair.question import load_model
+from bornfair.people.features import unknown_column
+from bornfair.question import Question, nothing_sensitive
 from bornfair.training.first_layer import told_in, with_first_layer
 from bornfair.training.projection import fair_encoding
 
@@ -60,20 +57,10 @@ class Asked:
         return told_in(self.original, dataclasses.replace(own, domain=self.domain, merged={}))
 
 
-def asked_about(
-    source: Any,
-    table: pd.DataFrame,
-    *,
-    sensitive: Sequence[str | int] | None,
-    target: str | None,
-    twins: Any,
-    domain: Domain | str | Path | None,
-    **reading: Unpack[ReadingOptions],
-) -> Asked:
-    """Read the model, and name the features in which twins differ."""
-    if target is not None and target not in table.columns:
-        raise InputError(unknown_column(target, [str(name) for name in table.columns], "target"))
-    original = read_model(source, table, sensitive=sensitive, target=target, domain=domain, **reading)
+def asked_about(question: Question, sensitive: Sequence[str | int] | None, twins: Any) -> Asked:
+    """Name the features in which twins differ."""
+    original, table, target = question.model, question.table, question.target
+    assert table is not None
     who = original.domain
     for name in who.free_names if original.ignores_sensitive else who.names:
         if name not in table.columns:
@@ -86,14 +73,8 @@ def asked_about(
         if set(names) != set(who.sensitive):
             who = who.with_sensitive(names)
     if not who.sensitive:
-        raise _nothing_sensitive(who)
+        raise nothing_sensitive(who)
     return Asked(original, who.with_twins(twins) if twins else who)
-
-
-def _nothing_sensitive(who: Domain) -> InputError:
-    return InputError(
-        f"name the sensitive features of the model; it reads {shown(who.names, most=30)}, of which some are."
-    )
 
 
 def class_positions(model: Model, table: pd.DataFrame, target: str) -> np.ndarray:
@@ -117,47 +98,3 @@ def class_positions(model: Model, table: pd.DataFrame, target: str) -> np.ndarra
             "needs at least two. Without a target the original's own outputs are taught."
         )
     return positions
-
-
-def read_model(
-    source: Any,
-    table: pd.DataFrame,
-    *,
-    sensitive: Sequence[str | int] | None = None,
-    target: str | None = None,
-    domain: Domain | str | Path | None = None,
-    **reading: Unpack[ReadingOptions],
-) -> Model:
-    """A model of any kind we read, as it is: what it calls sensitive need not be what is asked about."""
-    model = source if isinstance(source, Model) else getattr(source, "model_", None)
-    if isinstance(model, Model) and domain is None:
-        Reading(**reading).only_for("a trained model")
-        return model
-    if isinstance(source, (str, Path)) and domain is None:
-        path = Path(source)
-        if path.is_dir() or path.suffix.lower() == ".zip":
-            Reading(**reading).only_for("a bundle")
-            return load_bundle(path)
-        if path.suffix.lower() == ".nnet":
-            file = read_nnet(path)
-            domain = _named_as_in(file.domain, table, target)
-            if not sensitive:
-                raise _nothing_sensitive(domain)
-            if target is not None:
-                classes = tuple(range(max(file.network.outputs, 2)))
-                domain = domain.replaced(label=Label(name=target, classes=classes).model_dump())
-    return load_model(source, domain=domain, sensitive=sensitive, table=table, target=target, **reading)
-
-
-def _named_as_in(own: Domain, table: pd.DataFrame, target: str | None) -> Domain:
-    """Inputs that have no names of their own take those of the table's columns, in their order."""
-    columns = [str(name) for name in table.columns if name != target]
-    if set(own.names) <= set(columns):
-        return own
-    if len(columns) != len(own.names):
-        raise InputError(
-            f"the network takes {len(own.names)} numbers, but the table has {len(columns)} columns besides the target; "
-            "leave the inputs, in order, and drop the others, or give a domain that names them."
-        )
-    features = [feature.model_dump() | {"name": name} for feature, name in zip(own.features, columns, strict=True)]
-    return own.replaced(features=features)

@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
@@ -19,14 +18,13 @@ import pandas as pd
 
 from bornfair.checks import choice, whole
 from bornfair.errors import InputError, shown
-from bornfair.models.importers.reading import ReadingOptions
 from bornfair.models.model import Model, probabilities
 from bornfair.models.network import Network, decisions
-from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairModel
+from bornfair.question import Asking, Question
 from bornfair.repairing.asking import asked_about, class_positions
 from bornfair.repairing.changes import Changes, compare
 from bornfair.repairing.fine_tune import Lesson, Tuned, fine_tune, scores_of
@@ -128,27 +126,23 @@ class Repaired:
 
 def repair(
     model: Any,
-    table: Any,
+    people: Any = None,
     *,
-    sensitive: Sequence[str | int] | None = None,
-    target: str | None = None,
-    twins: Any = None,
-    domain: Domain | str | Path | None = None,
     method: Method = "auto",
     fine_tune: bool = True,
     epochs: int = EPOCHS,
     test: Any = None,
     seed: int = 0,
     say: Say | None = None,
-    **reading: Unpack[ReadingOptions],
+    **asking: Unpack[Asking],
 ) -> Repaired:
     """The fair model closest to a given one, by the rows of a table.
 
-    model: a bundle, a file of a kind that `load_model` reads, a `FairModel` or a fitted classifier. sensitive: in what
-    twins differ, if not as the model says. target: the column of labels to fine-tune on; without it the original's own
-    opinions are taught. twins: rules for twins beyond the flip, as for training. method: 'plain' drops what the model
+    model, people, sensitive_features, twins, table, …: as in `Question.of`; a table is needed, and the features that
+    are asked about need not be those that the model calls sensitive. target: the column of labels to fine-tune on;
+    without it the original's own opinions are taught. method: 'plain' drops what the model
     knew of the sensitive features, 'least_squares' moves it to others, 'auto' lets the validation rows choose. test:
-    rows to measure on; by default a fifth of the table is kept aside. decision, threshold, normalise: as in `verify`.
+    rows to measure on; by default a fifth of the table is kept aside.
 
     >>> from bornfair import FairClassifier, datasets
     >>> people = datasets.load("credit").table
@@ -161,8 +155,11 @@ def repair(
     whole("epochs", epochs, 0)
     whole("seed", seed, 0)
     choice("method", method, get_args(Method))
-    people = as_pandas(table)
-    asked = asked_about(model, people, sensitive=sensitive, target=target, twins=twins, domain=domain, **reading)
+    question = Question.of(model, people, as_it_is=True, **asking)
+    if question.table is None:
+        raise InputError("repair needs a table of people the model decides about; give one.")
+    people, target = question.table, question.target
+    asked = asked_about(question, asking.get("sensitive_features"), asking.get("twins"))
     labels = None if target is None else class_positions(asked.original, people, target)
     training, validation, measured = _parts(len(people), labels, seed, keep=test is None)
     if test is None:

@@ -1,0 +1,89 @@
+"""Options that several commands share, each declared once, and the tables that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bornfair.cli.output import LARGEST_SEED
+from bornfair.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Option = typer.Option
+ModelFile = Annotated[Path, typer.Argument(help="A bundle (folder or .zip), .onnx, .h5, .keras or .nnet.")]
+Bundle = Annotated[Path, typer.Argument(help="A bundle: a folder or a .zip.")]
+TableFile = Annotated[Path | None, typer.Argument(help="A CSV or Parquet table.", show_default=False)]
+
+DomainFile = Annotated[
+    Path | None, Option("--domain", help="Who could exist (domain.json); as the model or the table says by default.")
+]
+Data = Annotated[Path | None, Option("--data", help="A CSV or Parquet table of real people.")]
+Target = Annotated[str | None, Option("--target", help="The column of the table that holds the true answers.")]
+Sensitive = Annotated[
+    list[str] | None, Option("--sensitive", help="A sensitive feature: name or position from 0; repeat for several.")
+]
+Twins = Annotated[
+    list[str] | None,
+    Option("--twins", help="Who else is a twin, as 'sex: Male<->Female, relationship: Husband<->Wife'; repeatable."),
+]
+Dataset = Annotated[str | None, Option("--dataset", help="A built-in dataset instead of a table.")]
+Drop = Annotated[list[str] | None, Option("--drop", help="A column of the table to leave out; repeat for several.")]
+Combinations = Annotated[str, Option("--combinations", help="Sensitive combinations that exist: all or observed.")]
+Timeout = Annotated[float, Option("--timeout", help="Seconds.")]
+Seed = Annotated[int, Option("--seed", min=0, max=LARGEST_SEED, help="The same seed gives the same answer.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON document.")]
+
+Decision = Annotated[
+    str | None,
+    Option("--decision", help="What the model's output is, if that does not show: probability, logit or label."),
+]
+Threshold = Annotated[
+    float | None, Option("--threshold", help="Above which probability (or logit) the last class is decided.")
+]
+Normalise = Annotated[
+    str | None, Option("--normalise", help="yes or no: whether the means and ranges of a .nnet file are applied.")
+]
+
+
+def asking(
+    domain: Path | None,
+    sensitive: list[str] | None,
+    twins: list[str] | None,
+    target: str | None,
+    decision: str | None,
+    threshold: float | None,
+    normalise: str | None,
+) -> Any:
+    """The keyword arguments of `Question.of`."""
+    return {
+        "domain": domain, "sensitive_features": sensitive or None, "twins": twins or None, "target": target,
+        "decision": decision, "threshold": threshold, "normalise": normalise,
+    }  # fmt: skip
+
+
+def table_of(table: Path | None, dataset: str | None, target: str | None) -> tuple[pd.DataFrame, str | None]:
+    """The rows of a file or of a built-in dataset, and the column to predict."""
+    if (table is None) == (dataset is None):
+        raise InputError("give either a TABLE, or --dataset NAME.")
+    if dataset is not None:
+        from bornfair import datasets
+
+        loaded = datasets.load(dataset)
+        return loaded.table, target or loaded.target
+    from bornfair.people.tables import read_table
+
+    return read_table(table or ""), target
+
+
+def without(people: pd.DataFrame, drop: list[str] | None) -> pd.DataFrame:
+    """The table without the columns to leave out."""
+    from bornfair.people.features import unknown_column
+
+    for name in drop or []:
+        if name not in people.columns:
+            raise InputError(unknown_column(name, list(people.columns)))
+    return people.drop(columns=drop or [])

@@ -237,7 +237,7 @@ def test_unnamed_inputs_need_as_many_columns_and_a_sensitive_feature(network_fil
         repair(network_file, numbers.drop(columns="rank"), target="ok", sensitive_features=["sex"])
     with pytest.raises(
         InputError,
-        match="name the sensitive features of the model, by name or by position from 0; it reads 'pay', 'rank', 'sex'",
+        match="name the sensitive features of the model, by name or position; it reads 'pay', 'rank', 'sex'",
     ):
         repair(network_file, numbers, target="ok")
     with pytest.raises(InputError, match="holds 'no', which is not one of the model's classes 0, 1"):

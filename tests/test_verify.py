@@ -121,7 +121,7 @@ def test_a_bundles_ranges_can_be_changed_but_not_its_categories(fair):
         (lambda f, n: verify("nowhere"), r"there is no model 'nowhere'; give a bundle \(a folder or .zip\) or a .nnet"),
         (
             lambda f, n: verify(n),
-            r"name the sensitive features of the model, by name or by position from 0; it reads 'x0'",
+            r"name the sensitive features of the model, by name or position; it reads 'x0'",
         ),
         (lambda f, n: verify(f, sensitive_features=["race"]), r"knows 'sex' as sensitive, and was asked about 'race'"),
         (

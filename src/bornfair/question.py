@@ -249,7 +249,7 @@ def _nnet(path: Path, question: _Import) -> Model:
 
 def nothing_sensitive(who: Domain) -> InputError:
     return InputError(
-        f"name the sensitive features of the model, by name or by position from 0; it reads {shown(who.names, most=30)}."
+        f"name the sensitive features of the model, by name or position; it reads {shown(who.names, most=30)}."
     )
 
 

@@ -35,7 +35,8 @@ from bornfair.report import (
     to_json,
     to_markdown,
 )
-from bornfair.report.words import percent, told, verdict_sentence
+from bornfair.report.formatting import percent, readable
+from bornfair.report.verdict_text import verdict_sentence
 from bornfair.verification.verdict import Verdict
 from report_examples import ANNA, BOB, DOMAIN, EXAMPLES, HOSTILE, Page, everything, fair, many_features, undecided
 
@@ -317,7 +318,7 @@ def test_hostile_texts_stay_texts_on_the_page():
 
 @given(st.text(max_size=30))
 def test_any_text_comes_out_of_the_page_as_it_went_in(text):
-    seen = told(text)
+    seen = readable(text)
     row = Page(to_html(Document(UNDECIDED, proxies=(Proxy(text, 0.7),)))).rows
     assert any((seen or "(no name)") in "".join(cells[:1]) for _, cells in row) or seen.strip() == ""
 
@@ -367,7 +368,7 @@ def test_any_text_in_a_card_reads_as_itself(text):
         for token in tokens
         if token.type == "inline" and token.children
     ]
-    seen = told(text).strip()
+    seen = readable(text).strip()
     assert not seen or contents.count(seen) == 2
     assert not [token for token in tokens if token.type in ("html_block", "fence", "code_block")]
 

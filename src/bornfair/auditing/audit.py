@@ -18,10 +18,9 @@ from bornfair.checks import number
 from bornfair.errors import InputError, plain
 from bornfair.models.model import Model
 from bornfair.question import Asking, Question
-from bornfair.report import document as parts
-from bornfair.report.document import value_text
-from bornfair.report.page import certificate_document
-from bornfair.report.report import Report
+from bornfair.report import DomainFacts, Report, certificate_document
+from bornfair.report import facts as parts
+from bornfair.report.formatting import value_text
 from bornfair.verification.decide import decide
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ Say = Callable[[str], None]
 LEAST_ROWS_FOR_PROXIES = 50
 MOST_AFFECTED = 5
 MOST_GROUPS = 5
+MOST_PROXIES = 6  # features named for each sensitive one
 BINS = 24
 MOST_GROUP_VALUES = 12  # sensitive combinations listed one by one in the table of group metrics
 
@@ -75,39 +75,36 @@ def examine(
     """All that can be said about one model in about the given time."""
     from bornfair.quantification.measure import shares_of
 
-    told = say or (lambda text: None)
+    progress = say or (lambda text: None)
     model, people, rows, target = asked.model, asked.table, asked.people, asked.target
     began = time.monotonic()
-    told("looking for a proof, or for twins who are decided differently")
+    progress("looking for a proof, or for twins who are decided differently")
     verdict = decide(model, timeout=timeout / 2, table=rows, seed=seed, say=say)
-    document = _with_certificate(model, verdict)
-    document = dataclasses.replace(document, model=name, domain=parts.DomainFacts.of(model.domain))
     left = max(timeout - (time.monotonic() - began), min(timeout, 1.0))
-    told("measuring how much of the domain is treated fairly")
+    progress("measuring how much of the domain is treated fairly")
     shares = shares_of(model, timeout=left, seed=seed, say=say)
-    document = dataclasses.replace(
-        document, shares=_shares(shares), groups=_groups(model, seed) if shares.certified < 1 else ()
-    )
-    if rows is not None:
-        told(f"looking at the {len(rows):,} people of the table")
-        assert people is not None
-        document = dataclasses.replace(document, **_of_people(model, people, rows, target, seed))
-    if model.original is not None:
-        document = dataclasses.replace(document, making={**document.making, "Imported": _imported(model)})
-    if model.note:
-        document = dataclasses.replace(document, making={**document.making, "Reading": model.note})
-    return document
+    groups = _groups(model, seed) if shares.certified < 1 else ()
+    found: dict[str, Any] = {}
+    if people is not None and rows is not None:
+        progress(f"looking at the {len(rows):,} people of the table")
+        found = _of_people(model, rows, None if target is None else people[target], seed)
+    document = _certified(model, verdict)
+    imported = {} if model.original is None else {"Imported": _imported(model)}
+    reading = {"Reading": model.note} if model.note else {}
+    return dataclasses.replace(
+        document, model=name, domain=DomainFacts.of(model.domain), shares=_shares(shares), groups=groups,
+        making={**document.making, **imported, **reading}, **found,
+    )  # fmt: skip
 
 
 # --- about everybody who could exist ---
 
 
-def _with_certificate(model: Model, verdict: Verdict) -> parts.Document:
-    """The verdict of now; what the certificate says is told beside it, if the model has one that was written down."""
+def _certified(model: Model, verdict: Verdict) -> parts.Document:
+    """The verdict of now, beside what the certificate says, if the model has one that was written down."""
     if model.certificate is None or not model.certificate.files:
         return parts.Document(verdict)
-    said = certificate_document(model.certificate.to_json(), model.domain)
-    return dataclasses.replace(said, verdict=verdict)
+    return dataclasses.replace(certificate_document(model.certificate.to_json(), model.domain), verdict=verdict)
 
 
 def _shares(found: Any) -> parts.Shares:
@@ -142,12 +139,12 @@ def _groups(model: Model, seed: int) -> tuple[parts.Group, ...]:
 # --- about the people of a table ---
 
 
-def _of_people(model: Model, people: pd.DataFrame, rows: pd.DataFrame, target: str | None, seed: int) -> dict[str, Any]:
+def _of_people(model: Model, rows: pd.DataFrame, answers: pd.Series | None, seed: int) -> dict[str, Any]:
     from bornfair.quantification.people import most_affected, treatment
     from bornfair.quantification.telling import undo_text
 
     treated = treatment(model, rows)
-    fair = float(np.mean(treated.fair))
+    right, by_group = ({}, ()) if answers is None else _against_truth(model, rows, _truth(model, answers))
     found: dict[str, Any] = {
         "people": parts.People(
             rows=len(rows),
@@ -162,10 +159,9 @@ def _of_people(model: Model, people: pd.DataFrame, rows: pd.DataFrame, target: s
             ),
         ),
         "score_gaps": _gaps(treated.scores),
-        "metrics": parts.Metrics(empirical_fairness=fair, rows=len(rows)),
+        "metrics": parts.Metrics(**right, empirical_fairness=float(np.mean(treated.fair)), rows=len(rows)),
+        "group_metrics": by_group,
     }  # fmt: skip
-    if target is not None:
-        found |= _against_truth(model, people, rows, target, fair)
     if len(rows) >= LEAST_ROWS_FOR_PROXIES:
         found |= _proxies(model, rows, seed)
     return found
@@ -181,39 +177,29 @@ def _gaps(outputs: np.ndarray) -> parts.Histogram | None:
 
 
 def _against_truth(
-    model: Model, people: pd.DataFrame, rows: pd.DataFrame, target: str, fairness: float
-) -> dict[str, Any]:
-    truth, classes = _truth(model, people[target], target), model.classes
-    decided = model.predict(rows)
-    found: dict[str, Any] = {
-        "metrics": parts.Metrics(
-            accuracy=metrics.accuracy(truth, decided),
-            balanced_accuracy=metrics.balanced_accuracy(truth, decided),
-            auc=metrics.auc(truth, model.predict_proba(rows), classes),
-            empirical_fairness=fairness,
-            rows=len(rows),
-        )
+    model: Model, rows: pd.DataFrame, truth: np.ndarray
+) -> tuple[dict[str, float | None], tuple[parts.GroupMetrics, ...]]:
+    """How good the decisions are, and what is decided for each group of these rows."""
+    classes, names, decided = model.classes, list(model.domain.sensitive), model.predict(rows)
+    right = {
+        "accuracy": metrics.accuracy(truth, decided),
+        "balanced_accuracy": metrics.balanced_accuracy(truth, decided),
+        "auc": metrics.auc(truth, model.predict_proba(rows), classes),
     }
-    names = list(model.domain.sensitive)
     if len(classes) != 2 or not set(names) <= set(rows.columns):  # a fair model needs no sensitive column
-        return found
+        return right, ()
     groups = rows[names].astype(str).agg(", ".join, axis=1)
-    if groups.nunique() <= MOST_GROUP_VALUES:
-        table = metrics.group_metrics(truth, decided, groups, classes[-1])
-        found["group_metrics"] = tuple(
-            parts.GroupMetrics(
-                value=str(value), count=int(line["count"]),
-                **{
-                    rate: float(line[rate])
-                    for rate in ("selection_rate", "accuracy", "true_positive_rate", "false_positive_rate")
-                },
-            )
-            for value, line in table.iterrows()
-        )  # fmt: skip
-    return found
+    if groups.nunique() > MOST_GROUP_VALUES:
+        return right, ()
+    table = metrics.group_metrics(truth, decided, groups, classes[-1])
+    rates = ("selection_rate", "accuracy", "true_positive_rate", "false_positive_rate")
+    return right, tuple(
+        parts.GroupMetrics(str(value), int(line["count"]), **{rate: float(line[rate]) for rate in rates})
+        for value, line in table.iterrows()
+    )
 
 
-def _truth(model: Model, column: pd.Series, target: str) -> np.ndarray:
+def _truth(model: Model, column: pd.Series) -> np.ndarray:
     """The true answers in the words of the model's own classes."""
     known = {str(plain(label)): label for label in model.classes}
     answers = [known.get(str(plain(value))) for value in column]
@@ -221,7 +207,7 @@ def _truth(model: Model, column: pd.Series, target: str) -> np.ndarray:
         stray = plain(column.iloc[answers.index(None)])
         allowed = ", ".join(value_text(plain(label)) for label in model.classes)
         raise InputError(
-            f"column '{target}' holds {stray!r}, but the model decides between {allowed}; "
+            f"column '{column.name}' holds {stray!r}, but the model decides between {allowed}; "
             "rename the answers, or leave the target out."
         )
     return np.array(answers)
@@ -235,17 +221,16 @@ def _proxies(model: Model, rows: pd.DataFrame, seed: int) -> dict[str, Any]:
     except InputError:  # too few people of one value to tell anything: the report then has no such section
         return {}
     several = len(found.about) > 1
-    told = []
+    proxies = []
     for about in found.about:
-        lines = [about.together, *(tell for tell in about.features[:6] if tell.tells)]
+        lines = [about.together, *(tell for tell in about.features[:MOST_PROXIES] if tell.tells)]
         lines += [about.score] if about.score is not None else []
-        told += [
-            parts.Proxy(f"{line.name} → {about.sensitive}" if several else line.name, line.auc, note="")
-            for line in lines
+        proxies += [
+            parts.Proxy(f"{line.name} → {about.sensitive}" if several else line.name, line.auc) for line in lines
         ]
     declared = model.domain.twin_group.moved
-    asked = [one.question for one in found.suggestions if one.feature not in declared]
-    return {"proxies": tuple(told), "suggestions": tuple(asked)}
+    questions = [one.question for one in found.suggestions if one.feature not in declared]
+    return {"proxies": tuple(proxies), "suggestions": tuple(questions)}
 
 
 def _imported(model: Model) -> str:
@@ -255,8 +240,8 @@ def _imported(model: Model) -> str:
     text = f"Read from the original, and compared with it on {compared}"
     if original.largest_difference is not None:
         text += f": scores differ by {original.largest_difference:.2g} at most"
-    told = "" if model.covers_execution else " What is proven is proven in real arithmetic, of the network as read."
-    return f"{text} ({original.runtime}).{told}"
+    proven = "" if model.covers_execution else " What is proven is proven in real arithmetic, of the network as read."
+    return f"{text} ({original.runtime}).{proven}"
 
 
 def _name_of(source: Any) -> str:

@@ -83,7 +83,8 @@ def _named(paths: list[Path]) -> dict[str, Path]:
 
 
 def _print(document: Any) -> None:
-    from bornfair.report.words import percent, verdict_sentence
+    from bornfair.report.formatting import percent
+    from bornfair.report.verdict_text import verdict_sentence
 
     verdict = document.verdict
     title = f"{document.model}: {verdict_sentence(document)}" if document.model else verdict_sentence(document)

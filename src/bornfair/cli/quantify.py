@@ -84,7 +84,7 @@ def quantify(
 
 
 def _print(result: dict[str, Any]) -> None:
-    from bornfair.report.words import percent
+    from bornfair.report.formatting import percent
 
     guess = result["estimate"]
     rows = [

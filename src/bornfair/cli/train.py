@@ -22,15 +22,7 @@ from bornfair.cli.options import (
     Twins,
     table_of,
 )
-from bornfair.cli.output import (
-    STATUS,
-    print_json,
-    print_table,
-    say,
-    tell,
-    training_progress,
-    unfairness_warned,
-)
+from bornfair.cli.output import STATUS, print_json, print_table, say, tell, training_progress, unfairness_warned
 from bornfair.errors import InputError
 from bornfair.files import check_replaceable
 

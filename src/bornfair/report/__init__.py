@@ -1,13 +1,13 @@
 """What a person looks at: the facts about a model as one HTML page, a Markdown card or JSON."""
 
-from bornfair.report.document import (
+from bornfair.report.certificate_page import certificate_document, render
+from bornfair.report.domain_facts import DomainFacts, FeatureFacts
+from bornfair.report.facts import (
     Affected,
     CertificateFacts,
     Comparison,
     Document,
-    DomainFacts,
     Estimate,
-    FeatureFacts,
     Group,
     GroupMetrics,
     Histogram,
@@ -19,32 +19,10 @@ from bornfair.report.document import (
     Repair,
     Shares,
 )
-from bornfair.report.page import certificate_document, render
 from bornfair.report.report import Report, from_json, to_html, to_json, to_markdown
 
 __all__ = [
-    "Affected",
-    "CertificateFacts",
-    "Comparison",
-    "Document",
-    "DomainFacts",
-    "Estimate",
-    "FeatureFacts",
-    "Group",
-    "GroupMetrics",
-    "Histogram",
-    "HistoryPoint",
-    "Metrics",
-    "Pair",
-    "People",
-    "Proxy",
-    "Repair",
-    "Report",
-    "Shares",
-    "certificate_document",
-    "from_json",
-    "render",
-    "to_html",
-    "to_json",
-    "to_markdown",
-]
+    "Affected", "CertificateFacts", "Comparison", "Document", "DomainFacts", "Estimate", "FeatureFacts", "Group",
+    "GroupMetrics", "Histogram", "HistoryPoint", "Metrics", "Pair", "People", "Proxy", "Repair", "Report", "Shares",
+    "certificate_document", "from_json", "render", "to_html", "to_json", "to_markdown",
+]  # fmt: skip

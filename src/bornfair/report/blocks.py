@@ -5,9 +5,9 @@ HTML and Markdown are two ways to write them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
 class Code(str):
@@ -38,29 +38,28 @@ Cell = str | Meter
 
 @dataclass(frozen=True)
 class Text:
-    text: str
-    kind: Literal["", "warning", "soft", "quote"] = ""
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A heading inside a section."""
+    """A line or a paragraph; a command is something to type."""
 
     text: str
+    kind: Literal["", "heading", "soft", "quote", "warning", "command"] = ""
+
+
+class Entry(NamedTuple):
+    name: str
+    text: str
+    more: str = ""
 
 
 @dataclass(frozen=True)
-class Terms:
-    """Names and what they stand for."""
+class Listing:
+    """Names and what belongs to each.
 
-    pairs: tuple[tuple[str, str], ...]
+    terms: what is meant by them. points: a sentence about each. tiles: the few numbers to take away, `more` says of
+    what. key: what the parts of a chart are, `more` says how each is drawn.
+    """
 
-
-@dataclass(frozen=True)
-class Items:
-    """A list: what each is about, and a sentence."""
-
-    pairs: tuple[tuple[str, str], ...]
+    kind: Literal["terms", "points", "tiles", "key"]
+    entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True)
@@ -85,58 +84,28 @@ class Table:
 
 @dataclass(frozen=True)
 class Chart:
-    """`draw` makes the picture for a width in pixels; `told` says the same in words, `numbers` in a table.
+    """`draw` makes the picture for a width in pixels; `words` say the same.
 
-    `repeats` tells that the words stand beside the picture anyway.
+    `repeats` means that the words stand beside the picture anyway.
     """
 
     draw: Callable[[int], str]
-    told: str
+    words: str
     caption: str = ""
-    numbers: Table | None = None
     repeats: bool = False
 
 
 @dataclass(frozen=True)
-class Commands:
-    """What to type."""
-
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """The few numbers to take away: label, value, what it means."""
-
-    tiles: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True)
-class Key:
-    """What the parts of a chart are: how each is drawn, its name, its number."""
-
-    parts: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True)
-class Aside:
-    """Something to be kept apart from what stands around it."""
+class Part:
+    """Blocks that belong together: an aside is kept apart from what stands around it, the others are folded away for
+    whoever wants them. On paper a fold is open, but not the twins of a person or the numbers of a chart."""
 
     title: str
     blocks: tuple[Block, ...]
+    kind: Literal["aside", "fold", "person", "numbers"]
 
 
-@dataclass(frozen=True)
-class Fold:
-    """Details for whoever wants them. On paper they are open, but for the twins of single persons and the numbers of
-    charts."""
-
-    summary: str
-    blocks: tuple[Block, ...]
-    kind: Literal["", "person", "numbers"] = ""
-
-
-Block = Text | Heading | Terms | Items | Table | Chart | Commands | Tiles | Key | Aside | Fold
+Block = Text | Listing | Table | Chart | Part
 
 
 @dataclass(frozen=True)
@@ -147,13 +116,19 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Story:
-    """A whole report before it is written: `verdict` picks the badge, None where several models have their own."""
+class Contents:
+    """A whole report before it is written. `verdict` picks the colour of the badge; a comparison has none."""
 
     title: str
     about: str
     headline: str
-    verdict: str | None
     lead: tuple[Block, ...]
     sections: tuple[Section, ...]
-    footer: str = ""
+    footer: str
+    verdict: str = ""
+    badge: str = ""
+
+
+def filled_sections(parts: Iterable[tuple[str, str, Iterable[Block]]]) -> tuple[Section, ...]:
+    """Names, titles and blocks of sections; one without blocks leaves no gap."""
+    return tuple(Section(name, title, blocks) for name, title, made in parts if (blocks := tuple(made)))

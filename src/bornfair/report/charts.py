@@ -9,11 +9,12 @@ from __future__ import annotations
 import html
 import math
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
-from bornfair.report.document import Estimate, Histogram, HistoryPoint, Shares
-from bornfair.report.words import clipped, number, percent, visible
+from bornfair.report.facts import Estimate, Histogram, HistoryPoint, Shares
+from bornfair.report.formatting import clipped, number, percent, round_percent, visible
 
 LETTER = 13.0  # pixels
 SMALLEST = 3.0  # a share that is not 0 is never narrower than this
@@ -24,21 +25,15 @@ SMALLEST = 3.0  # a share that is not 0 is never narrower than this
 
 def shares_bar(width: int, shares: Shares) -> str:
     """Proven fair, proven unfair and open as one bar; what is not 0 can be seen."""
-    parts = [("fair", shares.certified), ("unfair", shares.falsified), ("open", shares.undecided)]
-    top, height = 2.0, 30.0
+    across, top, height = Scale(0.0, 1.0, 1.0, width - 1.0), 2.0, 30.0
+    parts = {"fair": shares.certified, "unfair": shares.falsified, "open": shares.undecided}
     drawn, left = [], 1.0
-    for (kind, _), span in zip(parts, visible_spans([share for _, share in parts], width - 2.0), strict=True):
+    for kind, span in zip(parts, visible_spans(list(parts.values()), width - 2.0), strict=True):
         if span:
-            drawn.append(_rect(left, top, span, height, kind))
-            if kind == "open":
-                drawn += _hatch(left, top, span, height)
+            drawn += _filled(left, top, span, height, kind)
             left += span
     drawn.append(_rect(1, top, width - 2.0, height, "edge"))
-    ticks = [(0.0, "0"), (0.5, "50"), (1.0, f"100{chr(160)}%")]
-    for place, text in ticks:
-        x = 1 + place * (width - 2.0)
-        drawn.append(_line(x, top + height, x, top + height + 5, "axis"))
-        drawn.append(_text(x, top + height + 18, text, _anchor(place), "soft"))
+    drawn += _marks_below(width, across, top + height, [(0.0, "0"), (0.5, "50"), (1.0, round_percent(1))])
     return _svg(width, top + height + 24, drawn)
 
 
@@ -58,22 +53,17 @@ def visible_spans(shares: Sequence[float], width: float) -> list[float]:
 
 def estimate_line(width: int, estimate: Estimate) -> str:
     """The estimate on a scale of its own: a dot, and a whisker over the interval."""
-    left, right, y = 6.0, width - 30.0, 24.0
-    top = min(1.0, nice_above(max(estimate.high, 1e-12) * 1.15))
-    place = lambda share: left + (right - left) * min(share / top, 1.0)  # noqa: E731
-    low, middle, high = (place(share) for share in (estimate.low, estimate.unfair, estimate.high))
+    top, y = min(1.0, nice_above(max(estimate.high, 1e-12) * 1.15)), 24.0
+    across = Scale(0.0, top, 6.0, width - 30.0)
+    low, middle, high = (across(min(share, top)) for share in (estimate.low, estimate.unfair, estimate.high))
     drawn = [
-        _line(left, y + 18, right, y + 18, "axis"),
+        _line(across.start, y + 18, across.end, y + 18, "axis"),
         _line(low, y, high, y, "whisker"),
         _line(low, y - 7, low, y + 7, "whisker"),
         _line(high, y - 7, high, y + 7, "whisker"),
         _circle(middle, y, 5, "dot"),
+        *_marks_below(width, across, y + 18, [(0.0, "0"), (top / 2, percent(top / 2)), (top, percent(top))]),
     ]
-    for share in (0.0, top / 2, top):
-        x = place(share)
-        drawn.append(_line(x, y + 18, x, y + 23, "axis"))
-        text = "0" if share == 0 else percent(share)
-        drawn.append(_text(x, y + 37, text, "start" if share == 0 else "middle", "soft"))
     return _svg(width, y + 44, drawn)
 
 
@@ -82,25 +72,20 @@ def estimate_line(width: int, estimate: Estimate) -> str:
 
 def histogram(width: int, found: Histogram, label: str) -> str:
     """One bar between each two edges."""
-    left, right, top, bottom = 46.0, width - 14.0, 12.0, 190.0
-    most = max(*found.counts, 1)
-    ceiling = nice_above(most)
-    low, high = found.edges[0], found.edges[-1]
-    across = lambda value: left + (value - low) / (high - low) * (right - left)  # noqa: E731
-    drawn = _shelves(
-        [(ceiling * i / 2, number(ceiling * i / 2)) for i in range(3)], ceiling, (left, right, top, bottom)
-    )
+    ceiling = nice_above(max(*found.counts, 1))
+    across = Scale(found.edges[0], found.edges[-1], 46.0, width - 14.0)
+    up = Scale(0.0, ceiling, 190.0, 12.0)
+    bars = []
     for (start, end), amount in zip(pairwise(found.edges), found.counts, strict=True):
         if amount:
-            tall = max(amount / ceiling * (bottom - top), 2.0)
-            gap = min(1.0, (across(end) - across(start)) / 4)
-            drawn.append(_rect(across(start) + gap, bottom - tall, across(end) - across(start) - 2 * gap, tall, "bar"))
-    drawn.append(_line(left, bottom, right, bottom, "axis"))
-    for value in _ticks(low, high, int((right - left) / 60)):
-        drawn.append(_line(across(value), bottom, across(value), bottom + 5, "axis"))
-        drawn.append(_text(across(value), bottom + 19, number(value), "middle", "soft"))
-    drawn.append(_text((left + right) / 2, bottom + 39, label, "middle", "soft"))
-    return _svg(width, bottom + 46, drawn)
+            left, right, tall = across(start), across(end), max(up.start - up(amount), 2.0)
+            gap = min(1.0, (right - left) / 4)
+            bars.append(_rect(left + gap, up.start - tall, right - left - 2 * gap, tall, "bar"))
+    y_marks = [(ceiling * i / 2, number(ceiling * i / 2)) for i in range(3)]
+    x_marks = [(v, number(v)) for v in _ticks(across.low, across.high, int((across.end - across.start) / 60))]
+    title = _text((across.start + across.end) / 2, up.start + 39, label, "middle", "soft")
+    drawn = [*_shelves(across, up, y_marks), *bars, *_foot(width, across, up, x_marks), title]
+    return _svg(width, up.start + 46, drawn)
 
 
 def _ticks(low: float, high: float, most: int) -> list[float]:
@@ -115,24 +100,33 @@ def _ticks(low: float, high: float, most: int) -> list[float]:
     return [float(f"{step * i:.12g}") for i in range(first, last + 1)]
 
 
+def nice_above(value: float) -> float:
+    """The next round number.
+
+    >>> nice_above(0.034), nice_above(7), nice_above(120)
+    (0.04, 8.0, 200.0)
+    """
+    if value <= 0:
+        return 1.0
+    size = 10.0 ** math.floor(math.log10(value))
+    return next(round(size * step, 15) for step in (1, 2, 4, 6, 8, 10) if size * step >= value * (1 - 1e-12))
+
+
 # --- over time ---
 
 
 def history_lines(width: int, history: Sequence[HistoryPoint]) -> str:
     """Accuracy (solid) and fairness (dashed) after each epoch, labelled at their ends."""
-    lines = {
+    measured = {
         name: [(point.epoch, value) for point in history if (value := getattr(point, name)) is not None]
         for name in ("accuracy", "fairness")
     }
-    lines = {name: line for name, line in lines.items() if line}
-    values = [value for line in lines.values() for _, value in line]
-    left, right, top, bottom = 56.0, width - 78.0, 14.0, 210.0
-    marks = _scale(values)
-    low, high = marks[0], marks[-1]
+    lines = {name: line for name, line in measured.items() if line}
+    marks = _share_marks([value for line in lines.values() for _, value in line])
     first, last = history[0].epoch, history[-1].epoch
-    across = lambda epoch: left + (epoch - first) / max(last - first, 1) * (right - left)  # noqa: E731
-    up = lambda value: bottom - (value - low) / (high - low) * (bottom - top)  # noqa: E731
-    drawn = _shelves([(mark - low, _mark(mark)) for mark in marks], high - low, (left, right, top, bottom))
+    across = Scale(first, max(last, first + 1), 56.0, width - 78.0)
+    up = Scale(marks[0], marks[-1], 210.0, 14.0)
+    drawn = _shelves(across, up, [(mark, round_percent(mark)) for mark in marks])
     ends = _apart([up(line[-1][1]) for line in lines.values()], 16.0)
     for (name, line), end in zip(lines.items(), ends, strict=True):
         path = " ".join(f"{_n(across(epoch))},{_n(up(value))}" for epoch, value in line)
@@ -140,18 +134,17 @@ def history_lines(width: int, history: Sequence[HistoryPoint]) -> str:
             drawn.append(f'<polyline class="line {name}" points="{path}"/>')
         if len(line) <= 30:
             drawn += [_circle(across(epoch), up(value), 2.6, f"dot {name}") for epoch, value in line]
-        drawn.append(_text(right + 10, end + 4, name, "start", f"{name}-text"))
-    drawn.append(_line(left, bottom, right, bottom, "axis"))
-    for epoch in sorted({first, (first + last) // 2, last}):
-        drawn.append(_text(across(epoch), bottom + 18, f"{epoch:,}", "middle", "soft"))
-    drawn.append(_text((left + right) / 2, bottom + 38, "epoch", "middle", "soft"))
-    return _svg(width, bottom + 46, drawn)
+        drawn.append(_text(across.end + 10, end + 4, name, "start", f"{name}-text"))
+    epochs = [(epoch, f"{epoch:,}") for epoch in sorted({first, (first + last) // 2, last})]
+    drawn += _foot(width, across, up, epochs, tick=0)
+    drawn.append(_text((across.start + across.end) / 2, up.start + 38, "epoch", "middle", "soft"))
+    return _svg(width, up.start + 46, drawn)
 
 
-def _scale(values: Sequence[float], most: int = 5) -> list[float]:
+def _share_marks(values: Sequence[float], most: int = 5) -> list[float]:
     """Round marks around shares, the lowest at or below and the highest at or above all of them.
 
-    >>> _scale([0.779, 0.993]), _scale([1.0, 1.0]), _scale([0.0, 0.5])
+    >>> _share_marks([0.779, 0.993]), _share_marks([1.0, 1.0]), _share_marks([0.0, 0.5])
     ([0.75, 0.8, 0.85, 0.9, 0.95, 1.0], [0.99, 0.995, 1.0], [0.0, 0.1, 0.2, 0.3, 0.4, 0.5])
     """
     low, high = min(values), max(values)
@@ -165,8 +158,15 @@ def _scale(values: Sequence[float], most: int = 5) -> list[float]:
     return [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
-def _mark(share: float) -> str:
-    return f"{100 * share:.6g}{chr(160)}%"
+def _apart(places: Sequence[float], least: float) -> list[float]:
+    """Heights of labels, moved apart so that they do not overlap."""
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    moved = list(places)
+    for lower, upper in pairwise(order):
+        if moved[upper] - moved[lower] < least:
+            middle = (moved[upper] + moved[lower]) / 2
+            moved[lower], moved[upper] = middle - least / 2, middle + least / 2
+    return moved
 
 
 # --- one against the other ---
@@ -176,22 +176,19 @@ def scatter(
     width: int, points: Sequence[tuple[str, float, float]], numbers: Sequence[int], x_label: str, y_label: str
 ) -> str:
     """Points (name, x, y), both shares, each with its name where there is room for all, else with its number."""
-    left, right, top, bottom = 56.0, width - 22.0, 30.0, 300.0
-    across_marks = _scale([x for _, x, _ in points], 5 if width > 500 else 3)
-    up_marks = _scale([y for _, _, y in points])
-    (x_low, x_high), (low, high) = (across_marks[0], across_marks[-1]), (up_marks[0], up_marks[-1])
-    across = lambda v: left + (v - x_low) / (x_high - x_low) * (right - left)  # noqa: E731
-    up = lambda v: bottom - (v - low) / (high - low) * (bottom - top)  # noqa: E731
+    x_marks = _share_marks([x for _, x, _ in points], 5 if width > 500 else 3)
+    y_marks = _share_marks([y for _, _, y in points])
+    across = Scale(x_marks[0], x_marks[-1], 56.0, width - 22.0)
+    up = Scale(y_marks[0], y_marks[-1], 300.0, 30.0)
     places = [(across(x), up(y)) for _, x, y in points]
-    drawn = _shelves([(mark - low, _mark(mark)) for mark in up_marks], high - low, (left, right, top, bottom))
-    drawn.append(_line(left, bottom, right, bottom, "axis"))
-    for mark in across_marks:
-        drawn.append(_line(across(mark), bottom, across(mark), bottom + 5, "axis"))
-        drawn.append(_text(across(mark), bottom + 19, _mark(mark), "middle", "soft"))
-    drawn.append(_text(right, bottom + 40, f"{x_label} →", "end", "soft"))
-    drawn.append(_text(2, top - 16, f"↑ {y_label}", "start", "soft"))
-    drawn += [_circle(x, y, 5.5, "dot") for x, y in places]
-    frame = (left + 3, top - 12, width - 2.0, bottom - 2)
+    drawn = [
+        *_shelves(across, up, [(mark, round_percent(mark)) for mark in y_marks]),
+        *_foot(width, across, up, [(mark, round_percent(mark)) for mark in x_marks]),
+        _text(across.end, up.start + 40, f"{x_label} →", "end", "soft"),
+        _text(2, up.end - 16, f"↑ {y_label}", "start", "soft"),
+        *(_circle(x, y, 5.5, "dot") for x, y in places),
+    ]
+    frame = (across.start + 3, up.end - 12, width - 2.0, up.start - 2)
     names = [clipped(name, 28) for name, _, _ in points]
     labels = place_labels(places, names, frame) or place_labels(places, [str(n) for n in numbers], frame)
     for (x, y), (text, box) in zip(places, labels or [], strict=False):
@@ -201,7 +198,7 @@ def scatter(
         anchor = "start" if box[0] > x else "end" if box[2] < x else "middle"
         start = {"start": box[0], "end": box[2], "middle": (box[0] + box[2]) / 2}[anchor]
         drawn.append(_text(start, box[3] - 4, text, anchor, ""))
-    return _svg(width, bottom + 48, drawn)
+    return _svg(width, up.start + 48, drawn)
 
 
 Box = tuple[float, float, float, float]
@@ -220,8 +217,7 @@ def place_labels(
     taken = [(x - radius, y - radius, x + radius, y + radius) for x, y in places]
     found: list[tuple[str, Box]] = []
     for (x, y), text in zip(places, texts, strict=True):
-        wide = text_width(text)
-        for box in _around(x, y, wide, height, radius):
+        for box in _around(x, y, text_width(text), height, radius):
             inside = frame[0] <= box[0] and frame[1] <= box[1] and box[2] <= frame[2] and box[3] <= frame[3]
             if inside and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
@@ -232,7 +228,7 @@ def place_labels(
     return found
 
 
-def _around(x: float, y: float, wide: float, tall: float, radius: float) -> Iterable[Box]:
+def _around(x: float, y: float, wide: float, tall: float, radius: float) -> Iterator[Box]:
     for away in (0.0, 12.0, 24.0, 40.0, 60.0):
         reach = radius + 2 + away
         corners = [
@@ -248,7 +244,12 @@ def _overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-# --- in a line of a table ---
+def text_width(text: str, size: float = LETTER) -> float:
+    """A cautious guess: wide letters are as wide as high, others less."""
+    return sum(1.05 if unicodedata.east_asian_width(c) in "WF" else 0.62 for c in text) * size
+
+
+# --- in a line of a table or a key ---
 
 
 def meter(value: float, low: float | None, high: float | None) -> str:
@@ -260,74 +261,72 @@ def meter(value: float, low: float | None, high: float | None) -> str:
         drawn.append(_circle(min(max(value * wide, 4), wide - 4), 8, 4, "dot"))
     elif value > 0:
         drawn.append(_rect(0, 5, max(value * wide, 2.0), 6, "bar"))
-    return (
-        f'<svg class="meter" viewBox="0 0 {_n(wide)} 16" width="{_n(wide)}" height="16" aria-hidden="true">'
-        f"{''.join(drawn)}</svg>"
-    )
+    return _svg(wide, 16, drawn, "meter")
 
 
 def swatch(kind: str) -> str:
     """The small square that a key explains."""
-    hatched = _hatch(1, 1, 12, 12) if kind == "open" else []
-    drawn = "".join([_rect(1, 1, 12, 12, kind), *hatched, _rect(1, 1, 12, 12, "edge")])
-    return f'<svg viewBox="0 0 14 14" aria-hidden="true">{drawn}</svg>'
+    return _svg(14, 14, [*_filled(1, 1, 12, 12, kind), _rect(1, 1, 12, 12, "edge")])
 
 
-# --- measuring and drawing ---
+# --- scales and axes ---
 
 
-def nice_above(value: float) -> float:
-    """The next round number.
+class Scale(NamedTuple):
+    """Where values from `low` to `high` lie on pixels from `start` to `end`."""
 
-    >>> nice_above(0.034), nice_above(7), nice_above(120)
-    (0.04, 8.0, 200.0)
-    """
-    if value <= 0:
-        return 1.0
-    size = 10.0 ** math.floor(math.log10(value))
-    return next(round(size * step, 15) for step in (1, 2, 4, 6, 8, 10) if size * step >= value * (1 - 1e-12))
+    low: float
+    high: float
+    start: float
+    end: float
 
-
-def text_width(text: str, size: float = LETTER) -> float:
-    """A cautious guess: wide letters are as wide as high, others less."""
-    return sum(1.05 if unicodedata.east_asian_width(c) in "WF" else 0.62 for c in text) * size
+    def __call__(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def _apart(places: Sequence[float], least: float) -> list[float]:
-    """Heights of labels, moved apart so that they do not overlap."""
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    moved = list(places)
-    for lower, upper in pairwise(order):
-        if moved[upper] - moved[lower] < least:
-            middle = (moved[upper] + moved[lower]) / 2
-            moved[lower], moved[upper] = middle - least / 2, middle + least / 2
-    return moved
+Marks = Iterable[tuple[float, str]]  # values and how they are written
 
 
-def _shelves(marks: Iterable[tuple[float, str]], whole: float, frame: Box) -> list[str]:
-    """Horizontal lines with their values at the left; `frame` is left, right, top, bottom."""
-    left, right, top, bottom = frame
+def _shelves(across: Scale, up: Scale, marks: Marks) -> list[str]:
+    """Horizontal lines with their values at the left."""
     drawn = []
     for value, text in marks:
-        y = bottom - value / whole * (bottom - top)
-        drawn.append(_line(left, y, right, y, "shelf"))
-        drawn.append(_text(left - 7, y + 4, text, "end", "soft"))
+        drawn.append(_line(across.start, up(value), across.end, up(value), "shelf"))
+        drawn.append(_text(across.start - 7, up(value) + 4, text, "end", "soft"))
     return drawn
 
 
-def _hatch(left: float, top: float, wide: float, tall: float) -> list[str]:
-    """Slanted lines cut off at the sides of a rectangle."""
-    lines, start = [], left - tall + 4
-    while start < left + wide:
+def _foot(width: int, across: Scale, up: Scale, marks: Marks, tick: float = 5) -> list[str]:
+    """The horizontal axis."""
+    axis = _line(across.start, up.start, across.end, up.start, "axis")
+    return [axis, *_marks_below(width, across, up.start, marks, tick)]
+
+
+def _marks_below(width: int, across: Scale, y: float, marks: Marks, tick: float = 5) -> list[str]:
+    """Ticks below a line, with their values; at the edge of the picture these are moved inside."""
+    drawn = []
+    for value, text in marks:
+        x = across(value)
+        if tick:
+            drawn.append(_line(x, y, x, y + tick, "axis"))
+        anchor = "start" if x < LETTER / 2 else "end" if x > width - LETTER / 2 else "middle"
+        drawn.append(_text(x, y + 19, text, anchor, "soft"))
+    return drawn
+
+
+# --- drawing ---
+
+
+def _filled(left: float, top: float, wide: float, tall: float, kind: str) -> list[str]:
+    """A rectangle; what is open is hatched, with slanted lines cut off at its sides."""
+    drawn = [_rect(left, top, wide, tall, kind)]
+    start = left - tall + 4
+    while kind == "open" and start < left + wide:
         x_low, x_high = max(start, left), min(start + tall, left + wide)
         if x_high > x_low:
-            lines.append(_line(x_low, top + tall - (x_low - start), x_high, top + tall - (x_high - start), "hatch"))
+            drawn.append(_line(x_low, top + tall - (x_low - start), x_high, top + tall - (x_high - start), "hatch"))
         start += 8
-    return lines
-
-
-def _anchor(place: float) -> str:
-    return "start" if place == 0 else "end" if place == 1 else "middle"
+    return drawn
 
 
 def _n(value: float) -> str:
@@ -335,8 +334,9 @@ def _n(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def _svg(width: float, height: float, drawn: Iterable[str]) -> str:
-    return f'<svg viewBox="0 0 {_n(width)} {_n(height)}" aria-hidden="true">{"".join(drawn)}</svg>'
+def _svg(width: float, height: float, drawn: Iterable[str], kind: str = "") -> str:
+    marked = f' class="{kind}"' if kind else ""
+    return f'<svg{marked} viewBox="0 0 {_n(width)} {_n(height)}" aria-hidden="true">{"".join(drawn)}</svg>'
 
 
 def _rect(x: float, y: float, width: float, height: float, kind: str) -> str:

@@ -1,4 +1,4 @@
-"""A story as a model card in GitHub's Markdown. A name with stars, bars or tags in it stays a name."""
+"""The contents of a report as a model card in GitHub's Markdown. A name with stars, bars or tags in it stays a name."""
 
 from __future__ import annotations
 
@@ -6,43 +6,29 @@ import html
 import re
 from collections.abc import Iterable
 
-from bornfair.report.blocks import (
-    Aside,
-    Block,
-    Cell,
-    Chart,
-    Code,
-    Commands,
-    Fold,
-    Heading,
-    Items,
-    Key,
-    Meter,
-    Section,
-    Story,
-    Table,
-    Terms,
-    Text,
-    Tiles,
-)
-from bornfair.report.words import BADGES, visible
+from bornfair.report.blocks import Block, Cell, Chart, Code, Contents, Listing, Meter, Part, Table, Text
+from bornfair.report.formatting import visible
+
+TEXTS = {"heading": "### {}", "quote": "> {}", "warning": "> {}"}
+ENTRIES = {
+    "terms": "- **{name}** {text}",
+    "points": "- **{name}** {text}",
+    "tiles": "- **{name}:** {text}{more}",
+    "key": "- {name}: **{text}**",
+}
 
 
-def markdown_card(story: Story) -> str:
-    """The whole card; the same story gives the same bytes."""
-    badge = [] if story.verdict is None else [f"**{_text(BADGES[story.verdict])}**"]
-    parts = [f"# {_text(story.title)}", *badge, f"**{_text(story.headline)}**"]
-    if story.about != story.title:
-        parts.append(_text(story.about))
-    parts += _blocks(story.lead)
-    for section in story.sections:
-        parts += _section(section)
-    parts += ["---", _text(story.footer)]
+def markdown_card(contents: Contents) -> str:
+    """The whole card; the same contents give the same bytes."""
+    badge = [f"**{_text(contents.badge)}**"] if contents.badge else []
+    parts = [f"# {_text(contents.title)}", *badge, f"**{_text(contents.headline)}**"]
+    if contents.about != contents.title:
+        parts.append(_text(contents.about))
+    parts += _blocks(contents.lead)
+    for section in contents.sections:
+        parts += [f"## {_text(section.title)}", *_blocks(section.blocks)]
+    parts += ["---", _text(contents.footer)]
     return "\n\n".join(parts) + "\n"
-
-
-def _section(section: Section) -> list[str]:
-    return [f"## {_text(section.title)}", *_blocks(section.blocks)]
 
 
 def _blocks(blocks: Iterable[Block]) -> list[str]:
@@ -51,42 +37,37 @@ def _blocks(blocks: Iterable[Block]) -> list[str]:
 
 def _block(block: Block) -> list[str]:
     match block:
+        case Text(text, "command"):
+            return [f"```sh\n{visible(text).replace('```', '` ` `')}\n```"]
         case Text(text, kind):
-            return [f"> {_text(text)}" if kind in ("quote", "warning") else _text(text)]
-        case Heading(text):
-            return [f"### {_text(text)}"]
-        case Terms(pairs) | Items(pairs):
-            return ["\n".join(f"- **{_text(name)}** {_cell(text)}" for name, text in pairs)]
-        case Commands(lines):
-            return ["\n".join(["```sh", *(visible(line).replace("```", "` ` `") for line in lines), "```"])]
-        case Tiles(tiles):
-            told_as = [f"{value} ({meaning})" if meaning else value for _, value, meaning in tiles]
-            named = zip((label for label, _, _ in tiles), told_as, strict=True)
-            return ["\n".join(f"- **{_text(label)}:** {_text(value)}" for label, value in named)]
-        case Key(parts):
-            return ["\n".join(f"- {_text(name)}: **{_text(value)}**" for _, name, value in parts)]
-        case Aside(title, inner):
+            return [TEXTS.get(kind, "{}").format(_text(text))]
+        case Listing(kind, entries):
+            lines = (
+                ENTRIES[kind].format(name=_text(name), text=_cell(text), more=f" ({_text(more)})" if more else "")
+                for name, text, more in entries
+            )
+            return ["\n".join(lines)]
+        case Part(title, inner, "aside"):
             return [f"### {_text(title)}", *_blocks(inner)]
-        case Fold(summary, _, "person"):  # a card is short: the page and the JSON form have the rest
-            return [f"- {_text(summary)}"]
-        case Fold(summary, inner):
+        case Part(title, _, "person"):  # a card is short: the page and the JSON form have the rest
+            return [f"- {_text(title)}"]
+        case Part(title, inner, _):
             # Inside a line of HTML nothing is Markdown: here the text is escaped as HTML wants it.
-            return [f"<details><summary>{html.escape(visible(summary))}</summary>", *_blocks(inner), "</details>"]
-        case Chart(_, told, caption, numbers, repeats):
-            shown = [_text(text) for text in (caption if repeats else told, "" if repeats else caption) if text]
-            return shown if numbers is None else shown + _block(Fold("The numbers", (numbers,)))
+            return [f"<details><summary>{html.escape(visible(title))}</summary>", *_blocks(inner), "</details>"]
+        case Chart(_, words, caption, repeats):
+            return [_text(text) for text in ("" if repeats else words, caption) if text]
         case Table():
             return _table(block)
 
 
 def _table(table: Table) -> list[str]:
-    line = lambda cells: f"| {' | '.join(cells)} |"  # noqa: E731
     rule = ["---:" if i in table.numbers else "---" for i in range(len(table.columns))]
     rows = [
-        line([f"**{_cell(cell)}**" if row.mark and i == 0 else _cell(cell) for i, cell in enumerate(row.cells)])
+        [f"**{_cell(cell)}**" if row.mark and i == 0 else _cell(cell) for i, cell in enumerate(row.cells)]
         for row in table.rows
     ]
-    written = "\n".join([line([_text(name) for name in table.columns]), line(rule), *rows])
+    lines = [[_text(name) for name in table.columns], rule, *rows]
+    written = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return ([_text(table.caption)] if table.caption else []) + [written]
 
 

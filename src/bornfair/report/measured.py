@@ -1,32 +1,40 @@
-"""The sections of a report that tell what was measured: of the domain, of a data set, of training and repair.
+"""The sections of a report that say what was measured: of the domain, of a data set, of training and repair.
 
-Each takes the document and gives its section, or None when there is nothing to tell.
+Each gives the blocks of its section, none where nothing was measured.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 from bornfair.report import charts
-from bornfair.report.blocks import Aside, Block, Chart, Fold, Heading, Key, Meter, Row, Section, Table, Text
-from bornfair.report.document import Affected, Document, Group, Pair, Proxy, Shares, value_text
-from bornfair.report.pairs import pair_blocks
-from bornfair.report.words import (
+from bornfair.report.blocks import Block, Chart, Entry, Listing, Meter, Part, Row, Table, Text
+from bornfair.report.facts import Affected, Document, Estimate, Group, Pair, Proxy, Shares
+from bornfair.report.formatting import (
+    MISSING,
     clipped,
-    confidence,
     count,
+    effort,
+    feature_name,
     interval,
     listed,
-    named,
+    measure_text,
     number,
     percent,
     points,
-    seconds,
-    told,
+    readable,
+    round_percent,
+    value_text,
 )
+from bornfair.report.pairs import side_by_side
+from bornfair.report.verdict_text import sensitive_names
 
 MOST_PEOPLE = 12  # of the most affected, shown one by one
+MOST_CHANGES = 4  # features named in one line
+LONGEST_CHANGE = 40  # letters of a name or value in it
 MOST_EPOCHS = 200  # drawn and listed; of longer histories a part
 OVER = {
     "uniform domain": "Everyone who could exist counts the same, whether or not such people are common.",
@@ -34,173 +42,136 @@ OVER = {
 }
 
 
-def fairness_of(document: Document) -> tuple[str, float] | None:
-    """The one number for a chart, and what it is: proven where there is a proof, else counted on people."""
-    if document.shares is not None:
-        return "proven fair share of the domain", document.shares.certified
-    if document.people is not None and document.people.rows:
-        return "share of rows whose twins agree", 1 - document.people.share
-    if document.metrics is not None and document.metrics.empirical_fairness is not None:
-        return "share of rows whose twins agree", document.metrics.empirical_fairness
-    return None
+def _numbers(columns: tuple[str, ...], rows: list[Row], numbers: set[int]) -> Part:
+    """What a chart shows, for whoever wants to read it off."""
+    return Part("The numbers", (Table(columns, tuple(rows), numbers=frozenset(numbers)),), "numbers")
+
+
+def _measured_on(rows: int | None) -> str:
+    return "" if rows is None else f"Measured on {count(rows, 'row')}."
 
 
 # --- everyone who could exist ---
 
 
-def domain_shares(document: Document) -> Section | None:
+def shares_of_the_domain(document: Document) -> Iterator[Block]:
     shares = document.shares
     if shares is None:
-        return None
-    took = []
-    if shares.boxes is not None:
-        took.append(count(shares.boxes, "part") + " of the domain examined")
-    if shares.seconds is not None:
-        took.append(seconds(shares.seconds))
-    blocks: list[Block] = [
-        Text(OVER.get(shares.over, f"Counted over: {told(shares.over)}.")),
-        shares_chart(shares),
-        shares_key(shares),
-    ]
-    if took:
-        blocks.append(Text(f"{', '.join(took)}. More time makes the open part smaller.", "soft"))
+        return
+    yield Text(OVER.get(shares.over, f"Counted over: {readable(shares.over)}."))
+    yield from shares_chart(shares)
+    if work := effort(shares.boxes, shares.seconds):
+        yield Text(f"{work}. More time makes the open part smaller.", "soft")
     if document.verdict.verdict == "verified" and shares.certified < 1:
-        blocks.append(
-            Text("The proof of the verdict covers everyone; this measurement, made apart from it, got so far.")
-        )
+        yield Text("The proof of the verdict covers everyone; this measurement is separate and did not get as far.")
     if shares.estimate is not None:
-        blocks.append(_estimate(shares))
-    return Section("shares", "How many of all who could exist", tuple(blocks))
+        yield _estimate(shares.estimate)
 
 
-def shares_chart(shares: Shares) -> Chart:
-    words = (
-        f"Bar of the whole domain: {percent(shares.certified, 'down')} proven fair, "
-        f"{percent(shares.falsified, 'down')} proven unfair, {percent(shares.undecided, 'up')} undecided."
+def shares_chart(shares: Shares) -> Iterator[Block]:
+    """The bar of the whole domain, and what its parts are."""
+    fair, unfair = percent(shares.certified, "down"), percent(shares.falsified, "down")
+    undecided = percent(shares.undecided, "up")
+    words = f"Bar of the whole domain: {fair} proven fair, {unfair} proven unfair, {undecided} undecided."
+    yield Chart(partial(charts.shares_bar, shares=shares), words, repeats=True)
+    key = Entry("Proven fair", fair, "fair"), Entry("Proven unfair", unfair, "unfair")
+    yield Listing("key", (*key, Entry("Undecided", undecided, "open")))
+
+
+def _estimate(guess: Estimate) -> Part:
+    drawn = "" if guess.samples is None else f" {count(guess.samples, 'person', 'people')} were drawn at random."
+    sure = f"{interval(guess.low, guess.high, fine=True)} with {round_percent(guess.confidence)} confidence"
+    words = f"Unfair: about {percent(guess.unfair, fine=True)} ({sure})."
+    chart = Chart(partial(charts.estimate_line, estimate=guess), f"Estimate. {words}", repeats=True)
+    return Part("Estimate, not a proof", (Text(f"{words}{drawn}"), chart), "aside")
+
+
+def affected_groups(document: Document) -> Iterator[Block]:
+    if not document.groups:
+        return
+    note = "Found and measured on samples: these are estimates, not proofs."
+    first = next((group.unfair_inside for group in document.groups if group.unfair_inside), None)
+    if first is not None:
+        note += f" In brackets: the interval with {round_percent(first.confidence)} confidence."
+    yield Text(note)
+    columns = ("group", "covers, of everyone", "unfair inside, estimate", "holds, of all affected")
+    rows = tuple(
+        Row((readable(group.text), percent(group.covers), _inside(group), percent(group.holds)))
+        for group in document.groups
     )
-    return Chart(partial(charts.shares_bar, shares=shares), words, repeats=True)
+    yield Table(columns, rows, numbers=frozenset({1, 3}), shape="stack")
 
 
-def shares_key(shares: Shares) -> Key:
-    return Key(
-        (
-            ("fair", "Proven fair", percent(shares.certified, "down")),
-            ("unfair", "Proven unfair", percent(shares.falsified, "down")),
-            ("open", "Undecided", percent(shares.undecided, "up")),
-        )
-    )
-
-
-def _estimate(shares: Shares) -> Aside:
-    estimate = shares.estimate
-    assert estimate is not None
-    drawn = "" if estimate.samples is None else f" {count(estimate.samples, 'person', 'people')} were drawn at random."
-    words = f"Unfair: about {interval(estimate)}."
-    chart = Chart(partial(charts.estimate_line, estimate=estimate), f"Estimate. {words}", repeats=True)
-    return Aside("Estimate, not a proof", (Text(f"{words}{drawn}"), chart))
+def _inside(group: Group) -> str | Meter:
+    guess = group.unfair_inside
+    if guess is None:
+        return MISSING
+    return Meter(percent(guess.unfair), guess.unfair, f"({interval(guess.low, guess.high)})", guess.low, guess.high)
 
 
 # --- the people of a data set ---
 
 
-def data_people(document: Document) -> Section | None:
+def people_of_the_data(document: Document) -> Iterator[Block]:
     people = document.people
     if people is None:
-        return None
-    where = f" of {told(people.source)}" if people.source else ""
-    names = listed(document.sensitive, word="or") or "the sensitive value"
+        return
+    rows = count(people.rows, "row") + (f" of {readable(people.source)}" if people.source else "")
+    names = sensitive_names(document, "or")
+    text = f"For none of the {rows} would another value of {names} change the decision."
     if people.unfair:
-        told_now = (
-            f"For {people.unfair:,} of {count(people.rows, 'row')}{where} ({percent(people.share)}), another value of "
-            f"{names} alone would change the decision."
-        )
-    else:
-        told_now = (
-            f"For none of the {count(people.rows, 'row')}{where} would another value of {names} change the decision."
+        text = (
+            f"For {people.unfair:,} of {rows} ({percent(people.share)}), another value of {names} alone would change "
+            "the decision."
         )
     if people.values is not None:
-        told_now += f" Each row was looked at with {count(people.values, 'value')} of {names}, not with all there are."
-    blocks: list[Block] = [Text(told_now)]
+        text += f" Each row was looked at with {count(people.values, 'value')} of {names}, not with all there are."
+    yield Text(text)
     if not people.unfair and document.verdict.verdict != "verified":
-        blocks.append(Text("This speaks of these rows only. It is no proof for anyone else.", "soft"))
+        yield Text("This speaks of these rows only. It is no proof for anyone else.", "soft")
     if people.most_affected:
-        blocks.append(Heading("Most affected"))
-        blocks += [_affected(one, document) for one in people.most_affected[:MOST_PEOPLE]]
-        if len(people.most_affected) > MOST_PEOPLE:
-            more = len(people.most_affected) - MOST_PEOPLE
-            blocks.append(Text(f"And {more:,} more, in the report's JSON form.", "soft"))
-    return Section("people", "People in the data", tuple(blocks))
+        yield Text("Most affected", "heading")
+        for one in people.most_affected[:MOST_PEOPLE]:
+            yield _affected(one, document.label)
+    if (more := len(people.most_affected) - MOST_PEOPLE) > 0:
+        yield Text(f"And {more:,} more, in the report's JSON form.", "soft")
 
 
-def _affected(one: Affected, document: Document) -> Fold:
-    unlike = [name for name in one.person if one.person.get(name) != one.twin.get(name)]
-    changes = [
-        f"{clipped(name, 40)} {clipped(value_text(one.person.get(name)), 40)} → "
-        f"{clipped(value_text(one.twin.get(name)), 40)}"
-        for name in unlike[:4]
+def _affected(one: Affected, label: str | None) -> Part:
+    pair = Pair((one.person, one.twin), one.decisions)
+    clip = partial(clipped, most=LONGEST_CHANGE)
+    arrow = lambda values: " → ".join(clip(value_text(value)) for value in values)  # noqa: E731
+    changes = [f"{clip(name)} {arrow(person.get(name) for person in pair.people)}" for name in pair.unlike]
+    parts = [
+        f"Row {readable(one.row)}",
+        ", ".join(changes[:MOST_CHANGES]),
+        f"decision {arrow(one.decisions)}" if one.decisions else "",
+        "" if one.gap is None else f"score gap {one.gap:#.3g}",
     ]
-    decided = " → ".join(clipped(value_text(decision), 40) for decision in one.decisions)
-    parts = [f"Row {told(one.row)}", ", ".join(changes)]
-    if decided:
-        parts.append(f"decision {decided}")
-    if one.gap is not None:
-        parts.append(f"score gap {one.gap:#.3g}")
-    blocks = pair_blocks(
-        Pair((one.person, one.twin), one.decisions), document.domain.label if document.domain else None
-    )
-    if one.undo:
-        blocks.append(Text(f"What would undo it: {told(one.undo)}"))
-    return Fold(" · ".join(part for part in parts if part), tuple(blocks), kind="person")
+    undo = [Text(f"What would undo it: {readable(one.undo)}")] if one.undo else []
+    return Part(" · ".join(part for part in parts if part), (*side_by_side(pair, label), *undo), "person")
 
 
-def affected_groups(document: Document) -> Section | None:
-    if not document.groups:
-        return None
-    columns = ("group", "covers, of everyone", "unfair inside, estimate", "holds, of all affected")
-    rows = tuple(
-        Row((told(group.text), percent(group.covers), _inside(group), percent(group.holds)))
-        for group in document.groups
-    )
-    first = next((group.unfair_inside for group in document.groups if group.unfair_inside), None)
-    note = "Found and measured on samples: these are estimates, not proofs."
-    if first is not None:
-        note += f" In brackets: the interval with {confidence(first)} confidence."
-    table = Table(columns, rows, numbers=frozenset({1, 3}), shape="stack")
-    return Section("groups", "Whom it affects most", (Text(note), table))
-
-
-def _inside(group: Group) -> str | Meter:
-    inside = group.unfair_inside
-    if inside is None:
-        return "–"
-    more = f"({percent(inside.low, 'down')} to {percent(inside.high, 'up')})"
-    return Meter(percent(inside.unfair), inside.unfair, more, inside.low, inside.high)
-
-
-def score_gaps(document: Document) -> Section | None:
+def score_gaps(document: Document) -> Iterator[Block]:
     found = document.score_gaps
     if found is None:
-        return None
-    total = sum(found.counts)
-    edges = list(zip(found.edges, found.edges[1:], strict=False))
-    rows = tuple(
-        Row((f"{number(low)} to {number(high)}", f"{amount:,}"))
-        for (low, high), amount in zip(edges, found.counts, strict=True)
-    )
-    most = max(range(len(edges)), key=lambda i: found.counts[i])
+        return
+    bins = [
+        (f"{number(low)} to {number(high)}", f"{number(low)} and {number(high)}", amount)
+        for (low, high), amount in zip(pairwise(found.edges), found.counts, strict=True)
+    ]
+    _, ends, most = max(bins, key=lambda one: one[2])
     words = (
-        f"Histogram of {count(total, 'row')}: differences run from {number(found.edges[0])} to "
-        f"{number(found.edges[-1])}; most rows, {found.counts[most]:,}, lie between {number(edges[most][0])} and "
-        f"{number(edges[most][1])}."
+        f"Histogram of {count(sum(found.counts), 'row')}: differences run from {number(found.edges[0])} to "
+        f"{number(found.edges[-1])}; most rows, {most:,}, lie between {ends}."
     )
-    chart = Chart(
+    yield Chart(
         partial(charts.histogram, found=found, label="difference between twins' scores"),
         words,
-        caption="How many rows (up) have twins whose scores differ by how much (across). A difference need not change "
-        "the decision; it can, close to the border.",
-        numbers=Table(("difference", "rows"), rows, numbers=frozenset({1})),
+        "How many rows (up) have twins whose scores differ by how much (across). A difference need not change the "
+        "decision; it can, close to the border.",
     )
-    return Section("gaps", "How far twins' scores lie apart", (chart,))
+    yield _numbers(("difference", "rows"), [Row((between, f"{amount:,}")) for between, _, amount in bins], {1})
 
 
 # --- how good it is ---
@@ -209,120 +180,99 @@ MEASURES = {
     "accuracy": ("Accuracy", "decisions that are right"),
     "balanced_accuracy": ("Balanced accuracy", "the mean over the classes, however rare they are"),
     "auc": ("AUC", "how well the score ranks; 0.5 is chance"),
-    "empirical_fairness": ("Twins agree", "rows whose decision no sensitive value changes; not a proof"),
+    "empirical_fairness": ("Twins agree", "rows decided alike for every sensitive value; not a proof"),
 }
 
 
-def quality(document: Document) -> Section | None:
+def quality(document: Document) -> Iterator[Block]:
     metrics = document.metrics
-    if metrics is None:
-        return None
-    rows = []
-    for name, (label, meaning) in MEASURES.items():
-        value = getattr(metrics, name)
-        if value is not None:
-            rows.append(Row((label, f"{value:.3f}" if name == "auc" else percent(value), meaning)))
-    if not rows:
-        return None
-    measured = "" if metrics.rows is None else f"Measured on {count(metrics.rows, 'row')}."
-    table = Table(("measure", "value", "meaning"), tuple(rows), measured, numbers=frozenset({1}), shape="stack")
-    return Section("quality", "How good it is", (table,))
+    rows = tuple(
+        Row((label, measure_text(label, value), meaning))
+        for name, (label, meaning) in MEASURES.items()
+        if (value := getattr(metrics, name, None)) is not None
+    )
+    if metrics is not None and rows:
+        columns = ("measure", "value", "meaning")
+        yield Table(columns, rows, _measured_on(metrics.rows), frozenset({1}), "stack")
 
 
-def by_group(document: Document) -> Section | None:
-    if not document.group_metrics:
-        return None
-    columns = (
-        listed(document.sensitive) or "group",
-        "rows", "positive decisions", "accuracy", "true positives", "false positives",
-    )  # fmt: skip
-    rows, rates = [], []
-    for group in document.group_metrics:
-        chosen = group.selection_rate
-        shown: str | Meter = "–"
-        if chosen is not None:
-            shown = Meter(percent(chosen), chosen)
-            rates.append(chosen)
-        others = (group.accuracy, group.true_positive_rate, group.false_positive_rate)
-        rows.append(Row((named(group.value), f"{group.count:,}", shown, *(percent(rate) for rate in others))))
-    text = "How the decisions fall out for each group of these rows. Twins who agree do not make these rates equal."
+def rates_by_group(document: Document) -> Iterator[Block]:
+    groups = document.group_metrics
+    if not groups:
+        return
+    text = "What is decided for each group of these rows. The rates can differ even where all twins agree."
+    rates = [group.selection_rate for group in groups if group.selection_rate is not None]
     if len(rates) > 1:
         text += f" The rates of positive decisions differ by up to {100 * (max(rates) - min(rates)):.1f} points."
-    table = Table(columns, tuple(rows), numbers=frozenset({1, 3, 4, 5}), shape="stack")
-    return Section("by-group", "By group", (Text(text), table))
+    yield Text(text)
+    names = listed(document.sensitive) or "group"
+    columns = (names, "rows", "positive decisions", "accuracy", "true positives", "false positives")
+    rows = []
+    for group in groups:
+        chosen = group.selection_rate
+        meter = MISSING if chosen is None else Meter(percent(chosen), chosen)
+        others = (group.accuracy, group.true_positive_rate, group.false_positive_rate)
+        rows.append(Row((feature_name(group.value), f"{group.count:,}", meter, *map(percent, others))))
+    yield Table(columns, tuple(rows), numbers=frozenset({1, 3, 4, 5}), shape="stack")
 
 
 # --- what else carries it, what repair cost, how it learnt ---
 
 
-def proxies(document: Document) -> Section | None:
-    if not document.proxies and not document.suggestions:
-        return None
-    blocks: list[Block] = []
+def proxies(document: Document) -> Iterator[Block]:
     if document.proxies:
-        names = listed(document.sensitive) or "the sensitive value"
-        blocks.append(
-            Text(
-                f"How well other features tell {names}. The bar starts at what guessing gives and is full when the "
-                "value can be read off. A feature that tells it can stand in for it."
-            )
+        yield Text(
+            f"How well other features predict {sensitive_names(document)}. The bar is empty where guessing would do as "
+            "well, and full where the value can be read off. A feature that predicts it can stand in for it."
         )
-        rows = []
-        for proxy in document.proxies:
-            rows.append(Row((named(proxy.feature), _tells(proxy), told(proxy.measure), told(proxy.note))))
-        blocks.append(Table(("feature", "tells it", "measure", "note"), tuple(rows), shape="stack"))
+        rows = tuple(
+            Row((feature_name(proxy.feature), _predicts(proxy), readable(proxy.measure), readable(proxy.note)))
+            for proxy in document.proxies
+        )
+        yield Table(("feature", "predicts it", "measure", "note"), rows, shape="stack")
     if document.suggestions:
-        blocks.append(Heading("What could be done"))
-        blocks += [Text(told(text)) for text in document.suggestions]
-    return Section("proxies", "What else carries the sensitive value", tuple(blocks))
+        yield Text("What could be done", "heading")
+        yield from (Text(readable(text)) for text in document.suggestions)
 
 
-def _tells(proxy: Proxy) -> str | Meter:
+def _predicts(proxy: Proxy) -> str | Meter:
     found = proxy.predicts_sensitive
     if found is None:
-        return "–"
+        return MISSING
     above = (found - proxy.chance) / max(1 - proxy.chance, 1e-9)
-    return Meter(f"{found:.3f}" if proxy.measure == "AUC" else percent(found), min(max(above, 0.0), 1.0))
+    return Meter(measure_text(proxy.measure, found), min(max(above, 0.0), 1.0))
 
 
-def repaired(document: Document) -> Section | None:
-    repair = document.repair
-    if repair is None:
-        return None
-    rows = []
-    before, after = repair.accuracy_before, repair.accuracy_after
+def repair(document: Document) -> Iterator[Block]:
+    found = document.repair
+    if found is None:
+        return
+    if found.decisions_changed is not None:
+        yield Text(f"Repair changed {percent(found.decisions_changed)} of the decisions.")
+    before, after = found.accuracy_before, found.accuracy_after
     if before is not None or after is not None:
-        change = points(before, after) if before is not None and after is not None else "–"
-        rows.append(Row(("Accuracy", percent(before), percent(after), change)))
-    blocks: list[Block] = []
-    if rows:
-        measured = "" if repair.rows is None else f"Measured on {count(repair.rows, 'row')}."
-        table = Table(("measure", "before", "after", "change"), tuple(rows), measured, frozenset({1, 2, 3}), "stack")
-        blocks.append(table)
-    if repair.decisions_changed is not None:
-        blocks.insert(0, Text(f"Repair changed {percent(repair.decisions_changed)} of the decisions."))
-    if repair.note:
-        blocks.append(Text(told(repair.note)))
-    return Section("repair", "What repair changed", tuple(blocks)) if blocks else None
+        change = MISSING if before is None or after is None else points(before, after)
+        row = Row(("Accuracy", percent(before), percent(after), change))
+        columns = ("measure", "before", "after", "change")
+        yield Table(columns, (row,), _measured_on(found.rows), frozenset({1, 2, 3}), "stack")
+    if found.note:
+        yield Text(readable(found.note))
 
 
-def learning(document: Document) -> Section | None:
+def learning(document: Document) -> Iterator[Block]:
     history = sorted(document.history, key=lambda point: point.epoch)
-    measured = [name for name in ("accuracy", "fairness") if any(getattr(p, name) is not None for p in history)]
-    if not measured:
-        return None
+    lines = [name for name in ("accuracy", "fairness") if any(getattr(p, name) is not None for p in history)]
+    if not lines:
+        return
     last, every = history[-1], math.ceil(len(history) / MOST_EPOCHS)
-    shown = [point for i, point in enumerate(history) if i % every == 0 or point is last]
-    rows = tuple(Row((f"{p.epoch:,}", percent(p.accuracy), percent(p.fairness), number(p.loss))) for p in shown)
-    values = [f"{name} {percent(getattr(last, name))}" for name in measured if getattr(last, name) is not None]
-    words = f"Lines over {count(len(history), 'epoch')}: at the end {' and '.join(values) or 'nothing was measured'}."
-    caption = "Solid: accuracy. Dashed: share of rows whose decision no sensitive value changes."
-    if len(measured) == 1:
-        caption = {"accuracy": "Accuracy", "fairness": "Share of rows whose twins agree"}[
-            measured[0]
-        ] + ", as recorded."
+    kept = [point for i, point in enumerate(history) if i % every == 0 or point is last]
+    ends = [f"{name} {percent(getattr(last, name))}" for name in lines if getattr(last, name) is not None]
+    words = f"Lines over {count(len(history), 'epoch')}: at the end {' and '.join(ends) or 'nothing was measured'}."
+    caption = "Solid: accuracy. Dashed: share of rows decided alike for every sensitive value."
+    if len(lines) == 1:
+        caption = {"accuracy": "Accuracy", "fairness": "Share of rows whose twins agree"}[lines[0]] + ", as recorded."
     if every > 1:
         caption += f" One epoch in {every:,} is shown."
-    numbers = Table(("epoch", "accuracy", "fairness", "loss"), rows, numbers=frozenset({0, 1, 2, 3}))
-    chart = Chart(partial(charts.history_lines, history=shown), words, caption, numbers)
-    return Section("history", "While it learnt", (chart,))
+    yield Chart(partial(charts.history_lines, history=kept), words, caption)
+    rows = [Row((f"{p.epoch:,}", percent(p.accuracy), percent(p.fairness), number(p.loss))) for p in kept]
+    yield _numbers(("epoch", "accuracy", "fairness", "loss"), rows, {0, 1, 2, 3})

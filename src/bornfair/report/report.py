@@ -5,31 +5,33 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from bornfair.errors import InputError, plain, shown
 from bornfair.files import write_atomically
-from bornfair.report.comparison import story_of_comparison
-from bornfair.report.document import Comparison, Document
+from bornfair.report.blocks import Contents
+from bornfair.report.comparison import contents_of_comparison
+from bornfair.report.facts import Comparison, Document
 from bornfair.report.html_page import html_page
 from bornfair.report.markdown import markdown_card
-from bornfair.report.story import story_of
+from bornfair.report.sections import contents_of
 
 FORMAT = "bornfair-report/1"
 
 
 def to_html(document: Document | Comparison) -> str:
     """One self-contained HTML file; the same document gives the same bytes."""
-    return html_page(_story(document))
+    return html_page(_contents(document))
 
 
 def to_markdown(document: Document | Comparison) -> str:
     """A model card in GitHub's Markdown."""
-    return markdown_card(_story(document))
+    return markdown_card(_contents(document))
 
 
 def to_json(document: Document | Comparison) -> dict[str, Any]:
@@ -96,11 +98,11 @@ class Report:
         )
 
     def __repr__(self) -> str:
-        return f"Report({_story(self.document).headline!r})"
+        return f"Report({_contents(self.document).headline!r})"
 
 
-def _story(document: Document | Comparison) -> Any:
-    return story_of_comparison(document) if isinstance(document, Comparison) else story_of(document)
+def _contents(document: Document | Comparison) -> Contents:
+    return contents_of_comparison(document) if isinstance(document, Comparison) else contents_of(document)
 
 
 # --- records as JSON and back ---
@@ -115,13 +117,9 @@ def _plain(value: Any, where: str) -> Any:
         return {str(name): _plain(item, f"{where}.{name}") for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
-    if isinstance(value, float) and value != value:
+    if isinstance(value, float) and math.isnan(value):
         return None
-    if (
-        value is None
-        or isinstance(value, (bool, int, str))
-        or (isinstance(value, float) and abs(value) != float("inf"))
-    ):
+    if value is None or (isinstance(value, (int, float, str)) and value not in (math.inf, -math.inf)):
         return value
     raise InputError(
         f"{where}: {value!r} is a {type(value).__name__}, which JSON cannot hold; give a number or a text."
@@ -131,24 +129,21 @@ def _plain(value: Any, where: str) -> Any:
 def _record(kind: Any, data: Any, where: str) -> Any:
     """A value of the declared type from what JSON holds."""
     origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        if data is None and type(None) in arguments:
-            return None
-        records = [a for a in arguments if dataclasses.is_dataclass(a)]
-        inner = [a for a in arguments if a is not type(None)]
-        return _record(records[0] if records else inner[0], data, where) if len(inner) == 1 or records else data
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        if not isinstance(data, Mapping):
-            raise InputError(f"{where}: found {data!r}; give an object with the fields of {kind.__name__}.")
-        hints = get_type_hints(kind)
-        if unknown := [name for name in data if name not in hints]:
-            raise InputError(f"{where}: {shown(unknown)} is not a field of it; the fields are {shown(hints, most=30)}.")
-        try:
-            return kind(**{name: _record(hints[name], item, f"{where}.{name}") for name, item in data.items()})
-        except TypeError as error:
-            raise InputError(f"{where}: {error}; give every field that has no default.") from error
+    if origin is types.UnionType:  # a record or nothing; other kinds are held by JSON as they are
+        inner = [argument for argument in arguments if argument is not types.NoneType]
+        return data if data is None or len(inner) > 1 else _record(inner[0], data, where)
     if origin is tuple:
         if not isinstance(data, (list, tuple)):
             raise InputError(f"{where}: found {data!r}; give a list.")
         return tuple(_record(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data))
-    return data
+    if not dataclasses.is_dataclass(kind):
+        return data
+    if not isinstance(data, Mapping):
+        raise InputError(f"{where}: found {data!r}; give an object with the fields of {kind.__name__}.")
+    hints = get_type_hints(kind)
+    if unknown := [name for name in data if name not in hints]:
+        raise InputError(f"{where}: {shown(unknown)} is not a field of it; the fields are {shown(hints, most=30)}.")
+    try:
+        return kind(**{name: _record(hints[name], item, f"{where}.{name}") for name, item in data.items()})
+    except TypeError as error:
+        raise InputError(f"{where}: {error}; give every field that has no default.") from error

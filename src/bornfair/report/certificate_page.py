@@ -5,13 +5,14 @@ It proves nothing: it repeats certificate.json and domain.json in words and says
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bornfair.people.domain import Domain
-from bornfair.report.document import CertificateFacts, Document, DomainFacts, HistoryPoint, value_text
+from bornfair.report.domain_facts import DomainFacts
+from bornfair.report.facts import CertificateFacts, Document, HistoryPoint
+from bornfair.report.formatting import count, number, percent, value_text
 from bornfair.report.report import to_html
-from bornfair.report.words import count, number, percent
 from bornfair.verification.verdict import Verdict
 
 RESPONSES = {
@@ -65,18 +66,16 @@ def _history(training: dict[str, Any], *, proven: bool) -> list[HistoryPoint]:
     ]
 
 
-def _making(certificate: dict[str, Any]) -> list[tuple[str, str]]:
+def _making(certificate: dict[str, Any]) -> Iterator[tuple[str, str]]:
     start, response, training = certificate["start"], certificate["response"], certificate["training"]
-    terms = []
     if start or training:
-        terms.append(("Start", _start(start.get("attempts", []))))
+        yield "Start", _start(start.get("attempts", []))
     if response:
-        terms.append(("Sensitive values in training", _response(response)))
+        yield "Sensitive values in training", _response(response)
     if "local_privacy" in response:
-        terms.append(("Privacy of the sensitive values", response["local_privacy"]))
+        yield "Privacy of the sensitive values", response["local_privacy"]
     if training:
-        terms += _training(training)
-    return terms
+        yield from _training(training)
 
 
 def _start(attempts: Sequence[dict[str, Any]]) -> str:
@@ -94,21 +93,19 @@ def _response(response: dict[str, Any]) -> str:
     return RESPONSES[mode].format(gamma=f"γ = {gamma:g}", draws=count(draws, "draw"))
 
 
-def _training(training: dict[str, Any]) -> list[tuple[str, str]]:
+def _training(training: dict[str, Any]) -> Iterator[tuple[str, str]]:
     plan, best = training.get("plan", {}), training.get("best_epoch")
-    epochs = f"{count(training.get('epochs_run', 0), 'epoch')} run"
-    epochs += f", the network after epoch {value_text(best)} was kept." if best is not None else "."
-    terms = [("Training", epochs)]
+    kept = "" if best is None else f", the network after epoch {value_text(best)} was kept"
+    yield "Training", f"{count(training.get('epochs_run', 0), 'epoch')} run{kept}."
     known = ("optimiser", "learning_rate", "schedule", "batch_size", "seed")
     if settings := [f"{name.replace('_', ' ')} {value_text(plan[name])}" for name in known if name in plan]:
-        terms.append(("Settings", ", ".join(settings)))
-    kept: dict[str, Any] = next((record for record in training.get("history", []) if record.get("epoch") == best), {})
-    if kept.get("validation_accuracy") is not None:
-        terms.append(("Accuracy on held-out rows", percent(kept["validation_accuracy"])))
-    elif kept.get("loss") is not None:
-        terms.append(("Loss", number(kept["loss"])))
+        yield "Settings", ", ".join(settings)
+    record: dict[str, Any] = next((one for one in training.get("history", []) if one.get("epoch") == best), {})
+    if record.get("validation_accuracy") is not None:
+        yield "Accuracy on held-out rows", percent(record["validation_accuracy"])
+    elif record.get("loss") is not None:
+        yield "Loss", number(record["loss"])
     if "sensitive_weights_untouched" in training:
         untouched = training["sensitive_weights_untouched"]
         what = "were not touched by training." if untouched else "were trained like all others."
-        terms.append(("Sensitive weights", f"The weights that read the sensitive values {what}"))
-    return terms
+        yield "Sensitive weights", f"The weights that read the sensitive values {what}"

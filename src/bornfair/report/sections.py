@@ -1,0 +1,214 @@
+"""In which order does a report speak? The verdict, who shows it, how many, how good, what was proven, how to check.
+
+Here the facts about one model become sections of plain blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from bornfair.report import measured
+from bornfair.report.blocks import Block, Code, Contents, Entry, Listing, Part, Quiet, Row, Table, Text, filled_sections
+from bornfair.report.domain_facts import FeatureFacts
+from bornfair.report.facts import Document
+from bornfair.report.formatting import count, effort, feature_name, interval, listed, percent, readable
+from bornfair.report.pairs import pairs_of_twins
+from bornfair.report.verdict_text import BADGES, NO_ARITHMETIC, disagreements, limits, verdict_sentence
+
+MOST_FEATURES = 30  # of the domain, shown at once
+FOOTER = "Made with bornfair."
+LIMITS_TITLE = "What this report does not say"
+MEANING_TITLES = {
+    "verified": "What exactly was proven",
+    "falsified": "What exactly was shown",
+    "undecided": "What exactly was asked",
+}
+PROOFS = {
+    "structural": "Structural: the sensitive values cannot reach the decision. What the network computes from them is "
+    "the same for all of them from the first layer on, whatever the rest of the person is.",
+    "bounds": "By bounds: everybody who could exist was divided into parts, and in each part bounds that cover every "
+    "rounding show that all twins get the same decision.",
+    "none": "None. Nothing here lets a checker conclude that the model is fair.",
+}
+ARITHMETIC = {
+    "real": "Exact: the weights are taken as the numbers they are and nothing is rounded.",
+    "float32": "Float32: the network as computers run it, whatever the order in which sums are added up.",
+}
+
+
+def contents_of(document: Document) -> Contents:
+    """The report on one model."""
+    certificate, verdict = document.certificate, document.verdict.verdict
+    title = document.title or ("Fairness certificate" if certificate else "Fairness report")
+    written_as = f" Certificate format {readable(certificate.format)}." if certificate and certificate.format else ""
+    sections = [
+        ("twins", "The two people" if len(document.pairs) == 1 else "People who show it", pairs_of_twins(document)),
+        ("shares", "How many of all who could exist", measured.shares_of_the_domain(document)),
+        ("people", "People in the data", measured.people_of_the_data(document)),
+        ("groups", "Whom it affects most", measured.affected_groups(document)),
+        ("gaps", "How far twins' scores lie apart", measured.score_gaps(document)),
+        ("quality", "How good it is", measured.quality(document)),
+        ("by-group", "By group", measured.rates_by_group(document)),
+        ("proxies", "What else carries the sensitive value", measured.proxies(document)),
+        ("repair", "What repair changed", measured.repair(document)),
+        ("meaning", MEANING_TITLES[verdict], [Listing("terms", tuple(_meaning(document)))]),
+        ("domain", "Who could exist", _domain(document)),
+        ("making", "How it was made", _making(document)),
+        ("history", "While it learnt", measured.learning(document)),
+        ("checking", "Files, and how to check them", _checking(document)),
+        ("limits", LIMITS_TITLE, [Listing("points", tuple(limits(document)))]),
+    ]
+    return Contents(
+        title=readable(title),
+        about=" · ".join(readable(part) for part in (title, document.model, document.made) if part),
+        headline=verdict_sentence(document),
+        lead=tuple(_lead(document)),
+        sections=filled_sections(sections),
+        footer=FOOTER + written_as,
+        verdict=verdict,
+        badge=BADGES[verdict],
+    )
+
+
+def _lead(document: Document) -> Iterator[Block]:
+    certificate, found = document.certificate, document.verdict
+    agrees = certificate is not None and certificate.verdict in ("", found.verdict)
+    if found.verdict == "verified" and certificate is not None and certificate.claim and agrees:
+        yield Text(readable(certificate.claim), "quote")
+    elif found.verdict == "verified":
+        how = " and ".join({"real": "exact", "float32": "float32"}[kind] for kind in found.arithmetic)
+        proven = f", proven in {how} arithmetic" if how else ""
+        yield Text(f"Two people who differ only in the sensitive features always get the same decision{proven}.")
+    yield from why_open(document)
+    for note in disagreements(document):
+        yield Text(note, "warning")
+    if tiles := tuple(_tiles(document)):
+        yield Listing("tiles", tiles)
+
+
+def why_open(document: Document) -> Iterator[Text]:
+    if document.verdict.verdict == "undecided" and document.verdict.reason:
+        yield Text(f"Why it is open: {readable(document.verdict.reason)}")
+
+
+def _tiles(document: Document) -> Iterator[Entry]:
+    shares, people, metrics = document.shares, document.people, document.metrics
+    if shares is not None:
+        yield Entry("Proven fair", percent(shares.certified, "down"), "of everyone who could exist")
+        if shares.falsified or document.verdict.verdict == "falsified":
+            yield Entry("Proven unfair", percent(shares.falsified, "down"), "of everyone who could exist")
+        if guess := shares.estimate:
+            means = f"{interval(guess.low, guess.high)}; a sample, not a proof"
+            yield Entry("Unfair, estimate", percent(guess.unfair), means)
+    if people is not None:
+        yield Entry("Affected rows", percent(people.share), f"{people.unfair:,} of {count(people.rows, 'row')}")
+    if metrics is not None and metrics.accuracy is not None:
+        rows = "" if metrics.rows is None else f"on {count(metrics.rows, 'row')}"
+        yield Entry("Accuracy", percent(metrics.accuracy), rows)
+    if people is None and metrics is not None and metrics.empirical_fairness is not None:
+        yield Entry("Twins agree in the data", percent(metrics.empirical_fairness), "of the rows; not a proof")
+
+
+# --- what it means ---
+
+
+def _meaning(document: Document) -> Iterator[Entry]:
+    found, domain, certificate = document.verdict, document.domain, document.certificate
+    twins = "Two individuals who agree in everything except the sensitive features."
+    if domain is not None and domain.twins:
+        twins = "Two individuals who differ only in the sensitive features, or by the declared rules: "
+        twins += "; ".join(readable(rule) for rule in domain.twins)
+    yield Entry("Twins", twins)
+    values = listed(document.sensitive, most=20) or "None were named."
+    if domain is not None and domain.sensitive and domain.sensitive_values is not None:
+        values += f" ({count(domain.sensitive_values, 'possible value')} taken together)"
+    elif domain is not None and domain.sensitive:
+        values += " (a real number among them takes every value of its range)"
+    yield Entry("Sensitive features", values)
+    statement = f"\n{readable(certificate.statement)}" if certificate and certificate.statement else ""
+    yield Entry("Individually fair", f"Twins always get the same decision.{statement}")
+    kinds = "\n".join(ARITHMETIC[kind] for kind in found.arithmetic)
+    yield Entry("Arithmetic", kinds or NO_ARITHMETIC)
+    if found.verdict != "falsified":
+        yield Entry("Proof", PROOFS[found.proof])
+    if certificate is not None and certificate.leaves is not None:
+        leaves = f"{count(certificate.leaves, 'part')}, one for each leaf of the proof tree."
+        yield Entry("Size of the proof", leaves)
+    reported = readable(found.engine or "unknown") + (f": {readable(found.reason)}" if found.reason else "")
+    work = effort(found.boxes if found.boxes > 1 else None, found.seconds or None)
+    yield Entry("Reported by the engine", f"{reported} ({work})" if work else reported)
+
+
+# --- who could exist ---
+
+
+def _domain(document: Document) -> Iterator[Block]:
+    domain = document.domain
+    if domain is None:
+        return
+    text = "The statement is about every individual of this domain, whether or not such a person is in any table."
+    yield Text(f"{text} They are {readable(domain.people)}." if domain.people else text)
+    if len(domain.features) > MOST_FEATURES:
+        few = [feature for feature in domain.features if feature.sensitive]
+        if few:
+            yield _features(few)
+        rest = [feature for feature in domain.features if not feature.sensitive]
+        yield Part(f"The {count(len(rest), 'other feature')}", (_features(rest),), "fold")
+    elif domain.features:
+        yield _features(domain.features)
+    if domain.combinations is not None:
+        combinations = count(domain.combinations, "combination")
+        yield Text(f"Only {combinations} of sensitive values exist; domain.json lists them.")
+    if domain.label is not None:
+        classes = f", one of {listed(domain.classes, most=40)}" if domain.classes else ""
+        yield Text(f"What is decided: {readable(domain.label)}{classes}.")
+
+
+def _features(features: Iterable[FeatureFacts]) -> Table:
+    rows = tuple(
+        Row(
+            (feature_name(f.name), readable(f.kind), readable(f.values), "yes" if f.sensitive else Quiet("no")),
+            mark=f.sensitive,
+        )
+        for f in features
+    )
+    return Table(("feature", "kind", "possible values", "sensitive?"), rows, shape="stack")
+
+
+# --- how it was made, how to check ---
+
+
+def _making(document: Document) -> Iterator[Block]:
+    if document.making:
+        yield Text("Recorded by the training program, not proven.")
+        yield _terms(document.making.items())
+    elif document.certificate is not None:
+        yield Text("Not recorded: this model was not trained by bornfair.")
+
+
+def _checking(document: Document) -> Iterator[Block]:
+    certificate = document.certificate
+    if certificate is None:
+        return
+    if certificate.claim:
+        yield Text("The sentence that may be quoted:")
+        yield Text(readable(certificate.claim), "quote")
+    yield Text(
+        "This page only repeats the certificate in words. To find out for yourself, run the checker on the bundle, "
+        "the folder or .zip that this page came in. It reads the files, derives the claim anew and trusts nothing "
+        "else."
+    )
+    yield Text(f"bornfair check {readable(certificate.bundle)}", "command")
+    yield Text("Without bornfair: the checker is one file that needs Python alone.")
+    yield Text(f"python checker.py {readable(certificate.bundle)}", "command")
+    sums = [*certificate.files.items()]
+    sums += [("certificate content", certificate.sha256)] if certificate.sha256 else []
+    if sums:
+        yield Text("The certificate is about the files with these SHA-256 sums, and no others:")
+        yield Listing("terms", tuple(Entry(readable(name), Code(readable(digest))) for name, digest in sums))
+    if certificate.facts:
+        yield _terms(certificate.facts.items())
+
+
+def _terms(pairs: Iterable[tuple[str, str]]) -> Listing:
+    return Listing("terms", tuple(Entry(readable(name), readable(text)) for name, text in pairs))

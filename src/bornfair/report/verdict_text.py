@@ -1,0 +1,114 @@
+"""What does the verdict mean, in sentences? The one on top, what does not fit together, and what is not said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bornfair.report.blocks import Entry
+from bornfair.report.facts import Document
+from bornfair.report.formatting import count, listed
+
+BADGES = {"verified": "✓ Verified", "falsified": "✗ Falsified", "undecided": "? Undecided"}
+NO_ARITHMETIC = "Nothing is claimed in any arithmetic."
+ARITHMETIC_LIMITS = {
+    (): NO_ARITHMETIC,
+    ("real",): "The verdict is about exact numbers. A computer rounds: close to the border between two decisions, the "
+    "running model can differ from it.",
+    ("float32",): "The verdict is about float32, as computers run the model; other number formats make another model.",
+    ("float32", "real"): "The verdict holds in exact and in float32 arithmetic. Other number formats, such as float16 "
+    "or whole numbers after quantisation, make another model.",
+}
+
+
+def sensitive_names(document: Document, word: str = "and") -> str:
+    return listed(document.sensitive, word=word) or "the sensitive value"
+
+
+def verdict_sentence(document: Document) -> str:
+    """The one sentence on top."""
+    names, found, people = sensitive_names(document), document.verdict, document.people
+    changes = "change" if len(document.sensitive) > 1 else "changes"
+    rules = document.domain is not None and bool(document.domain.twins)
+    if found.verdict == "verified":
+        along = ", with all that the declared rules change along," if rules else ""
+        fair = "Fair, in real arithmetic, of the network as read" if found.as_read else "Fair"
+        return f"{fair}: {names}{along} never {changes} the decision, for anyone who could exist."
+    if found.verdict == "falsified":
+        two = " Here are two who show it." if document.pairs else ""
+        along = ", with what the declared rules change along," if rules else " alone"
+        return f"Not fair: {names}{along} {changes} the decision for some people.{two}"
+    if people is not None and people.unfair:
+        return (
+            f"Undecided for everyone who could exist, but {names} alone {changes} the decision "
+            f"for {count(people.unfair, 'row')} of the data."
+        )
+    return f"Undecided: whether {names} can change a decision is neither proven nor disproven."
+
+
+def disagreements(document: Document) -> Iterator[str]:
+    """What in this document cannot all be true, or needs a word of explanation."""
+    shares, people, certificate = document.shares, document.people, document.certificate
+    verdict = document.verdict.verdict
+    some_unfair = shares is not None and shares.falsified > 0
+    if verdict == "verified" and some_unfair:
+        yield (
+            "The verdict says fair, yet a share of the domain is reported as proven unfair. Both cannot be true of "
+            "the same model and domain: find out which files were examined before relying on either."
+        )
+    if verdict == "verified" and people is not None and people.unfair:
+        yield (
+            "The verdict says fair, yet rows of the data have twins who are decided otherwise. Are these rows "
+            "outside the domain, or decided in another arithmetic than the proof speaks of?"
+        )
+    if certificate is not None and {certificate.verdict, verdict} == {"verified", "falsified"}:
+        yield (
+            f"The certificate says {certificate.verdict}, this examination {verdict}. Run the checker: it tells "
+            "whether the certificate holds for these files."
+        )
+    estimate = None if shares is None else shares.estimate
+    if shares and estimate and (estimate.high < shares.falsified or estimate.low > 1 - shares.certified):
+        yield (
+            "The estimate lies outside what is proven. A sample is wrong now and then; where the two disagree, "
+            "the proof counts."
+        )
+    if verdict == "undecided" and some_unfair:
+        yield (
+            "A share of the domain is proven unfair, so the model is not fair, although the search for a pair of twins "
+            "ended without one."
+        )
+
+
+def limits(document: Document) -> Iterator[Entry]:
+    """What the report does not say, in the light of what it does."""
+    verdict, shares = document.verdict.verdict, document.shares
+    if verdict == "undecided":
+        yield Entry("Unfair.", "Undecided does not mean unfair: neither proof nor counterexample was found.")
+    if verdict == "falsified" and shares is None and document.people is None:
+        pairs = len(document.pairs)
+        shown = "One pair of twins is shown" if pairs == 1 else f"{count(pairs, 'pair')} of twins are shown"
+        yield Entry("How many.", f"{shown}; how many more there are is not counted.")
+    if shares is not None and shares.estimate is not None:
+        text = "What is marked as an estimate comes from a sample. It can be wrong; it is never a proof."
+        yield Entry("Estimates.", text)
+    yield Entry(
+        "Proxies.",
+        "The features listed above carry the sensitive value. Twins share them unless a rule says otherwise, so "
+        "the verdict does not speak of decisions that rest on them. The list is of this data only."
+        if document.proxies
+        else "Other features, such as a place or an occupation, can go together with the sensitive ones. Twins share "
+        "them, so the verdict does not speak of decisions that rest on them.",
+    )
+    rates = " The rates by group above are of these rows alone; nothing is proven about them."
+    yield Entry(
+        "Groups.",
+        "Whether groups of people get the positive decision equally often is another question."
+        + (rates if document.group_metrics else ""),
+    )
+    yield Entry(
+        "People outside the domain.",
+        "Values that the domain does not list are not covered, nor is what happens to the data before or to the "
+        "decision after the model.",
+    )
+    right = "accuracy was measured on a sample of rows" if document.metrics else "accuracy is not part of the verdict"
+    yield Entry("Being right.", f"A fair decision can still be a wrong one; {right}.")
+    yield Entry("Arithmetic.", ARITHMETIC_LIMITS[tuple(sorted(set(document.verdict.arithmetic)))])

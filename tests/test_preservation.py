@@ -135,7 +135,11 @@ def test_run_measures_the_rows_asked_for():
 
 def test_outcomes_become_text_and_json(outcomes):
     header, *rows = preservation.table(outcomes.values())
-    assert header == preservation.HEADERS and len(rows) == 7 and {len(row) for row in rows} == {len(header)}
+    assert (
+        header == tuple(name for name, _ in preservation.COLUMNS)
+        and len(rows) == 7
+        and {len(row) for row in rows} == {len(header)}
+    )
     assert rows[-1][:2] == ("exactly 0", "expected") and rows[-1][4:7] == ("0", "0/40", "0/20")
     stored = json.loads(json.dumps([outcome.to_json() for outcome in outcomes.values()]))
     assert stored[0]["real_twins"]["person"]["relationship"] and stored[-1]["real_twins"] is None

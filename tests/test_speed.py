@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from bornfair.errors import BornfairError, InputError
-from bornfair.experiments import scaling, speed
+from bornfair.experiments import scaling, speed, timing
 from bornfair.experiments.scaling import LargeReport, ScalingReport, Size, peak_memory
-from bornfair.experiments.speed import MISSING, TARGETS, Contender, SpeedReport, Stopwatch, Target
+from bornfair.experiments.speed import MISSING, TARGETS, Contender, SpeedReport, Target
+from bornfair.experiments.timing import Stopwatch
 from bornfair.people.encoding import aligned_zeros
 
 TORCH = importlib.util.find_spec("torch") is not None
@@ -54,7 +55,7 @@ def test_a_missing_package_is_reported_with_what_to_install(report: SpeedReport)
 
 
 def test_the_measuring_process_ran_on_one_core(report: SpeedReport) -> None:
-    assert (report.core is not None) == hasattr(speed.os, "sched_setaffinity")
+    assert (report.core is not None) == hasattr(timing.os, "sched_setaffinity")
 
 
 def test_ratios_follow_from_the_medians(report: SpeedReport) -> None:
@@ -109,7 +110,7 @@ def test_the_stopwatch_times_epochs_from_the_second_on() -> None:
 
 def test_a_failing_measurement_says_how_to_look_at_it() -> None:
     with pytest.raises(BornfairError, match=r"ended with status 1: .*nonsense.*-m bornfair\.experiments\.speed"):
-        speed.in_own_process("bornfair.experiments.speed", {"nonsense": 1})
+        timing.in_own_process("bornfair.experiments.speed", {"nonsense": 1})
 
 
 def test_settings_are_checked_before_a_process_is_started() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,22 @@ def auc(truth: Any, probabilities: np.ndarray, classes: np.ndarray) -> float | N
     return float(roc_auc_score(truth, probabilities, multi_class="ovr", labels=classes))
 
 
+def same_for_all(decided: Iterable[Any]) -> np.ndarray:
+    """For each person: do all versions get the same decision? (bool [people])
+
+    decided: the decisions of everybody, once for each version.
+
+    >>> same_for_all([["no", "yes"], ["no", "no"]]).tolist()
+    [True, False]
+    """
+    versions = map(np.asarray, decided)
+    first = next(versions)
+    same = np.ones(len(first), dtype=bool)
+    for other in versions:  # one after the other: there may be too many to hold them all
+        same &= other == first
+    return same
+
+
 def survives_every_change(
     decide: Callable[[pd.DataFrame], np.ndarray], table: pd.DataFrame, domain: Domain, *, declared: bool = True
 ) -> np.ndarray:
@@ -46,11 +62,9 @@ def survives_every_change(
     """
     if not domain.sensitive:
         raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
-    same = np.ones(len(table), dtype=bool)
-    first = np.asarray(decide(Versions(domain).table(table, 0)))
-    for version in range(1, Versions(domain).size if declared else domain.sensitive_space.size):
-        same &= np.asarray(decide(Versions(domain).table(table, version))) == first
-    return same
+    versions = Versions(domain)
+    count = versions.size if declared else domain.sensitive_space.size
+    return same_for_all(decide(versions.table(table, version)) for version in range(count))
 
 
 def empirical_fairness(

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from bornfair.auditing.metrics import same_for_all
 from bornfair.checks import choice, number, whole
 from bornfair.errors import Diverged, InputError, shown
 from bornfair.models.network import Activation, Network, decisions, hidden_widths
@@ -172,8 +173,7 @@ class Baseline(TableClassifier, metaclass=ABCMeta):
     def _same_decision(self, X: Any) -> np.ndarray:
         """For each row: is its decision, in float32 as shipped, the same for every value of S? (bool [rows])"""
         self._require_twins()
-        decided = decisions(self.model_.scores_of_versions(self._frame(X, reset=False)))
-        return (decided == decided[0]).all(axis=0)
+        return same_for_all(decisions(self.model_.scores_of_versions(self._frame(X, reset=False))))
 
     def _require_twins(self) -> None:
         check_is_fitted(self)

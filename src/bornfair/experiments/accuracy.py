@@ -6,35 +6,35 @@ the random start.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
 
-from bornfair import datasets
 from bornfair.auditing.metrics import accuracy
 from bornfair.errors import InputError, shown
-from bornfair.estimator import FairClassifier
-from bornfair.people.domain import Domain
+from bornfair.experiments.methods import Split, fitted
+from bornfair.experiments.printout import (
+    Columns,
+    Lines,
+    Outcome,
+    Printout,
+    Sample,
+    Table,
+    groups,
+    how_many_proven,
+    lines,
+)
+from bornfair.experiments.runs import Say
 
-METHODS = ("fair", "unaware", "erm")
-HEADERS = ("method", "mean accuracy", "deviation", "same decision for every sensitive value", "proven", "seconds")
+METHODS = {"fair": "ours", "unaware": "unaware", "erm": "erm"}
+"""As they are called here, and in `methods`."""
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """One method on one split."""
-
-    method: str
-    seed: int
-    accuracy: float
-    empirical_fairness: float | None
-    verdict: str
-    epochs: int
-    seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+COLUMNS: Columns = (
+    ("method", lambda own: own[0]["method"]),
+    ("mean accuracy", lambda own: f"{Sample.of(own, 'accuracy').mean:.2f} %"),
+    ("deviation", lambda own: f"{Sample.of(own, 'accuracy').deviation:.2f}"),
+    ("same decision for every sensitive value", lambda own: _same_decision(own)),
+    ("proven", how_many_proven),
+    ("seconds", lambda own: f"{sum(o['seconds'] for o in own):.1f}"),
+)
 
 
 def run(
@@ -43,60 +43,45 @@ def run(
     sensitive: Sequence[str] = ("sex",),
     preset: str = "paper",
     seeds: int = 5,
-    methods: Sequence[str] = METHODS,
-    say: Callable[[str], None] | None = None,
+    methods: Sequence[str] = tuple(METHODS),
+    say: Say = None,
 ) -> list[Outcome]:
     """Train each method on each of `seeds` splits."""
     for name in methods:
         if name not in METHODS:
             raise InputError(f"method {name!r} is not known; use {shown(METHODS)}.")
-    data = datasets.load(dataset)
     outcomes = []
     for seed in range(seeds):
-        training, test = datasets.split(data, seed=seed)
+        split = Split.of(dataset, sensitive, seed)
         for method in methods:
             if say:
                 say(f"seed {seed + 1} of {seeds}: {method}")
-            hidden_from = list(sensitive) if method == "unaware" else []
-            names = () if method == "unaware" else tuple(sensitive)
-            classifier = FairClassifier(
-                names,
-                domain=Domain.infer(data.table.drop(columns=[data.target, *hidden_from]), sensitive=names),
-                preset=preset,
-                response="none" if method == "erm" else "expected",
-                random_state=seed,
-            )
-            classifier.fit(training.drop(columns=[data.target, *hidden_from]), training[data.target])
-            X = test.drop(columns=[data.target, *hidden_from])
-            outcomes.append(
-                Outcome(
-                    method,
-                    seed,
-                    accuracy(test[data.target], classifier.predict(X)),
-                    None if method == "unaware" else classifier.empirical_fairness(X),
-                    "verified" if method == "fair" and classifier.verify() else "not claimed",
-                    len(classifier.history_),
-                    sum(record.seconds for record in classifier.history_),
-                )
-            )
+            classifier, _ = fitted(METHODS[method], sensitive, split, seed, preset=preset, epochs=None)
+            outcomes.append({
+                "method": method,
+                "seed": seed,
+                "accuracy": accuracy(split.truth, classifier.predict(split.people)),
+                "empirical_fairness": None if method == "unaware" else classifier.empirical_fairness(split.people),
+                "verdict": "verified" if method == "fair" and classifier.verify() else "not claimed",
+                "epochs": len(classifier.history_),
+                "seconds": sum(record.seconds for record in classifier.history_),
+            })  # fmt: skip
     return outcomes
 
 
-def table(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
-    """A row of text for each method."""
-    rows: list[tuple[str, ...]] = []
-    for method in dict.fromkeys(outcome.method for outcome in outcomes):
-        own = [outcome for outcome in outcomes if outcome.method == method]
-        scores = [100 * outcome.accuracy for outcome in own]
-        shares = [100 * o.empirical_fairness for o in own if o.empirical_fairness is not None]
-        rows.append(
-            (
-                method,
-                f"{statistics.mean(scores):.2f} %",
-                f"{statistics.stdev(scores) if len(scores) > 1 else 0.0:.2f}",
-                f"{statistics.mean(shares):.2f} %" if shares else "–",
-                f"{sum(o.verdict == 'verified' for o in own)} of {len(own)}",
-                f"{sum(o.seconds for o in own):.1f}",
-            )
-        )
-    return rows
+def table(outcomes: Sequence[Outcome]) -> Lines:
+    """A line for each method."""
+    return lines(COLUMNS, groups(outcomes, method=list(dict.fromkeys(o["method"] for o in outcomes))))
+
+
+def report(*, dataset: str, sensitive: Sequence[str] | None, preset: str, seeds: int, say: Say) -> Printout:
+    names = list(sensitive or ["sex"])
+    outcomes = run(dataset=dataset, sensitive=names, preset=preset, seeds=seeds, say=say)
+    document = {"dataset": dataset, "sensitive": names, "preset": preset, "runs": outcomes}
+    title = f"{dataset}, sensitive: {', '.join(names)}; preset {preset}, {seeds} splits, 20 % kept aside"
+    return Printout(document, [Table(title, table(outcomes))])
+
+
+def _same_decision(own: Sequence[Outcome]) -> str:
+    measured = [o for o in own if o["empirical_fairness"] is not None]
+    return f"{Sample.of(measured, 'empirical_fairness').mean:.2f} %" if measured else "–"

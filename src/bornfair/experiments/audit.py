@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bornfair.errors import InputError
+from bornfair.experiments.printout import Columns, Printout, of_rows
+from bornfair.experiments.runs import Say
+from bornfair.experiments.timing import pin_to_one_core
 from bornfair.models.importers.nnet import load_nnet
 from bornfair.question import verify
 from bornfair.verification.verdict import Verdict
 
 SENSITIVE = {"AC": ("8",), "GC": ("11", "19")}
 """Positions by the prefix of the file's name: adult networks read sex at 8, german ones age at 11 and sex at 19."""
-
-HEADERS = ("model", "layers", "sensitive", "verdict", "engine", "replayed in", "decisions", "seconds")
 
 
 @dataclass(frozen=True)
@@ -32,18 +33,17 @@ class Audited:
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
-    def cells(self) -> tuple[str, ...]:
-        found = self.verdict
-        return (
-            self.model,
-            "-".join(map(str, self.widths)),
-            self.sensitive,
-            found.verdict,
-            found.engine,
-            ", ".join(found.arithmetic) or "–",
-            " / ".join(map(str, found.decisions or [])) or "–",
-            f"{found.seconds:.2f}",
-        )
+
+COLUMNS: Columns = (
+    ("model", lambda row: row.model),
+    ("layers", lambda row: "-".join(map(str, row.widths))),
+    ("sensitive", lambda row: row.sensitive),
+    ("verdict", lambda row: row.verdict.verdict),
+    ("engine", lambda row: row.verdict.engine),
+    ("replayed in", lambda row: ", ".join(row.verdict.arithmetic) or "–"),
+    ("decisions", lambda row: " / ".join(map(str, row.verdict.decisions or [])) or "–"),
+    ("seconds", lambda row: f"{row.verdict.seconds:.2f}"),
+)
 
 
 def run(
@@ -52,7 +52,7 @@ def run(
     sensitive: Sequence[str] | None = None,
     timeout: float = 60.0,
     seed: int = 0,
-    say: Callable[[str], None] | None = None,
+    say: Say = None,
 ) -> list[Audited]:
     """A verdict for every .nnet file of a folder, in the order of their numbers."""
     place = Path(folder)
@@ -69,6 +69,12 @@ def run(
                 Audited(path.stem, model.network.widths, position, verify(model, timeout=timeout, seed=seed))
             )
     return audited
+
+
+def report(*, models: Path, say: Say, **choices: Any) -> Printout:
+    pin_to_one_core()
+    audited = run(models, say=say, **choices)
+    return of_rows(models.name, COLUMNS, audited, numbers_from=7, sentences=[summary(audited)], key="audited")
 
 
 def summary(audited: Sequence[Audited]) -> str:

@@ -38,6 +38,12 @@ class Twins:
     decisions: tuple[Any, Any]
     logits: tuple[float, float]
 
+    def __str__(self) -> str:
+        shared = ", ".join(f"{name} {value}" for name, value in self.person.items())
+        pairs = zip(self.sensitive, self.decisions, strict=True)
+        versions = ", ".join(f"{' '.join(map(str, who.values()))}: {decision}" for who, decision in pairs)
+        return f"{versions} — both {shared}."
+
     def table(self, domain: Domain) -> pd.DataFrame:
         """The two as rows of a raw table."""
         return pd.DataFrame([self.person | values for values in self.sensitive])[list(domain.names)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
 from bornfair.experiments import plots
 from bornfair.experiments.methods import NAMES, measure
-from bornfair.experiments.runs import Folder, Outcome, Run, known, run_all, write_results
+from bornfair.experiments.printout import Columns, Lines, Outcome, Sample, groups, how_many_proven, lines, percent
+from bornfair.experiments.runs import Experiment
 from bornfair.models.network import WIDTHS
 
 METHODS = ("erm", "ours")
@@ -18,90 +19,49 @@ PAPER_ACCURACY = {"shallow": 83.23 - 0.09, "paper": 83.23, "deep": 83.23 + 1.2, 
 """As its text says; for the deep network "up to" 1.2 points more."""
 
 
-def run(
-    folder: str | Path,
-    *,
-    dataset: str = "census",
-    sensitive: str = "sex",
-    widths: Sequence[str] | None = None,
-    methods: Sequence[str] | None = None,
-    seeds: int = 3,
-    epochs: int | None = None,
-    jobs: int = 1,
-    say: Callable[[str], None] | None = None,
-) -> list[Outcome]:
-    """Train ERM and ours with each network."""
-    chosen, names = known(methods, METHODS, "method"), known(widths, list(EPOCHS), "network")
-    runs = [
-        Run(dataset, sensitive, method, seed, (("epochs", epochs or EPOCHS[name]), ("hidden", name)))
-        for name in names
-        for method in chosen
-        for seed in range(seeds if name != "large" else 1)
-    ]
-    place = Folder(Path(folder))
-    outcomes = run_all(runs, measure, place, jobs=jobs, say=say)
-    write_results(place, "configurations", outcomes, paper_accuracy=PAPER_ACCURACY, widths=WIDTHS)
-    draw(outcomes, place.path / "configurations")
-    return outcomes
+COLUMNS: Columns = (
+    ("network", lambda own: str(list(WIDTHS[_network(own)]))),
+    ("method", lambda own: NAMES[own[0]["method"]]),
+    ("epochs", lambda own: str(own[0]["options"]["epochs"])),
+    ("accuracy %", lambda own: percent(own, "accuracy")),
+    ("deviation", lambda own: f"{Sample.of(own, 'accuracy').deviation:.2f}" if len(own) > 1 else "–"),
+    ("fairness %", lambda own: percent(own, "empirical_fairness")),
+    ("proven", how_many_proven),
+    ("seconds", lambda own: f"{statistics.mean(o['seconds'] for o in own):.1f}"),
+    ("paper %", lambda own: f"{PAPER_ACCURACY[_network(own)]:.2f}" if own[0]["method"] == "ours" else "–"),
+)
 
 
-def table(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
-    lines: list[tuple[str, ...]] = [
-        ("network", "method", "epochs", "accuracy %", "deviation", "fairness %", "proven", "seconds", "paper %")
-    ]
-    for name in EPOCHS:
-        for method in METHODS:
-            own = _of(outcomes, name, method)
-            if not own:
-                continue
-            scores = [100 * o["accuracy"] for o in own]
-            lines.append(
-                (
-                    str(list(WIDTHS[name])),
-                    NAMES[method],
-                    str(own[0]["options"]["epochs"]),
-                    f"{statistics.mean(scores):.2f}",
-                    f"{statistics.stdev(scores):.2f}" if len(scores) > 1 else "–",
-                    f"{100 * statistics.mean(o['empirical_fairness'] for o in own):.2f}",
-                    f"{sum(o['verdict'] == 'verified' and o['bundle_accepted'] for o in own)} of {len(own)}",
-                    f"{statistics.mean(o['seconds'] for o in own):.1f}",
-                    f"{PAPER_ACCURACY[name]:.2f}" if method == "ours" else "–",
-                )
-            )
-    return lines
+def table(outcomes: Sequence[Outcome]) -> Lines:
+    return lines(COLUMNS, groups(outcomes, hidden=EPOCHS, method=METHODS))
 
 
-def draw(outcomes: Sequence[Outcome], place: Path) -> list[Path]:
+def draw(outcomes: Sequence[Outcome]) -> Any:
     """Accuracy and fairness by network, the paper's accuracy beside."""
     drawn, axes = plots.figure(1, 2, size=(10, 3.8))
-    names = [name for name in EPOCHS if any(_of(outcomes, name, method) for method in METHODS)]
+    names = [_network(group) for group in groups(outcomes, hidden=EPOCHS)]
     for shift, method in ((-0.12, "erm"), (0.12, "ours")):
+        own = groups(outcomes, hidden=EPOCHS, method=[method])
         for panel, what in zip(axes[0], ("accuracy", "empirical_fairness"), strict=True):
-            x, y, spread = [], [], []
-            for i, name in enumerate(names):
-                values = [100 * o[what] for o in _of(outcomes, name, method)]
-                if values:
-                    x.append(i + shift)
-                    y.append(statistics.mean(values))
-                    spread.append(statistics.stdev(values) if len(values) > 1 else 0.0)
-            panel.errorbar(
-                x, y, yerr=spread, fmt=plots.MARKS[method], color=plots.SHADES[method], capsize=3, label=NAMES[method],
-                markersize=9 if method == "ours" else 6,
+            samples = [Sample.of(group, what) for group in own]
+            places = [names.index(_network(group)) + shift for group in own]
+            plots.points(
+                panel, method, x=places, y=[sample.mean for sample in samples],
+                yerr=[sample.deviation for sample in samples], capsize=3, label=NAMES[method],
             )  # fmt: skip
     paper = [PAPER_ACCURACY[name] for name in names]
     axes[0, 0].plot(range(len(names)), paper, "_", color="black", markersize=22, label="paper, its own")
     ticks = [f"{name}\n{_short(WIDTHS[name])}" for name in names]
-    for panel in axes[0]:
+    for panel, title in zip(axes[0], ("Accuracy", "Decision survives the flip"), strict=True):
         panel.set_xticks(range(len(names)), ticks, fontsize=8)
         panel.set_xlim(-0.5, len(names) - 0.5)
-    plots.plain_axes(axes[0, 0], x="hidden widths", y="test people (%)", title="Accuracy")
-    plots.plain_axes(axes[0, 1], x="hidden widths", y="test people (%)", title="Decision survives the flip")
+        plots.plain_axes(panel, x="hidden widths", y="test people (%)", title=title)
     axes[0, 0].legend(frameon=False)
-    return plots.save(drawn, place)
+    return drawn
 
 
-def _of(outcomes: Sequence[Outcome], name: str, method: str) -> list[Outcome]:
-    return [o for o in outcomes if o["method"] == method and o["options"].get("hidden") == name]
+def _network(own: Sequence[Outcome]) -> str:
+    return str(own[0]["options"]["hidden"])
 
 
 def _short(widths: Sequence[int]) -> str:
@@ -112,3 +72,11 @@ def _short(widths: Sequence[int]) -> str:
     """
     shown = [str(width) for width in widths]
     return ", ".join(shown if len(shown) <= 3 else [*shown[:2], "…", shown[-1]])
+
+
+CONFIGURATIONS = Experiment(
+    "configurations", [("census", "sex")], METHODS, measure, draw,
+    {"Census, sensitive: sex; {seeds} seeds": table}, networks=EPOCHS,
+    facts={"paper_accuracy": PAPER_ACCURACY, "widths": WIDTHS},
+)  # fmt: skip
+run, report = CONFIGURATIONS.run, CONFIGURATIONS.report

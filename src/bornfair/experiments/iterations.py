@@ -6,19 +6,18 @@ Times are those of the compiled training loop alone, one method after the other 
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from bornfair import datasets
+from bornfair.auditing.metrics import same_for_all
 from bornfair.experiments import plots
-from bornfair.experiments.methods import domain_of, make
-from bornfair.experiments.runs import Folder, Outcome, Run, known, run_all, write_results
+from bornfair.experiments.methods import Split, fitted
+from bornfair.experiments.printout import Columns, Lines, Outcome, groups, lines
+from bornfair.experiments.runs import Experiment, Run
 from bornfair.models.model import scores_under_every_code
-from bornfair.models.network import Network, decisions
+from bornfair.models.network import decisions
 from bornfair.people.encoding import Encoding
 
 METHODS = ("erm", "ours", "lcifr", "lcifr_attack")
@@ -36,83 +35,51 @@ PAPER_SECONDS = {"erm": 122 / 1.0204, "ours": 122.0, "lcifr_attack": 497.0}
 """For 100 epochs on the paper's machine: ours 2.04 % above ERM, LCIFR more than 4.15 times ERM."""
 
 
-def run(
-    folder: str | Path,
-    *,
-    dataset: str = "census",
-    sensitive: str = "sex",
-    methods: Sequence[str] | None = None,
-    seeds: int = 3,
-    epochs: int = 100,
-    say: Callable[[str], None] | None = None,
-) -> list[Outcome]:
-    """Train each method, looking at the rows kept aside after every epoch."""
-    chosen = known(methods, METHODS, "method")
-    options = (("epochs", epochs),)
-    runs = [Run(dataset, sensitive, method, seed, options) for seed in range(seeds) for method in chosen]
-    place = Folder(Path(folder))
-    outcomes = run_all(runs, trace, place, say=say)
-    write_results(place, "iterations", _long(outcomes), paper_seconds=PAPER_SECONDS, seeds=seeds, methods=chosen)
-    draw(outcomes, place.path / "iterations")
-    return outcomes
-
-
 def trace(run: Run) -> Outcome:
     """One training, measured after each epoch; what measuring takes is not counted."""
-    data = datasets.load(run.dataset)
-    training, test = datasets.split(data, seed=run.seed)
-    domain = domain_of(data, run.sensitive)
-    X, y = training.drop(columns=data.target), training[data.target]
-    people = test.drop(columns=data.target)
-    encoding = Encoding.fit(domain, X)
-    encoded = encoding.encode(people)
-    own, rows = encoding.sensitive_index(encoded), np.arange(len(people))
-    classes = np.unique(y.astype(str))
-    truth = np.searchsorted(classes, test[data.target].astype(str))
+    split = Split.of(run.dataset, [run.sensitive], run.seed)
+    encoding = Encoding.fit(split.domain, split.X)
+    encoded = encoding.encode(split.people)
+    own, rows = encoding.sensitive_index(encoded), np.arange(len(split.people))
+    classes = np.unique(split.y.astype(str))
+    truth = np.searchsorted(classes, split.truth.astype(str))
     epochs: list[dict[str, float]] = []
 
-    def look(network: Network, epoch: int, loss: float, seconds: float) -> None:
-        decided = decisions(scores_under_every_code(network, encoded.free, encoding.codes))
+    def look(epoch: Any) -> None:
+        decided = decisions(scores_under_every_code(epoch.network(), encoded.free, encoding.codes))
         epochs.append({
-            "epoch": epoch, "loss": loss, "seconds": seconds,
+            "epoch": epoch.record.epoch, "loss": epoch.record.loss, "seconds": epoch.record.seconds,
             "accuracy": float(np.mean(decided[own, rows] == truth)),
-            "empirical_fairness": float(np.mean((decided == decided[0]).all(axis=0))),
+            "empirical_fairness": float(np.mean(same_for_all(decided))),
         })  # fmt: skip
 
-    def after(epoch: Any) -> None:
-        look(epoch.network(), epoch.record.epoch, epoch.record.loss, epoch.record.seconds)
-
-    began = time.perf_counter()
     method, extra = SETTINGS[run.method]
-    classifier = make(method, run.sensitive, domain, len(training), run.seed, **dict(run.options), **extra)
-    classifier.set_params(callbacks=(after,))
-    classifier.fit(X, y)
-    return {"epochs": epochs, "seconds": time.perf_counter() - began}
+    options = dict(run.options) | extra | {"callbacks": (look,)}
+    _, seconds = fitted(method, [run.sensitive], split, run.seed, **options)
+    return {"epochs": epochs, "seconds": seconds}
 
 
-def table(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
+def table(outcomes: Sequence[Outcome]) -> Lines:
     """The last epoch of each method, seconds for all epochs, and the ratio to ERM beside the paper's."""
-    lines: list[tuple[str, ...]] = [
-        ("method", "accuracy %", "fairness %", "least fairness %", "s for all epochs", "ratio to ERM", "paper")
-    ]
     loops = {m: _loop_seconds(outcomes, m) for m in METHODS}
-    for method in METHODS:
-        own = [o["epochs"] for o in outcomes if o["method"] == method]
-        if not own:
-            continue
-        ratio = f"{loops[method] / loops['erm']:.2f}" if loops["erm"] else "–"
-        lines.append(
-            (
-                NAMES[method],
-                f"{100 * statistics.mean(e[-1]['accuracy'] for e in own):.2f}",
-                f"{100 * statistics.mean(e[-1]['empirical_fairness'] for e in own):.2f}",
-                f"{100 * min(step['empirical_fairness'] for e in own for step in e):.2f}",
-                f"{loops[method]:.2f}",
-                ratio,
-                f"{PAPER_SECONDS[method] / PAPER_SECONDS['erm']:.2f}" if method in PAPER_SECONDS else "–",
-            )
-        )
-    return lines
+    columns: Columns = (
+        ("method", lambda own: NAMES[own[0]["method"]]),
+        ("accuracy %", lambda own: _last(own, "accuracy")),
+        ("fairness %", lambda own: _last(own, "empirical_fairness")),
+        ("least fairness %", lambda own: f"{100 * min(e['empirical_fairness'] for o in own for e in o['epochs']):.2f}"),
+        ("s for all epochs", lambda own: f"{loops[own[0]['method']]:.2f}"),
+        ("ratio to ERM", lambda own: _ratio(loops, own[0]["method"])),
+        ("paper", lambda own: _ratio(PAPER_SECONDS, own[0]["method"])),
+    )
+    return lines(columns, groups(outcomes, method=METHODS))
+
+
+def _last(own: Sequence[Outcome], what: str) -> str:
+    return f"{100 * statistics.mean(o['epochs'][-1][what] for o in own):.2f}"
+
+
+def _ratio(seconds: dict[str, float], method: str) -> str:
+    return f"{seconds[method] / seconds['erm']:.2f}" if seconds.get(method) and seconds["erm"] else "–"
 
 
 def _loop_seconds(outcomes: Sequence[Outcome], method: str) -> float:
@@ -121,13 +88,11 @@ def _loop_seconds(outcomes: Sequence[Outcome], method: str) -> float:
     return sum(statistics.median(step["seconds"] for step in steps) for steps in zip(*own, strict=True))
 
 
-def draw(outcomes: Sequence[Outcome], place: Path) -> list[Path]:
+def draw(outcomes: Sequence[Outcome]) -> Any:
     """Three panels as in the paper: fairness, accuracy, and time."""
     drawn, axes = plots.figure(1, 3, size=(11, 3.4))
-    for method in METHODS:
-        own = [o["epochs"] for o in outcomes if o["method"] == method]
-        if not own:
-            continue
+    for group in groups(outcomes, method=METHODS):
+        method, own = group[0]["method"], [o["epochs"] for o in group]
         x = [step["epoch"] for step in own[0]]
         for panel, what in zip(axes[0], ("empirical_fairness", "accuracy", "seconds"), strict=True):
             values = np.array([[step[what] for step in e] for e in own])
@@ -139,10 +104,18 @@ def draw(outcomes: Sequence[Outcome], place: Path) -> list[Path]:
     plots.plain_axes(axes[0, 1], x="epoch", y="test people (%)", title=f"Accuracy, {note}")
     plots.plain_axes(axes[0, 2], x="epoch", y="seconds since the start", title="Training time, compiled loop")
     axes[0, 0].legend(frameon=False)
-    return plots.save(drawn, place)
+    return drawn
 
 
 def _long(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """A line for each epoch."""
     named = ("dataset", "sensitive", "method", "seed")
     return [{name: o[name] for name in named} | step for o in outcomes for step in o["epochs"]]
+
+
+ITERATIONS = Experiment(
+    "iterations", [("census", "sex")], METHODS, trace, draw,
+    {"Census, sensitive: sex; {epochs} epochs, {seeds} seeds": table}, options={"epochs": 100}, alternating=True,
+    facts={"paper_seconds": PAPER_SECONDS}, listed=_long,
+)  # fmt: skip
+run, report = ITERATIONS.run, ITERATIONS.report

@@ -10,15 +10,19 @@ import dataclasses
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bornfair import datasets
 from bornfair.auditing import metrics
 from bornfair.datasets import Dataset
-from bornfair.experiments.runs import Outcome, Run
+from bornfair.experiments.printout import Outcome
+from bornfair.experiments.runs import Run
 from bornfair.people.domain import Domain
 from bornfair.proof import checker
 from bornfair.verification.confirm import confirm_encoded
@@ -41,12 +45,35 @@ def epochs_for(rows: int, batch_size: int = 64) -> int:
     return max(100, -(-LEAST_STEPS // -(-rows // batch_size)))
 
 
-def make(method: str, sensitive: str, domain: Domain, rows: int, seed: int, **options: Any) -> Any:
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A dataset cut in two: rows to learn from (X, y), and people kept aside to measure on, with the truth."""
+
+    X: pd.DataFrame
+    y: pd.Series
+    people: pd.DataFrame
+    truth: pd.Series
+    domain: Domain
+
+    @staticmethod
+    def of(dataset: str, sensitive: Sequence[str], seed: int) -> Split:
+        data = datasets.load(dataset)
+        (X, y), (people, truth) = (
+            (rows.drop(columns=data.target), rows[data.target]) for rows in datasets.split(data, seed=seed)
+        )
+        return Split(X, y, people, truth, domain_of(data, *sensitive))
+
+
+def domain_of(data: Dataset, *sensitive: str) -> Domain:
+    """Everybody in the table, those kept aside to measure on included."""
+    return Domain.infer(data.table, target=data.target, sensitive=sensitive)
+
+
+def make(method: str, sensitive: Sequence[str], domain: Domain, rows: int, seed: int, **options: Any) -> Any:
     """A classifier that is not fitted yet; `options` overrule the settings."""
     from bornfair import baselines
     from bornfair.estimator import FairClassifier
 
-    common = {"domain": domain, "random_state": seed}
     plain = {"preset": "paper", "epochs": epochs_for(rows)}
     kinds: dict[str, tuple[Any, dict[str, Any]]] = {
         "ours": (FairClassifier, plain),
@@ -57,22 +84,24 @@ def make(method: str, sensitive: str, domain: Domain, rows: int, seed: int, **op
         "udif": (baselines.UDIF, {}),
     }
     kind, settings = kinds[method]
-    return kind([sensitive], **(common | settings | options))
+    return kind(list(sensitive), **({"domain": domain, "random_state": seed} | settings | options))
+
+
+def fitted(method: str, sensitive: Sequence[str], split: Split, seed: int, **options: Any) -> tuple[Any, float]:
+    """A classifier that has learnt the split's rows, and the seconds it took."""
+    classifier = make(method, sensitive, split.domain, len(split.X), seed, **options)
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that ERM is not fair is what is measured here
+        classifier.fit(split.X, split.y)
+    return classifier, time.perf_counter() - began
 
 
 def measure(run: Run) -> Outcome:
     """Train one method on one split and measure it on the rows kept aside."""
-    data = datasets.load(run.dataset)
-    training, test = datasets.split(data, seed=run.seed)
-    domain = domain_of(data, run.sensitive)
-    classifier = make(run.method, run.sensitive, domain, len(training), run.seed, **dict(run.options))
-    X, y = training.drop(columns=data.target), training[data.target]
-    began = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that ERM is not fair is what is measured here
-        classifier.fit(X, y)
-    seconds = time.perf_counter() - began
-    people, truth = test.drop(columns=data.target), test[data.target].to_numpy()
+    split = Split.of(run.dataset, [run.sensitive], run.seed)
+    classifier, seconds = fitted(run.method, [run.sensitive], split, run.seed, **dict(run.options))
+    people, truth = split.people, split.truth.to_numpy()
     fairness = classifier.empirical_fairness(people)
     decided, shares = classifier.predict(people), classifier.predict_proba(people)
     return {
@@ -87,11 +116,6 @@ def measure(run: Run) -> Outcome:
         **_proof(classifier),
         **_own_certificate(classifier, run.method, people),
     }
-
-
-def domain_of(data: Dataset, sensitive: str) -> Domain:
-    """Everybody in the table, those kept aside to measure on included."""
-    return Domain.infer(data.table.drop(columns=data.target), sensitive=[sensitive])
 
 
 def _proof(classifier: Any) -> Outcome:

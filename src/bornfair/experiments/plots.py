@@ -9,20 +9,16 @@ from typing import Any
 
 from bornfair.files import write_atomically
 
-MARKS = {"erm": "o", "lcifr": "s", "lcifr_attack": "v", "milp": "^", "udif": "D", "unaware": "x", "ours": "*"}
-LINES = {
-    "erm": "--",
-    "lcifr": ":",
-    "lcifr_attack": (0, (3, 2, 1, 2)),
-    "milp": "-.",
-    "udif": (0, (5, 1, 1, 1)),
-    "unaware": (0, (1, 3)),
-    "ours": "-",
+LOOKS: dict[str, tuple[str, Any, str]] = {
+    "erm": ("o", "--", "#777777"),
+    "lcifr": ("s", ":", "#b35900"),
+    "lcifr_attack": ("v", (0, (3, 2, 1, 2)), "#cc7a7a"),
+    "milp": ("^", "-.", "#4d7a00"),
+    "udif": ("D", (0, (5, 1, 1, 1)), "#7a3db8"),
+    "unaware": ("x", (0, (1, 3)), "#000000"),
+    "ours": ("*", "-", "#0057b8"),
 }
-SHADES = {
-    "erm": "#777777", "lcifr": "#b35900", "lcifr_attack": "#cc7a7a", "milp": "#4d7a00", "udif": "#7a3db8",
-    "unaware": "#000000", "ours": "#0057b8",
-}  # fmt: skip
+"""Of each method its marker, its line and its shade."""
 
 
 def figure(rows: int, columns: int, *, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
@@ -57,8 +53,18 @@ def plain_axes(axes: Any, *, x: str, y: str, title: str) -> None:
 
 def series(axes: Any, method: str, name: str, x: Sequence[float], y: Sequence[float]) -> None:
     """One method's line, with a mark here and there."""
-    every = max(1, len(x) // 10)
+    mark, line, shade = LOOKS[method]
     axes.plot(
-        x, y, label=name, color=SHADES[method], linestyle=LINES[method], marker=MARKS[method], markevery=every,
+        x, y, label=name, color=shade, linestyle=line, marker=mark, markevery=max(1, len(x) // 10),
         markersize=8 if method == "ours" else 5, linewidth=1.4,
     )  # fmt: skip
+
+
+def points(axes: Any, method: str, **options: Any) -> None:
+    """One method's means with their deviations (x, y, xerr or yerr)."""
+    axes.errorbar(**point_style(method), **options)
+
+
+def point_style(method: str) -> dict[str, Any]:
+    mark, _, shade = LOOKS[method]
+    return {"marker": mark, "color": shade, "markersize": 9 if method == "ours" else 6, "linestyle": "none"}

@@ -7,20 +7,21 @@ differently among people who could exist, found by `boundary_attacks`: a stable 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bornfair import datasets
-from bornfair.auditing.metrics import accuracy
+from bornfair.auditing.metrics import accuracy, same_for_all
 from bornfair.checks import choice, whole
 from bornfair.experiments.boundary_attacks import Twins, attack_integers, attack_reals
+from bornfair.experiments.methods import Split
+from bornfair.experiments.printout import Columns, Lines, Printout, lines, of_rows
+from bornfair.experiments.runs import Say
 from bornfair.models.model import scores_under_every_code
 from bornfair.models.network import Network, decisions
-from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.training.algorithm import Plan, TrainingData, train
 from bornfair.training.response import Response
@@ -49,7 +50,16 @@ ROWS: dict[str, Row] = {
 }
 """The rows of the table by name; all of them with γ = 0."""
 
-HEADERS = ("first-layer start", "response", "accuracy %", "stable %", "max change", "real", "integer", "s")
+COLUMNS: Columns = (
+    ("first-layer start", lambda row: row.start),
+    ("response", lambda row: row.response),
+    ("accuracy %", lambda row: f"{100 * row.accuracy:.2f}"),
+    ("stable %", lambda row: f"{100 * row.flip_stable:.2f}"),
+    ("max change", lambda row: f"{row.max_logit_change:.1e}" if row.max_logit_change else "0"),
+    ("real", lambda row: f"{row.real_unfair}/{row.real_tried}"),
+    ("integer", lambda row: f"{row.integer_unfair}/{row.integer_tried}"),
+    ("s", lambda row: f"{row.seconds:.0f}"),
+)
 
 
 @dataclass(frozen=True)
@@ -88,23 +98,18 @@ class Outcome:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def cells(self) -> tuple[str, ...]:
-        """The row as text, in the order of HEADERS."""
-        return (
-            self.start,
-            self.response,
-            f"{100 * self.accuracy:.2f}",
-            f"{100 * self.flip_stable:.2f}",
-            f"{self.max_logit_change:.1e}" if self.max_logit_change else "0",
-            f"{self.real_unfair}/{self.real_tried}",
-            f"{self.integer_unfair}/{self.integer_tried}",
-            f"{self.seconds:.0f}",
-        )
 
-
-def table(outcomes: Iterable[Outcome]) -> list[tuple[str, ...]]:
+def table(outcomes: Iterable[Outcome]) -> Lines:
     """The outcomes as text, headers first."""
-    return [HEADERS, *(outcome.cells() for outcome in outcomes)]
+    return lines(COLUMNS, outcomes)
+
+
+def report(*, say: Say, **choices: Any) -> Printout:
+    outcomes = run(say=say, **choices)
+    told = [(o, o.integer_twins) for o in outcomes if o.integer_twins is not None]
+    sentences = [line for o, twins in told for line in ("", f"{o.start}, {o.response}: {twins}")]
+    title = "Census, sensitive: sex. Twins with different decisions found"
+    return of_rows(title, COLUMNS, outcomes, numbers_from=2, sentences=sentences)
 
 
 def run(
@@ -114,7 +119,7 @@ def run(
     people: int = 300,
     crossings: int = 250,
     rows: Sequence[str] | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say = None,
 ) -> list[Outcome]:
     """Train and attack each row (all, or those named). Everything but the times follows from the seed."""
     names = list(ROWS) if rows is None else list(rows)
@@ -143,20 +148,17 @@ class Census:
     def prepare(seed: int, training_rows: int | None = None) -> Census:
         """Split and encode; with `training_rows` the network gets to see only so many rows."""
         whole("seed", seed, 0)
-        dataset = datasets.load("census")
-        training, test = datasets.split(dataset, seed=seed)
-        domain = Domain.infer(dataset.table, target=dataset.target, sensitive=["sex"])
-        encoding = Encoding.fit(domain, training)
-        seen = training.iloc[:training_rows]
-        encoded = encoding.encode(seen)
+        split = Split.of("census", ["sex"], seed)
+        encoding = Encoding.fit(split.domain, split.X)
+        encoded = encoding.encode(split.X.iloc[:training_rows])
         data = TrainingData(
             encoded.free,
-            _classes(seen),
+            _classes(split.y.iloc[:training_rows]),
             sensitive=encoded.sensitive,
             true_index=encoding.sensitive_index(encoded),
-            codes=domain.sensitive_space.codes,
+            codes=split.domain.sensitive_space.codes,
         )
-        return Census(encoding, data, test, _classes(test))
+        return Census(encoding, data, split.people, _classes(split.truth))
 
 
 def train_row(name: str, census: Census, plan: Plan, *, hidden: str | Sequence[int] = "paper") -> Network:
@@ -201,7 +203,7 @@ def measure(
         seed=plan.seed,
         epochs=plan.epochs,
         accuracy=accuracy(census.truth, decided[own, np.arange(len(test))]),
-        flip_stable=float(np.mean((decided == decided[0]).all(axis=0))),
+        flip_stable=float(np.mean(same_for_all(decided))),
         max_logit_change=float(np.max(np.ptp(scores, axis=0))),
         max_sensitive_weight=float(np.abs(network.sensitive_weights(encoding.free_width)).max()),
         real_unfair=reals.unfair,
@@ -216,5 +218,5 @@ def measure(
     )
 
 
-def _classes(rows: pd.DataFrame) -> np.ndarray:
-    return (rows["income"] == ">50K").to_numpy().astype(np.int64)
+def _classes(income: pd.Series) -> np.ndarray:
+    return (income == ">50K").to_numpy().astype(np.int64)

@@ -3,65 +3,43 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bornfair.errors import InputError
+from bornfair.experiments.printout import Columns, Outcome, Printout, of_rows
+from bornfair.experiments.runs import Say
+from bornfair.experiments.timing import pin_to_one_core
 from bornfair.quantification.measure import Shares, shares_of
 from bornfair.question import load_model
 
 NEEDED = ("model", "pa_index", "protected", "cer_rate_pct", "fal_rate_pct", "und_rate_pct", "unfair_reference_pct")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One network and sensitive input; shares are in percent."""
-
-    model: str
-    sensitive: str
-    theirs_undecided: float
-    undecided: float
-    certified: float
-    falsified: float
-    estimate: float
-    reference: float
-    boxes: int
-    seconds: float
-    reason: str
-
-    @property
-    def ratio(self) -> float:
-        """Our undecided share by theirs."""
-        return self.undecided / self.theirs_undecided if self.theirs_undecided else float("inf")
-
-    def cells(self) -> tuple[str, ...]:
-        shares = f"{self.theirs_undecided:.2f}", f"{self.undecided:.3f}", f"{self.ratio:.2f}", f"{self.certified:.3f}"
-        return (
-            self.model, self.sensitive, *shares, f"{self.falsified:.3g}", f"{self.estimate:.3f}", f"{self.boxes:,}",
-            f"{self.seconds:.1f}",
-        )  # fmt: skip
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"ratio": self.ratio}
-
-
-HEADERS = (
-    "network", "sensitive", "undecided: FairQuant", "ours", "ratio", "certified", "falsified", "unfair, estimated",
-    "boxes", "s",
-)  # fmt: skip
+COLUMNS: Columns = (
+    ("network", lambda row: row["model"]),
+    ("sensitive", lambda row: row["sensitive"]),
+    ("undecided: FairQuant", lambda row: f"{row['theirs_undecided']:.2f}"),
+    ("ours", lambda row: f"{row['undecided']:.3f}"),
+    ("ratio", lambda row: f"{row['ratio']:.2f}"),
+    ("certified", lambda row: f"{row['certified']:.3f}"),
+    ("falsified", lambda row: f"{row['falsified']:.3g}"),
+    ("unfair, estimated", lambda row: f"{row['estimate']:.3f}"),
+    ("boxes", lambda row: f"{row['boxes']:,}"),
+    ("s", lambda row: f"{row['seconds']:.1f}"),
+)
 
 
 def compare(
     models_dir: str | Path,
     anchors_csv: str | Path,
-    seconds: float = 60.0,
-    only: Sequence[str] | None = None,
     *,
+    timeout: float = 60.0,
+    only: Sequence[str] | None = None,
     seed: int = 0,
-    say: Callable[[str], None] | None = None,
-) -> list[Row]:
+    say: Say = None,
+) -> list[Outcome]:
     """Measure every row of the table (or the models named), to be read beside what FairQuant reached."""
     try:
         text = Path(anchors_csv).read_text(encoding="utf-8")
@@ -77,20 +55,37 @@ def compare(
             continue
         path, sensitive = Path(models_dir) / f"{line['model']}.nnet", [int(line["pa_index"])]
         model = load_model(path, sensitive=sensitive, normalise="no")  # they take raw numbers
-        rows.append(_row(line, shares_of(model, timeout=seconds, seed=seed)))
+        rows.append(_row(line, shares_of(model, timeout=timeout, seed=seed)))
         if say:
-            say("  ".join(rows[-1].cells()))
+            say("  ".join(lines(COLUMNS, rows[-1:])[1]))
     return rows
 
 
-def summary(rows: Sequence[Row]) -> str:
-    below, third = sum(row.ratio < 1 for row in rows), sum(row.ratio <= 1 / 3 for row in rows)
+def report(*, models: Path, anchors: Path, say: Say, **choices: Any) -> Printout:
+    pin_to_one_core()
+    rows = compare(models, anchors, say=say, **choices)
+    return of_rows("Shares of the domain, %", COLUMNS, rows, numbers_from=2, sentences=[summary(rows)])
+
+
+def summary(rows: Sequence[Outcome]) -> str:
+    below, third = sum(row["ratio"] < 1 for row in rows), sum(row["ratio"] <= 1 / 3 for row in rows)
     return f"Of {len(rows)} questions, {below} leave less undecided than FairQuant, {third} at most a third of it."
 
 
-def _row(line: dict[str, str], found: Shares) -> Row:
-    return Row(
-        line["model"], line["protected"], float(line["und_rate_pct"]), 100 * found.undecided, 100 * found.certified,
-        100 * found.falsified, 100 * float(found.estimate["unfair"]), float(line["unfair_reference_pct"]),
-        found.boxes, found.seconds, found.reason,
-    )  # fmt: skip
+def _row(line: dict[str, str], found: Shares) -> Outcome:
+    """One network and sensitive input; shares are in percent. The ratio is our undecided share by theirs."""
+    theirs, ours = float(line["und_rate_pct"]), 100 * found.undecided
+    return {
+        "model": line["model"],
+        "sensitive": line["protected"],
+        "theirs_undecided": theirs,
+        "undecided": ours,
+        "certified": 100 * found.certified,
+        "falsified": 100 * found.falsified,
+        "estimate": 100 * float(found.estimate["unfair"]),
+        "reference": float(line["unfair_reference_pct"]),
+        "boxes": found.boxes,
+        "seconds": found.seconds,
+        "reason": found.reason,
+        "ratio": ours / theirs if theirs else float("inf"),
+    }

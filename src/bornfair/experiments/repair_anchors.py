@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from bornfair import datasets
 from bornfair.datasets import credit_words
 from bornfair.datasets.rawfile import embedded
 from bornfair.errors import InputError
+from bornfair.experiments.printout import Columns, Outcome, Printout, lines, of_rows
+from bornfair.experiments.runs import Say
 from bornfair.models.importers.nnet import load_nnet, read_nnet
 from bornfair.people.domain import Domain
 
@@ -50,29 +51,17 @@ SPELT = {
 YOUNG = 26  # the age from which the networks call a person 1
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One network, one sensitive feature."""
-
-    model: str
-    sensitive: str
-    rows: int
-    """Held out: used neither to fit nor to choose the repair."""
-    majority: float
-    accuracy_before: float | None
-    accuracy_projected: float | None
-    accuracy_after: float | None
-    changed: float
-    fairness_before: float | None
-    verdict_before: str
-    verdict_after: str
-    blend: float
-    epochs: int
-    seconds: float
-    """For the repair and its proof; the verdict about the original comes on top."""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+COLUMNS: Columns = (
+    ("network", lambda o: o["model"]),
+    ("sensitive", lambda o: o["sensitive"]),
+    ("before", lambda o: _percent(o["accuracy_before"])),
+    ("projected", lambda o: _percent(o["accuracy_projected"])),
+    ("repaired", lambda o: _percent(o["accuracy_after"])),
+    ("changed", lambda o: _percent(o["changed"])),
+    ("same for twins before", lambda o: _percent(o["fairness_before"])),
+    ("verdict", lambda o: f"{o['verdict_before']} → {o['verdict_after']}"),
+    ("s", lambda o: f"{o['seconds']:.1f}"),
+)
 
 
 def adult_inputs(test: str | Path | None = None) -> tuple[pd.DataFrame, str]:
@@ -128,7 +117,7 @@ def run(
     timeout: float = 20.0,
     epochs: int = 60,
     seed: int = 0,
-    say: Callable[[str], None] | None = None,
+    say: Say = None,
 ) -> list[Outcome]:
     """Repair each network of a folder of .nnet files for its sensitive feature. `timeout` is for verdicts before."""
     from bornfair.question import verify
@@ -152,51 +141,34 @@ def run(
         began = time.perf_counter()
         found = repair(original, table.iloc[fitted], target=target, test=table.iloc[kept], epochs=epochs, seed=seed)
         after = verify(found.model, timeout=timeout, seed=seed)
-        outcomes.append(
-            Outcome(
-                model=name,
-                sensitive=sensitive,
-                rows=len(kept),
-                majority=float(table[target].iloc[kept].value_counts(normalize=True).max()),
-                accuracy_before=found.accuracy_before,
-                accuracy_projected=found.accuracy_projected,
-                accuracy_after=found.accuracy_after,
-                changed=found.changed,
-                fairness_before=found.fairness_before,
-                verdict_before=before.verdict,
-                verdict_after=after.verdict,
-                blend=found.blend,
-                epochs=found.epochs_run,
-                seconds=time.perf_counter() - began,
-            )
-        )
+        outcomes.append({
+            "model": name,
+            "sensitive": sensitive,
+            "rows": len(kept),  # held out: used neither to fit nor to choose the repair
+            "majority": float(table[target].iloc[kept].value_counts(normalize=True).max()),
+            "accuracy_before": found.accuracy_before,
+            "accuracy_projected": found.accuracy_projected,
+            "accuracy_after": found.accuracy_after,
+            "changed": found.changed,
+            "fairness_before": found.fairness_before,
+            "verdict_before": before.verdict,
+            "verdict_after": after.verdict,
+            "blend": found.blend,
+            "epochs": found.epochs_run,
+            # For the repair and its proof; the verdict about the original comes on top.
+            "seconds": time.perf_counter() - began,
+        })  # fmt: skip
         if say:
-            say(" | ".join(row(outcomes[-1])))
+            say(" | ".join(lines(COLUMNS, outcomes[-1:])[1]))
     return outcomes
 
 
-HEADERS = (
-    "network",
-    "sensitive",
-    "before",
-    "projected",
-    "repaired",
-    "changed",
-    "same for twins before",
-    "verdict",
-    "s",
-)
+def report(*, models: Path, say: Say, **choices: Any) -> Printout:
+    return of_rows("Repaired", COLUMNS, run(models, say=say, **choices), numbers_from=2)
 
 
-def row(outcome: Outcome) -> tuple[str, ...]:
-    """One outcome as a line of a table."""
-    percent = lambda share: "–" if share is None else f"{100 * share:.2f} %"  # noqa: E731
-    shares = (
-        outcome.accuracy_before, outcome.accuracy_projected, outcome.accuracy_after, outcome.changed,
-        outcome.fairness_before,
-    )  # fmt: skip
-    verdict = f"{outcome.verdict_before} → {outcome.verdict_after}"
-    return (outcome.model, outcome.sensitive, *map(percent, shares), verdict, f"{outcome.seconds:.1f}")
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f} %"
 
 
 def named_domain(path: Path, table: pd.DataFrame, target: str) -> Domain:

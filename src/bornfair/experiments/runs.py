@@ -1,6 +1,7 @@
 """Many trainings, one file each: an interrupted experiment goes on where it stopped, and no finished run is redone.
 
-A run is named by everything that determines it. Its result is written to `FOLDER/runs/NAME.json`, whole or not at all.
+A run is named by everything that determines it. Its result is written to `FOLDER/runs/NAME.json`, whole or not at all;
+the results of all of them to `FOLDER/EXPERIMENT.csv`, `.json`, `.svg` and `.png`.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import io
 import json
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bornfair import __version__
+from bornfair import __version__, datasets
 from bornfair.errors import InputError, shown
+from bornfair.experiments import plots
+from bornfair.experiments.printout import Lines, Outcome, Printout, Table
 from bornfair.files import write_atomically
 
-Outcome = dict[str, Any]
+Say = Callable[[str], None] | None
+"""Where progress is told, if anywhere."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +68,74 @@ class Folder:
         return self.path / "runs" / f"{run.name}.json"
 
 
+@dataclass(frozen=True)
+class Experiment:
+    """Trainings that are compared: which runs there are, how one is measured, and what is shown of all of them."""
+
+    name: str
+    rows: Sequence[tuple[str, str]]
+    """Datasets, each with a sensitive column."""
+    methods: Sequence[str]
+    measure: Callable[[Run], Outcome]
+    draw: Callable[[Sequence[Outcome]], Any]
+    tables: Mapping[str, Callable[[Sequence[Outcome]], Lines]]
+    """What is printed: titles, with what was chosen in braces, and their tables."""
+    numbers_from: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of every run; the number of epochs can be chosen."""
+    networks: Mapping[str, int] = field(default_factory=dict)
+    """Epochs by network, where networks are compared too; the large one is trained once."""
+    alternating: bool = False
+    """Whether the methods take turns, so that a busy moment of the machine meets all of them alike."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What stands in the JSON beside the runs: the paper's numbers, for instance."""
+    listed: Callable[[Sequence[Outcome]], Sequence[Outcome]] = list
+    """What CSV and JSON list, if not the outcomes themselves."""
+    findings: Callable[[Sequence[Outcome]], list[str]] | None = None
+
+    def run(
+        self, folder: str | Path, *, rows: Sequence[tuple[str, str]] | None = None, names: Sequence[str] | None = None,
+        methods: Sequence[str] | None = None, widths: Sequence[str] | None = None, seeds: int = 3,
+        epochs: int | None = None, jobs: int = 1, say: Say = None,
+    ) -> list[Outcome]:  # fmt: skip
+        """Run all that is not in the folder yet, and write CSV, JSON and figure. Datasets not here are left out."""
+        wanted = known(names, list(dict.fromkeys(name for name, _ in rows or self.rows)), "dataset")
+        chosen, networks = known(methods, self.methods, "method"), known(widths, list(self.networks), "network")
+        fixed = dict(self.options) | ({} if epochs is None else {"epochs": epochs})
+        variants = [{"epochs": self.networks[name], "hidden": name} | fixed for name in networks] or [fixed]
+        runs = [
+            Run(name, sensitive, method, seed, tuple(sorted(options.items())))
+            for name, sensitive in rows or self.rows
+            if name in wanted
+            for options in variants
+            for method in chosen
+            for seed in range(seeds if options.get("hidden") != "large" else 1)
+        ]
+        if self.alternating:
+            runs.sort(key=lambda run: run.seed)
+        place = Folder(Path(folder))
+        outcomes = run_all(_here(runs, say), self.measure, place, jobs=jobs, say=say)
+        write_results(place, self.name, self.listed(outcomes), **self.facts, seeds=seeds, methods=chosen)
+        plots.save(self.draw(outcomes), place.path / self.name)
+        return outcomes
+
+    def report(self, *, folder: Path, say: Say, **choices: Any) -> Printout:
+        """The same, to be printed."""
+        outcomes = self.run(folder, say=say, **choices)
+        found = {} if self.findings is None else {"findings": self.findings(outcomes)}
+        sentences = [*found.get("findings", []), f"Runs, CSV, JSON and plots: {folder}"]
+        tables = [
+            Table(title.format(**choices), table(outcomes), self.numbers_from) for title, table in self.tables.items()
+        ]
+        return Printout({"out": str(folder)} | found | {"runs": outcomes}, tables, sentences)
+
+
 @dataclass
 class Progress:
     """How far an experiment is, and how long it may still take."""
 
     total: int
-    jobs: int
-    say: Callable[[str], None] | None
+    say: Say
     done: int = 0
     began: float = field(default_factory=time.monotonic)
 
@@ -83,13 +148,20 @@ class Progress:
         self.say(f"[{self.done} of {self.total}, about {left / 60:.1f} min left] {what}: {outcome['seconds']:.1f} s")
 
 
+def _here(runs: Sequence[Run], say: Say) -> list[Run]:
+    absent = [name for name in dict.fromkeys(run.dataset for run in runs) if datasets.where(name) is None]
+    for name in absent if say else ():
+        say(f"{name} is not here and is left out; see: bornfair datasets list")
+    return [run for run in runs if run.dataset not in absent]
+
+
 def run_all(
     runs: Sequence[Run],
     work: Callable[[Run], Outcome],
     folder: Folder,
     *,
     jobs: int = 1,
-    say: Callable[[str], None] | None = None,
+    say: Say = None,
 ) -> list[Outcome]:
     """The outcomes of all runs, in their order; those that are finished already are read."""
     if jobs < 1:
@@ -97,11 +169,8 @@ def run_all(
     open_runs = [run for run in runs if folder.finished(run) is None]
     if say and len(open_runs) < len(runs):
         say(f"{len(runs) - len(open_runs)} of {len(runs)} runs were finished before, in {folder.path}")
-    progress = Progress(len(open_runs), jobs, say)
-    if jobs == 1:
-        for run in open_runs:
-            progress.step(folder.keep(run, work(run)))
-    elif open_runs:
+    progress = Progress(len(open_runs), say)
+    if open_runs:
         from joblib import Parallel, delayed
 
         parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")

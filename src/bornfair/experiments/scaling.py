@@ -9,16 +9,20 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bornfair.checks import whole
-from bornfair.experiments.speed import BATCH_SIZE, Stopwatch, census_rows, in_own_process, only_core, serve, verdict
+from bornfair.experiments import timing
+from bornfair.experiments.preservation import Census
+from bornfair.experiments.printout import Columns, Lines, Printout, Table, lines
+from bornfair.experiments.runs import Say
+from bornfair.experiments.speed import BATCH_SIZE
+from bornfair.experiments.timing import Epochs, Measured, Stopwatch
 from bornfair.models.network import hidden_widths
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
@@ -28,7 +32,7 @@ from bornfair.training.fitting import training_data
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, draw
 
-COLUMNS = 20
+WIDTH = 20  # columns of a synthetic table
 LONG_BATCH = 512
 MOST_SPREAD = 1.5  # of rows per second between the sizes: the cost is linear
 MOST_MEMORY = 2.0  # times the encoded table
@@ -37,8 +41,10 @@ LARGE_LIMIT = 4 * 10**9
 
 
 @dataclass(frozen=True)
-class Size:
+class Size(Epochs):
     """One length of table, measured."""
+
+    derived = ("rows_per_second", "rows_per_processor_second", "memory_ratio")
 
     rows: int
     columns: int
@@ -46,10 +52,8 @@ class Size:
     encoded_bytes: int
     encoding_seconds: float
     first: float
-    """Seconds of the first epoch, compilation included; not among `seconds`."""
     seconds: tuple[float, ...]
     processor: tuple[float, ...]
-    """Processor time of the same epochs, in seconds."""
     memory: int
     """Bytes at the peak, beyond what the process had taken after training on a tiny table: raw table included."""
 
@@ -67,8 +71,10 @@ class Size:
 
 
 @dataclass(frozen=True)
-class ScalingReport:
+class ScalingReport(Measured):
     """Fair training of the paper's network on tables of several lengths."""
+
+    derived = ("spread", "processor_spread", "memory_ratio")
 
     hidden: tuple[int, ...]
     batch_size: int
@@ -78,37 +84,17 @@ class ScalingReport:
     @property
     def spread(self) -> float:
         """The most rows per second over the fewest."""
-        speeds = [size.rows_per_second for size in self.sizes]
-        return max(speeds) / min(speeds)
+        return _most_over_fewest([size.rows_per_second for size in self.sizes])
 
     @property
     def processor_spread(self) -> float:
         """The same by processor time: where it is much smaller, somebody else was using the core."""
-        speeds = [size.rows_per_processor_second for size in self.sizes]
-        return max(speeds) / min(speeds)
+        return _most_over_fewest([size.rows_per_processor_second for size in self.sizes])
 
     @property
     def memory_ratio(self) -> float | None:
         """The worst of the tables that are long enough to count."""
         return max((size.memory_ratio for size in self.sizes if size.encoded_bytes >= COUNTED_FROM), default=None)
-
-    def to_json(self) -> dict[str, Any]:
-        document = asdict(self)
-        for size, entry in zip(self.sizes, document["sizes"], strict=True):
-            for name in ("rows_per_second", "rows_per_processor_second", "memory_ratio"):
-                entry[name] = getattr(size, name)
-        return document | {
-            "spread": self.spread, "processor_spread": self.processor_spread, "memory_ratio": self.memory_ratio,
-        }  # fmt: skip
-
-    @staticmethod
-    def from_json(document: dict[str, Any]) -> ScalingReport:
-        sizes = []
-        for entry in document["sizes"]:
-            known = {name: entry[name] for name in Size.__dataclass_fields__}
-            times = {"seconds": tuple(entry["seconds"]), "processor": tuple(entry["processor"])}
-            sizes.append(Size(**(known | times)))
-        return ScalingReport(tuple(document["hidden"]), document["batch_size"], document["core"], tuple(sizes))
 
     # --- for printing ---
 
@@ -120,36 +106,45 @@ class ScalingReport:
             f"{list(self.hidden)}, batch {self.batch_size}, {place}"
         )
 
-    def table(self) -> list[tuple[str, ...]]:
+    def table(self) -> Lines:
         """A line for each size, headers first."""
-        lines: list[tuple[str, ...]] = [(
-            "rows", "rows/s (median)", "rows/processor s", "epochs", "first s", "encode s",
-            "encoded MB", "peak MB", "× encoded",
-        )]  # fmt: skip
-        for size in self.sizes:
-            lines.append((
-                f"{size.rows:,}", f"{size.rows_per_second:,.0f}", f"{size.rows_per_processor_second:,.0f}",
-                str(len(size.seconds)), f"{size.first:.2f}", f"{size.encoding_seconds:.2f}",
-                f"{size.encoded_bytes / 1e6:,.0f}", f"{size.memory / 1e6:,.0f}", f"{size.memory_ratio:.2f}",
-            ))  # fmt: skip
-        return lines
+        return lines(COLUMNS, self.sizes)
 
-    def claim_table(self) -> list[tuple[str, ...]]:
+    def claim_table(self) -> Lines:
         memory = self.memory_ratio
         return [
             ("claim", "measured", "target", "met"),
             ("linear cost: most rows/s over fewest", f"{self.spread:.2f}", f"≤ {MOST_SPREAD:g}",
-             verdict(self.spread <= MOST_SPREAD)),
+             timing.yes_or_no(self.spread <= MOST_SPREAD)),
             ("  the same by processor time", f"{self.processor_spread:.2f}", "–", "–"),
             (f"peak memory over encoded table, from {COUNTED_FROM / 1e6:.0f} MB on",
              "–" if memory is None else f"{memory:.2f}", f"≤ {MOST_MEMORY:g}",
-             verdict(None if memory is None else memory <= MOST_MEMORY)),
+             timing.yes_or_no(None if memory is None else memory <= MOST_MEMORY)),
         ]  # fmt: skip
 
 
+COLUMNS: Columns = (
+    ("rows", lambda size: f"{size.rows:,}"),
+    ("rows/s (median)", lambda size: f"{size.rows_per_second:,.0f}"),
+    ("rows/processor s", lambda size: f"{size.rows_per_processor_second:,.0f}"),
+    ("epochs", lambda size: str(len(size.seconds))),
+    ("first s", lambda size: f"{size.first:.2f}"),
+    ("encode s", lambda size: f"{size.encoding_seconds:.2f}"),
+    ("encoded MB", lambda size: f"{size.encoded_bytes / 1e6:,.0f}"),
+    ("peak MB", lambda size: f"{size.memory / 1e6:,.0f}"),
+    ("× encoded", lambda size: f"{size.memory_ratio:.2f}"),
+)
+
+
+def _most_over_fewest(speeds: Sequence[float]) -> float:
+    return max(speeds) / min(speeds)
+
+
 @dataclass(frozen=True)
-class LargeReport:
+class LargeReport(Measured):
     """A large network on the census."""
+
+    derived = ("seconds_per_step", "met")
 
     hidden: tuple[int, ...]
     parameters: int
@@ -167,13 +162,9 @@ class LargeReport:
     def seconds_per_step(self) -> float:
         return self.seconds / self.steps
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"seconds_per_step": self.seconds_per_step, "met": self.memory <= LARGE_LIMIT}
-
-    @staticmethod
-    def from_json(document: dict[str, Any]) -> LargeReport:
-        known = {name: document[name] for name in LargeReport.__dataclass_fields__}
-        return LargeReport(**(known | {"hidden": tuple(document["hidden"])}))
+    @property
+    def met(self) -> bool:
+        return self.memory <= LARGE_LIMIT
 
     # --- for printing ---
 
@@ -183,20 +174,20 @@ class LargeReport:
             f"{self.cores} core{'s' if self.cores > 1 else ''}"
         )
 
-    def table(self) -> list[tuple[str, ...]]:
+    def table(self) -> Lines:
         return [
             ("parameters", "timed steps", "s/step", "first epoch s", "peak memory", "target", "met"),
             (f"{self.parameters:,}", str(self.steps), f"{self.seconds_per_step:.4f}", f"{self.first:.2f}",
-             f"{self.memory / 1e9:.2f} GB", f"≤ {LARGE_LIMIT / 1e9:g} GB", verdict(self.memory <= LARGE_LIMIT)),
+             f"{self.memory / 1e9:.2f} GB", f"≤ {LARGE_LIMIT / 1e9:g} GB", timing.yes_or_no(self.met)),
         ]  # fmt: skip
 
 
 def run_scaling(
     rows: Sequence[int] = (10**5, 10**6, 10**7),
     *,
-    columns: int = COLUMNS,
+    columns: int = WIDTH,
     epochs: int | None = None,
-    say: Callable[[str], None] | None = None,
+    say: Say = None,
 ) -> ScalingReport:
     """Measure each length of table in a fresh process on one core; more epochs are timed where they are short."""
     whole("columns", columns, 2)
@@ -208,21 +199,27 @@ def run_scaling(
         if say is not None:
             say(f"{count:,} rows, {timed} epochs")
         settings = {"measure": "size", "rows": count, "columns": columns, "epochs": timed}
-        parts.append(ScalingReport.from_json(in_own_process("bornfair.experiments.scaling", settings, say)))
+        parts.append(ScalingReport.from_json(timing.in_own_process("bornfair.experiments.scaling", settings, say)))
     return ScalingReport(
         parts[0].hidden, parts[0].batch_size, parts[0].core, tuple(size for part in parts for size in part.sizes)
     )
 
 
-def run_large(
-    *, hidden: str | Sequence[int] = "large", steps: int = 100, say: Callable[[str], None] | None = None
-) -> LargeReport:
+def run_large(*, hidden: str | Sequence[int] = "large", steps: int = 100, say: Say = None) -> LargeReport:
     """Train a large network on census for twice `steps` steps, in a fresh process on all cores it is given."""
     whole("steps", steps, 1)
     if say is not None:
         say(f"{list(hidden_widths(hidden))} on census, {steps} steps to warm up and {steps} timed")
     settings = {"measure": "large", "hidden": list(hidden_widths(hidden)), "steps": steps}
-    return LargeReport.from_json(in_own_process("bornfair.experiments.scaling", settings, say, one_thread=False))
+    return LargeReport.from_json(timing.in_own_process("bornfair.experiments.scaling", settings, say, one_thread=False))
+
+
+def report(*, say: Say) -> Printout:
+    sizes, large = run_scaling(say=say), run_large(say=say)
+    tables = [
+        Table(sizes.title(), sizes.table()), Table("Claims", sizes.claim_table()), Table(large.title(), large.table()),
+    ]  # fmt: skip
+    return Printout({"scaling": sizes.to_json(), "large": large.to_json()}, tables)
 
 
 # --- the measuring process ---
@@ -235,7 +232,7 @@ def measure_size(rows: int, columns: int, epochs: int) -> ScalingReport:
     table = synthetic_people(rows, columns)
     watch = Stopwatch()
     data, training, encoding_seconds = _encoded_and_trained(table, epochs=1 + epochs, watch=watch)
-    laps = watch.laps()
+    seconds, processor = zip(*watch.laps(), strict=True)
     size = Size(
         rows=rows,
         columns=data.free.shape[1],
@@ -243,11 +240,11 @@ def measure_size(rows: int, columns: int, epochs: int) -> ScalingReport:
         encoded_bytes=data.free.nbytes,
         encoding_seconds=encoding_seconds,
         first=training.history[0].seconds,
-        seconds=tuple(lap[0] for lap in laps),
-        processor=tuple(lap[1] for lap in laps),
+        seconds=seconds,
+        processor=processor,
         memory=peak_memory() - before,
     )
-    return ScalingReport(hidden_widths("paper"), LONG_BATCH, only_core(), (size,))
+    return ScalingReport(hidden_widths("paper"), LONG_BATCH, timing.only_core(), (size,))
 
 
 def synthetic_people(rows: int, columns: int) -> pd.DataFrame:
@@ -272,7 +269,7 @@ def _encoded_and_trained(table: pd.DataFrame, *, epochs: int, watch: Stopwatch) 
 
 def measure_large(hidden: Sequence[int], steps: int) -> LargeReport:
     """Train two epochs of `steps` steps in this process, the second one timed."""
-    data = census_rows(BATCH_SIZE * steps)
+    data = Census.prepare(0, BATCH_SIZE * steps).training
     network = draw(Exact(), free_width=data.free.shape[1], sensitive_width=1, hidden=hidden, outputs=1, seed=0)
     plan = Plan(epochs=2, batch_size=BATCH_SIZE)
     training = train(network, TrainingData(data.free, data.classes), Response(), plan)
@@ -285,7 +282,7 @@ def measure_large(hidden: Sequence[int], steps: int) -> LargeReport:
         seconds=training.history[1].seconds,
         first=training.history[0].seconds,
         memory=peak_memory(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=len(timing.cores()) or os.cpu_count() or 1,
     )
 
 
@@ -305,4 +302,4 @@ def peak_memory(status: str | Path = "/proc/self/status") -> int:
 
 
 if __name__ == "__main__":
-    serve({"size": measure_size, "large": measure_large}, sys.argv[1:])
+    timing.serve({"size": measure_size, "large": measure_large}, sys.argv[1:])

@@ -6,14 +6,16 @@ The start is the paper's network [64, 32, 16, 8, 4], not trained; its accuracy i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bornfair import datasets
 from bornfair.auditing.metrics import accuracy
 from bornfair.errors import InputError, shown
-from bornfair.people.domain import Domain
+from bornfair.experiments.methods import Split
+from bornfair.experiments.printout import Columns, Printout, of_rows
+from bornfair.experiments.runs import Say
 from bornfair.people.encoding import Encoding
 from bornfair.proof.bundle import FairModel
 from bornfair.question import verify
@@ -40,9 +42,6 @@ PAPER = {
 }
 STARTS = ("near_zero", "bernoulli", "exact")
 ENGINES: tuple[Engine, ...] = ("auto", "bounds", "milp", "smt")
-HEADERS = (
-    "dataset", "start", "engine", "result", "parts", "seconds", "accuracy %", "paper: parts", "minutes", "accuracy %",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,33 +55,36 @@ class Row:
     accuracy: float
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) | {"paper": PAPER[self.dataset]._asdict()}
+        return dataclasses.asdict(self) | {"paper": self.paper._asdict()}
 
-    def cells(self) -> tuple[str, ...]:
-        paper = PAPER[self.dataset]
-        return (
-            self.dataset,
-            self.start,
-            self.engine if self.engine != "auto" else f"auto ({self.verdict.engine})",
-            self.verdict.verdict,
-            f"{self.verdict.partitions:,}",
-            f"{self.verdict.seconds:.3f}",
-            f"{100 * self.accuracy:.1f}",
-            f"{paper.partitions:,}",
-            f"{paper.minutes:g}",
-            f"{paper.accuracy:g}",
-        )
+    @property
+    def paper(self) -> Published:
+        return PAPER[self.dataset]
+
+
+COLUMNS: Columns = (
+    ("dataset", lambda row: row.dataset),
+    ("start", lambda row: row.start),
+    ("engine", lambda row: row.engine if row.engine != "auto" else f"auto ({row.verdict.engine})"),
+    ("result", lambda row: row.verdict.verdict),
+    ("parts", lambda row: f"{row.verdict.partitions:,}"),
+    ("seconds", lambda row: f"{row.verdict.seconds:.3f}"),
+    ("accuracy %", lambda row: f"{100 * row.accuracy:.1f}"),
+    ("paper: parts", lambda row: f"{row.paper.partitions:,}"),
+    ("minutes", lambda row: f"{row.paper.minutes:g}"),
+    ("accuracy %", lambda row: f"{row.paper.accuracy:g}"),
+)
 
 
 def run(
     *,
     names: Sequence[str] | None = None,
-    starts: Sequence[str] = STARTS,
-    engines: Sequence[Engine] = ENGINES,
+    starts: Sequence[str] | None = None,
+    engines: Sequence[Engine] | None = None,
     partitions: int | None = None,
     timeout: float = 1800.0,
     seed: int = 0,
-    say: Callable[[str], None] | None = None,
+    say: Say = None,
 ) -> list[Row]:
     """Judge a start of each kind on each dataset by each engine: the median of three rounds after one to warm up."""
     chosen = [name for name in PAPER if name in datasets.NAMES] if names is None else list(names)
@@ -93,19 +95,16 @@ def run(
             )
     rows = []
     for name in chosen:
-        data = datasets.load(name)
-        training, test = datasets.split(data, seed=seed)
-        people = data.table.drop(columns=data.target)
-        domain = Domain.infer(data.table, target=data.target, sensitive=data.sensitive[:1])
-        encoding = Encoding.fit(domain, training.drop(columns=data.target))
-        for kind in starts:
+        split = Split.of(name, datasets.entry(name).sensitive[:1], seed)
+        encoding = Encoding.fit(split.domain, split.X)
+        for kind in starts or STARTS:
             network = draw(
                 parse_start(kind), free_width=encoding.free_width, sensitive_width=encoding.sensitive_width,
-                hidden="paper", outputs=domain.outputs, seed=seed,
+                hidden="paper", outputs=split.domain.outputs, seed=seed,
             )  # fmt: skip
             model = FairModel(network, encoding)
-            right = accuracy(test[data.target], model.predict(test[list(people.columns)]))
-            for engine in engines:
+            right = accuracy(split.truth, model.predict(split.people))
+            for engine in engines or ENGINES:
                 if say:
                     say(f"{name}, {kind}, {engine}")
                 cut = partitions or PAPER[name].partitions
@@ -118,6 +117,11 @@ def run(
                 verdict = sorted(asked[1:] or asked, key=lambda found: found.seconds)[len(asked[1:]) // 2]
                 rows.append(Row(name, kind, engine, verdict, right))
     return rows
+
+
+def report(*, say: Say, **choices: Any) -> Printout:
+    rows = run(say=say, **choices)
+    return of_rows("Starts of the paper's network", COLUMNS, rows, numbers_from=4, sentences=ratios(rows))
 
 
 def ratios(rows: Sequence[Row]) -> list[str]:

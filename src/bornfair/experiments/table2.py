@@ -5,20 +5,14 @@ The paper leaves out the trivial baseline, training without the sensitive column
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Sequence
-from pathlib import Path
+import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bornfair import datasets
 from bornfair.experiments import plots
 from bornfair.experiments.methods import METHODS, NAMES, measure
-from bornfair.experiments.runs import Folder, Outcome, Run, known, run_all, write_results
-
-ROWS = (
-    ("census", "age"), ("census", "race"), ("census", "sex"), ("bank", "age"), ("credit", "age"), ("credit", "sex"),
-    ("compas", "race"), ("health", "sex"), ("law", "sex"),
-)  # fmt: skip
+from bornfair.experiments.printout import Lines, Outcome, Sample, groups, proven
+from bornfair.experiments.runs import Experiment
 
 
 class Published(NamedTuple):
@@ -42,75 +36,41 @@ PAPER = {
 }
 
 
-class Cell(NamedTuple):
-    """Mean and deviation over seeds, in percent, and the paper's number."""
+ROWS = tuple(PAPER)
 
-    mean: float
-    deviation: float
+
+class Cell(NamedTuple):
+    """What was measured over the seeds, and the paper's number, in percent."""
+
+    ours: Sample
     paper: float | None
 
-
-def run(
-    folder: str | Path,
-    *,
-    names: Sequence[str] | None = None,
-    methods: Sequence[str] | None = None,
-    seeds: int = 3,
-    jobs: int = 1,
-    options: dict[str, Any] | None = None,
-    say: Callable[[str], None] | None = None,
-) -> list[Outcome]:
-    """Train and measure everything asked for; datasets that are not here are left out, and said."""
-    wanted = known(names, list(dict.fromkeys(name for name, _ in ROWS)), "dataset")
-    chosen = known(methods, METHODS, "method")
-    absent = [name for name in wanted if datasets.where(name) is None]
-    for name in absent:
-        if say:
-            say(f"{name} is not here and is left out; see: bornfair datasets list")
-    extra = tuple(sorted((options or {}).items()))
-    runs = [
-        Run(name, sensitive, method, seed, extra)
-        for name, sensitive in ROWS
-        if name in wanted and name not in absent
-        for method in chosen
-        for seed in range(seeds)
-    ]
-    place = Folder(Path(folder))
-    outcomes = run_all(runs, measure, place, jobs=jobs, say=say)
-    paper = {f"{name} ({attribute})": numbers._asdict() for (name, attribute), numbers in PAPER.items()}
-    write_results(place, "table2", outcomes, paper=paper, seeds=seeds, methods=chosen)
-    draw(outcomes, place.path / "table2")
-    return outcomes
+    def __str__(self) -> str:
+        paper = "–" if self.paper is None else f"{self.paper:.2f}"
+        return f"{self.ours.mean:.2f} ±{self.ours.deviation:.2f} / {paper}"
 
 
 def cell(outcomes: Sequence[Outcome], row: tuple[str, str], method: str, what: str) -> Cell | None:
     """`what` is 'empirical_fairness' or 'accuracy'."""
-    values = [100 * o[what] for o in outcomes if (o["dataset"], o["sensitive"], o["method"]) == (*row, method)]
-    if not values:
+    own = groups(outcomes, dataset=row[:1], sensitive=row[1:], method=[method])
+    if not own:
         return None
     numbers = PAPER[row].accuracy if what == "accuracy" else PAPER[row].fairness
-    paper = dict(zip(PAPER_METHODS, numbers, strict=True)).get(method)
-    return Cell(statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0, paper)
+    return Cell(Sample.of(own[0], what), dict(zip(PAPER_METHODS, numbers, strict=True)).get(method))
 
 
-def table(outcomes: Sequence[Outcome], what: str) -> list[tuple[str, ...]]:
+def table(outcomes: Sequence[Outcome], what: str) -> Lines:
     """Headers and a line for each dataset: ours ± deviation, and the paper's number behind a slash."""
     methods = [m for m in METHODS if any(o["method"] == m for o in outcomes)]
-    lines: list[tuple[str, ...]] = [("dataset (attribute)", *(NAMES[m] for m in methods))]
+    lines: Lines = [("dataset (attribute)", *(NAMES[m] for m in methods))]
     for row in ROWS:
         cells = [cell(outcomes, row, method, what) for method in methods]
         if any(cells):
-            lines.append((f"{row[0]} ({row[1]})", *(_shown(found) for found in cells)))
+            lines.append((f"{row[0]} ({row[1]})", *("–" if found is None else str(found) for found in cells)))
     return lines
 
 
-def _shown(found: Cell | None) -> str:
-    if found is None:
-        return "–"
-    return f"{found.mean:.2f} ±{found.deviation:.2f} / {'–' if found.paper is None else f'{found.paper:.2f}'}"
-
-
-def draw(outcomes: Sequence[Outcome], place: Path) -> list[Path]:
+def draw(outcomes: Sequence[Outcome]) -> Any:
     """A line for each dataset: where each method stands in fairness and in accuracy; open marks are the paper's."""
     rows = [row for row in ROWS if any((o["dataset"], o["sensitive"]) == row for o in outcomes)]
     methods = [m for m in METHODS if any(o["method"] == m for o in outcomes)]
@@ -118,23 +78,21 @@ def draw(outcomes: Sequence[Outcome], place: Path) -> list[Path]:
     for panel, what in zip(axes[0], ("empirical_fairness", "accuracy"), strict=True):
         for k, method in enumerate(methods):
             cells = [(i, cell(outcomes, row, method, what)) for i, row in enumerate(rows)]
-            known_cells = [(i + 0.12 * (k - len(methods) / 2 + 0.5), found) for i, found in cells if found]
-            look = {"color": plots.SHADES[method], "markersize": 9 if method == "ours" else 6, "linestyle": "none"}
-            panel.errorbar(
-                [found.mean for _, found in known_cells], [y for y, _ in known_cells],
-                xerr=[found.deviation for _, found in known_cells], marker=plots.MARKS[method], capsize=2,
-                label=NAMES[method], **look,
+            found = [(i + 0.12 * (k - len(methods) / 2 + 0.5), known_cell) for i, known_cell in cells if known_cell]
+            plots.points(
+                panel, method, x=[c.ours.mean for _, c in found], y=[y for y, _ in found],
+                xerr=[c.ours.deviation for _, c in found], capsize=2, label=NAMES[method],
             )  # fmt: skip
-            published = [(found.paper, y) for y, found in known_cells if found.paper is not None]
+            published = [(c.paper, y) for y, c in found if c.paper is not None]
             if published:
                 x, y = zip(*published, strict=True)
-                panel.plot(x, y, marker=plots.MARKS[method], markerfacecolor="none", alpha=0.6, **look)
+                panel.plot(x, y, markerfacecolor="none", alpha=0.6, **plots.point_style(method))
         panel.set_yticks(range(len(rows)), [f"{name} ({attribute})" for name, attribute in rows])
     axes[0, 0].invert_yaxis()
     plots.plain_axes(axes[0, 0], x="test people (%)", y="", title="Decision survives the flip")
     plots.plain_axes(axes[0, 1], x="test people (%)", y="", title="Accuracy")
     axes[0, 0].legend(frameon=True, fontsize=8, title="filled: measured, open: paper", title_fontsize=8, loc="best")
-    return plots.save(drawn, place)
+    return drawn
 
 
 def findings(outcomes: Sequence[Outcome]) -> list[str]:
@@ -143,13 +101,26 @@ def findings(outcomes: Sequence[Outcome]) -> list[str]:
     ours = [o for o in outcomes if o["method"] == "ours"]
     if ours:
         fair = sum(o["unfair_people"] == 0 for o in ours)
-        proven = sum(o["verdict"] == "verified" and o["bundle_accepted"] for o in ours)
-        told.append(f"ours: {fair} of {len(ours)} runs without an unfair test person; {proven} verified and accepted.")
+        told.append(
+            f"ours: {fair} of {len(ours)} runs without an unfair test person; {proven(ours)} verified and accepted."
+        )
     pairs = [(cell(outcomes, row, "ours", "accuracy"), cell(outcomes, row, "unaware", "accuracy")) for row in ROWS]
-    gaps = [mine.mean - other.mean for mine, other in pairs if mine and other]
+    gaps = [mine.ours.mean - other.ours.mean for mine, other in pairs if mine and other]
     if gaps:
         told.append(f"ours against unaware: {min(gaps):+.2f} points in the worst of {len(gaps)} rows.")
     mine = [found for found, _ in pairs if found]
-    above = sum(found.mean >= (found.paper or 0) for found in mine)
+    above = sum(found.ours.mean >= (found.paper or 0) for found in mine)
     told.append(f"ours at least as accurate as the paper's own in {above} of {len(mine)} rows.")
     return told
+
+
+TABLE_2 = Experiment(
+    "table2", ROWS, METHODS, measure, draw,
+    {
+        f"{title}, mean ± deviation of {{seeds}} splits / paper, %": functools.partial(table, what=what)
+        for title, what in (("Decision survives the flip", "empirical_fairness"), ("Accuracy", "accuracy"))
+    },
+    findings=findings,
+    facts={"paper": {f"{name} ({attribute})": numbers._asdict() for (name, attribute), numbers in PAPER.items()}},
+)  # fmt: skip
+run, report = TABLE_2.run, TABLE_2.report

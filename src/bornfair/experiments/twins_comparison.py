@@ -8,20 +8,19 @@ of sex together with the columns a rule moves, and what it costs.
 from __future__ import annotations
 
 import dataclasses
-import statistics
+import functools
 import time
-import warnings
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bornfair import datasets
 from bornfair.auditing import metrics
 from bornfair.experiments import plots
-from bornfair.experiments.runs import Folder, Outcome, Run, known, run_all, write_results
+from bornfair.experiments.methods import Split, fitted
+from bornfair.experiments.printout import Columns, Lines, Outcome, groups, how_many_proven, lines, percent
+from bornfair.experiments.runs import Experiment, Run
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.proof.bundle import FairModel
@@ -38,47 +37,34 @@ RULES = {
     # each other, so the rule exchanges the two values, which leaves nothing of the column to be used.
     "credit": "sex: male<->female, single: False<->True",
 }
-HEADERS = (
-    "dataset", "method", "accuracy", "flip-stable", "swap-stable", "among those moved", "selection difference",
-    "odds difference", "proven for the swap",
-)  # fmt: skip
+SHARES = {
+    "accuracy": "accuracy", "flip-stable": "flip_stable", "swap-stable": "swap_stable",
+    "among those moved": "moved_stable", "selection difference": "selection_difference",
+    "odds difference": "odds_difference",
+}  # fmt: skip
 
 
-def run(
-    folder: str | Path,
-    *,
-    names: Sequence[str] | None = None,
-    methods: Sequence[str] | None = None,
-    seeds: int = 3,
-    epochs: int | None = None,
-    jobs: int = 1,
-    say: Callable[[str], None] | None = None,
-) -> list[Outcome]:
-    """Train each method on each split, write CSV and JSON, and draw the figure."""
-    runs = [
-        Run(name, "sex", method, seed, (("epochs", epochs),))
-        for name in known(names, tuple(RULES), "dataset")
-        for method in known(methods, METHODS, "method")
-        for seed in range(seeds)
-    ]
-    place = Folder(Path(folder))
-    outcomes = run_all(runs, measure, place, jobs=jobs, say=say)
-    write_results(place, "twins", outcomes, rules=RULES)
-    draw(outcomes, place.path / "twins")
-    return outcomes
+def _percent(what: str, own: Sequence[Outcome]) -> str:
+    return f"{percent(own, what)} %"
+
+
+COLUMNS: Columns = (
+    ("dataset", lambda own: own[0]["dataset"]),
+    ("method", lambda own: NAMES[own[0]["method"]]),
+    *((header, functools.partial(_percent, what)) for header, what in SHARES.items()),
+    ("proven for the swap", how_many_proven),
+)
 
 
 def measure(run: Run) -> Outcome:
     """Train one method on one split; everything is measured on the rows kept aside."""
-    data = datasets.load(run.dataset)
-    training, test = datasets.split(data, seed=run.seed)
-    flip = Domain.infer(data.table.drop(columns=data.target), sensitive=[run.sensitive])
+    split = Split.of(run.dataset, [run.sensitive], run.seed)
     began = time.perf_counter()
-    model = _trained(run, training, data.target, flip)
+    model = _trained(run, split)
     seconds = time.perf_counter() - began
     domain = model.domain if model.domain.twins else model.domain.with_twins(RULES[run.dataset])
     asked = dataclasses.replace(model, encoding=dataclasses.replace(model.encoding, domain=domain))
-    people, truth = test.drop(columns=data.target), test[data.target].to_numpy()
+    people, truth = split.people, split.truth.to_numpy()
     decided, positive = asked.predict(people), asked.classes[-1]
     same = metrics.survives_every_change(asked.predict, people, domain)
     return {
@@ -94,27 +80,24 @@ def measure(run: Run) -> Outcome:
     }
 
 
-def _trained(run: Run, training: pd.DataFrame, target: str, domain: Domain) -> FairModel:
-    from bornfair.baselines import ERM, Unaware
-    from bornfair.estimator import FairClassifier
+def _trained(run: Run, split: Split) -> FairModel:
     from bornfair.repairing import repair
 
-    options: dict[str, Any] = dict(run.options) | {"domain": domain, "random_state": run.seed}
-    X, y = training.drop(columns=target), training[target]
     rule = RULES[run.dataset]
-    kinds: dict[str, Callable[[], Any]] = {
-        "erm": lambda: ERM([run.sensitive], **options),
-        "repaired": lambda: ERM([run.sensitive], **options),
-        "unaware": lambda: Unaware([run.sensitive], **options),
-        "flip": lambda: FairClassifier([run.sensitive], **options),
-        "swap": lambda: FairClassifier([run.sensitive], twins=rule, **options),
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that ERM is not fair is what is measured here
-        model: FairModel = kinds[run.method]().fit(X, y).model_
+    kind, extra = {
+        "erm": ("erm", {}),
+        "repaired": ("erm", {}),
+        "unaware": ("unaware", {}),
+        "flip": ("ours", {}),
+        "swap": ("ours", {"twins": rule}),
+    }[run.method]
+    options: dict[str, Any] = dict(run.options)
+    classifier, _ = fitted(kind, [run.sensitive], split, run.seed, preset="default", **options, **extra)
+    model: FairModel = classifier.model_
     if run.method == "repaired":
+        rows = split.X.assign(**{str(split.y.name): split.y})
         epochs = {} if options["epochs"] is None else {"epochs": options["epochs"]}
-        return repair(model, training, target=target, twins=rule, seed=run.seed, **epochs).model
+        return repair(model, rows, target=split.y.name, twins=rule, seed=run.seed, **epochs).model
     return model
 
 
@@ -140,23 +123,12 @@ def group_differences(truth: np.ndarray, chosen: np.ndarray, groups: pd.Series) 
     return {"selection_difference": float(spread[0]), "odds_difference": float(max(spread[1:]))}
 
 
-def table(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
-    """A row of text for each dataset and method, means over the seeds."""
-    lines = []
-    for name in RULES:
-        for method in METHODS:
-            own = [o for o in outcomes if o["dataset"] == name and o["method"] == method]
-            if own:
-                shares = (
-                    "accuracy", "flip_stable", "swap_stable", "moved_stable", "selection_difference", "odds_difference"
-                )  # fmt: skip
-                means = (f"{100 * statistics.mean(o[share] for o in own):.2f} %" for share in shares)
-                proven = sum(o["verdict"] == "verified" for o in own)
-                lines.append((name, NAMES[method], *means, f"{proven} of {len(own)}"))
-    return lines
+def table(outcomes: Sequence[Outcome]) -> Lines:
+    """Means over the seeds."""
+    return lines(COLUMNS, groups(outcomes, dataset=RULES, method=METHODS))
 
 
-def draw(outcomes: Sequence[Outcome], place: Path) -> list[Path]:
+def draw(outcomes: Sequence[Outcome]) -> Any:
     """Accuracy, and the share of decisions that survive: a line for each method, a mark for each seed."""
     found = [name for name in RULES if any(o["dataset"] == name for o in outcomes)]
     methods = [m for m in METHODS if any(o["method"] == m for o in outcomes)]
@@ -177,4 +149,11 @@ def draw(outcomes: Sequence[Outcome], place: Path) -> list[Path]:
         plots.plain_axes(right, x="decisions that survive %", y="", title=f"{name}: {RULES[name]}")
         right.title.set_fontsize("small")
         right.legend(fontsize="small", loc="best")
-    return plots.save(drawn, place)
+    return drawn
+
+
+TWINS = Experiment(
+    "twins", [(name, "sex") for name in RULES], METHODS, measure, draw,
+    {"Mean of {seeds} splits": table}, numbers_from=2, options={"epochs": None}, facts={"rules": RULES},
+)  # fmt: skip
+run, report = TWINS.run, TWINS.report

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bornfair.auditing.metrics import same_for_all
 from bornfair.errors import InputError, shown
 from bornfair.models.network import CHUNK, Network, decisions
 from bornfair.people.encoding import Encoding
@@ -109,7 +110,7 @@ class Model:
         versions = Versions(self.domain)
         count = versions.size if declared else versions.sensitive_size
         decided = decisions(self.scores_of_versions(table))[:count]
-        return float(np.mean((decided == decided[0]).all(axis=0)))
+        return float(np.mean(same_for_all(decided)))
 
 
 def scores_under_every_code(network: Network, free: np.ndarray, codes: np.ndarray) -> np.ndarray:

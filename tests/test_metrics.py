@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from bornfair import Domain
-from bornfair.auditing import metrics
 from bornfair.errors import InputError
+from bornfair.models import metrics
 
 
 def test_empirical_fairness_is_the_share_of_rows_that_survive_every_change():

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bornfair import Domain
-from bornfair.auditing import metrics
 from bornfair.errors import InputError
+from bornfair.models import metrics
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.rule_syntax import rule_text

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from bornfair import Domain, FairClassifier, datasets, verify
-from bornfair.auditing import metrics
 from bornfair.baselines.erm import Unaware
 from bornfair.datasets import split_rows
+from bornfair.models import metrics
 from bornfair.proof import checker
 from bornfair.twins.versions import Versions
 

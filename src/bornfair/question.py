@@ -9,13 +9,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import pandas as pd
 
 from bornfair.errors import InputError, shown
 from bornfair.files import recover
-from bornfair.models.importers.nnet import NnetFile, load_nnet, nnet_source, read_nnet, sensitive_name
+from bornfair.models.importers.columns import Who, sensitive_name
+from bornfair.models.importers.nnet import NnetFile, nnet_source, read_nnet
+from bornfair.models.importers.original import imported
 from bornfair.models.importers.reading import Reading, ReadingOptions
 from bornfair.models.model import Model
 from bornfair.people.domain import Domain
@@ -26,9 +28,6 @@ from bornfair.quantification.measure import Shares, shares_of
 from bornfair.quantification.variables import Marginal
 from bornfair.verification.decide import Engine, Say, check_question, decide
 from bornfair.verification.verdict import Verdict
-
-if TYPE_CHECKING:
-    from bornfair.models.importers.source import Source
 
 FILES = "a bundle (a folder or .zip) or a .nnet, .onnx, .h5 or .keras file"
 OBJECTS = (
@@ -172,25 +171,22 @@ def load_model(
     `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
     """
     asked = Reading(**reading)
-    who = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
-    if isinstance(source, Model):
-        asked.only_for("a FairModel")
-        return source if as_it_is and who is None else _asked_about(source, who, sensitive, twins)
-    fitted = getattr(source, "model_", None)
-    if isinstance(fitted, Model):
-        asked.only_for("a FairClassifier")
-        return fitted if as_it_is and who is None else _asked_about(fitted, who, sensitive, twins)
-    question = _Import(who, sensitive, table, target, twins, asked)
+    people = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
+    for what, own in (("a FairModel", source), ("a FairClassifier", getattr(source, "model_", None))):
+        if isinstance(own, Model):
+            asked.only_for(what)
+            return own if as_it_is and people is None else _asked_about(own, people, sensitive, twins)
+    who = Who(people, sensitive, table, target, twins)
     if not isinstance(source, (str, Path)):
-        return _object(source, question)
+        return _object(source, who, asked)
     path = Path(source)
     recover(path)
     kind = path.suffix.lower()
     if kind == ".nnet":
-        return _nnet(path, question)
+        return _nnet(path, who, asked)
     if path.is_dir() or kind == ".zip":
         asked.only_for("a bundle")
-        return load_model(load_bundle(path), domain=who, sensitive=sensitive, twins=twins, as_it_is=as_it_is)
+        return load_model(load_bundle(path), domain=people, sensitive=sensitive, twins=twins, as_it_is=as_it_is)
     if kind in EXECUTABLE:
         raise InputError(
             f"'{path}' is a pickle or the like: loading it would run whatever code is in it, so it is not opened; load "
@@ -199,52 +195,40 @@ def load_model(
     if not path.exists():
         raise InputError(f"there is no model '{path}'; give {FILES}.")
     if kind == ".onnx":
-        return _onnx(path, question)
+        return _onnx(path, who, asked)
     if kind in (".h5", ".hdf5", ".keras"):
         from bornfair.models.importers.keras_file import read_keras
 
-        return _imported(read_keras(path), question)
+        return imported(read_keras(path), who, asked)
     raise InputError(f"'{path}' is not a kind of model that can be read; give {FILES}.")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Import:
-    """How somebody's model is to be read."""
-
-    domain: Domain | None
-    sensitive: Sequence[str | int] | None
-    table: Any
-    target: str | None
-    twins: str | Sequence[str] | None
-    reading: Reading
-
-
-def _object(source: Any, question: _Import) -> Model:
+def _object(source: Any, who: Who, asked: Reading) -> Model:
     family = {cls.__module__.split(".")[0] for cls in type(source).__mro__}
     if "torch" in family:
-        from bornfair.models.importers.torch_module import TorchSource
+        from bornfair.models.importers.torch_module import read_torch
 
-        return _imported(TorchSource(source), question)
+        return imported(read_torch(source), who, asked)
     if "sklearn" in family:
         from bornfair.models.importers.scikit import ScikitSource
 
-        return _imported(ScikitSource(source), question)
+        return imported(ScikitSource(source), who, asked)
     raise InputError(f"a model must be {OBJECTS}, found {type(source).__name__}.")
 
 
-def _nnet(path: Path, question: _Import) -> Model:
+def _nnet(path: Path, who: Who, asked: Reading) -> Model:
     """As it stands, if it takes raw numbers and decides at 0; else folded as other people's models are."""
-    file, asked = read_nnet(path), question.reading
-    who = question.domain or _named_as_in(file, question.table, question.target)
-    if not question.sensitive and not who.sensitive:
-        raise nothing_sensitive(who)
+    file = read_nnet(path)
+    domain = who.domain or _named_as_in(file, who.table, who.target)
+    if not who.sensitive and not domain.sensitive:
+        raise nothing_sensitive(domain)
     normalised = file.is_normalised(asked.normalise)
     if normalised or asked.moves_the_decision:
         how = dataclasses.replace(asked, decision=asked.decision or "logit", normalise=None)
-        model = _imported(nnet_source(file, normalised), dataclasses.replace(question, domain=who, reading=how))
-        return dataclasses.replace(model, note=asked.note)
-    model = load_nnet(path, sensitive=question.sensitive or (), domain=who, normalise=asked.normalise)
-    return _with_twins(dataclasses.replace(model, note=asked.note), question.twins)
+        model = imported(nnet_source(file, normalised), dataclasses.replace(who, domain=domain), how)
+    else:
+        model = _with_twins(file.of_raw_numbers(domain, who.sensitive or ()), who.twins)
+    return dataclasses.replace(model, note=asked.note)
 
 
 def nothing_sensitive(who: Domain) -> InputError:
@@ -275,53 +259,16 @@ def _named_as_in(file: NnetFile, table: Any, target: str | None) -> Domain:
     return own.replaced(features=features)
 
 
-def _onnx(path: Path, question: _Import) -> Model:
+def _onnx(path: Path, who: Who, asked: Reading) -> Model:
     from bornfair.models.importers.onnx_file import read_onnx
     from bornfair.models.importers.onnx_source import OnnxSource
     from bornfair.models.onnx_graph import METADATA
 
     file = read_onnx(path)
     if METADATA in file.metadata:
-        question.reading.only_for("a model.onnx of bornfair")
-        return _asked_about(own_model(file, question.domain), None, question.sensitive, question.twins)
-    return _imported(OnnxSource(file), question)
-
-
-def _imported(source: Source, question: _Import) -> Model:
-    """Somebody else's model as ours: read, folded over an encoding of the domain, compared with the original."""
-    from bornfair.models.importers.affine import CannotRead, NeedsLevels
-    from bornfair.models.importers.columns import columns_for, with_classes, with_levels
-    from bornfair.models.importers.fold import folded, is_exact
-    from bornfair.models.importers.original import check
-
-    wanted = source.wanted
-    question.reading.only_for(wanted.origin, "decision", "threshold")
-    table = None if question.table is None else as_pandas(question.table)
-    columns = columns_for(
-        wanted,
-        domain=question.domain,
-        table=table,
-        target=question.target,
-        sensitive=question.sensitive,
-        twins=question.twins,
-    )
-    while True:
-        try:
-            read = source.read(columns, question.reading)
-            break
-        except NeedsLevels as need:
-            columns = with_levels(columns, need.feature, wanted.origin)
-    who = with_classes(columns.domain, read.classes, read.head.classes, question.target, wanted.origin)
-    try:
-        network, encoding = folded(read.head, read.tape, who, table)
-    except CannotRead as error:
-        raise InputError(f"{wanted.origin} {error}.") from error
-    original = read.original()
-    original.reads = columns.names
-    plain = encoding.raw and read.plain_layers == len(network.layers)
-    original.plain_sums = plain and is_exact(read.head, read.tape, network)
-    check(original, read.head, network, encoding, table=table)
-    return Model(network, encoding, original=original, note=question.reading.note)
+        asked.only_for("a model.onnx of bornfair")
+        return _asked_about(own_model(path, file.content, who.domain), None, who.sensitive, who.twins)
+    return imported(OnnxSource(file), who, asked)
 
 
 def _asked_about(

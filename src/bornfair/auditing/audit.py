@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import pandas as pd
 
-from bornfair.auditing import metrics
 from bornfair.checks import number
 from bornfair.errors import InputError, plain
+from bornfair.models import metrics
 from bornfair.models.model import Model
 from bornfair.question import Asking, Question
 from bornfair.report import DomainFacts, Report, certificate_document

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bornfair.auditing.metrics import same_for_all
 from bornfair.checks import choice, number, whole
 from bornfair.errors import Diverged, InputError, shown
+from bornfair.models.metrics import same_for_all
 from bornfair.models.network import Activation, Network, decisions, hidden_widths
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding

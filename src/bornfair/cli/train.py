@@ -122,7 +122,7 @@ def train(
 
 def describe(classifier: Any, rows: pd.DataFrame, target: str) -> dict[str, Any]:
     """The facts of a trained classifier, measured on rows it was not trained on."""
-    from bornfair.auditing import metrics
+    from bornfair.models import metrics
     from bornfair.people.rule_syntax import rule_text
     from bornfair.twins.versions import Versions
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bornfair.auditing.metrics import accuracy
 from bornfair.errors import InputError, shown
 from bornfair.experiments.methods import Split, fitted
 from bornfair.experiments.printout import (
@@ -23,6 +22,7 @@ from bornfair.experiments.printout import (
     lines,
 )
 from bornfair.experiments.runs import Say
+from bornfair.models.metrics import accuracy
 
 METHODS = {"fair": "ours", "unaware": "unaware", "erm": "erm"}
 """As they are called here, and in `methods`."""

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.auditing.metrics import same_for_all
 from bornfair.experiments import plots
 from bornfair.experiments.methods import Split, fitted
 from bornfair.experiments.printout import Columns, Lines, Outcome, groups, lines
 from bornfair.experiments.runs import Experiment, Run
+from bornfair.models.metrics import same_for_all
 from bornfair.models.model import scores_under_every_code
 from bornfair.models.network import decisions
 from bornfair.people.encoding import Encoding

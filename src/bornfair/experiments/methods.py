@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 
 from bornfair import datasets
-from bornfair.auditing import metrics
 from bornfair.datasets import Dataset
 from bornfair.experiments.printout import Outcome
 from bornfair.experiments.runs import Run
+from bornfair.models import metrics
 from bornfair.people.domain import Domain
 from bornfair.proof import checker
 from bornfair.verification.confirm import confirm_encoded

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.auditing.metrics import accuracy, same_for_all
 from bornfair.checks import choice, whole
 from bornfair.experiments.boundary_attacks import Twins, attack_integers, attack_reals
 from bornfair.experiments.methods import Split
 from bornfair.experiments.printout import Columns, Lines, Printout, lines, of_rows
 from bornfair.experiments.runs import Say
+from bornfair.models.metrics import accuracy, same_for_all
 from bornfair.models.model import scores_under_every_code
 from bornfair.models.network import Network, decisions
 from bornfair.people.encoding import Encoding

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bornfair import datasets
-from bornfair.auditing.metrics import accuracy
 from bornfair.errors import InputError, shown
 from bornfair.experiments.methods import Split
 from bornfair.experiments.printout import Columns, Printout, of_rows
 from bornfair.experiments.runs import Say
+from bornfair.models.metrics import accuracy
 from bornfair.people.encoding import Encoding
 from bornfair.proof.bundle import FairModel
 from bornfair.question import verify

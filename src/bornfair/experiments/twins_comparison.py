@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.auditing import metrics
 from bornfair.experiments import plots
 from bornfair.experiments.methods import Split, fitted
 from bornfair.experiments.printout import Columns, Lines, Outcome, groups, how_many_proven, lines, percent
 from bornfair.experiments.runs import Experiment, Run
+from bornfair.models import metrics
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.proof.bundle import FairModel

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bornfair.auditing.metrics import same_for_all
 from bornfair.errors import InputError, shown
+from bornfair.models.metrics import same_for_all
 from bornfair.models.network import CHUNK, Network, decisions
 from bornfair.people.encoding import Encoding
 from bornfair.people.tables import as_pandas

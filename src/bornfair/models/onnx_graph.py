@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 OPSETS = {"relu": 18, "tanh": 18, "sigmoid": 18, "gelu": 20}  # the lowest that has every operator needed
 OPERATORS = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "gelu": "Gelu"}
+FLOAT, INT64, STRING, BOOL, DOUBLE = 1, 7, 8, 9, 11  # element types of ONNX
 METADATA = "bornfair.encoding"
 
 
@@ -64,13 +65,11 @@ def graph_columns(encoding: Encoding, reads: bool) -> list[int]:
 
 def input_type(feature: Feature, missing: str) -> int:
     """The ONNX element type of a raw column."""
-    from onnx import TensorProto
-
     if feature.kind == "boolean":
-        return TensorProto.BOOL
+        return BOOL
     if isinstance(feature, NUMERIC):  # only a float can say "missing"
-        return TensorProto.INT64 if feature.kind == "integer" and missing == "error" else TensorProto.DOUBLE
-    return TensorProto.INT64 if all(type(c) is int for c in feature.categories) else TensorProto.STRING
+        return INT64 if feature.kind == "integer" and missing == "error" else DOUBLE
+    return INT64 if all(type(c) is int for c in feature.categories) else STRING
 
 
 def served_classes(domain: Domain) -> np.ndarray:
@@ -107,20 +106,15 @@ class _Graph:
         self.constants: list[onnx.TensorProto] = []
 
     def build(self) -> bytes:
-        from onnx import TensorProto, checker
+        from onnx import checker
 
-        logits = self._network(self._encoded())
+        logits, declare = self._network(self._encoded()), self.helper.make_tensor_value_info
+        classes = self.helper.np_dtype_to_tensor_dtype(served_classes(self.domain).dtype)
         outputs = [
-            self.helper.make_tensor_value_info(
-                self._label(logits), self.helper.np_dtype_to_tensor_dtype(served_classes(self.domain).dtype), ["rows"]
-            ),
-            self.helper.make_tensor_value_info(
-                self._probabilities(logits), TensorProto.FLOAT, ["rows", max(self.domain.outputs, 2)]
-            ),
+            declare(self._label(logits), classes, ["rows"]),
+            declare(self._probabilities(logits), FLOAT, ["rows", max(self.domain.outputs, 2)]),
         ]
-        inputs = [
-            self.helper.make_tensor_value_info(f.name, input_type(f, self.missing), ["rows", 1]) for f in self.declared
-        ]
+        inputs = [declare(f.name, input_type(f, self.missing), ["rows", 1]) for f in self.declared]
         graph = self.helper.make_graph(self.nodes, "bornfair", inputs, outputs, self.constants)
         opset = OPSETS[self.model.network.activation]
         made = self.helper.make_model(
@@ -159,23 +153,17 @@ class _Graph:
         return joined
 
     def _numbers(self, features: list[Any], guards: list[str]) -> str:
-        from onnx import TensorProto
-
         raw = self._raw_numbers(features, guards)
         steps = [dict(self._steps(f.name)) for f in features]
         shifted = self._node("Sub", [raw, self._row([s["Sub"] for s in steps], "centre")], "shifted")
         scaled = self._node("Mul", [shifted, self._row([s["Mul"] for s in steps], "scale")], "scaled")
-        return self._node("Cast", [scaled], "numbers", to=TensorProto.FLOAT)
+        return self._cast(scaled, FLOAT, "numbers")
 
     def _raw_numbers(self, features: list[Any], guards: list[str]) -> str:
         """Raw numbers as double, imputed and clipped as the policies say; a guard stops the run at what they refuse."""
-        from onnx import TensorProto
-
         policies = self.encoding.policies
         columns = [
-            f.name
-            if input_type(f, self.missing) == TensorProto.DOUBLE
-            else self._node("Cast", [f.name], f"double {f.name}", to=TensorProto.DOUBLE)
+            f.name if input_type(f, self.missing) == DOUBLE else self._cast(f.name, DOUBLE, f"double {f.name}")
             for f in features
         ]
         raw = self._node("Concat", columns, "raw numbers", axis=1)
@@ -189,7 +177,7 @@ class _Graph:
             allowed = [-largest] * len(features), [largest] * len(features)
         above = self._node("GreaterOrEqual", [raw, self._row(allowed[0], "least")], "not too low")
         below = self._node("LessOrEqual", [raw, self._row(allowed[1], "most")], "not too high")
-        whole = self._node("Cast", [self._node("And", [above, below], "allowed")], "allowed 0/1", to=TensorProto.INT64)
+        whole = self._cast(self._node("And", [above, below], "allowed"), INT64, "allowed 0/1")
         every = self._node("ReduceMin", [whole, self._axes(1)], "all allowed", keepdims=0)
         guards.append(self._refusal(every, "a number is missing, infinite or outside its range"))
         if policies.outside == "clip":
@@ -208,84 +196,77 @@ class _Graph:
         """A category as the network sees it: where twins look alike, by a table with the same row for each of them."""
         if feature.name not in self.encoding.merged:
             return self._category(feature, guards)
-        table = self._table(feature.name)
-        if feature.kind == "boolean":
-            return self._looked_up(feature, table)
-        merged = self._constant(table, f"merged {feature.name}")
-        return self._node("MatMul", [self._category(feature, guards), merged], f"merged {feature.name}")
+        merged = f"merged {feature.name}"
+        return self._looked_up(feature, self._table(feature.name), guards, merged, merged)
 
-    def _looked_up(self, feature: Feature, table: np.ndarray) -> str:
-        """True or false as the number that a table has for it."""
-        rows = [self._constant(row[None], f"code of {feature.name}") for row in table]
-        return self._node("Where", [feature.name, rows[1], rows[0]], f"encoded {feature.name}")
+    def _looked_up(self, feature: Feature, table: np.ndarray, guards: list[str], rows: str, name: str) -> str:
+        """A category, or true/false, as the row that a table has for it."""
+        if feature.kind == "boolean":
+            no, yes = (self._constant(row[None], f"code of {feature.name}") for row in table)
+            return self._node("Where", [feature.name, yes, no], f"encoded {feature.name}")
+        known = self._constant(table, rows)
+        return self._node("MatMul", [self._category(feature, guards), known], name)
 
     def _category(self, feature: Feature, guards: list[str]) -> str:
         """One-hot, [rows, categories]; true/false as one column 0/1."""
-        from onnx import TensorProto
-
         if feature.kind == "boolean":
-            return self._node("Cast", [feature.name], f"encoded {feature.name}", to=TensorProto.FLOAT)
+            return self._cast(feature.name, FLOAT, f"encoded {feature.name}")
         ignore = self.encoding.policies.unseen == "ignore" and feature.name not in self.domain.sensitive
         levels, column = list(feature.levels()), feature.name
-        text = input_type(feature, self.missing) == TensorProto.STRING
-        names = as_text(levels, feature.name) if text else levels
-        if self.missing == "impute" and text and "" not in names:  # an empty text is how a string says "missing"
-            fill = levels.index(self.encoding.fill[feature.name])
-            column = self._node(
-                "LabelEncoder", [column], f"position of {feature.name}", domain="ai.onnx.ml",
-                keys_strings=[*names, ""], values_int64s=[*range(len(names)), fill], default_int64=-1,
-            )  # fmt: skip
-            kind: dict[str, Any] = {"cats_int64s": list(range(len(names)))}
-        else:
-            kind = {"cats_strings": names} if text else {"cats_int64s": names}
-            if text and ignore and "" not in names:  # unseen ones are ignored, missing ones are not
-                present = self._node(
-                    "LabelEncoder", [column], f"{feature.name} is there", domain="ai.onnx.ml",
-                    keys_strings=[""], values_int64s=[0], default_int64=1,
-                )  # fmt: skip
+        text = input_type(feature, self.missing) == STRING
+        names: list[Any] = as_text(levels, feature.name) if text else levels
+        if text and "" not in names:  # an empty text is how a string says "missing"
+            if self.missing == "impute":
+                fill = levels.index(self.encoding.fill[feature.name])
+                positions = {**{name: i for i, name in enumerate(names)}, "": fill}
+                column = self._positions(column, f"position of {feature.name}", positions, -1)
+                names, text = list(range(len(names))), False
+            elif ignore:  # unseen ones are ignored, missing ones are not
+                present = self._positions(column, f"{feature.name} is there", {"": 0}, 1)
                 guard = self._refusal(present, f"{feature.name} is missing")
                 guards.append(self._node("Squeeze", [guard, self._axes(1)], f"guard {feature.name}"))
+        known = {"cats_strings" if text else "cats_int64s": names}
         hot = self._node(
-            "OneHotEncoder", [column], f"one-hot {feature.name}", domain="ai.onnx.ml", zeros=int(ignore), **kind
+            "OneHotEncoder", [column], f"one-hot {feature.name}", domain="ai.onnx.ml", zeros=int(ignore), **known
         )
         return self._node("Squeeze", [hot, self._axes(1)], f"encoded {feature.name}")
 
+    def _positions(self, column: str, name: str, known: dict[str, int], other: int) -> str:
+        """Texts as whole numbers."""
+        keys, numbers = list(known), list(known.values())
+        return self._node(
+            "LabelEncoder", [column], name, domain="ai.onnx.ml",
+            keys_strings=keys, values_int64s=numbers, default_int64=other,
+        )  # fmt: skip
+
     def _code(self, coded: CodedFeature, guards: list[str]) -> str:
         """The centred code of a sensitive feature."""
-        from onnx import TensorProto
-
         feature = coded.feature
-        if isinstance(feature, NUMERIC):
-            value = self._raw_numbers([feature], guards)
-            for operator, number in self._steps(feature.name):
-                row = self._row([number], f"code {feature.name}")
-                value = self._node(operator, [value, row], f"code {feature.name}")
-            return self._node("Cast", [value], f"encoded {feature.name}", to=TensorProto.FLOAT)
-        if feature.kind == "boolean":
-            return self._looked_up(feature, coded.table)
-        table_name = self._constant(coded.table, f"codes of {feature.name}")
-        return self._node("MatMul", [self._category(feature, guards), table_name], f"code {feature.name}")
+        code = f"code {feature.name}"
+        if not isinstance(feature, NUMERIC):
+            return self._looked_up(feature, coded.table, guards, f"codes of {feature.name}", code)
+        value = self._raw_numbers([feature], guards)
+        for operator, number in self._steps(feature.name):
+            value = self._node(operator, [value, self._row([number], code)], code)
+        return self._cast(value, FLOAT, f"encoded {feature.name}")
 
     # --- the network ---
 
     def _network(self, inputs: str) -> str:
         network, value = self.model.network, inputs
+        columns = graph_columns(self.encoding, reads_sensitive(self.model))
         for i, layer in enumerate(network.layers):
-            weight = (
-                layer.weight[:, graph_columns(self.encoding, reads_sensitive(self.model))] if i == 0 else layer.weight
-            )
             if i:
                 value = self._node(OPERATORS[network.activation], [value], f"activation {i}")
+            weight = layer.weight if i else layer.weight[:, columns]
             parameters = [self._constant(weight, f"weight {i}"), self._constant(layer.bias, f"bias {i}")]
             value = self._node("Gemm", [value, *parameters], f"layer {i}", transB=1)
         return value
 
     def _label(self, logits: str) -> str:
-        from onnx import TensorProto
-
         if self.model.network.outputs == 1:
             zero = self._constant(np.zeros(1, np.float32), "zero")
-            yes = self._node("Cast", [self._node("Greater", [logits, zero], "yes")], "yes 0/1", to=TensorProto.INT64)
+            yes = self._cast(self._node("Greater", [logits, zero], "yes"), INT64, "yes 0/1")
             index = self._node("Squeeze", [yes, self._axes(1)], "class")
         else:
             index = self._node("ArgMax", [logits], "class", axis=1, keepdims=0)
@@ -305,6 +286,9 @@ class _Graph:
             self.helper.make_node(operator, inputs, [output], name=output, domain=domain or None, **attributes)
         )
         return output
+
+    def _cast(self, value: str, element: int, name: str) -> str:
+        return self._node("Cast", [value], name, to=element)
 
     def _constant(self, array: np.ndarray, name: str) -> str:
         fresh = self._fresh(name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bornfair.models.importers.onnx_child import session_of
 from bornfair.models.onnx_graph import onnx_bytes, served_classes
 
 if TYPE_CHECKING:
@@ -33,29 +34,18 @@ class Shipped:
         feed = {}
         for given in self._session.get_inputs():
             column = [person[given.name] for person in people]
-            if given.type == "tensor(string)":
-                feed[given.name] = np.array([str(value) for value in column], dtype=object)[:, None]
-            else:
-                feed[given.name] = np.array(column, DTYPES[given.type])[:, None]
+            texts = given.type == "tensor(string)"
+            values = np.array(list(map(str, column)), object) if texts else np.array(column, DTYPES[given.type])
+            feed[given.name] = values[:, None]
         (labels,) = self._session.run([self._label], feed)
         return tuple(self._order[label] for label in labels.tolist())
 
 
 def shipped(model: Model) -> Shipped:
     """The model as it ships; its session is made once."""
-    found = _known.get(model)
-    if found is None:
-        found = _known[model] = Shipped(model)
-    return found
-
-
-def session_of(content: bytes) -> Any:
-    """onnxruntime as it comes, in one thread: how many there are changes no sum."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 4, 1
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    if model not in _known:
+        _known[model] = Shipped(model)
+    return _known[model]
 
 
 _known: weakref.WeakKeyDictionary[Model, Shipped] = weakref.WeakKeyDictionary()

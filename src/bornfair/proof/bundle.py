@@ -17,7 +17,6 @@ import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.files import check_replaceable, read_whole, recover, write_atomically, write_folder
-from bornfair.models.importers.onnx_file import OnnxFile
 from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
 from bornfair.models.onnx_graph import METADATA, graph_columns, onnx_bytes
@@ -106,23 +105,21 @@ def load_bundle(path: str | Path) -> FairModel:
     return FairModel(*network_and_encoding(found, domain, str(place / MODEL)), certificate)
 
 
-def own_model(file: OnnxFile, domain: Domain | None) -> FairModel:
+def own_model(path: Path, content: bytes, domain: Domain | None) -> FairModel:
     """A model.onnx that bornfair wrote, with its domain (or the domain.json beside it)."""
-    beside = file.path.parent / DOMAIN
+    beside = path.parent / DOMAIN
     if domain is None:
         if not beside.is_file():
-            raise InputError(
-                f"{file.origin} was written by bornfair without its {DOMAIN}; give the domain, or the bundle."
-            )
+            raise InputError(f"'{path}' was written by bornfair without its {DOMAIN}; give the domain, or the bundle.")
         domain = Domain.load(beside)
     try:
         people = checker.People(checker.parse_json(domain.text().encode(), DOMAIN))
-        found = checker.read_model(file.content, people)
+        found = checker.read_model(content, people)
     except (checker.Rejected, *checker.MALFORMED) as error:
         raise InputError(
-            f"cannot read {file.origin} with this domain: {error}; give the domain it was trained with."
+            f"cannot read '{path}' with this domain: {error}; give the domain it was trained with."
         ) from error
-    return FairModel(*network_and_encoding(found, domain, str(file.path)))
+    return FairModel(*network_and_encoding(found, domain, str(path)))
 
 
 def network_and_encoding(found: checker.Network, domain: Domain, origin: str) -> tuple[Network, Encoding]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError, plain, shown
-from bornfair.models.importers.nnet import sensitive_name
+from bornfair.models.importers.columns import sensitive_name
 from bornfair.models.model import Model
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding

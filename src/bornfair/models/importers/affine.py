@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bornfair.errors import plain, shown
 from bornfair.people.features import NUMERIC, Feature
 
 MOST_ENTRIES = 40_000_000  # of one matrix of coefficients: 320 MB
@@ -49,16 +50,39 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Forms:
-    """A tensor [people, *tail] whose entries are affine forms: entry i is Σ parts[block][i]·block + constant[i]."""
+class People:
+    """A tensor [people, *tail]; like an array it has a size, and a shape in which one person stands for all."""
 
     tail: tuple[int, ...]
-    parts: dict[Block, np.ndarray]  # float64 [entries, width of the block]
-    constant: np.ndarray  # float64 [entries]
 
     @property
     def size(self) -> int:
         return math.prod(self.tail)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (1, *self.tail)
+
+    @property
+    def ndim(self) -> int:
+        return 1 + len(self.tail)
+
+
+@dataclass(frozen=True, eq=False)
+class Forms(People):
+    """A tensor whose entries are affine forms: entry i is Σ parts[block][i]·block + constant[i]."""
+
+    parts: dict[Block, np.ndarray]  # float64 [entries, width of the block]
+    constant: np.ndarray  # float64 [entries]
+
+    @property
+    def numbers(self) -> int:
+        """How many it is made of."""
+        return self.size * (1 + sum(block.width for block in self.parts))
+
+    @property
+    def flat(self) -> Forms:
+        return Forms((self.size,), self.parts, self.constant)
 
     def picked(self, index: np.ndarray) -> Forms:
         """Entries moved: `index` has the shape of the new tail and says where each entry was."""
@@ -67,22 +91,30 @@ class Forms:
         parts = {block: matrix[flat] for block, matrix in self.parts.items()}
         return Forms(index.shape, _kept(parts), self.constant[flat])
 
-    def scaled(self, factor: np.ndarray) -> Forms:
-        """Each entry times its own number."""
-        parts = {block: matrix * factor[:, None] for block, matrix in self.parts.items()}
-        return Forms(self.tail, _kept(parts), self.constant * factor)
+    def entry(self, position: int) -> Forms:
+        """One entry by itself."""
+        return self.picked(np.array([position]))
 
-    def plus(self, other: Forms | np.ndarray) -> Forms:
-        """Entry by entry, of the same tail."""
-        if isinstance(other, np.ndarray):
-            return Forms(self.tail, self.parts, self.constant + other)
+    def scaled(self, factor: np.ndarray | float) -> Forms:
+        """Times one number, or each entry times its own."""
+        factors = self._each(factor)
+        parts = {block: matrix * factors[:, None] for block, matrix in self.parts.items()}
+        return Forms(self.tail, _kept(parts), self.constant * factors)
+
+    def plus(self, other: Forms | np.ndarray | float) -> Forms:
+        """Entry by entry, of the same tail; or plus one number, or one for each entry."""
+        if not isinstance(other, Forms):
+            return Forms(self.tail, self.parts, self.constant + self._each(other))
         parts = dict(self.parts)
         for block, matrix in other.parts.items():
             parts[block] = parts[block] + matrix if block in parts else matrix
         return Forms(self.tail, _kept(parts), self.constant + other.constant)
 
     def minus(self, other: Forms) -> Forms:
-        return self.plus(other.scaled(np.full(other.size, -1.0)))
+        return self.plus(other.scaled(-1.0))
+
+    def _each(self, numbers: np.ndarray | float) -> np.ndarray:
+        return np.broadcast_to(np.asarray(numbers, np.float64), (self.size,))
 
     def finite(self) -> bool:
         return bool(np.isfinite(self.constant).all()) and all(np.isfinite(m).all() for m in self.parts.values())
@@ -104,17 +136,27 @@ class Cell:
     source: Feature | Decision
     values: np.ndarray  # [levels], of any type
 
+    def places(self, known: Sequence[Any], *, strict: bool) -> np.ndarray:
+        """The position of each level among known categories; −1 for none, which is refused if `strict`."""
+        order = {plain(category): i for i, category in enumerate(known)}
+        found = np.array([order.get(plain(level), -1) for level in self.values], dtype=np.int64)
+        if strict and (found < 0).any():
+            raise CannotRead(
+                f"does not know the category {plain(self.values[int(np.argmin(found))])!r} of '{self.source.name}', "
+                f"only {shown(known)}; take it out of the domain, or train with it"
+            )
+        return found
+
+    def one_hot(self, places: np.ndarray, count: int, off_on: np.ndarray) -> list[Cell]:
+        """One entry for each of `count` positions, which says whether the level is there."""
+        return [Cell(self.source, np.where(places == i, off_on[1], off_on[0])) for i in range(count)]
+
 
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """A tensor [people, *tail] of such entries."""
+class Cells(People):
+    """A tensor of such entries."""
 
-    tail: tuple[int, ...]
     cells: tuple[Cell, ...]
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.tail)
 
     def picked(self, index: np.ndarray) -> Cells:
         affordable(100 * index.size)  # each is an object of its own
@@ -140,15 +182,13 @@ class Tape:
             start += width
         self.input = Block("input", start, "input")
 
-    def number(self, name: str) -> Forms:
-        """A raw number as it stands: [people, 1]."""
+    def column(self, feature: Feature, given: Callable[[np.ndarray], np.ndarray]) -> Forms | Cells:
+        """A feature [people, 1]: a raw number as it stands, or its categories in the type that the model is given."""
+        if not isinstance(feature, NUMERIC):
+            return Cells((1,), (Cell(feature, given(np.array(feature.levels(), dtype=object))),))
         row = np.zeros((1, self.input.width))
-        row[0, self.columns[name].start] = 1.0
+        row[0, self.columns[feature.name].start] = 1.0
         return Forms((1,), {self.input: row}, np.zeros(1))
-
-    def column(self, feature: Feature, levels: np.ndarray) -> Forms | Cells:
-        """A feature as the model is given it; `levels` holds its categories in the model's type."""
-        return self.number(feature.name) if isinstance(feature, NUMERIC) else Cells((1,), (Cell(feature, levels),))
 
     def forms(self, value: Value) -> Forms:
         """A tensor as affine forms, whichever way it is held."""
@@ -251,11 +291,18 @@ def layer(value: Forms, weight: np.ndarray, bias: np.ndarray) -> Forms:
     return made
 
 
-NUMERIC_FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+def _log_softmax(rows: np.ndarray) -> np.ndarray:
+    less = rows - rows.max(axis=1, keepdims=True)
+    return less - np.log(np.exp(less).sum(axis=1, keepdims=True))
+
+
+FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda z: np.maximum(z, 0.0),
     "tanh": np.tanh,
     "sigmoid": lambda z: np.exp(-np.logaddexp(0.0, -z)),
     "gelu": lambda z: z * 0.5 * (1.0 + np.vectorize(math.erf, otypes=[float])(z / math.sqrt(2.0))),
+    "softmax": lambda z: np.exp(_log_softmax(z)),
+    "log_softmax": _log_softmax,
 }
 
 
@@ -263,8 +310,8 @@ def activation(kind: str, value: Forms, name: str) -> Forms:
     """New values: a nonlinear function of each entry, or (softmax) of each row."""
     if not value.finite():
         raise CannotRead("reads a weight that is NaN or infinite; the model is broken, train it again")
-    if not value.parts and kind in NUMERIC_FUNCTIONS:
-        return Forms(value.tail, {}, NUMERIC_FUNCTIONS[kind](value.constant))
+    if not value.parts and kind not in LINKS:
+        return Forms(value.tail, {}, FUNCTIONS[kind](value.constant))
     if kind in LINKS and len(value.tail) != 1:
         raise CannotRead(f"takes a softmax over {value.tail}; it is read over [people, classes] only")
     affordable(value.size * value.size)
@@ -278,8 +325,7 @@ def relu(value: Forms, name: str) -> Forms:
 
 def leaky_relu(value: Forms, slope: np.ndarray | float, name: str) -> Forms:
     """relu(z) − slope · relu(−z), which is z·slope below 0."""
-    slopes = np.broadcast_to(np.asarray(slope, np.float64), (value.size,))
-    return relu(value, name).minus(relu(value.scaled(np.full(value.size, -1.0)), name).scaled(slopes))
+    return relu(value, name).minus(relu(value.scaled(-1.0), name).scaled(slope))
 
 
 def clipped(value: Forms, low: np.ndarray | float, high: np.ndarray | float, name: str) -> Forms:
@@ -294,11 +340,7 @@ def clipped(value: Forms, low: np.ndarray | float, high: np.ndarray | float, nam
     if above and below:
         return value
     if above:  # min(z, high) = high − relu(high − z)
-        return (
-            relu(value.scaled(np.full(value.size, -1.0)).plus(highs), name)
-            .scaled(np.full(value.size, -1.0))
-            .plus(highs)
-        )
+        return relu(value.scaled(-1.0).plus(highs), name).scaled(-1.0).plus(highs)
     made = relu(value.plus(-lows), name).plus(lows)
     return made if below else made.minus(relu(value.plus(-highs), name))
 

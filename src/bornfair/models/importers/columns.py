@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 
 from bornfair.errors import InputError, shown
-from bornfair.models.importers.nnet import sensitive_name
 from bornfair.people.domain import Domain
 from bornfair.people.features import (
     BooleanFeature,
@@ -52,20 +51,24 @@ class Columns:
         return tuple(self.domain.feature(name) for name in self.names)
 
 
-def columns_for(
-    wanted: Wanted,
-    *,
-    domain: Domain | None,
-    table: pd.DataFrame | None,
-    target: str | None,
-    sensitive: Sequence[str | int] | None,
-    twins: str | Sequence[str] | None = None,
-) -> Columns:
+@dataclass(frozen=True)
+class Who:
+    """Who is asked about: a domain or a table to read it off, the sensitive features, the rules for twins."""
+
+    domain: Domain | None = None
+    sensitive: Sequence[str | int] | None = None
+    table: Any = None
+    target: str | None = None
+    twins: str | Sequence[str] | None = None
+
+
+def columns_for(wanted: Wanted, who: Who) -> Columns:
     """The domain with its sensitive features and rules for twins, and which of its features the model reads."""
+    domain = who.domain
     if domain is None:
-        domain = _observed(wanted, table, target, sensitive) if table is not None else _of_categories(wanted)
-    if sensitive:
-        names = tuple(sensitive_name(item, domain) for item in sensitive)
+        domain = _observed(wanted, who.table, who) if who.table is not None else _of_categories(wanted)
+    if who.sensitive:
+        names = tuple(sensitive_name(item, domain) for item in who.sensitive)
         if names != domain.sensitive:
             domain = domain.with_sensitive(names)
     if not domain.sensitive:
@@ -73,9 +76,20 @@ def columns_for(
             f"nobody has a twin yet: name the sensitive features of {wanted.origin}, "
             f"among {shown(domain.names, most=30)}."
         )
-    if twins is not None:
-        domain = domain.with_twins(twins)
+    if who.twins is not None:
+        domain = domain.with_twins(who.twins)
     return Columns(domain, _read(wanted, domain))
+
+
+def sensitive_name(item: str | int, domain: Domain) -> str:
+    """A feature's name from its name or its zero-based position (a number, or a text of digits)."""
+    if isinstance(item, str) and item in domain.names:
+        return item
+    if isinstance(item, int) or item.isdigit():
+        if 0 <= int(item) < len(domain.names):
+            return domain.names[int(item)]
+        raise InputError(f"sensitive feature {item} is out of range; positions go from 0 to {len(domain.names) - 1}.")
+    raise InputError(f"sensitive feature '{item}' is not known; the features are {shown(domain.names, most=30)}.")
 
 
 def with_levels(columns: Columns, name: str, origin: str) -> Columns:
@@ -143,13 +157,13 @@ def _plain(name: str) -> str:
     return re.sub(r"[^0-9a-z]", "_", name.lower())
 
 
-def _observed(wanted: Wanted, table: pd.DataFrame, target: str | None, sensitive: Sequence[Any] | None) -> Domain:
+def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
     """As the table shows; of what the model does not read only the sensitive columns are kept."""
-    frame, names = table, [str(column) for column in table.columns]
+    frame, names, target = table, [str(column) for column in table.columns], who.target
     inputs = [name for name in names if name != target]
     if wanted.names is not None:
         read = [matching(name, inputs, wanted.origin) for name in wanted.names]
-        asked = [item for item in sensitive or () if isinstance(item, str) and item in inputs]
+        asked = [item for item in who.sensitive or () if isinstance(item, str) and item in inputs]
         frame = table[[name for name in names if name in {*read, *asked, target}]]
     domain = Domain.infer(frame, target=target)
     features = []

@@ -1,19 +1,24 @@
-"""How does somebody's first layer look over our encoding? Raw values in, (v − centre)·2^-exponent and codes instead.
+"""From affine forms to our network: what does each hidden layer compute, and the first one over our encoding?
 
-Computed in float64 and rounded once. A zero stays a zero and a non-zero a non-zero: whether a feature matters is not
-decided by rounding.
+A value that is read again further up (a skip connection) passes through the ReLU layers between: relu(a) = a for what
+is never negative, relu(v) − relu(−v) = v for the rest. σ(z) = (1 + tanh(z/2))/2 joins sigmoid and tanh in one network.
+
+The first layer reads raw values, which become (v − centre)·2^-exponent and codes. Computed in float64 and rounded once.
+A zero stays a zero and a non-zero a non-zero: whether a feature matters is not decided by rounding.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast, get_args
 
 import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError
-from bornfair.models.importers.affine import CannotRead, Tape
+from bornfair.models.importers.affine import Block, CannotRead, Forms, Tape, concatenated
 from bornfair.models.importers.head import Head
-from bornfair.models.importers.layers import Affine, layers_of
-from bornfair.models.network import Layer, Network
+from bornfair.models.network import Activation, Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import NUMERIC, NumericFeature, Value
@@ -23,9 +28,17 @@ SMALLEST = float(np.finfo(np.float32).tiny)
 LARGEST = float(np.finfo(np.float32).max)
 
 
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """One layer in float64; the first one reads the columns of the input block."""
+
+    weight: np.ndarray
+    bias: np.ndarray
+
+
 def folded(head: Head, tape: Tape, domain: Domain, table: pd.DataFrame | None) -> tuple[Network, Encoding]:
     """The model's logits as a network over an encoding of the domain."""
-    layers, activation = layers_of(head.logits, tape.input)
+    layers, activation = _layers(head.logits, tape.input)
     first = layers[0]
     encoding = _encoding(domain, table, first)
     layers[0] = _over_raw_numbers(first, tape, domain) if encoding.raw else _over_encoding(first, tape, encoding)
@@ -39,7 +52,7 @@ def folded(head: Head, tape: Tape, domain: Domain, table: pd.DataFrame | None) -
 
 def is_exact(head: Head, tape: Tape, network: Network) -> bool:
     """Whether no number behind the first layer was changed to fit into float32 (of raw numbers, none there is)."""
-    layers = layers_of(head.logits, tape.input)[0]
+    layers = _layers(head.logits, tape.input)[0]
     return not head.tie_is_positive and all(
         np.array_equal(made.weight, read.weight) and np.array_equal(made.bias, read.bias)
         for made, read in zip(network.layers[1:], layers[1:], strict=True)
@@ -53,6 +66,97 @@ def rounded(numbers: np.ndarray) -> np.ndarray:
     nearest = numbers.astype(np.float32)
     lost = (numbers != 0) & (np.abs(numbers) < SMALLEST)
     return np.where(lost, np.copysign(np.float32(SMALLEST), nearest), nearest).astype(np.float32)
+
+
+# --- layers ---
+
+
+def _layers(logits: Forms, inputs: Block) -> tuple[list[Affine], Activation]:
+    """The network that computes these logits from the input's columns."""
+    blocks = _behind(logits)
+    kind = _activation(blocks)
+    rows, made = logits, []
+    for level in range(max((block.level for block in rows.parts), default=0), 0, -1):
+        direct = [block for block in rows.parts if block.level == level]
+        early = {block: matrix for block, matrix in rows.parts.items() if block.level < level}
+        weights, befores, bias = [], [], rows.constant
+        for block in direct:
+            matrix, before = rows.parts[block], cast(Forms, block.before)
+            if kind == "tanh" and block.kind == "sigmoid":
+                bias, matrix = bias + 0.5 * matrix.sum(axis=1), 0.5 * matrix
+                before = before.scaled(0.5)
+            weights.append(matrix)
+            befores.append(before.flat)
+        if early:
+            if kind != "relu":
+                raise CannotRead(
+                    f"has a skip connection past '{direct[0].name}' ({kind}), which only a ReLU layer can carry; use "
+                    "ReLU there, or leave the skip connection out"
+                )
+            for matrix, before in _carried(early, len(rows.constant), inputs):
+                weights.append(matrix)
+                befores.append(before)
+        made.append(Affine(np.concatenate(weights, axis=1), bias))
+        rows = concatenated(befores, 0)
+    first = rows.parts.get(inputs, np.zeros((rows.size, inputs.width)))
+    made.append(Affine(first, rows.constant))
+    return made[::-1], kind
+
+
+def _behind(forms: Forms) -> list[Block]:
+    """Every activation the forms depend on, the last first."""
+    seen: dict[Block, None] = {}
+    waiting = [forms]
+    while waiting:
+        for block in waiting.pop().parts:
+            if block.before is not None and block not in seen:
+                seen[block] = None
+                waiting.append(block.before)
+    return sorted(seen, key=lambda block: -block.level)
+
+
+def _activation(blocks: list[Block]) -> Activation:
+    by_kind = {block.kind: block for block in blocks}
+    for kind, block in by_kind.items():
+        if kind not in get_args(Activation):
+            raise CannotRead(
+                f"computes on after '{block.name}' ({kind}), which is read at the end of a model only; leave it out"
+            )
+    if len(by_kind) > 1 and set(by_kind) != {"tanh", "sigmoid"}:
+        (one, first), (other, second) = list(by_kind.items())[:2]
+        raise CannotRead(
+            f"mixes {one} ('{first.name}') with {other} ('{second.name}') in its hidden layers; a network with one "
+            "kind of activation (tanh and sigmoid count as one) can be read"
+        )
+    if len(by_kind) == 2:
+        return "tanh"
+    return cast(Activation, next(iter(by_kind), "relu"))
+
+
+def _carried(early: dict[Block, np.ndarray], rows: int, inputs: Block) -> list[tuple[np.ndarray, Forms]]:
+    """Neurons that hand earlier values on: (weights that read them, what they are). The cheaper of two ways:
+    each earlier value by itself, or what each row needs of them in sum.
+    """
+    needed = {block: np.flatnonzero(matrix.any(axis=0)) for block, matrix in early.items()}
+    sums = np.concatenate(list(early.values()), axis=1)
+    asking = np.flatnonzero(sums.any(axis=1))
+    one_by_one = sum(len(columns) * (1 if block.kind == "relu" else 2) for block, columns in needed.items())
+    if 2 * len(asking) < one_by_one:
+        parts = {block: matrix[asking] for block, matrix in early.items()}
+        total = Forms((len(asking),), parts, np.zeros(len(asking)))
+        back = np.zeros((rows, len(asking)))
+        back[asking, np.arange(len(asking))] = 1.0
+        return [(back, total), (-back, total.scaled(-1.0))]
+    carried = []
+    for block, columns in needed.items():
+        alone = Forms((len(columns),), {block: np.eye(block.width)[columns]}, np.zeros(len(columns)))
+        carried.append((early[block][:, columns], alone))
+        if block.kind != "relu":
+            carried.append((-early[block][:, columns], alone.scaled(-1.0)))
+    return carried
+
+
+# --- the first layer over our encoding ---
 
 
 def _encoding(domain: Domain, table: pd.DataFrame | None, first: Affine) -> Encoding:

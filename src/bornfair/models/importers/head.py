@@ -14,11 +14,12 @@ from typing import Literal
 
 import numpy as np
 
-from bornfair.models.importers.affine import Block, CannotRead, Decision, Forms, concatenated
+from bornfair.models.importers.affine import FUNCTIONS, Block, CannotRead, Decision, Forms, concatenated
 from bornfair.models.importers.reading import Meaning, Reading
 
 Show = Callable[[np.ndarray], np.ndarray]
 STEP = 2.0**-22  # by how much rounding in float32 may move a number of size 1 on its way out
+INVERTED = ("sigmoid", "tanh", "relu")  # monotone functions of one number that are taken away at the end
 ABOUT_A_PROBABILITY = (-1.0, 2.0)  # a sum of bounded values between these may be meant as one, or not
 ASK = "say whether it is a probability or a logit: decision='probability' or 'logit' (--decision), or threshold=…"
 
@@ -70,12 +71,12 @@ def read_head(end: Decision | Forms, asked: Reading | None = None) -> Head:
         if asked.moves_the_decision:
             raise CannotRead("decides itself; leave decision and threshold (--decision, --threshold) out")
         if end.scores.size > 1:
-            return _largest(_flat(end.scores))
-        peeled = _peeled(_flat(end.scores), end.tie_is_positive)
+            return _largest(end.scores.flat)
+        peeled = _peeled(end.scores.flat, end.tie_is_positive)
         return Head(peeled.logits, tie_is_positive=end.tie_is_positive, slack=peeled.slack)
     if asked.decision == "label":
         raise CannotRead(f"gives numbers, not labels; {ASK}")
-    scores = _flat(end)
+    scores = end.flat
     if scores.size == 0:
         raise CannotRead("gives no scores")
     if scores.size == 1:
@@ -84,14 +85,14 @@ def read_head(end: Decision | Forms, asked: Reading | None = None) -> Head:
         return _largest(scores)
     if scores.size > 2:
         raise CannotRead(f"tells {scores.size} classes apart; leave the threshold (--threshold) out, it is for two")
-    first, last = (scores.picked(np.array([i])) for i in (0, 1))
+    first, last = (scores.entry(i) for i in (0, 1))
     logit = asked.decision == "logit" or (asked.decision is None and not _is_probability(last))
     return _above(last.minus(first) if logit else last, last, asked, "difference" if logit else "last")
 
 
 def opposite_sigmoids(scores: Forms) -> bool:
     """Whether two scores are σ(−z) and σ(z), which sum to 1."""
-    atoms = [_pure(scores.picked(np.array([i])), ("sigmoid",)) for i in range(scores.size)]
+    atoms = [_pure(scores.entry(i), ("sigmoid",)) for i in range(scores.size)]
     befores = [atom.before for atom in atoms if atom is not None]
     return len(befores) == len(atoms) == 2 and _opposite(concatenated(befores, 0))
 
@@ -102,7 +103,7 @@ def opposite_sigmoids(scores: Forms) -> bool:
 def _above(score: Forms, last: Forms, asked: Reading, part: Literal["last", "difference"]) -> Head:
     meaning = asked.decision or (_meaning(score) if asked.threshold is None else None)
     threshold = (0.5 if meaning == "probability" else 0.0) if asked.threshold is None else float(asked.threshold)
-    peeled = _peeled(score.plus(np.array([-threshold])), ties=False)
+    peeled = _peeled(score.plus(-threshold), ties=False)
 
     def shown(z: np.ndarray) -> np.ndarray:
         return peeled.show(z) + threshold
@@ -198,7 +199,7 @@ def _peeled(score: Forms, ties: bool) -> _Peeled:
         place = -outer.constant / outer.weight  # c + w·g > 0 is g > place for w > 0, g < place for w < 0
         sign = math.copysign(1.0, outer.weight)
         at, slope = _inverse(outer, place, reaches=(sign > 0) != ties)
-        score = outer.before.plus(np.array([-at])).scaled(np.array([sign]))
+        score = outer.before.plus(-at).scaled(sign)
         slack = min((slack + STEP * abs(outer.constant)) / (abs(outer.weight) * slope) + STEP * abs(at), 1e300)
         shows.append(_shows(outer, sign, at))
 
@@ -237,15 +238,15 @@ def _outermost(score: Forms) -> _Outer | None:
     if not 1 <= len(atoms) <= 2 or any(block.before is None for block, _ in atoms):
         return None
     weights = [float(score.parts[block][0, j]) for block, j in atoms]
-    befores = [block.before.picked(np.array([j])) for block, j in atoms if block.before is not None]
+    befores = [block.before.entry(j) for block, j in atoms if block.before is not None]
     kinds = {block.kind for block, _ in atoms}
     constant = float(score.constant[0])
     if len(atoms) == 1:
         block, j = atoms[0]
         if block.kind == "softmax" and block.width == 2 and block.before is not None:
-            other = block.before.picked(np.array([1 - j]))
+            other = block.before.entry(1 - j)
             return _Outer("sigmoid", befores[0].minus(other), weights[0], constant)
-        return _Outer(block.kind, befores[0], weights[0], constant) if block.kind in FUNCTIONS else None
+        return _Outer(block.kind, befores[0], weights[0], constant) if block.kind in INVERTED else None
     apart = befores[0].minus(befores[1])
     if kinds != {"relu"} or weights[0] != -weights[1] or apart.parts:
         return None
@@ -255,18 +256,11 @@ def _outermost(score: Forms) -> _Outer | None:
     return _Outer("clip", befores[taller], weights[taller], constant, abs(height)) if height else None
 
 
-def _sigmoid(z: np.ndarray) -> np.ndarray:
-    return np.exp(-np.logaddexp(0.0, -z))
-
-
-FUNCTIONS: dict[str, Show] = {"sigmoid": _sigmoid, "tanh": np.tanh, "relu": lambda z: np.maximum(z, 0.0)}
-
-
 # --- the first largest of several ---
 
 
 def _largest(scores: Forms) -> Head:
-    atoms = [_pure(scores.picked(np.array([i])), ("softmax", "log_softmax", "sigmoid")) for i in range(scores.size)]
+    atoms = [_pure(scores.entry(i), ("softmax", "log_softmax", "sigmoid")) for i in range(scores.size)]
     alone = [atom for atom in atoms if atom is not None]
     if len(alone) == scores.size:
         logits = concatenated([atom.before for atom in alone], 0)
@@ -276,17 +270,17 @@ def _largest(scores: Forms) -> Head:
         if whole and kinds <= {"softmax", "log_softmax"}:
             logarithms = kinds == {"log_softmax"}
             if logits.size > 2:
-                return Head(logits, _softmax, probabilities=True, logarithms=logarithms)
-            return Head(_difference(logits), _sigmoid, "last", probabilities=True, logarithms=logarithms)
+                return Head(logits, FUNCTIONS["softmax"], probabilities=True, logarithms=logarithms)
+            return Head(_difference(logits), FUNCTIONS["sigmoid"], "last", probabilities=True, logarithms=logarithms)
         if kinds == {"sigmoid"} and logits.size > 2:
-            return Head(logits, _sigmoid, probabilities=True)
+            return Head(logits, FUNCTIONS["sigmoid"], probabilities=True)
         if kinds == {"sigmoid"}:
             if _opposite(logits):
-                return Head(logits.picked(np.array([1])), _sigmoid, "last", probabilities=True)
+                return Head(logits.entry(1), FUNCTIONS["sigmoid"], "last", probabilities=True)
             return Head(_difference(logits), probabilities=True)
     if scores.size > 2:
         return Head(scores, lambda z: z)
-    last = scores.picked(np.array([1]))
+    last = scores.entry(1)
     if _opposite(scores):
         return Head(last, lambda z: z, "last")
     peeled = _peeled(_difference(scores), ties=False)
@@ -294,7 +288,7 @@ def _largest(scores: Forms) -> Head:
     if not _is_probability(last):
         return head
     try:
-        of_last = _peeled(last.plus(np.array([-0.5])), ties=False)
+        of_last = _peeled(last.plus(-0.5), ties=False)
     except CannotRead:  # the last column is never above ½
         return head
     if not same_parts(of_last.logits, peeled.logits) or (of_last.logits.constant != peeled.logits.constant).any():
@@ -312,7 +306,7 @@ class _Atom:
     @property
     def before(self) -> Forms:
         assert self.block.before is not None
-        return self.block.before.picked(np.array([self.position]))
+        return self.block.before.entry(self.position)
 
 
 def _pure(score: Forms, kinds: tuple[str, ...]) -> _Atom | None:
@@ -334,19 +328,10 @@ def same_parts(one: Forms, other: Forms) -> bool:
 
 def _difference(pair: Forms) -> Forms:
     """Of two logits: the second wins if this is above 0, and not if they are equal."""
-    return pair.picked(np.array([1])).minus(pair.picked(np.array([0])))
+    return pair.entry(1).minus(pair.entry(0))
 
 
 def _opposite(pair: Forms) -> bool:
-    first, last = pair.picked(np.array([0])), pair.picked(np.array([1]))
+    first, last = pair.entry(0), pair.entry(1)
     total = first.plus(last)
     return not total.parts and not total.constant.any() and bool(first.parts)
-
-
-def _flat(forms: Forms) -> Forms:
-    return Forms((forms.size,), forms.parts, forms.constant)
-
-
-def _softmax(z: np.ndarray) -> np.ndarray:
-    grown = np.exp(z - z.max(axis=1, keepdims=True))
-    return grown / grown.sum(axis=1, keepdims=True)

@@ -32,7 +32,7 @@ def read_keras(path: Path) -> StackSource:
     try:
         config = json.loads(text)
         weights = _numbered(layers) if path.suffix.lower() == ".keras" else _named(layers)
-        return StackSource(f"'{path}'", _steps(path, config, weights), "the layers of the file in float64")
+        return StackSource(f"'{path}'", _steps(path, config, weights))
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
@@ -142,13 +142,11 @@ def _activation(label: str, chosen: Any) -> list[Step]:
     name = name.get("name", "") if isinstance(name, dict) else name
     if name in ("linear", None):
         return []
-    if name in ("relu", "tanh", "sigmoid", "softmax", "log_softmax", "gelu"):
-        return [Step(name, label)]
-    if name == "relu6":
-        return [Step("clip", label, (np.array(0.0), np.array(6.0)))]
-    if name == "leaky_relu":
-        return [Step("leaky", label, (np.array(0.2),))]
-    raise InputError(f"{label} has the activation {name!r}, which is not supported; use relu, tanh or sigmoid.")
+    found = ACTIVATIONS.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise InputError(f"{label} has the activation {name!r}, which is not supported; use relu, tanh or sigmoid.")
+    kind, *numbers = found
+    return [Step(kind, label, tuple(numbers))]
 
 
 def _relu(label: str, settings: dict[str, Any], weights: list[np.ndarray]) -> list[Step]:
@@ -157,14 +155,14 @@ def _relu(label: str, settings: dict[str, Any], weights: list[np.ndarray]) -> li
     if threshold or (slope and highest is not None):
         raise InputError(f"{label} has a threshold, or a slope and a maximum, which is not supported; use plain ReLU.")
     if highest is not None:
-        return [Step("clip", label, (np.array(0.0), np.array(float(highest))))]
-    return [Step("leaky", label, (np.array(slope),)) if slope else Step("relu", label)]
+        return [Step("clip", label, (0.0, float(highest)))]
+    return [Step("leaky", label, (slope,)) if slope else Step("relu", label)]
 
 
 def _leaky(label: str, settings: dict[str, Any], weights: list[np.ndarray]) -> list[Step]:
     slope = settings.get("negative_slope", settings.get("alpha", 0.3))
     slope = slope.get("value", 0.3) if isinstance(slope, dict) else slope
-    return [Step("leaky", label, (np.array(float(slope)),))]
+    return [Step("leaky", label, (float(slope),))]
 
 
 def _batch_normalisation(label: str, settings: dict[str, Any], weights: list[np.ndarray]) -> list[Step]:
@@ -189,8 +187,17 @@ def _rescaling(label: str, settings: dict[str, Any], weights: list[np.ndarray]) 
     return [Step("scale", label, (factor, shift))]
 
 
+def _passed_on(label: str, settings: dict[str, Any], weights: list[np.ndarray]) -> list[Step]:
+    """Nothing happens at inference."""
+    return []
+
+
+ACTIVATIONS: dict[str, Any] = {
+    "relu": ("relu",), "tanh": ("tanh",), "sigmoid": ("sigmoid",), "softmax": ("softmax",), "gelu": ("gelu",),
+    "log_softmax": ("log_softmax",), "relu6": ("clip", 0.0, 6.0), "leaky_relu": ("leaky", 0.2),
+}  # fmt: skip
 READERS: dict[str, Callable[[str, dict[str, Any], list[np.ndarray]], list[Step]]] = {
-    "InputLayer": lambda label, settings, weights: [],
+    "InputLayer": _passed_on,
     "Dense": _dense,
     "Activation": lambda label, settings, weights: _activation(label, settings.get("activation")),
     "ReLU": _relu,
@@ -199,7 +206,7 @@ READERS: dict[str, Callable[[str, dict[str, Any], list[np.ndarray]], list[Step]]
     "BatchNormalization": _batch_normalisation,
     "Normalization": _normalisation,
     "Rescaling": _rescaling,
-    "Dropout": lambda label, settings, weights: [],
-    "GaussianNoise": lambda label, settings, weights: [],
-    "Flatten": lambda label, settings, weights: [],
+    "Dropout": _passed_on,
+    "GaussianNoise": _passed_on,
+    "Flatten": _passed_on,
 }

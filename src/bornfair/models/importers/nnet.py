@@ -12,20 +12,18 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bornfair.errors import InputError, shown
+from bornfair.errors import InputError
+from bornfair.models.importers.columns import sensitive_name, with_classes
+from bornfair.models.importers.dense_stack import StackSource, Step
 from bornfair.models.importers.reading import Answer
 from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import Feature, IntegerFeature, Label, RealFeature
-
-if TYPE_CHECKING:
-    from bornfair.models.importers.dense_stack import StackSource
+from bornfair.people.features import Feature, IntegerFeature, RealFeature
 
 MOST_NUMBERS = 50_000_000  # of a file that is still read: some 500 MB of text
 
@@ -57,6 +55,21 @@ class NnetFile:
                 else RealFeature(name=f"x{i}", low=low, high=high)
             )
         return Domain(features=tuple(features))
+
+    def of_raw_numbers(self, domain: Domain, sensitive: Sequence[str | int]) -> Model:
+        """The network as it stands, over raw numbers; its input columns in our order: free ones, then sensitive."""
+        if len(domain.features) != len(self.low):
+            raise InputError(
+                f"'{self.path}' takes {len(self.low)} inputs, but the domain has {len(domain.features)} features; "
+                "list one feature for each input, in order."
+            )
+        if sensitive:
+            domain = domain.with_sensitive([sensitive_name(item, domain) for item in sensitive])
+        first, *later = self.network.layers
+        order = [domain.names.index(name) for name in (*domain.free_names, *domain.sensitive)]
+        network = Network((Layer(first.weight[:, order], first.bias), *later))
+        people = with_classes(domain, None, max(network.outputs, 2), None, f"'{self.path}'")
+        return Model(network, Encoding.of_raw_numbers(people))
 
     def is_normalised(self, answer: Answer | None) -> bool:
         """Whether means and ranges are to be applied; refuses to guess."""
@@ -109,49 +122,17 @@ def load_nnet(
     file = read_nnet(path)
     if file.is_normalised(normalise):
         raise InputError(f"'{path}' is to be normalised; read it by load_model(…, normalise='yes').")
-    network, domain = file.network, file.domain if domain is None else domain
-    if len(domain.features) != len(file.low):
-        raise InputError(
-            f"'{path}' takes {len(file.low)} inputs, but the domain has {len(domain.features)} features; "
-            "list one feature for each input, in order."
-        )
-    if sensitive:
-        domain = domain.with_sensitive([sensitive_name(item, domain) for item in sensitive])
-    classes = (0, 1) if network.outputs == 1 else tuple(range(network.outputs))
-    if domain.label is None:
-        domain = domain.replaced(label=Label(name="decision", classes=classes))
-    return Model(_free_inputs_first(network, domain), Encoding.of_raw_numbers(domain))
+    return file.of_raw_numbers(file.domain if domain is None else domain, sensitive)
 
 
 def nnet_source(file: NnetFile, normalised: bool) -> StackSource:
     """A file as layers to be folded: (x − mean) / range, the layers, and the output times its range plus its mean."""
-    from bornfair.models.importers.dense_stack import StackSource, Step
-
     steps = [Step("scale", "the means and ranges", (1 / file.ranges[:-1], -file.means[:-1] / file.ranges[:-1]))]
     for i, (weight, bias) in enumerate(file.layers):
         steps += [Step("relu", f"the ReLU before layer {i}")] if i else []
         steps.append(Step("dense", f"layer {i}", (weight.T, bias)))
     steps.append(Step("scale", "the output's mean and range", (file.ranges[-1:], file.means[-1:])))
-    chosen = steps if normalised else steps[1:-1]
-    return StackSource(f"'{file.path}'", chosen, "the layers of the file in float64")
-
-
-def sensitive_name(item: str | int, domain: Domain) -> str:
-    """A feature's name from its name or its zero-based position (a number, or a text of digits)."""
-    if isinstance(item, str) and item in domain.names:
-        return item
-    if isinstance(item, int) or item.isdigit():
-        if 0 <= int(item) < len(domain.names):
-            return domain.names[int(item)]
-        raise InputError(f"sensitive feature {item} is out of range; positions go from 0 to {len(domain.names) - 1}.")
-    raise InputError(f"sensitive feature '{item}' is not known; the features are {shown(domain.names, most=30)}.")
-
-
-def _free_inputs_first(network: Network, domain: Domain) -> Network:
-    """The same network with its input columns in our order: free ones, then sensitive ones."""
-    order = [domain.names.index(name) for name in (*domain.free_names, *domain.sensitive)]
-    first = network.layers[0]
-    return Network((Layer(first.weight[:, order], first.bias), *network.layers[1:]), network.activation)
+    return StackSource(f"'{file.path}'", steps if normalised else steps[1:-1])
 
 
 class _Lines:

@@ -73,7 +73,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO, seconds: int) -> None:
         try:
             if kind == LOAD:
                 session = None  # the memory of the graph before
-                session = _session(content)
+                session = session_of(content)
                 answer = b""
             else:
                 found = session.run(None, unpacked(content))
@@ -85,7 +85,8 @@ def _serve(requests: BinaryIO, answers: BinaryIO, seconds: int) -> None:
             send(answers, ANSWER, answer)
 
 
-def _session(content: bytes) -> Any:
+def session_of(content: bytes) -> Any:
+    """onnxruntime as it comes, in one thread: how many there are changes no sum."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,8 @@ def end_of(file: OnnxFile, values: dict[str, Any], asked: Reading) -> Understood
     zipped = None
     for name, value in outputs.items():
         if isinstance(value, Zipped) and isinstance(value.scores, Forms):  # a map of what comes before it
-            scores[_maker(file.graph, name).input[0]] = value.scores
+            makers = (node for node in reversed(file.graph.node) if name in node.output)
+            scores[next(makers).input[0]] = value.scores
             zipped = tuple(plain_value(label) for label in value.labels) or None
     if len(labels) > 1:
         raise InputError(f"{file.origin} makes several decisions, {shown(labels)}; a model with one can be read.")
@@ -101,91 +102,62 @@ def _moved(show: Show, apart: np.ndarray) -> Show:
     return lambda z: show(z + apart)
 
 
-def _maker(graph: Any, name: str) -> Any:
-    """The node that gives a value; None if it is an input or a constant."""
-    return next((node for node in reversed(graph.node) if name in node.output), None)
-
-
 # --- what is executed ---
+
+
+SUMS = "(?:Gemm|(?:Add )?MatMul)"  # one layer of sums, the last operator first
 
 
 def plain_layers(file: OnnxFile, understood: Understood) -> int:
     """How many layers of sums the graph has, if it executes nothing but them, ReLUs between them and a comparison of
     the last sums, all in float32; else 0. Scalers, sigmoids or two scores compared are something else.
     """
-    scores = _compared_scores(file, understood)
-    if scores is None or len(file.inputs) != 1 or file.inputs[0].dtype != np.float32 or file.inputs[0].rank != 2:
-        return 0
-    layers = 0
-    while True:
-        before = _before_sums(file, scores)
-        if before is None:
-            return 0
-        layers, before = layers + 1, _unwrapped(file, before)
-        if before == file.inputs[0].name:
-            return layers
-        node = _maker(file.graph, before)
-        if node is None or node.op_type != "Relu":
-            return 0
-        scores = node.input[0]
-
-
-def _compared_scores(file: OnnxFile, understood: Understood) -> str | None:
-    """The value whose entries are compared just as they are: one with 0, or three and more with one another."""
-    head, name = understood.head, understood.label_output
+    head, given, label = understood.head, file.inputs[0], understood.label_output
     several = head.logits.size > 2
-    if name is None:
-        compares = head.threshold is None if several else head.threshold == 0.0 and head.part == "last"
-        return understood.score_output if compares else None
-    node = _maker(file.graph, name)
-    while node is not None and node.op_type not in ("Greater", "ArgMax"):
-        computed = [given for given in node.input if _constant(file, given) is None]
-        node = _maker(file.graph, computed[0]) if len(computed) == 1 else None
-    if node is None or (node.op_type == "ArgMax") != several:
-        return None
-    with_zero = several or _is_constant(file, node.input[1], lambda number: number == 0)
-    return node.input[0] if with_zero else None
+    if len(file.inputs) != 1 or given.dtype != np.float32 or given.rank != 2:
+        return 0
+    if label is None and not (head.threshold is None if several else head.threshold == 0.0 and head.part == "last"):
+        return 0
+    tensors = {tensor.name: tensor for tensor in file.graph.initializer}
+    for node in file.graph.node:
+        values = [attribute.t for attribute in node.attribute if attribute.name == "value"]
+        if node.op_type == "Constant" and values:
+            tensors |= dict.fromkeys(node.output, values[0])
+    name, decides = label or understood.score_output, label is not None
+    operators: list[str] = []
+    for node in reversed(file.graph.node):
+        if name not in node.output:
+            continue
+        computed = [source for source in node.input if source not in tensors]
+        if decides and node.op_type in ("Greater", "ArgMax"):  # one score with 0, or three and more with one another
+            decides, name = False, node.input[0]
+            if (node.op_type == "ArgMax") != several or not (several or _float(tensors, node.input[1], zero=True)):
+                return 0
+        elif node.op_type in ("Identity", "Dropout"):
+            name = node.input[0]
+        elif len(computed) == 1 and (decides or _plain(node, computed[0], tensors)):
+            operators += [] if decides else [node.op_type]
+            name = computed[0]
+        else:
+            return 0
+    plain = not decides and name == given.name and re.fullmatch(f"{SUMS}(?: Relu {SUMS})*", " ".join(operators))
+    return operators.count("Relu") + 1 if plain else 0
 
 
-def _before_sums(file: OnnxFile, name: str) -> str | None:
-    """What a layer of sums reads, if this value is one."""
-    node = _maker(file.graph, _unwrapped(file, name))
-    if node is None:
-        return None
-    if node.op_type == "Gemm":
-        settings = {attribute.name: attribute.f or attribute.i for attribute in node.attribute}
-        plain = all(settings.get(name, 1) == 1 for name in ("alpha", "beta")) and not settings.get("transA", 0)
-        return node.input[0] if plain and all(_is_constant(file, given) for given in node.input[1:]) else None
-    if node.op_type == "Add":
-        product = [given for given in node.input if _constant(file, given) is None]
-        if len(product) != 1 or not all(_is_constant(file, given) for given in node.input if given not in product):
-            return None
-        node = _maker(file.graph, product[0])
-    if node is None or node.op_type != "MatMul" or not _is_constant(file, node.input[1]):
-        return None
-    return node.input[0]
+def _plain(node: Any, computed: str, tensors: dict[str, Any]) -> bool:
+    """Whether an operator reads one computed value and, beside it, constants in float32, as a layer of sums does."""
+    if not all(source == computed or _float(tensors, source) for source in node.input):
+        return False
+    settings = {attribute.name: attribute.f or attribute.i for attribute in node.attribute}
+    if any(settings.get(name, 1) != 1 for name in ("alpha", "beta")) or settings.get("transA", 0):
+        return False
+    return node.op_type == "Add" or node.input[0] == computed
 
 
-def _unwrapped(file: OnnxFile, name: str) -> str:
-    node = _maker(file.graph, name)
-    return _unwrapped(file, node.input[0]) if node is not None and node.op_type in ("Identity", "Dropout") else name
-
-
-def _constant(file: OnnxFile, name: str) -> Any:
-    """The tensor of a constant, wherever the file keeps it."""
-    found = next((tensor for tensor in file.graph.initializer if tensor.name == name), None)
-    node = None if found is not None else _maker(file.graph, name)
-    if node is None or node.op_type != "Constant":
-        return found
-    return next((attribute.t for attribute in node.attribute if attribute.name == "value"), None)
-
-
-def _is_constant(file: OnnxFile, name: str, holds: Callable[[np.ndarray], Any] = lambda numbers: True) -> bool:
+def _float(tensors: dict[str, Any], name: str, *, zero: bool = False) -> bool:
     from onnx import TensorProto, numpy_helper
 
-    tensor = _constant(file, name)
-    return (
-        tensor is not None
-        and tensor.data_type == TensorProto.FLOAT
-        and bool(np.all(holds(numpy_helper.to_array(tensor))))
-    )
+    tensor = tensors.get(name)
+    if tensor is None or tensor.data_type != TensorProto.FLOAT:
+        return False
+    return not zero or not numpy_helper.to_array(tensor).any()

@@ -60,9 +60,15 @@ class OnnxFile:
         return f"'{self.path}'"
 
     @property
+    def only_input(self) -> Input | None:
+        """The input that takes all columns, if there is one."""
+        return self.inputs[0] if len(self.inputs) == 1 and self.inputs[0].width != 1 else None
+
+    @property
     def wanted(self) -> Wanted:
-        if len(self.inputs) == 1 and self.inputs[0].width != 1:
-            return Wanted(self.origin, None, self.inputs[0].width, numbers=self.inputs[0].element != "text")
+        only = self.only_input
+        if only is not None:
+            return Wanted(self.origin, None, only.width, numbers=only.element != "text")
         wide = [found for found in self.inputs if found.width not in (1, None)]
         if wide:
             raise InputError(
@@ -148,7 +154,7 @@ def understand(file: OnnxFile, columns: Columns, asked: Reading) -> tuple[Unders
         for output, result in zip(proto.output, results, strict=False):
             if output:
                 values[output] = result
-            spent += _entries(result)
+            spent += result.numbers if isinstance(result, Forms) else getattr(result, "size", 0)
         if spent > MOST_WORK:
             raise InputError(f"'{file.path}' computes too much to be read: more than {MOST_WORK:,} numbers.")
     return end_of(file, values, asked), tape
@@ -199,32 +205,24 @@ def _unsupported(file: OnnxFile, name: str, operator: str, error: CannotRead) ->
     return InputError(f"'{file.path}': node '{name}' ({operator}) {error}.")
 
 
-def _entries(value: Any) -> int:
-    if isinstance(value, Forms):
-        return value.size * (1 + sum(block.width for block in value.parts))
-    return value.size if isinstance(value, (np.ndarray, Cells)) else 0
-
-
 # --- the parts of the file ---
 
 
 def _inputs(file: OnnxFile, columns: Columns, tape: Tape) -> Any:
-    features = columns.features
-    if len(file.inputs) == 1 and file.inputs[0].width != 1:
-        (only,) = file.inputs
+    only = file.only_input
+    if only is not None:
         if only.rank != 2:
             raise InputError(f"{file.origin}: input '{only.name}' has {only.rank} axes; [people, columns] can be read.")
-        parts = [tape.column(feature, _levels(feature, only, file)) for feature in features]
-        joined = STANDARD["Concat"](Node("Concat", only.name, tuple(parts), {"axis": 1}, 1, 13, tape, file.rows))
-        yield only.name, joined
+        parts = tuple(_column(feature, only, file, tape) for feature in columns.features)
+        yield only.name, STANDARD["Concat"](Node("Concat", only.name, parts, {"axis": 1}, 1, 13, tape, file.rows))
         return
-    for found, feature in zip(file.inputs, features, strict=True):
-        value = tape.column(feature, _levels(feature, found, file))
+    for found, feature in zip(file.inputs, columns.features, strict=True):
+        value = _column(feature, found, file, tape)
         yield found.name, moved(value, lambda index: index[:, 0]) if found.rank == 1 else value
 
 
-def _levels(feature: Feature, given: Input, file: OnnxFile) -> np.ndarray:
-    """A feature's categories as the graph is given them."""
+def _column(feature: Feature, given: Input, file: OnnxFile, tape: Tape) -> Forms | Cells:
+    """A feature as the graph is given it."""
     if isinstance(feature, NUMERIC):
         if given.element in ("text", "truth"):
             raise NeedsLevels(feature.name)
@@ -233,8 +231,7 @@ def _levels(feature: Feature, given: Input, file: OnnxFile) -> np.ndarray:
                 f"{file.origin} takes whole numbers for '{feature.name}', which is real in the domain; make it an "
                 "integer there."
             )
-        return np.zeros(0)
-    return as_input(np.array(feature.levels(), dtype=object), given, feature.name, file.origin)
+    return tape.column(feature, lambda levels: as_input(levels, given, feature.name, file.origin))
 
 
 def as_input(values: np.ndarray, given: Input, name: str, origin: str) -> np.ndarray:

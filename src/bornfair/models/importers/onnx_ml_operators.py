@@ -19,7 +19,7 @@ from bornfair.models.importers.affine import (
     times_matrix,
 )
 from bornfair.models.importers.head import opposite_sigmoids
-from bornfair.models.importers.onnx_node import Node, Zipped, moved, rank
+from bornfair.models.importers.onnx_node import Node, Zipped, by_value, moved
 from bornfair.models.importers.onnx_operators import Handler
 
 
@@ -29,8 +29,7 @@ def scaler(node: Node) -> Value:
     scale = np.atleast_1d(node.attributes.get("scale", 1.0)).astype(np.float64)
     if len(value.tail) != 1 or any(len(v) not in (1, value.size) for v in (offset, scale)):
         raise CannotRead(f"scales {value.size} columns by {len(scale)} numbers")
-    wide = np.broadcast_to(scale, (value.size,))
-    return value.plus(np.broadcast_to(-offset, (value.size,))).scaled(wide)
+    return value.plus(-offset).scaled(scale)
 
 
 def one_hot_encoder(node: Node) -> Cells:
@@ -44,22 +43,10 @@ def one_hot_encoder(node: Node) -> Cells:
     affordable(len(cells) * len(known) * max(len(cell.values) for cell in cells))
     made = []
     for cell in cells:
-        levels = cell.values if isinstance(known[0], str) else cell.values.astype(np.int64)
-        hot = np.array([[level == category for category in known] for level in levels.tolist()])
-        if not node.attributes.get("zeros", 1) and not hot.any(axis=1).all():
-            raise unknown_level(cell, int(np.argmin(hot.any(axis=1))), known)
-        made += [Cell(cell.source, hot[:, j].astype(np.float32)) for j in range(len(known))]
+        known_as = cell if isinstance(known[0], str) else Cell(cell.source, cell.values.astype(np.int64))
+        places = known_as.places(known, strict=not node.attributes.get("zeros", 1))
+        made += cell.one_hot(places, len(known), np.array([0, 1], np.float32))
     return Cells((*value.tail, len(known)), tuple(made))
-
-
-def unknown_level(cell: Cell, position: int, known: Any) -> CannotRead:
-    from bornfair.errors import shown
-
-    name = cell.source.name
-    return CannotRead(
-        f"does not know the category {cell.values.ravel()[position]!r} of '{name}', only {shown(known)}; "
-        "take it out of the domain, or train with it"
-    )
 
 
 def label_encoder(node: Node) -> Value:
@@ -89,10 +76,11 @@ def category_mapper(node: Node) -> Value:
 
 def _mapped(node: Node, table: dict[Any, Any], default: Any) -> Value:
     value = node.given(0)
-    if isinstance(value, np.ndarray):
-        flat = [table.get(key, default) for key in value.ravel().tolist()]
-        return np.array(flat).reshape(value.shape)
-    return node.tape.cells(value).mapped(lambda levels: _column([table.get(key, default) for key in levels.tolist()]))
+
+    def looked_up(keys: np.ndarray) -> np.ndarray:
+        return _column([table.get(key, default) for key in keys.ravel().tolist()]).reshape(keys.shape)
+
+    return by_value(value if isinstance(value, np.ndarray) else node.tape.cells(value), looked_up)
 
 
 def _column(values: list[Any]) -> np.ndarray:
@@ -140,7 +128,7 @@ def array_feature_extractor(node: Node) -> Value:
         if ((positions < 0) | (positions >= length)).any():
             raise CannotRead(f"takes a column beyond the {length} there are")
         return moved(value, lambda entries: np.take(entries, positions, axis=-1))
-    if not isinstance(value, np.ndarray) or rank(value) > 2 or value.size != value.shape[-1] or index.size != 1:
+    if not isinstance(value, np.ndarray) or value.ndim > 2 or value.size != value.shape[-1] or index.size != 1:
         raise CannotRead("chooses columns by a value of the person, which is not supported")
     names = value.ravel()
     chosen = node.tape.cells(index).cells[0]
@@ -182,7 +170,7 @@ def binarizer(node: Node) -> Value:
     score = node.forms(0)
     if score.size != 1:
         raise CannotRead(f"compares {score.size} values; one decision is read")
-    decision = Decision(score.plus(np.array([-threshold])), node.name)
+    decision = Decision(score.plus(-threshold), node.name)
     return Cells(score.tail, (Cell(decision, np.array([0.0, 1.0])),))
 
 

@@ -20,7 +20,7 @@ from bornfair.models.importers.affine import (
     concatenated,
     joined_index,
 )
-from bornfair.models.importers.onnx_node import Node, broadcast, checked_axis, moved, not_people, rank
+from bornfair.models.importers.onnx_node import Node, broadcast, by_value, checked_axis, moved, not_people
 from bornfair.people.features import NUMERIC
 
 
@@ -56,35 +56,33 @@ def flatten(node: Node) -> Value:
     axis = int(node.attributes.get("axis", 1))
     if isinstance(value, np.ndarray):
         return value.reshape(math.prod(value.shape[:axis]), -1)
-    if axis % rank(value) != 1 and rank(value) > 1:
+    if axis % value.ndim != 1 and value.ndim > 1:
         raise CannotRead(f"flattens at axis {axis}; people must stay in the first axis")
     return moved(value, lambda index: index.reshape(1, -1))
 
 
 def squeeze(node: Node) -> Value:
     value, axes = node.given(0), node.constant(1, "axes")
+    first = 0 if isinstance(value, np.ndarray) else 1
     if axes is None:
-        shape = value.shape if isinstance(value, np.ndarray) else (2, *value.tail)
-        axes = np.array([i for i, n in enumerate(shape) if n == 1], np.int64)
-    found = tuple(checked_axis(int(axis), rank(value)) for axis in axes.ravel())
-    for axis in found:
-        not_people(axis, value)
+        axes = np.array([i for i, n in enumerate(value.shape) if n == 1 and i >= first], np.int64)
+    found = tuple(checked_axis(int(axis), value.ndim) for axis in axes.ravel())
+    not_people(value, *found)
     return moved(value, lambda index: np.squeeze(index, axis=found))
 
 
 def unsqueeze(node: Node) -> Value:
     value, axes = node.given(0), node.needed(1, "axes").ravel()
-    found = tuple(checked_axis(int(axis), rank(value) + len(axes)) for axis in axes)
-    for axis in found:
-        not_people(axis, value)
+    found = tuple(checked_axis(int(axis), value.ndim + len(axes)) for axis in axes)
+    not_people(value, *found)
     return moved(value, lambda index: np.expand_dims(index, found))
 
 
 def transpose(node: Node) -> Value:
     value = node.given(0)
-    order = [int(axis) for axis in node.attributes.get("perm", range(rank(value))[::-1])]
-    if sorted(order) != list(range(rank(value))):
-        raise CannotRead(f"permutes axes as {order}, but there are {rank(value)}")
+    order = [int(axis) for axis in node.attributes.get("perm", range(value.ndim)[::-1])]
+    if sorted(order) != list(range(value.ndim)):
+        raise CannotRead(f"permutes axes as {order}, but there are {value.ndim}")
     if not isinstance(value, np.ndarray) and order[0] != 0:
         raise CannotRead("transposes people away from the first axis; only constants may be transposed so")
     return moved(value, lambda index: np.transpose(index, order))
@@ -92,12 +90,11 @@ def transpose(node: Node) -> Value:
 
 def gather(node: Node) -> Value:
     value, index = node.given(0), node.given(1)
-    axis = node.axis(rank(value), 0)
+    axis = node.axis(value.ndim, 0)
     if not isinstance(index, np.ndarray):
         return _looked_up(node, value, index, axis)
-    not_people(axis, value)
-    length = (value.shape if isinstance(value, np.ndarray) else (1, *value.tail))[axis]
-    return moved(value, lambda entries: np.take(entries, _inside(index, length), axis=axis))
+    not_people(value, axis)
+    return moved(value, lambda entries: np.take(entries, _inside(index, value.shape[axis]), axis=axis))
 
 
 def _looked_up(node: Node, value: Value, index: Forms | Cells, axis: int) -> Cells:
@@ -123,12 +120,12 @@ def slice_(node: Node) -> Value:
     value = node.given(0)
     starts, ends = node.needed(1, "starts").ravel(), node.needed(2, "ends").ravel()
     axes, steps = node.constant(3, "axes"), node.constant(4, "steps")
-    which = range(len(starts)) if axes is None else [checked_axis(int(a), rank(value)) for a in axes.ravel()]
-    cut = [slice(None)] * rank(value)
+    which = range(len(starts)) if axes is None else [checked_axis(int(a), value.ndim) for a in axes.ravel()]
+    cut = [slice(None)] * value.ndim
     for i, axis in enumerate(which):
         step = 1 if steps is None else int(steps.ravel()[i])
         if axis == 0 and not isinstance(value, np.ndarray) and (starts[i] != 0 or ends[i] < node.rows or step != 1):
-            not_people(0, value)
+            not_people(value, 0)
         end = int(ends[i])
         cut[axis] = slice(int(starts[i]), None if step < 0 and end < -(2**31) else end, step)
     return moved(value, lambda entries: entries[tuple(cut)])
@@ -136,9 +133,9 @@ def slice_(node: Node) -> Value:
 
 def split(node: Node) -> tuple[Value, ...]:
     value = node.given(0)
-    axis = node.axis(rank(value), 0)
-    not_people(axis, value)
-    length = (value.shape if isinstance(value, np.ndarray) else (1, *value.tail))[axis]
+    axis = node.axis(value.ndim, 0)
+    not_people(value, axis)
+    length = value.shape[axis]
     sizes = node.constant(1, "split")
     if sizes is None:
         each = -(-length // node.outputs)
@@ -155,16 +152,16 @@ def split(node: Node) -> tuple[Value, ...]:
 def concat(node: Node) -> Value:
     values = [node.given(i) for i in range(len(node.inputs))]
     people = [value for value in values if not isinstance(value, np.ndarray)]
-    axis = node.axis(rank(values[0]))
+    axis = node.axis(values[0].ndim)
     if not people:
         affordable(sum(value.size for value in values))
         return np.concatenate(values, axis=axis)  # type: ignore[arg-type]
-    not_people(axis, people[0])
+    not_people(people[0], axis)
     whole: list[Forms | Cells] = []
     for value in values:
         if not isinstance(value, np.ndarray):
             whole.append(value)
-        elif value.ndim == rank(people[0]) and value.shape[0] == 1:
+        elif value.ndim == people[0].ndim and value.shape[0] == 1:
             whole.append(node.tape.forms(value[0]))
         else:
             raise CannotRead(f"joins people with a constant of shape {value.shape}")
@@ -184,7 +181,7 @@ def expand(node: Node) -> Value:
         wanted = np.broadcast_shapes(value.shape, tuple(1 if n == node.rows else n for n in shape))
         affordable(math.prod(wanted))
         return np.broadcast_to(value, wanted)
-    if len(shape) != rank(value) or shape[0] not in (1, node.rows):
+    if len(shape) != value.ndim or shape[0] not in (1, node.rows):
         raise CannotRead(f"expands people to {shape}")
     tail = np.broadcast_shapes(value.tail, shape[1:])
     affordable(math.prod(tail))
@@ -218,10 +215,10 @@ def cast(node: Node) -> Value:
     text = target == np.dtype(object) or target.kind in "OUS"
     if not text and target.kind not in "biuf":
         raise CannotRead(f"casts to {target}, which is not supported; export the model in float32")
-    if isinstance(value, np.ndarray):
-        return as_text(value) if text else value.astype(target)
-    if isinstance(value, Cells):
-        return value.mapped(as_text if text else lambda levels: _as_number(levels, target))
+    if isinstance(value, np.ndarray) and not text:
+        return value.astype(target)
+    if not isinstance(value, Forms):
+        return by_value(value, as_text if text else lambda levels: _as_number(levels, target))
     if text or target.kind == "b":
         return node.tape.cells(value)
     if target.itemsize < 4 and target.kind == "f":

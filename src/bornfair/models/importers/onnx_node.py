@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.models.importers.affine import CannotRead, Cell, Cells, Forms, Tape, Value, affordable
+from bornfair.models.importers.affine import CannotRead, Cell, Cells, Forms, People, Tape, Value, affordable
 
 UNKNOWN_ROWS = 1_000_003  # stands for the number of people in a shape; a prime no layer has as its width
 
@@ -79,33 +79,34 @@ def checked_axis(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def rank(value: Value) -> int:
-    return value.ndim if isinstance(value, np.ndarray) else 1 + len(value.tail)
+def not_people(value: Value, *axes: int) -> None:
+    if 0 in axes and isinstance(value, People):
+        raise CannotRead("works along the first axis, across people; each must be decided alone")
 
 
 def moved(value: Value, function: Callable[[np.ndarray], np.ndarray]) -> Value:
     """Entries put elsewhere, by what `function` does to an array; people stay in the first axis."""
     if isinstance(value, np.ndarray):
         return function(value)
-    index = function(np.arange(value.size).reshape(1, *value.tail))
+    index = function(np.arange(value.size).reshape(value.shape))
     if index.ndim < 1 or index.shape[0] != 1:
         raise CannotRead("mixes people with one another; each must be decided alone")
     return value.picked(index[0])
 
 
-def not_people(axis: int, value: Value) -> None:
-    if axis == 0 and not isinstance(value, np.ndarray):
-        raise CannotRead("works along the first axis, across people; each must be decided alone")
+def by_value(value: np.ndarray | Cells, function: Callable[[np.ndarray], Any]) -> np.ndarray | Cells:
+    """A function of each constant, or of each value that an entry can have."""
+    return value.mapped(function) if isinstance(value, Cells) else np.asarray(function(value))
 
 
-def against(value: Forms | Cells, constant: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
-    """A constant beside a tensor of people: the tail of both together, and the constant without the axis of people."""
+def beside(value: Forms | Cells, constant: np.ndarray) -> np.ndarray:
+    """A constant that is combined with people, without their axis."""
     shape = constant.shape
     while len(shape) > len(value.tail) and shape[0] == 1:
         shape = shape[1:]
     if len(shape) > len(value.tail):
         raise CannotRead(f"combines [people, {value.tail}] with a constant of shape {constant.shape}")
-    return _together(value.tail, shape), constant.reshape(shape)
+    return constant.reshape(shape)
 
 
 def broadcast(value: Forms | Cells, tail: tuple[int, ...]) -> Forms | Cells:
@@ -116,38 +117,23 @@ def broadcast(value: Forms | Cells, tail: tuple[int, ...]) -> Forms | Cells:
     return value.picked(np.broadcast_to(np.arange(value.size).reshape(value.tail), tail))
 
 
-def both(node: Node, one: Forms | Cells, other: Forms | Cells) -> tuple[Forms, Forms]:
-    """Two tensors of people as forms of the same tail."""
-    if len(one.tail) != len(other.tail):
-        raise CannotRead(f"combines [people, {one.tail}] with [people, {other.tail}], across people")
-    tail = _together(one.tail, other.tail)
-    return node.tape.forms(broadcast(one, tail)), node.tape.forms(broadcast(other, tail))
+def aligned(node: Node, values: Sequence[Value]) -> list[Forms]:
+    """People and constants as forms of the same tail."""
+    tail, fitted = _fitted(values)
+    return [
+        Forms(tail, {}, value.astype(np.float64).ravel()) if isinstance(value, np.ndarray) else node.tape.forms(value)
+        for value in fitted
+    ]
 
 
 def level_by_level(function: Callable[..., np.ndarray], values: Sequence[Value]) -> Cells | None:
     """A function of constants and of entries that all depend on the same feature; None if it is not so."""
-    shown = [value for value in values if isinstance(value, Cells)]
-    if not shown or any(isinstance(value, Forms) for value in values):
+    if any(isinstance(value, Forms) for value in values):
         return None
-    tail: tuple[int, ...] = shown[0].tail
-    parts: list[Any] = []
-    for value in values:
-        if isinstance(value, np.ndarray):
-            tail = _together(tail, against(shown[0], value)[0])
-        elif isinstance(value, Cells) and len(value.tail) == len(tail):
-            tail = _together(tail, value.tail)
-        else:
-            return None
-    for value in values:
-        if isinstance(value, np.ndarray):
-            parts.append(np.broadcast_to(against(shown[0], value)[1], tail).ravel())
-        else:
-            wide = broadcast(value, tail)
-            assert isinstance(wide, Cells)
-            parts.append(wide.cells)
+    tail, fitted = _fitted(values)
+    parts = [value.cells if isinstance(value, Cells) else value.ravel() for value in fitted]  # type: ignore[union-attr]
     made = []
-    for i in range(math.prod(tail)):
-        entries = [part[i] for part in parts]
+    for entries in zip(*parts, strict=True):
         sources = {id(entry.source): entry.source for entry in entries if isinstance(entry, Cell)}
         if len(sources) > 1:
             return None
@@ -157,10 +143,18 @@ def level_by_level(function: Callable[..., np.ndarray], values: Sequence[Value])
     return Cells(tail, tuple(made))
 
 
-def _together(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    try:
-        tail = np.broadcast_shapes(one, other)
-    except ValueError:
-        raise CannotRead(f"combines tensors of the shapes {one} and {other}, which do not fit") from None
+def _fitted(values: Sequence[Value]) -> tuple[tuple[int, ...], list[Value]]:
+    """The tail that people and constants have together, and each of them broadcast to it."""
+    first = next(value for value in values if not isinstance(value, np.ndarray))
+    bare = [beside(first, value) if isinstance(value, np.ndarray) else value for value in values]
+    tail = first.tail
+    for value in bare:
+        if isinstance(value, People) and len(value.tail) != len(tail):
+            raise CannotRead(f"combines [people, {first.tail}] with [people, {value.tail}], across people")
+        shape = value.shape if isinstance(value, np.ndarray) else value.tail
+        try:
+            tail = np.broadcast_shapes(tail, shape)
+        except ValueError:
+            raise CannotRead(f"combines tensors of the shapes {tail} and {shape}, which do not fit") from None
     affordable(math.prod(tail))
-    return tail
+    return tail, [np.broadcast_to(v, tail) if isinstance(v, np.ndarray) else broadcast(v, tail) for v in bare]

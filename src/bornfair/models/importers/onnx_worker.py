@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 import weakref
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,42 +51,28 @@ class _Worker:
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
         self.stop = weakref.finalize(self, _stop, self.process)
-        self.clock = _Clock()
-        threading.Thread(target=_watch, args=(self.process, self.clock), daemon=True).start()
 
     def ask(self, kind: bytes, content: bytes) -> bytes:
-        self.clock.ends = time.monotonic() + SECONDS
+        late = threading.Event()
+        limit = threading.Timer(SECONDS, lambda: (late.set(), self.process.kill()))
+        limit.daemon = True
+        limit.start()
         try:
             send(self.process.stdin, kind, content)
             answered, found = receive(self.process.stdout)
         except (EOFError, OSError):
             self.stop()
-            if self.clock.late or self.process.returncode == -getattr(signal, "SIGXCPU", 0):
+            if late.is_set() or self.process.returncode == -getattr(signal, "SIGXCPU", 0):
                 raise CannotRun(f"it takes more than {SECONDS} s") from None
             raise CannotRun(f"onnxruntime crashed, or needs more than {MEMORY / 2**30:g} GB") from None
         except BaseException:  # an interrupt: what is under way has no reader any more
             self.stop()
             raise
         finally:
-            self.clock.ends = math.inf
+            limit.cancel()
         if answered != ANSWER:
             raise CannotRun(_reason(found.decode(errors="replace")))
         return found
-
-
-@dataclass
-class _Clock:
-    ends: float = math.inf  # when an answer must be there
-    late: bool = False
-
-
-def _watch(process: Any, clock: _Clock) -> None:
-    """End the process when its time is up."""
-    while process.poll() is None:
-        if time.monotonic() > clock.ends:
-            clock.late = True
-            process.kill()
-        time.sleep(0.2)
 
 
 def _reason(text: str) -> str:

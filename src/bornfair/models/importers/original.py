@@ -1,38 +1,44 @@
-"""How does the model decide as it came, in its own software? And does what was read of it decide the same?
+"""From somebody's model to ours: how does it decide as it came, and does what was read and folded decide the same?
 
 Every model that is read is compared with its original on people of the domain before anybody relies on it.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from importlib import metadata
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError
-from bornfair.models.importers.affine import NUMERIC_FUNCTIONS
-from bornfair.models.importers.columns import Columns
+from bornfair.models.importers.affine import FUNCTIONS, CannotRead, NeedsLevels, Tape
+from bornfair.models.importers.columns import Columns, Wanted, Who, columns_for, with_classes, with_levels
+from bornfair.models.importers.fold import folded, is_exact
 from bornfair.models.importers.head import Head
-from bornfair.models.importers.onnx_end import Understood
-from bornfair.models.importers.onnx_file import OnnxFile, as_input
-from bornfair.models.importers.onnx_node import UNKNOWN_ROWS
-from bornfair.models.importers.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.importers.probing import telling_people
+from bornfair.models.importers.reading import Reading
+from bornfair.models.model import Model
 from bornfair.models.network import Network, decisions
 from bornfair.people.encoding import Encoding
+from bornfair.people.features import Value
+from bornfair.people.tables import as_pandas
 
 PEOPLE = 2_048
-TOGETHER = 8_192  # people in one run of a graph
 HUGE = 1e8  # weights above are nobody's intention
 ROUNDING = 50.0  # how many times the rounding we see in our own arithmetic the other's may be
 
 
-class Original(ABC):
+@dataclass(eq=False)
+class Original:
     """A model as it came, run by its own software."""
 
     runtime: str  # which software that is
+    scores: Callable[[pd.DataFrame], np.ndarray | None]
+    """What it shows for raw rows: probabilities or scores [rows, columns]; None if it gives decisions only."""
+    decide: Callable[[pd.DataFrame], np.ndarray]
+    """Its class index for each raw row."""
     largest_difference: float | None = None
     """Between its scores and ours on the people compared, in the terms it shows them (mostly probabilities); None if
     it shows decisions only.
@@ -45,13 +51,56 @@ class Original(ABC):
     order of summation then speak of it, too.
     """
 
-    @abstractmethod
-    def scores(self, table: pd.DataFrame) -> np.ndarray | None:
-        """What it shows for raw rows: probabilities or scores [rows, columns]; None if it gives decisions only."""
 
-    @abstractmethod
-    def decide(self, table: pd.DataFrame) -> np.ndarray:
-        """Its class index for each raw row."""
+@dataclass(frozen=True, eq=False)
+class Read:
+    """What a reader hands over: the scores that decide, over the columns of a tape; the classes' names if the model
+    knows them; the model as it came.
+    """
+
+    head: Head
+    tape: Tape
+    classes: tuple[Value, ...] | None
+    original: Original
+    plain_layers: int = 0  # so many layers of sums, if the original executes nothing else
+
+
+class Source(Protocol):
+    """A model that was opened: what it takes, and what it computes for people of a domain."""
+
+    @property
+    def wanted(self) -> Wanted: ...
+
+    def read(self, columns: Columns, asked: Reading) -> Read: ...
+
+
+def imported(source: Source, who: Who, asked: Reading) -> Model:
+    """The model for the people who are asked about."""
+    wanted = source.wanted
+    asked.only_for(wanted.origin, "decision", "threshold")
+    if who.table is not None:
+        who = replace(who, table=as_pandas(who.table))
+    columns = columns_for(wanted, who)
+    while True:
+        try:
+            read = source.read(columns, asked)
+            break
+        except NeedsLevels as need:
+            columns = with_levels(columns, need.feature, wanted.origin)
+    domain = with_classes(columns.domain, read.classes, read.head.classes, who.target, wanted.origin)
+    try:
+        network, encoding = folded(read.head, read.tape, domain, who.table)
+    except CannotRead as error:
+        raise InputError(f"{wanted.origin} {error}.") from error
+    original = read.original
+    original.reads = columns.names
+    plain = encoding.raw and read.plain_layers == len(network.layers)
+    original.plain_sums = plain and is_exact(read.head, read.tape, network)
+    check(original, read.head, network, encoding, table=who.table)
+    return Model(network, encoding, original=original, note=asked.note)
+
+
+# --- is it the model? ---
 
 
 def check(
@@ -144,7 +193,7 @@ def _ours(network: Network, encoding: Encoding, people: pd.DataFrame) -> tuple[n
 
 def forward(network: Network, inputs: np.ndarray, precision: type[np.floating] = np.float64) -> np.ndarray:
     """The network in this precision, by NumPy."""
-    function = NUMERIC_FUNCTIONS[network.activation]
+    function = FUNCTIONS[network.activation]
     values = np.asarray(inputs, precision)
     for i, layer in enumerate(network.layers):
         reached = function(values).astype(precision) if i else values
@@ -156,56 +205,3 @@ def _encoded(encoding: Encoding, people: pd.DataFrame) -> np.ndarray:
     encoded = encoding.encode(people)
     assert encoded.sensitive is not None
     return np.concatenate([encoded.free, encoded.sensitive], axis=1)
-
-
-class OnnxOriginal(Original):
-    """The part of an ONNX file that was read, run by onnxruntime in a process of its own."""
-
-    def __init__(self, file: OnnxFile, understood: Understood, columns: Columns) -> None:
-        self._file, self._understood, self._columns = file, understood, columns
-        self.runtime = f"onnxruntime {metadata.version('onnxruntime')}"
-        self._graph = ForeignGraph(
-            file.pruned([name for name in (understood.label_output, understood.score_output) if name is not None])
-        )
-
-    def scores(self, table: pd.DataFrame) -> np.ndarray | None:
-        name = self._understood.score_output
-        return None if name is None else self._run(table)[name]
-
-    def decide(self, table: pd.DataFrame) -> np.ndarray:
-        label, shown = self._understood.label_output, self._understood.score_output
-        if label is None:
-            assert shown is not None
-            return self._understood.head.decided_by_it(self._run(table)[shown])
-        found = self._run(table)[label].ravel()
-        order = {value: i for i, value in enumerate(self._understood.classes or ())}
-        return np.array([order.get(value, -1) for value in found.tolist()], dtype=np.int64)
-
-    def _run(self, table: pd.DataFrame) -> dict[str, np.ndarray]:
-        """All outputs as [people, columns]."""
-        feed, rows = self._feed(table), self._file.rows
-        together = TOGETHER if rows == UNKNOWN_ROWS else rows
-        parts: list[dict[str, np.ndarray]] = []
-        for start in range(0, max(len(table), 1), together):
-            some = {name: values[start : start + together] for name, values in feed.items()}
-            count = len(next(iter(some.values())))
-            if rows != UNKNOWN_ROWS and count < together:  # a fixed number of people: the last ones are run with copies
-                some = {k: np.concatenate([v, np.repeat(v[-1:], together - count, axis=0)]) for k, v in some.items()}
-            try:
-                found = self._graph.run(some)
-            except CannotRun as error:
-                raise InputError(f"{self._file.origin} cannot be run by {self.runtime}: {error}.") from error
-            parts.append({name: values.reshape(len(values), -1)[:count] for name, values in found.items()})
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-    def _feed(self, table: pd.DataFrame) -> dict[str, np.ndarray]:
-        inputs, names, origin = self._file.inputs, self._columns.names, self._file.origin
-        if len(inputs) == 1 and inputs[0].width != 1:
-            only = inputs[0]
-            columns = [as_input(table[name].to_numpy(object), only, name, origin) for name in names]
-            return {only.name: np.stack(columns, axis=1)}
-        feed = {}
-        for given, name in zip(inputs, names, strict=True):
-            column = as_input(table[name].to_numpy(object), given, name, origin)
-            feed[given.name] = column if given.rank == 1 else column[:, None]
-        return feed

@@ -10,30 +10,20 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError, plain, plain_value, shown
-from bornfair.models.importers.affine import (
-    CannotRead,
-    Cell,
-    Cells,
-    Forms,
-    Tape,
-    activation,
-    clipped,
-    concatenated,
-    layer,
-)
+from bornfair.models.importers.affine import CannotRead, Cell, Cells, Forms, Tape, clipped, concatenated, layer
 from bornfair.models.importers.columns import Columns, Wanted
+from bornfair.models.importers.dense_stack import Kind, Step, formed
 from bornfair.models.importers.head import Head, read_head
-from bornfair.models.importers.original import Original
+from bornfair.models.importers.original import Original, Read
 from bornfair.models.importers.reading import Meaning, Reading
-from bornfair.models.importers.source import Read
-from bornfair.people.features import NUMERIC, Value
+from bornfair.people.features import Value
 
 Column = Forms | Cells  # [people, 1]
 LINEAR = (
     "LogisticRegression", "LogisticRegressionCV", "LinearSVC", "SGDClassifier", "Perceptron", "RidgeClassifier",
     "RidgeClassifierCV", "LinearDiscriminantAnalysis",
 )  # fmt: skip
-HIDDEN = {"relu": "relu", "tanh": "tanh", "logistic": "sigmoid"}
+HIDDEN: dict[str, Kind] = {"relu": "relu", "tanh": "tanh", "logistic": "sigmoid"}  # none for "identity"
 
 
 class ScikitSource:
@@ -49,44 +39,70 @@ class ScikitSource:
             check_is_fitted(self._model)
         except (NotFittedError, TypeError) as error:
             raise InputError(f"the {name} is not fitted; call fit first.") from error
-        self._final = _steps(self._model)[-1][1]
+        *self._transformers, (self._name, self._final) = _steps(self._model)
         if not hasattr(self._final, "classes_"):
             raise InputError(f"the {name} ends with {type(self._final).__name__}, which is not a classifier.")
-        self._all_names = _fitted_names(self._model)
-        names = None if self._all_names is None else _used(self._model, self._all_names)
-        count = None if names is not None else int(self._model.n_features_in_)
+        fitted = getattr(self._model, "feature_names_in_", None)
+        self._all_names = None if fitted is None else tuple(str(name) for name in fitted)
+        if self._all_names is None:
+            self.wanted = Wanted(f"the {name}", None, int(self._model.n_features_in_), numbers=False)
+            return
         known: dict[str, tuple[Value, ...]] = {}
-        if names is not None and self._all_names is not None:
-            _note_categories(_steps(self._model)[:-1], list(self._all_names), known)
-        self.wanted = Wanted(f"the {name}", names, count, known, numbers=False)
+        _note_categories(self._transformers, self._all_names, known)
+        used = _used(self._transformers, self._all_names)
+        self.wanted = Wanted(f"the {name}", used, None, known, numbers=False)
 
     def read(self, columns: Columns, asked: Reading) -> Read:
-        tape = Tape(columns.domain.features)
-        read = {
-            name: tape.column(f, np.array(f.levels(), object) if not isinstance(f, NUMERIC) else np.zeros(0))
-            for name, f in zip(self.wanted.names or columns.names, columns.features, strict=True)
-        }
-        order = self._all_names or tuple(read)
-        given: list[Column | None] = [_plain_levels(read.get(name)) for name in order]
-        for name, step in _steps(self._model)[:-1]:
-            given = list(_transformed(step, name, given, tape, self.wanted.origin, order))
+        tape, origin = Tape(columns.domain.features), self.wanted.origin
+        names = self.wanted.names or columns.names
+        read = {name: tape.column(f, _plain_levels) for name, f in zip(names, columns.features, strict=True)}
+        order = self._all_names or names
+        given: list[Column | None] = [read.get(name) for name in order]
+        for name, step in self._transformers:
+            given = list(_transformed(step, name, given, tape, origin, order))
             order = tuple(f"column {i}" for i in range(len(given)))
-        name = _steps(self._model)[-1][0]
+        name, final = self._name, self._final
         try:
-            scores = _scores(self._final, concatenated([tape.forms(_there(c)) for c in given], 0), name)
-            head = read_head(scores, _asked(asked, scores, self._final))
+            row = concatenated([tape.forms(_there(column)) for column in given], 0)
+            scores = formed(_classifier(final, _label(name, final)), row, origin)
+            head = read_head(scores, _asked(asked, scores, final))
         except CannotRead as error:
-            raise _wrong(self.wanted.origin, name, self._final, error) from error
-        classes = tuple(plain_value(value) for value in self._final.classes_)
-        return Read(head, tape, classes, lambda: _ScikitOriginal(self._model, head, columns, self, asked))
+            raise InputError(f"{origin}: {_label(name, final)} {error}.") from error
+        classes = tuple(plain_value(value) for value in final.classes_)
+        return Read(head, tape, classes, self._original(head, columns, asked))
 
-    @property
-    def fitted_names(self) -> tuple[str, ...] | None:
-        return self._all_names
+    def _original(self, head: Head, columns: Columns, asked: Reading) -> Original:
+        """The estimator itself."""
+        import sklearn
+
+        model, order = self._model, {plain(value): i for i, value in enumerate(self._final.classes_)}
+
+        def scores(table: pd.DataFrame) -> np.ndarray:
+            shows = "predict_proba" if head.probabilities else "decision_function"
+            found = np.asarray(getattr(model, shows)(self._given(table, columns)))
+            return found[:, None] if found.ndim == 1 else found
+
+        def decide(table: pd.DataFrame) -> np.ndarray:
+            if asked.moves_the_decision:
+                return head.decided_by_it(scores(table))
+            found = model.predict(self._given(table, columns))
+            return np.array([order[plain(value)] for value in found], dtype=np.int64)
+
+        return Original(f"scikit-learn {sklearn.__version__}", scores, decide)
+
+    def _given(self, table: pd.DataFrame, columns: Columns) -> Any:
+        """A table as the estimator takes it."""
+        read = table[list(columns.names)]
+        if self._all_names is None or self.wanted.names is None:
+            numeric = all(pd.api.types.is_numeric_dtype(dtype) for dtype in read.dtypes)
+            return read.to_numpy(np.float64 if numeric else object)
+        renamed = read.set_axis(list(self.wanted.names), axis=1)
+        return renamed.reindex(columns=list(self._all_names))  # columns that the model drops are empty
 
 
-def _wrong(origin: str, name: str, step: Any, error: CannotRead) -> InputError:
-    return InputError(f"{origin}: step '{name}' ({type(step).__name__}) {error}.")
+def _label(name: str, step: Any) -> str:
+    """What messages call a step."""
+    return f"step '{name}' ({type(step).__name__})"
 
 
 def _there(column: Column | None) -> Column:
@@ -95,11 +111,9 @@ def _there(column: Column | None) -> Column:
     return column
 
 
-def _plain_levels(column: Column | None) -> Column | None:
+def _plain_levels(levels: np.ndarray) -> np.ndarray:
     """Categories that are all numbers or all true/false, as such an array."""
-    if not isinstance(column, Cells):
-        return column
-    return column.mapped(lambda v: v if any(isinstance(x, str) for x in v) else np.array(v.tolist()))
+    return levels if any(isinstance(level, str) for level in levels) else np.array(levels.tolist())
 
 
 def _steps(model: Any) -> list[tuple[str, Any]]:
@@ -115,28 +129,21 @@ def _steps(model: Any) -> list[tuple[str, Any]]:
     return found
 
 
-def _fitted_names(model: Any) -> tuple[str, ...] | None:
-    try:
-        return tuple(str(name) for name in model.feature_names_in_)
-    except AttributeError:
-        return None
-
-
-def _used(model: Any, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that matter: a column transformer may drop some."""
-    first = _steps(model)[0][1]
-    if type(first).__name__ != "ColumnTransformer":
+def _used(steps: Sequence[tuple[str, Any]], names: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that matter: a column transformer at the beginning may drop some."""
+    if not steps or type(steps[0][1]).__name__ != "ColumnTransformer":
         return names
-    kept = {i for _, step, chosen in _parts(first) if not _drops(step) for i in _positions(chosen, names)}
+    kept = {i for _, _, places in _parts(steps[0][1], names) for i in places}
     return tuple(name for i, name in enumerate(names) if i in kept)
 
 
-def _parts(transformer: Any) -> list[tuple[str, Any, Any]]:
-    return list(transformer.transformers_)
-
-
-def _drops(step: Any) -> bool:
-    return isinstance(step, str) and step == "drop"
+def _parts(transformer: Any, names: Sequence[str]) -> list[tuple[str, list[tuple[str, Any]], list[int]]]:
+    """What a column transformer does with columns that it keeps: name, steps, positions of the columns."""
+    return [
+        (name, [] if isinstance(step, str) else _steps(step), _positions(chosen, names))
+        for name, step, chosen in transformer.transformers_
+        if not (isinstance(step, str) and step == "drop")
+    ]
 
 
 def _positions(chosen: Any, names: Sequence[str]) -> list[int]:
@@ -152,14 +159,15 @@ def _positions(chosen: Any, names: Sequence[str]) -> list[int]:
     return [names.index(item) if isinstance(item, str) else range(len(names))[int(item)] for item in items]
 
 
-def _note_categories(steps: Sequence[tuple[str, Any]], names: list[str], known: dict[str, tuple[Value, ...]]) -> None:
+def _note_categories(
+    steps: Sequence[tuple[str, Any]], names: Sequence[str], known: dict[str, tuple[Value, ...]]
+) -> None:
     """Which categories encoders know for raw columns."""
     for _, step in steps:
         kind = type(step).__name__
         if kind == "ColumnTransformer":
-            for _, part, chosen in _parts(step):
-                if not isinstance(part, str):
-                    _note_categories(_steps(part), [names[i] for i in _positions(chosen, names)], known)
+            for _, inner, places in _parts(step, names):
+                _note_categories(inner, [names[i] for i in places], known)
             return
         if kind in ("OneHotEncoder", "OrdinalEncoder"):
             for name, categories in zip(names, step.categories_, strict=False):
@@ -185,14 +193,11 @@ def _transformed(
     if kind == "ColumnTransformer":
         made: list[Column | None] = []
         if step.transformer_weights:
-            raise _wrong(origin, name, step, CannotRead("has transformer_weights, which are not supported"))
-        for part, inner, chosen in _parts(step):
-            if _drops(inner):
-                continue
-            some: Sequence[Column | None] = [given[i] for i in _positions(chosen, names)]
-            if not isinstance(inner, str):
-                for _, transformer in _steps(inner):
-                    some = _transformed(transformer, part, some, tape, origin, [""] * len(some))
+            raise InputError(f"{origin}: {_label(name, step)} has transformer_weights, which are not supported.")
+        for part, inner, places in _parts(step, names):
+            some: Sequence[Column | None] = [given[i] for i in places]
+            for _, transformer in inner:
+                some = _transformed(transformer, part, some, tape, origin, [""] * len(some))
             made += some
         return made
     try:
@@ -205,63 +210,52 @@ def _transformed(
             )
         return TRANSFORMERS[kind](step, [_there(column) for column in given], tape, name)
     except CannotRead as error:
-        raise _wrong(origin, name, step, error) from error
+        raise InputError(f"{origin}: {_label(name, step)} {error}.") from error
 
 
-def _one_hot(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
-    if getattr(step, "_infrequent_enabled", False) and any(c is not None for c in step.infrequent_categories_):
-        raise CannotRead("joins infrequent categories, which is not supported; join them in the table")
-    made: list[Column] = []
-    for j, (column, known) in enumerate(zip(given, step.categories_, strict=True)):
-        cell = tape.cells(column).cells[0]
-        position = _places(cell, known, step.handle_unknown == "error")
-        dropped = None if step.drop_idx_ is None else step.drop_idx_[j]
-        kept = [i for i in range(len(known)) if dropped is None or i != dropped]
-        made += [Cells((1,), (Cell(cell.source, (position == i).astype(np.float64)),)) for i in kept]
-    return made
+def _looked_up(
+    made_of: Callable[[Any, int, Cell, np.ndarray], list[Cell]],
+) -> Callable[..., list[Column]]:
+    """An encoder: for each column, what is made of the position of its categories among those the encoder knows."""
+
+    def transform(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
+        if getattr(step, "_infrequent_enabled", False) and any(c is not None for c in step.infrequent_categories_):
+            raise CannotRead("joins infrequent categories, which is not supported; join them in the table")
+        made: list[Cell] = []
+        for j, (column, known) in enumerate(zip(given, step.categories_, strict=True)):
+            cell = tape.cells(column).cells[0]
+            made += made_of(step, j, cell, cell.places(known, strict=step.handle_unknown == "error"))
+        return [Cells((1,), (cell,)) for cell in made]
+
+    return transform
 
 
-def _ordinal(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
-    if getattr(step, "_infrequent_enabled", False) and any(c is not None for c in step.infrequent_categories_):
-        raise CannotRead("joins infrequent categories, which is not supported; join them in the table")
-    made: list[Column] = []
-    for column, known in zip(given, step.categories_, strict=True):
-        cell = tape.cells(column).cells[0]
-        position = _places(cell, known, step.handle_unknown == "error").astype(np.float64)
-        if (position < 0).any():
-            position[position < 0] = float(step.unknown_value)
-        made.append(Cells((1,), (Cell(cell.source, position),)))
-    return made
+def _one_hot(step: Any, column: int, cell: Cell, places: np.ndarray) -> list[Cell]:
+    hot = cell.one_hot(places, len(step.categories_[column]), np.array([0.0, 1.0]))
+    dropped = None if step.drop_idx_ is None else step.drop_idx_[column]
+    return [entry for i, entry in enumerate(hot) if dropped is None or i != dropped]
 
 
-def _places(cell: Cell, known: Any, strict: bool) -> np.ndarray:
-    """The position of each level among the known categories, −1 for none."""
-    order = {plain(category): i for i, category in enumerate(known)}
-    position = np.array([order.get(plain(level), -1) for level in cell.values], dtype=np.int64)
-    if strict and (position < 0).any():
-        raise CannotRead(
-            f"does not know the category {plain(cell.values[int(np.argmin(position))])!r} of '{cell.source.name}', "
-            f"only {shown(known)}; take it out of the domain, or train with it"
-        )
-    return position
+def _ordinal(step: Any, column: int, cell: Cell, places: np.ndarray) -> list[Cell]:
+    numbers = places.astype(np.float64)
+    if (places < 0).any():
+        numbers[places < 0] = float(step.unknown_value)
+    return [Cell(cell.source, numbers)]
 
 
 def _affine(factor: Callable[[Any], Any], shift: Callable[[Any], Any]) -> Callable[..., list[Column]]:
     """A scaler: x · factor + shift, each a learned array or nothing."""
 
     def transform(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
-        count = len(given)
-        factors = np.broadcast_to(np.asarray(factor(step), np.float64), (count,))
-        shifts = np.broadcast_to(np.asarray(shift(step), np.float64), (count,))
+        numbers = (np.broadcast_to(np.asarray(learned(step), np.float64), (len(given),)) for learned in (factor, shift))
         made: list[Column] = []
-        for column, f, s in zip(given, factors, shifts, strict=True):
-            if getattr(step, "clip", False):
-                low, high = step.feature_range
-                made.append(clipped(tape.forms(column).scaled(np.array([f])).plus(np.array([s])), low, high, name))
-            elif isinstance(column, Cells) and column.cells[0].values.dtype.kind in "biuf":
+        for column, f, s in zip(given, *numbers, strict=True):
+            clips = getattr(step, "clip", False)
+            if not clips and isinstance(column, Cells) and column.cells[0].values.dtype.kind in "biuf":
                 made.append(column.mapped(lambda v, f=f, s=s: v.astype(np.float64) * f + s))  # type: ignore[misc]
-            else:
-                made.append(tape.forms(column).scaled(np.array([f])).plus(np.array([s])))
+                continue
+            scaled = tape.forms(column).scaled(f).plus(s)
+            made.append(clipped(scaled, *step.feature_range, name) if clips else scaled)
         return made
 
     return transform
@@ -288,7 +282,7 @@ def _rotated(step: Any, given: list[Column], tape: Tape, name: str) -> list[Colu
         raise CannotRead("whitens the components, which is not supported; scale them by a StandardScaler")
     weight = np.asarray(step.components_, np.float64).T
     made = layer(concatenated([tape.forms(column) for column in given], 0), weight, -step.mean_ @ weight)
-    return [made.picked(np.array([i])) for i in range(made.size)]
+    return [made.entry(i) for i in range(made.size)]
 
 
 def _inverse(values: Any) -> Any:
@@ -304,8 +298,8 @@ def _robust_shift(step: Any) -> Any:
 
 
 TRANSFORMERS: dict[str, Callable[..., Sequence[Column]]] = {
-    "OneHotEncoder": _one_hot,
-    "OrdinalEncoder": _ordinal,
+    "OneHotEncoder": _looked_up(_one_hot),
+    "OrdinalEncoder": _looked_up(_ordinal),
     "StandardScaler": _affine(lambda s: _inverse(s.scale_), _standard_shift),
     "MinMaxScaler": _affine(lambda s: s.scale_, lambda s: s.min_),
     "MaxAbsScaler": _affine(lambda s: _inverse(s.scale_), lambda s: 0.0),
@@ -319,32 +313,33 @@ TRANSFORMERS: dict[str, Callable[..., Sequence[Column]]] = {
 # --- classifiers ---
 
 
-def _scores(model: Any, value: Forms, name: str) -> Forms:
+def _classifier(model: Any, name: str) -> list[Step]:
     kind = type(model).__name__
     if kind == "MLPClassifier":
-        return _perceptron(model, value)
-    if kind in LINEAR:
-        weight = np.atleast_2d(np.asarray(model.coef_, np.float64))
-        scores = layer(value, weight.T, np.broadcast_to(np.asarray(model.intercept_, np.float64), (len(weight),)))
-        if not kind.startswith("LogisticRegression"):
-            return scores
-        if scores.size == 1:
-            return activation("sigmoid", scores, name)
-        if getattr(model, "multi_class", "auto") == "ovr" or model.solver == "liblinear":
+        return _perceptron(model, name)
+    if kind not in LINEAR:
+        raise CannotRead(f"is not supported; MLPClassifier, {', '.join(LINEAR)} can be read")
+    weight = np.atleast_2d(np.asarray(model.coef_, np.float64))
+    bias = np.broadcast_to(np.asarray(model.intercept_, np.float64), (len(weight),))
+    steps = [Step("dense", name, (weight.T, bias))]
+    if kind.startswith("LogisticRegression"):
+        several = len(weight) > 1
+        if several and (getattr(model, "multi_class", "auto") == "ovr" or model.solver == "liblinear"):
             raise CannotRead("compares each class with the rest (ovr), which is not supported; fit it multinomial")
-        return activation("softmax", scores, name)
-    raise CannotRead(f"is not supported; MLPClassifier, {', '.join(LINEAR)} can be read")
+        steps.append(Step("softmax" if several else "sigmoid", name))
+    return steps
 
 
-def _perceptron(model: Any, value: Forms) -> Forms:
-    depth = len(model.coefs_)
+def _perceptron(model: Any, name: str) -> list[Step]:
+    steps: list[Step] = []
+    hidden = HIDDEN.get(model.activation)
     for i, (weight, bias) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
-        value = layer(value, weight, bias)
-        if i < depth - 1 and model.activation != "identity":
-            value = activation(HIDDEN[model.activation], value, f"hidden layer {i}")
-    if model.out_activation_ == "logistic" and value.size > 1:
+        steps += [Step(hidden, f"hidden layer {i - 1}")] if i and hidden is not None else []
+        steps.append(Step("dense", name, (weight, bias)))
+    logistic = model.out_activation_ == "logistic"
+    if logistic and model.coefs_[-1].shape[1] > 1:
         raise CannotRead("decides several labels at once, which is not supported; fit one for each")
-    return activation("sigmoid" if model.out_activation_ == "logistic" else "softmax", value, "output")
+    return [*steps, Step("sigmoid" if logistic else "softmax", "output")]
 
 
 def _asked(asked: Reading, scores: Forms, final: Any) -> Reading:
@@ -353,33 +348,3 @@ def _asked(asked: Reading, scores: Forms, final: Any) -> Reading:
         own: Meaning = "probability" if hasattr(final, "predict_proba") else "logit"
         return replace(asked, decision=own if scores.size == 1 else None)
     return asked
-
-
-class _ScikitOriginal(Original):
-    """The estimator itself."""
-
-    def __init__(self, model: Any, head: Head, columns: Columns, source: ScikitSource, asked: Reading) -> None:
-        import sklearn
-
-        self._model, self._head, self._columns, self._source, self._asked = model, head, columns, source, asked
-        self.runtime = f"scikit-learn {sklearn.__version__}"
-
-    def scores(self, table: pd.DataFrame) -> np.ndarray:
-        shows = "predict_proba" if self._head.probabilities else "decision_function"
-        found = np.asarray(getattr(self._model, shows)(self._given(table)))
-        return found[:, None] if found.ndim == 1 else found
-
-    def decide(self, table: pd.DataFrame) -> np.ndarray:
-        if self._asked.moves_the_decision:
-            return self._head.decided_by_it(self.scores(table))
-        order = {plain(value): i for i, value in enumerate(self._model.classes_)}
-        return np.array([order[plain(value)] for value in self._model.predict(self._given(table))], dtype=np.int64)
-
-    def _given(self, table: pd.DataFrame) -> Any:
-        names, wanted = self._source.fitted_names, self._source.wanted.names
-        if names is None or wanted is None:
-            columns = table[list(self._columns.names)]
-            numeric = all(pd.api.types.is_numeric_dtype(dtype) for dtype in columns.dtypes)
-            return columns.to_numpy(np.float64 if numeric else object)
-        renamed = table[list(self._columns.names)].set_axis(list(wanted), axis=1)
-        return renamed.reindex(columns=list(names))  # columns that the model drops are empty

@@ -6,33 +6,27 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bornfair.errors import InputError, shown
-from bornfair.models.importers.columns import Columns, Wanted
-from bornfair.models.importers.dense_stack import Step, first_width, head_of, normalisation
-from bornfair.models.importers.head import Head
-from bornfair.models.importers.original import Original
-from bornfair.models.importers.reading import Reading
-from bornfair.models.importers.source import Read
+from bornfair.models.importers.dense_stack import Kind, StackSource, Step, normalisation
 
 
-class TorchSource:
-    """A stack of layers as PyTorch holds it."""
+def read_torch(module: Any) -> StackSource:
+    """A stack of layers as PyTorch holds it, and runs it."""
+    import torch
 
-    def __init__(self, module: Any) -> None:
-        if module.training:
-            raise InputError(f"the {type(module).__name__} is in training mode; call .eval() on it first.")
-        self._module = module
-        self._steps = _steps(module, "model")
-        width = first_width(self._steps)
-        if width is None:
-            raise InputError(f"the {type(module).__name__} has no Linear layer.")
-        self.wanted = Wanted(f"the {type(module).__name__}", None, width)
+    origin = f"the {type(module).__name__}"
+    if module.training:
+        raise InputError(f"{origin} is in training mode; call .eval() on it first.")
 
-    def read(self, columns: Columns, asked: Reading) -> Read:
-        head, tape = head_of(self._steps, columns, asked, self.wanted.origin)
-        return Read(head, tape, None, lambda: _TorchOriginal(self._module, head, columns))
+    def outputs(rows: np.ndarray) -> np.ndarray:
+        parameter = next(module.parameters())
+        with torch.no_grad():
+            given = torch.as_tensor(rows).to(dtype=parameter.dtype, device=parameter.device)
+            return _array(module(given)).reshape(len(rows), -1)
+
+    runtime = f"torch {torch.__version__}"
+    return StackSource(origin, _steps(module, "model"), runtime=runtime, outputs=outputs, layer="Linear")
 
 
 def _steps(module: Any, name: str) -> list[Step]:
@@ -68,23 +62,6 @@ def _batch_norm(module: Any, label: str) -> Step:
     return normalisation(label, mean, variance, gamma, beta, float(module.eps))
 
 
-def _bounded(low: str | float, high: str | float) -> Callable[[Any, str], Step]:
-    def read(module: Any, label: str) -> Step:
-        bounds = (getattr(module, bound) if isinstance(bound, str) else bound for bound in (low, high))
-        return Step("clip", label, tuple(np.array(float(bound)) for bound in bounds))
-
-    return read
-
-
-def _rowwise(kind: Any) -> Callable[[Any, str], Step]:
-    def read(module: Any, label: str) -> Step:
-        if module.dim not in (1, -1):
-            raise InputError(f"{label} works along dim={module.dim}; over the classes it is dim=1.")
-        return Step(kind, label)
-
-    return read
-
-
 def _gelu(module: Any, label: str) -> Step:
     if module.approximate != "none":
         raise InputError(f"{label} approximates GELU by tanh; use the exact one.")
@@ -96,43 +73,38 @@ def _flatten(module: Any, label: str) -> None:
         raise InputError(f"{label} flattens from axis {module.start_dim}; people must stay in the first axis.")
 
 
+def _passed_on(module: Any, label: str) -> None:
+    """Nothing happens at inference."""
+
+
+def _plain(kind: Kind) -> Callable[[Any, str], Step]:
+    return lambda module, label: Step(kind, label)
+
+
+def _rowwise(kind: Kind) -> Callable[[Any, str], Step]:
+    def read(module: Any, label: str) -> Step:
+        if module.dim not in (1, -1):
+            raise InputError(f"{label} works along dim={module.dim}; over the classes it is dim=1.")
+        return Step(kind, label)
+
+    return read
+
+
 READERS: dict[str, Callable[[Any, str], Step | None]] = {
     "Linear": _linear,
     "BatchNorm1d": _batch_norm,
-    "ReLU": lambda module, label: Step("relu", label),
-    "LeakyReLU": lambda module, label: Step("leaky", label, (np.array(float(module.negative_slope)),)),
+    "ReLU": _plain("relu"),
+    "LeakyReLU": lambda module, label: Step("leaky", label, (float(module.negative_slope),)),
     "PReLU": lambda module, label: Step("leaky", label, (_array(module.weight),)),
-    "ReLU6": _bounded(0.0, 6.0),
-    "Hardtanh": _bounded("min_val", "max_val"),
-    "Tanh": lambda module, label: Step("tanh", label),
-    "Sigmoid": lambda module, label: Step("sigmoid", label),
+    "ReLU6": lambda module, label: Step("clip", label, (0.0, 6.0)),
+    "Hardtanh": lambda module, label: Step("clip", label, (float(module.min_val), float(module.max_val))),
+    "Tanh": _plain("tanh"),
+    "Sigmoid": _plain("sigmoid"),
     "GELU": _gelu,
     "Softmax": _rowwise("softmax"),
     "LogSoftmax": _rowwise("log_softmax"),
-    "Dropout": lambda module, label: None,
-    "AlphaDropout": lambda module, label: None,
-    "Identity": lambda module, label: None,
+    "Dropout": _passed_on,
+    "AlphaDropout": _passed_on,
+    "Identity": _passed_on,
     "Flatten": _flatten,
 }
-
-
-class _TorchOriginal(Original):
-    """The module itself, run by PyTorch."""
-
-    def __init__(self, module: Any, head: Head, columns: Columns) -> None:
-        import torch
-
-        self._module, self._head, self._names = module, head, columns.names
-        self.runtime = f"torch {torch.__version__}"
-
-    def scores(self, table: pd.DataFrame) -> np.ndarray:
-        import torch
-
-        parameter = next(self._module.parameters())
-        rows = np.stack([table[name].to_numpy(np.float64) for name in self._names], axis=1)
-        with torch.no_grad():
-            given = torch.as_tensor(rows).to(dtype=parameter.dtype, device=parameter.device)
-            return _array(self._module(given)).reshape(len(table), -1)
-
-    def decide(self, table: pd.DataFrame) -> np.ndarray:
-        return self._head.decided_by_it(self.scores(table))

@@ -18,10 +18,10 @@ from bornfair.baselines.milp_sigmoid import pieces
 from bornfair.baselines.milp_training import outcome_change, relaxed_slopes
 from bornfair.baselines.penalised import Pace
 from bornfair.errors import InputError
+from bornfair.models.activations import sigmoid
 from bornfair.models.network import Layer, Network
 from bornfair.proof.bundle import FairModel
 from bornfair.verification.exact import exact_decisions, exact_scores, fractions
-from bornfair.verification.intervals import sigmoid
 from bornfair.verification.milp_bounds import Claim
 from bornfair.verification.replay import exact_input
 from brute_force import random_model

@@ -25,9 +25,9 @@ from bornfair.baselines.udif_certificates import (
 )
 from bornfair.baselines.udif_training import Similarity, grown, probability_width, row_losses, similarity_weights
 from bornfair.errors import InputError
+from bornfair.models.activations import sigmoid
 from bornfair.models.network import Layer, Network
 from bornfair.verification.exact import exact_decisions, exact_scores, fractions
-from bornfair.verification.intervals import sigmoid
 from conftest import make_people
 
 QUICK = {"hidden": (8, 4), "epochs": 30, "batch_size": 32, "learning_rate": 0.01}

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bornfair.errors import InputError
+from bornfair.models.activations import ACTIVATIONS, GELU_LEAST, GELU_TURN
 from bornfair.models.network import Layer, Network
+from bornfair.models.rounding import EXECUTIONS
 from bornfair.twins.relation import FreeSpace, Relation, View
 from bornfair.verification import intervals
-from bornfair.verification.intervals import EXECUTIONS, output_bounds, prove_by_intervals
+from bornfair.verification.intervals import output_bounds, prove_by_intervals
 from bornfair.verification.structural import prove_structurally
 from oracle import (
     STYLES,
@@ -273,7 +275,7 @@ def test_views_bounded_apart_prove_what_their_hull_cannot():
     first = Layer(np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), np.zeros(2))
     network = Network((first, Layer(np.array([[1.0, -1.0]]), np.array([0.5]))))
     relation = box([0], [1], [[0, 0], [1, 1]])
-    assert intervals._why_sign_varies(network, relation, EXECUTIONS["real"], hull=True)
+    assert intervals._why_sign_varies(network, relation, "real", hull=True)
     assert prove_by_intervals(network, relation).arithmetic == ("real", "float32")
     assert not prove_structurally(network, relation)
 
@@ -307,7 +309,8 @@ def test_activations_are_enclosed_and_tight(low, width, activation, arithmetic):
         return math.tanh(x) if activation == "tanh" else 0.5 * x * math.erfc(-x / math.sqrt(2))
 
     ends = np.array([[low]]), np.array([[low + width]])
-    below, above = intervals._activate(activation, *ends, EXECUTIONS[arithmetic])
+    record, execution = ACTIVATIONS[activation], EXECUTIONS[arithmetic]
+    below, above = record.image(np, *ends, record.error(execution), execution.floor)
     values = [exact(x) for x in np.linspace(low, low + width, 41)]
     assert below[0, 0] <= min(values)
     assert max(values) <= above[0, 0]
@@ -319,27 +322,24 @@ def test_gelu_turns_where_we_say_and_nowhere_below_what_we_say():
     def slope(x: float) -> float:
         return 0.5 * math.erfc(-x / math.sqrt(2)) + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
 
-    before, after = intervals.GELU_TURN
+    before, after = GELU_TURN
     assert slope(before) < -1e-6
     assert slope(after) > 1e-6
     # At the turn the value is at least g(before) minus what a slope of slope(before) loses on the way.
     at_before = 0.5 * before * math.erfc(-before / math.sqrt(2))
-    assert at_before + slope(before) * (after - before) > intervals.GELU_LEAST + 1e-6
+    assert at_before + slope(before) * (after - before) > GELU_LEAST + 1e-6
 
 
 @pytest.mark.parametrize("activation", ["tanh", "sigmoid", "gelu"])
 def test_float32_activations_err_by_less_than_a_third_of_what_we_allow(activation):
     """The pads are assumptions about libraries; this watches the one we ship with."""
-    from bornfair.models.network import activation_function
-
     x = np.concatenate([np.linspace(-12, 12, 200_001), np.geomspace(1e-30, 1e4, 50_000)]).astype(np.float32)
     x = x[x != 0]
-    executed = np.asarray(activation_function(activation)(x)).astype(np.float64)
-    wide = x.astype(np.float64)
-    exact = {"tanh": np.tanh, "sigmoid": intervals.sigmoid, "gelu": intervals._gelu}[activation](wide)
+    record, wide = ACTIVATIONS[activation], x.astype(np.float64)
+    executed = np.asarray(record.jax(x)).astype(np.float64)
+    exact = record.value(np, wide)
     size = {"tanh": np.abs(exact), "sigmoid": 1.0, "gelu": np.abs(wide)}[activation]
-    allowed = getattr(EXECUTIONS["float32"], "gelu" if activation == "gelu" else "tanh")
-    assert (np.abs(executed - exact) / size).max() < allowed / 3
+    assert (np.abs(executed - exact) / size).max() < record.machine_error / 3
 
 
 def test_numbers_that_are_not_finite_have_no_bounds():

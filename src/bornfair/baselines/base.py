@@ -9,13 +9,14 @@ from __future__ import annotations
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from bornfair.checks import choice, number, whole
 from bornfair.errors import Diverged, InputError, shown
+from bornfair.models.activations import ACTIVATIONS
 from bornfair.models.metrics import same_for_all
 from bornfair.models.network import Activation, Network, decisions, hidden_widths
 from bornfair.people.domain import Domain
@@ -118,7 +119,7 @@ class Baseline(TableClassifier, metaclass=ABCMeta):
     def _check_options(self) -> None:
         """Refuse options that cannot be used; a method with options of its own adds its checks."""
         hidden_widths(self.hidden)
-        choice("activation", self.activation, get_args(Activation))
+        choice("activation", self.activation, ACTIVATIONS)
         whole("epochs", self.epochs, 0)
         whole("batch_size", self.batch_size, 1)
         number("learning_rate", self.learning_rate, 0.0, float("inf"), open_low=True)
@@ -150,9 +151,8 @@ class Baseline(TableClassifier, metaclass=ABCMeta):
                 seed=self._seed(),
             )
         )
-        for i, layer in enumerate(network.layers):
-            if not (np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all()):
-                raise Diverged(f"{name} diverged: layer {i} holds NaN or infinity; lower the learning rate.")
+        if (i := network.broken_layer) is not None:
+            raise Diverged(f"{name} diverged: layer {i} holds NaN or infinity; lower the learning rate.")
         self.model_ = FairModel(network, encoding)
         self.domain_ = encoding.domain
         return self

@@ -16,12 +16,12 @@ import numpy as np
 
 from bornfair.baselines.milp_sigmoid import of_probabilities
 from bornfair.baselines.probability_bounds import SIGMOID_ERROR, probability_ends
+from bornfair.models.activations import sigmoid
 from bornfair.models.network import Network
 from bornfair.people.features import Value
 from bornfair.proof.bundle import FairModel
 from bornfair.twins.relation import flip_relation
 from bornfair.verification.exact import exact_scores
-from bornfair.verification.intervals import sigmoid
 from bornfair.verification.milp import largest_change, pairs_of_values
 from bornfair.verification.milp_bounds import Judge, ask_highs, branch
 from bornfair.verification.milp_encoding import NoProgram, Program, reach_of, sums_of_views, write_program

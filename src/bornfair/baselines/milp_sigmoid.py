@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bornfair.baselines.probability_bounds import SIGMOID_ERROR
-from bornfair.verification.intervals import sigmoid
+from bornfair.models.activations import sigmoid
 from bornfair.verification.milp_encoding import Program
 
 PIECES = 32  # of each copy's sigmoid, as in the paper (M = 16 on either side of 1/2)

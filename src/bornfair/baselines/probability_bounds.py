@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from bornfair.models.activations import sigmoid
 from bornfair.models.network import Network
-from bornfair.verification.intervals import box_bounds, sigmoid
+from bornfair.verification.intervals import box_bounds
 
-TOGETHER = 2**15  # people whose boxes are bounded at once
 SIGMOID_ERROR = 2.0**-48  # of our sigmoid in float64, absolutely; libraries stay far below
 WIDEN = 1 + 2.0**-50  # a radius computed with a few roundings, times this, is at least what it should be
 
@@ -20,14 +20,10 @@ def logit_bounds(network: Network, centres: np.ndarray, radius: np.ndarray) -> t
 
     centres: [rows, inputs]; radius: [inputs], the same for every row. With radius 0 they differ by rounding alone.
     """
-    lows, highs = np.zeros(len(centres)), np.zeros(len(centres))
-    for begin in range(0, len(centres), TOGETHER):
-        some = slice(begin, begin + TOGETHER)
-        middle = np.asarray(centres[some], np.float64)
-        ends = np.nextafter(middle - radius, -np.inf), np.nextafter(middle + radius, np.inf)
-        low, high = box_bounds(network, *ends, "float32")
-        lows[some], highs[some] = low[:, 0], high[:, 0]
-    return lows, highs
+    middle = np.asarray(centres, np.float64)
+    ends = np.nextafter(middle - radius, -np.inf), np.nextafter(middle + radius, np.inf)
+    low, high = box_bounds(network, *ends, "float32")
+    return low[:, 0], high[:, 0]
 
 
 def logit_bounds_of_versions(

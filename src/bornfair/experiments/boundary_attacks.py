@@ -17,6 +17,7 @@ import pandas as pd
 from bornfair.errors import InputError, plain
 from bornfair.models.model import scores_under_every_code
 from bornfair.models.network import CHUNK, Network, decisions
+from bornfair.models.rounding import EXECUTIONS
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, NumericFeature
@@ -24,7 +25,6 @@ from bornfair.verification.exact import exact_scores, fractions
 
 MOVES = 8  # other places to try for each person before giving up on a crossing
 GROUP = 2048  # people or intervals looked at together: bounds memory
-UNIT = 2.0**-24  # relative error of one float32 operation
 FLOOR = 2.0**-100  # far above what a layer can lose when a machine flushes subnormals (each below 2^-126) to zero
 
 
@@ -283,7 +283,7 @@ class _Sweep:
 
 def _gamma(terms: int) -> float:
     """Relative rounding error of a float32 sum: products, sums, the bias, the cast of an input, and two to spare."""
-    return (terms + 4) * UNIT / (1 - (terms + 4) * UNIT)
+    return EXECUTIONS["float32"].gamma(terms + 4)
 
 
 # --- evaluating people ---
@@ -293,7 +293,7 @@ class _Lens:
     """A network seen in float64 from raw numbers, the first layer split by what moves: categories, numbers, codes."""
 
     def __init__(self, network: Network, encoding: Encoding) -> None:
-        if network.activation != "relu" or network.outputs != 1:
+        if not network.function.exact or network.outputs != 1:
             raise InputError(
                 f"the attacks need a relu network with one output, found {network.activation} with {network.outputs}."
             )
@@ -305,7 +305,7 @@ class _Lens:
         scales = [encoding.scales[feature.name] for feature in self.numeric]
         self.centre = np.array([scale.centre for scale in scales])
         self.exponent = np.array([scale.exponent for scale in scales], dtype=int)
-        self.weights = [(layer.weight.astype(np.float64), layer.bias.astype(np.float64)) for layer in network.layers]
+        self.weights = network.wide
         self.codes = encoding.codes.astype(np.float64)
         sensitive = self.weights[0][0][:, self.free_width :]
         self.offsets, self.offset_sizes = self.codes @ sensitive.T, np.abs(self.codes) @ np.abs(sensitive).T
@@ -333,9 +333,7 @@ class _Lens:
         """Logits in float64. The code's part is added last: where it is 0, twins get the same bits."""
         encoded = np.ldexp(numbers - self.centre, -self.exponent)
         values = (fixed + encoded @ self.weights[0][0][:, self.places].T) + self.offsets[value]
-        for weight, bias in self.weights[1:]:
-            values = np.maximum(values, 0.0) @ weight.T + bias
-        return values[:, 0]
+        return self.network.estimated_from_first(values)[:, 0]
 
     def exact_inputs(self, table: pd.DataFrame, numbers: np.ndarray, value: np.ndarray) -> np.ndarray:
         """Network inputs as Fractions: what the raw numbers say, without any rounding."""

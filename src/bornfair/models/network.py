@@ -7,18 +7,19 @@ Hidden layers compute activation(W x + b); the last layer is linear. One output 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bornfair.errors import InputError, shown
+from bornfair.models.activations import ACTIVATIONS, ActivationFunction
+from bornfair.models.activations import Activation as Activation
 
 if TYPE_CHECKING:
     import jax
 
-Activation = Literal["relu", "tanh", "sigmoid", "gelu"]
 Parameters = Any  # a list of (weight [out, in], bias [out]) pairs of JAX arrays: a pytree
 
 WIDTHS: dict[str, tuple[int, ...]] = {
@@ -67,13 +68,18 @@ class Network:
     def __post_init__(self) -> None:
         if not self.layers:
             raise InputError("a network needs at least one layer.")
-        if self.activation not in get_args(Activation):
-            raise InputError(f"activation {self.activation!r} is not known; use one of {shown(get_args(Activation))}.")
+        if self.activation not in ACTIVATIONS:
+            raise InputError(f"activation {self.activation!r} is not known; use one of {shown(ACTIVATIONS)}.")
         for i, (first, second) in enumerate(zip(self.layers, self.layers[1:], strict=False)):
             if first.weight.shape[0] != second.weight.shape[1]:
                 raise InputError(
                     f"layer {i} gives {first.weight.shape[0]} values but layer {i + 1} takes {second.weight.shape[1]}."
                 )
+
+    @property
+    def function(self) -> ActivationFunction:
+        """What is known of the activation."""
+        return ACTIVATIONS[self.activation]
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -87,6 +93,12 @@ class Network:
     @property
     def parameters(self) -> int:
         return sum(layer.weight.size + layer.bias.size for layer in self.layers)
+
+    @property
+    def broken_layer(self) -> int | None:
+        """The first layer that holds NaN or infinity."""
+        fine = [np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all() for layer in self.layers]
+        return fine.index(False) if not all(fine) else None
 
     def sensitive_weights(self, free_width: int) -> np.ndarray:
         """V: the part of the first layer that reads the sensitive codes (the columns behind the free ones)."""
@@ -115,6 +127,25 @@ class Network:
     def decide(self, inputs: np.ndarray) -> np.ndarray:
         """The class index of each row."""
         return decisions(self.scores(inputs))
+
+    @functools.cached_property
+    def wide(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Weights and biases in float64."""
+        return [(layer.weight.astype(np.float64), layer.bias.astype(np.float64)) for layer in self.layers]
+
+    def estimated(self, inputs: np.ndarray) -> np.ndarray:
+        """The outputs in plain float64, by NumPy: to find suspects and to guide, never to prove or to decide."""
+        weight, bias = self.wide[0]
+        return self.estimated_from_first(inputs @ weight.T + bias)
+
+    def estimated_from_first(self, sums: np.ndarray, slopes: list[np.ndarray] | None = None) -> np.ndarray:
+        """The same from the first layer's sums on; the slopes of all activations are added to `slopes`, if given."""
+        for weight, bias in self.wide[1:]:
+            values = self.function.value(np, sums)
+            if slopes is not None:
+                slopes.append(self.function.slope(sums, values))
+            sums = values @ weight.T + bias
+        return sums
 
     def to_jax(self) -> Parameters:
         import jax.numpy as jnp
@@ -155,19 +186,6 @@ def hidden_widths(hidden: str | Sequence[int]) -> tuple[int, ...]:
     return tuple(int(w) for w in widths)
 
 
-def activation_function(name: Activation) -> Callable[[jax.Array], jax.Array]:
-    import jax
-    import jax.numpy as jnp
-
-    functions: dict[str, Callable[[jax.Array], jax.Array]] = {
-        "relu": jax.nn.relu,
-        "tanh": jnp.tanh,
-        "sigmoid": jax.nn.sigmoid,
-        "gelu": functools.partial(jax.nn.gelu, approximate=False),
-    }
-    return functions[name]
-
-
 def forward(parameters: Parameters, inputs: jax.Array, activation: Activation) -> jax.Array:
     """The network as a JAX function: [rows, inputs] → [rows, outputs]."""
     weight, bias = parameters[0]
@@ -176,7 +194,7 @@ def forward(parameters: Parameters, inputs: jax.Array, activation: Activation) -
 
 def forward_from_first(parameters: Parameters, first: jax.Array, activation: Activation) -> jax.Array:
     """The rest of the network, from the first layer's pre-activation on."""
-    act = activation_function(activation)
+    act = ACTIVATIONS[activation].jax
     values = first
     for weight, bias in parameters[1:]:
         values = act(values) @ weight.T + bias

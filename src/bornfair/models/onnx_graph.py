@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from bornfair.people.encoding import Encoding
     from bornfair.people.sensitive import CodedFeature
 
-OPSETS = {"relu": 18, "tanh": 18, "sigmoid": 18, "gelu": 20}  # the lowest that has every operator needed
-OPERATORS = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "gelu": "Gelu"}
+OPSET = 18  # the lowest that has every operator needed; an activation may need a later one
 FLOAT, INT64, STRING, BOOL, DOUBLE = 1, 7, 8, 9, 11  # element types of ONNX
 METADATA = "bornfair.encoding"
 
@@ -116,7 +115,7 @@ class _Graph:
         ]
         inputs = [declare(f.name, input_type(f, self.missing), ["rows", 1]) for f in self.declared]
         graph = self.helper.make_graph(self.nodes, "bornfair", inputs, outputs, self.constants)
-        opset = OPSETS[self.model.network.activation]
+        opset = max(OPSET, self.model.network.function.opset)
         made = self.helper.make_model(
             graph,
             ir_version=9,
@@ -257,7 +256,7 @@ class _Graph:
         columns = graph_columns(self.encoding, reads_sensitive(self.model))
         for i, layer in enumerate(network.layers):
             if i:
-                value = self._node(OPERATORS[network.activation], [value], f"activation {i}")
+                value = self._node(network.function.operator, [value], f"activation {i}")
             weight = layer.weight if i else layer.weight[:, columns]
             parameters = [self._constant(weight, f"weight {i}"), self._constant(layer.bias, f"bias {i}")]
             value = self._node("Gemm", [value, *parameters], f"layer {i}", transB=1)

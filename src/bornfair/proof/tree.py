@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from bornfair.models.activations import ACTIVATIONS
 from bornfair.proof import checker
 from bornfair.proof.checker import Box, People, Prover, Sums
 
@@ -104,7 +105,7 @@ def _widest(prover: Prover, box: Box, sums: list[Sums]) -> tuple[str, Any] | Non
 def _slopes(prover: Prover, box: Box, sums: list[Sums]) -> list[float]:
     """How the outputs' bounds depend on each input."""
     outputs = len(prover.layers[-1][1])
-    if prover.network.activation != "relu":
+    if not ACTIVATIONS[prover.network.activation].exact:
         return [0.0] * len(prover.network.columns)
     total = [0.0] * len(prover.network.columns)
     for k in range(outputs):

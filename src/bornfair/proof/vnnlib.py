@@ -23,6 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 from bornfair.checks import number
 from bornfair.errors import InputError, shown
 from bornfair.files import write_folder
+from bornfair.models.activations import ACTIVATIONS
 from bornfair.models.model import Model
 from bornfair.models.network import Network
 from bornfair.people.encoding import Encoding
@@ -34,7 +35,6 @@ NETWORK, PROPERTY = "query.onnx", "query.vnnlib"
 MOST_CASES = 20_000
 """Most members of the disjunction: readers copy the whole input box for each."""
 OPSET, IR_VERSION = 17, 8  # old enough for verifiers that follow ONNX slowly
-OPERATORS = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid"}
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def product_network(network: Network, free_width: int) -> onnx.ModelProto:
         nodes.append(helper.make_node("Gemm", [value, f"weight{i}", f"bias{i}"], [total], f"layer{i}", transB=1))
         if not last:
             value = f"hidden{i}"
-            nodes.append(helper.make_node(OPERATORS[network.activation], [total], [value], f"activation{i}"))
+            nodes.append(helper.make_node(network.function.operator, [total], [value], f"activation{i}"))
     graph = helper.make_graph(
         nodes,
         "twins",
@@ -116,10 +116,11 @@ def product_network(network: Network, free_width: int) -> onnx.ModelProto:
 
 
 def _check_exportable(network: Network, margin: float) -> None:
-    if network.activation not in OPERATORS:
+    if network.function.opset > OPSET:
+        known = [name for name, function in ACTIVATIONS.items() if function.opset <= OPSET]
         raise InputError(
             f"a network with {network.activation} cannot be asked about: ONNX {OPSET}, which verifiers read, has no "
-            f"such operator; train with one of {shown(OPERATORS)}."
+            f"such operator; train with one of {shown(known)}."
         )
     if margin > 0 and network.outputs > 1:
         raise InputError(

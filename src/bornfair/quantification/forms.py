@@ -12,13 +12,12 @@ from functools import cached_property
 import numpy as np
 
 from bornfair.models.network import Network
+from bornfair.models.rounding import FLOOR, OWN_UNIT
 from bornfair.quantification.nodes import Nodes
 from bornfair.quantification.relaxation import Bounds, ReluPass, Sums
 from bornfair.quantification.variables import Variables
 from bornfair.twins.relation import Relation
-from bornfair.verification import linear
-from bornfair.verification.backward import FLOOR, Arrays
-from bornfair.verification.intervals import OWN_UNIT
+from bornfair.verification.backward import Arrays
 from bornfair.verification.linear import LinearBounds
 from bornfair.verification.structural import distinct_matrices
 from bornfair.verification.verdict import Arithmetic
@@ -42,7 +41,7 @@ class Bounder:
 
     @cached_property
     def arrays(self) -> Arrays:
-        return linear.arrays_of(self.plain, self.arithmetic)
+        return self.plain.arrays(self.arithmetic)
 
     @cached_property
     def nodes(self) -> Nodes:
@@ -82,7 +81,7 @@ class Bounder:
 
     def bounds(self, low: np.ndarray, high: np.ndarray) -> Bounds:
         """Bounds on boxes, given as rows of u (in groups, `high` is 1 for categories that are allowed)."""
-        if self.network.activation != "relu" or len(self.network.layers) == 1:
+        if not self.network.function.exact or len(self.network.layers) == 1:
             with np.errstate(all="ignore"):
                 return _from_lines(self, low, high)
         with np.errstate(all="ignore"):  # what overflows is not finite, and claims nothing

@@ -10,7 +10,7 @@ from bornfair.models.model import Model
 from bornfair.quantification.forms import Bounder
 from bornfair.twins.versions import Versions
 from bornfair.verification.boxes import Boxes
-from bornfair.verification.exact import exact_decisions, executes_exactly, fractions
+from bornfair.verification.exact import agree, executes_exactly, inputs_of_views
 from bornfair.verification.intervals import box_bounds
 from bornfair.verification.replay import exact_input, person_of
 
@@ -62,7 +62,7 @@ def sure_people(owner: Bounder, free: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 def _exactly(model: Model, owner: Bounder, places: np.ndarray, flips: bool) -> tuple[bool, bool]:
     """Fair, unfair or neither: in real arithmetic, and in float32 too if it makes no error here or is not asked for."""
-    if owner.network.activation != "relu":
+    if not owner.network.function.exact:
         return False, False
     values = owner.variables.places.values(places[None])[0]
     views = owner.relation.views
@@ -72,9 +72,8 @@ def _exactly(model: Model, owner: Bounder, places: np.ndarray, flips: bool) -> t
         known = range(Versions(model.domain).size) if bands else owner.relation.versions
         inputs = np.stack([exact_input(model.encoding, person, i) for i in known])
     else:
-        u = fractions(values)
-        inputs = np.stack([fractions(v.matrix) @ u + fractions(v.offset) for v in views])
+        inputs = inputs_of_views(views, values)
     if owner.arithmetic == "float32" and not executes_exactly(owner.network, inputs):
         return False, False
-    same = len(set(exact_decisions(owner.network, inputs).tolist())) == 1
+    same = agree(owner.network, inputs)
     return same and not bands, not same  # that the levels of a grid agree proves nothing about the values between

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bornfair.verification.backward import FLOOR
+from bornfair.models.rounding import FLOOR
 
 if TYPE_CHECKING:
     from bornfair.quantification.forms import Bounder

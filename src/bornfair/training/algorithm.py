@@ -318,9 +318,8 @@ class _Run:
 
     def result(self, state: _State) -> Training:
         network = self.network(state.best)
-        for i, layer in enumerate(network.layers):
-            if not (np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all()):
-                raise Diverged(f"training diverged: layer {i} holds NaN or infinity; lower the learning rate.")
+        if (i := network.broken_layer) is not None:
+            raise Diverged(f"training diverged: layer {i} holds NaN or infinity; lower the learning rate.")
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state.optimiser)]
         return Training(network, state.history, state.best_epoch, self.collapsed, leaves)
 

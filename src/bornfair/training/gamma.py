@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bornfair.errors import InputError, NoGamma
-from bornfair.models.network import Activation, Network, activation_function
+from bornfair.models.activations import ACTIVATIONS, Activation
+from bornfair.models.network import Network
 
 CENTRED = "centred codes (for two values −1 and +1, for k values k·e_i − 1)"
 LARGEST_BLOCK = 2**21
 """Numbers held at once in one array while networks are examined (16 MB in float64)."""
 
 EPSILON = float(np.finfo(np.float64).eps)
-STEEPEST = {"relu": 1.0, "tanh": 1.0, "sigmoid": 0.25, "gelu": 1.13}
 """The largest slope of each activation: how much it can magnify a rounding error."""
 
 
@@ -206,7 +206,7 @@ def _first_layer_proven(sensitive_weights: np.ndarray, codes: np.ndarray) -> np.
 def _differences(network: Network, codes: np.ndarray, people: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
     """Per layer which neurons differ between twins of the sample; and which first-layer neurons pass anything on."""
     differs = [np.zeros(width, bool) for width in network.widths[1:]]
-    alive = np.full(network.widths[1], network.activation != "relu" or len(network.layers) == 1)
+    alive = np.full(network.widths[1], not network.function.dies or len(network.layers) == 1)
     for block in _blocks(network, codes, people):
         for number, traced in enumerate(_trace(network, codes, block)):
             differs[number] |= (traced.values != traced.values[:, :1]).any(axis=(0, 1))
@@ -254,7 +254,7 @@ def _derivatives(activation: Activation | None) -> Any:
     import jax
     import jax.numpy as jnp
 
-    act = activation_function(activation) if activation is not None else lambda value: value
+    act = ACTIVATIONS[activation].jax if activation is not None else lambda value: value
 
     # Parameters enter as changes around the present ones, so that differentiation starts from the sum already at hand:
     # computing it again could round twins differently and show a dependence on s that is not there.
@@ -305,8 +305,8 @@ def _trace(network: Network, codes: np.ndarray, people: np.ndarray) -> Iterator[
         values, bound = sums, sums_bound
         if number < len(network.layers):
             with _double_precision():
-                values = np.asarray(activation_function(network.activation)(jnp.asarray(sums)))
-            bound = STEEPEST[network.activation] * sums_bound + 8 * EPSILON * np.abs(values)
+                values = np.asarray(network.function.jax(jnp.asarray(sums)))
+            bound = network.function.steepest * sums_bound + 8 * EPSILON * np.abs(values)
         yield _Traced(
             inputs,
             _one_number_per_person(sums, sums_bound),

@@ -129,7 +129,7 @@ def _checked(model: Model, arithmetic: Sequence[Arithmetic], seconds: float) -> 
         raise InputError(f"seconds is {seconds!r}; a search needs some time, such as 5.0.")
     if not model.domain.sensitive:
         raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
-    if model.network.activation != "relu":
+    if not model.network.function.exact:
         if "float32" not in arithmetic:
             raise InputError(
                 f"decisions of a {model.network.activation} network cannot be replayed in real arithmetic, which needs "

@@ -1,22 +1,26 @@
-"""The arithmetic of linear relaxation bounds, for arrays of NumPy or of JAX: what a program of `linear` computes.
+"""The arithmetic of bounds, for arrays of NumPy or of JAX: intervals forwards, lines backwards, rounding included.
 
-Each activation is enclosed by two lines; a row D of coefficients on z = W h + b + e, |e| ≤ E, is pushed back to D·W on
-h, and costs |D|·E. E holds what the machine's rounding does to z and what our own float64 does to D·W and D·b, so the
-coefficients may be whatever float64 gives: the constants are what is made safe. (CROWN/DeepPoly.)
+Forwards, a layer maps the box c ± r into W c + b ± (|W| r + E). Backwards, each activation is enclosed by two lines; a
+row D of coefficients on z = W h + b + e, |e| ≤ E, is pushed back to D·W on h, and costs |D|·E. E holds what the
+machine's rounding does to z and what our own float64 does to W c, D·W and D·b, so the coefficients may be whatever
+float64 gives: the constants are what is made safe. (CROWN/DeepPoly.)
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bornfair.verification.intervals import GELU_LEAST, GELU_TURN, OWN_UNIT
+from bornfair.models.activations import ACTIVATIONS, ActivationFunction, Enclosure
+from bornfair.models.network import Network
+from bornfair.models.rounding import EXECUTIONS, FLOOR, LARGEST, OWN_UNIT
+from bornfair.twins.relation import Relation
+from bornfair.verification.structural import differing_inputs, distinct_matrices, radii
+from bornfair.verification.verdict import Arithmetic
 
-LARGEST = 2.0**400  # values beyond are given up on, so that a product flushed to zero (2^-1022) loses less than FLOOR
-FLOOR = 2.0**-560
-TILT = 2.0**-48  # relative safety of the few operations that make one relaxation line
 HIDDEN_COST = 2e8  # multiplications per box and view beyond which hidden layers get interval bounds only
 JOINT_VIEWS = 8  # pairs of views are compared up to this many; beyond, all views must get one class
 MIXES = (0.2, 0.35, 0.5, 0.65, 0.8)  # t in t·U_i − (1 − t)·L_j
@@ -30,6 +34,10 @@ class Shape(NamedTuple):
     activation: str
     groups: tuple[tuple[int, int], ...]
     pairs: tuple[tuple[int, int], ...]  # classes (b, a), a < b
+
+    @property
+    def function(self) -> ActivationFunction:
+        return ACTIVATIONS[self.activation]
 
     @property
     def slack(self) -> float:
@@ -49,14 +57,55 @@ class Affine(NamedTuple):
 class Arrays(NamedTuple):
     layers: list[Affine]
     reads: list[Any]  # bool: of the first layer [outputs] reads what differs, else [outputs, inputs] weight is not 0
-    inputs: Any  # [views]: bound on Σ|x|
+    inputs: Any  # [views] or [boxes, views]: bound on Σ|x|
     pad: Any  # [columns]: the free space's bounds were themselves rounded
     spread: Any  # [views, outputs of the first layer]: how far a view's own radius moves its sums
     floor: Any
     largest: Any
-    tanh: Any
-    gelu: Any
+    error: Any  # of the activation
     sound: Any  # False when the network holds NaN or infinity
+
+
+def arrays_of(
+    network: Network,
+    relation: Relation,
+    arithmetic: Arithmetic,
+    pairs: Sequence[tuple[int, int]] = (),
+    *,
+    sound: bool = True,
+) -> Arrays:
+    """What a pass reads, for the outputs themselves or, with `pairs` (b, a), for the differences f_b − f_a."""
+    execution, views, free = EXECUTIONS[arithmetic], relation.views, relation.free
+    matrices = [view.matrix for view in (views if len(distinct_matrices(views)) > 1 else views[:1])]
+    offsets, radius = np.stack([view.offset for view in views]), radii(views)
+    layers = []
+    with np.errstate(all="ignore"):  # what overflows is found out by the pass
+        for i, (weight, bias) in enumerate(network.wide):
+            terms, weight_size, bias_size = weight.shape[1], np.abs(weight), np.abs(bias)
+            if pairs and i == len(network.layers) - 1 and network.outputs > 1:
+                # Both outputs are executed, so their sizes, and with them the rounding errors, add up.
+                b, a = np.array(pairs).T
+                weight, bias = weight[b] - weight[a], bias[b] - bias[a]
+                weight_size, bias_size = weight_size[b] + weight_size[a], bias_size[b] + bias_size[a]
+            reach = weight_size.sum(axis=1)
+            if i == 0:
+                spread = radius @ weight_size.T * (1 + 2.0**-40)
+                weight, bias = np.stack([weight @ m for m in matrices]), offsets @ weight.T + bias
+                bias_size = (np.abs(offsets) + radius) @ weight_size.T + bias_size
+                weight_size = np.stack([weight_size @ np.abs(m) for m in matrices])
+            layers.append(Affine(weight, bias, weight_size, bias_size, reach, execution.gamma(terms + 4)))
+        furthest = np.maximum(np.abs(free.low), np.abs(free.high))
+        inputs = np.array([(np.abs(view.matrix) @ furthest).sum() for view in views])
+        inputs = inputs + (np.abs(offsets) + radius).sum(axis=1)
+    single = np.ones(free.width, bool)
+    for group in free.groups:
+        single[group] = False
+    reads = [(network.layers[0].weight[:, differing_inputs(views)] != 0).any(axis=1)]
+    reads += [layer.weight != 0 for layer in network.layers[1:]]
+    return Arrays(
+        layers, reads, inputs, np.where(single, 4 * OWN_UNIT * furthest, 0.0), spread, execution.floor,
+        min(execution.largest, LARGEST), network.function.error(execution), sound,
+    )  # fmt: skip
 
 
 class Lines(NamedTuple):
@@ -86,7 +135,7 @@ class Findings(NamedTuple):
     rounding: Any  # [boxes]: share of the width of the bounds that is machine rounding
 
 
-class _Box(NamedTuple):
+class Box(NamedTuple):
     """Boxes as arrays that broadcast against [boxes, views, rows, columns]."""
 
     shape: Shape
@@ -95,7 +144,7 @@ class _Box(NamedTuple):
     allowed: Any
 
     @staticmethod
-    def of(shape: Shape, arrays: Arrays, low: Any, high: Any) -> _Box:
+    def of(shape: Shape, arrays: Arrays, low: Any, high: Any) -> Box:
         xp = shape.xp
         low, high = low - arrays.pad, high + arrays.pad
         centre = low / 2 + high / 2
@@ -104,7 +153,29 @@ class _Box(NamedTuple):
             single[start:stop] = False
         radius = xp.maximum(high - centre, centre - low) * (1 + 4 * OWN_UNIT)
         parts = xp.where(single, centre, 0.0), xp.where(single, radius, 0.0), high > 0.5
-        return _Box(shape, *(part[:, None, None] for part in parts))
+        return Box(shape, *(part[:, None, None] for part in parts))
+
+    def through(self, layer: Affine) -> tuple[Any, Any, Any]:
+        """Least and largest sums of the first layer, and Σ|w||x| + |b|: [boxes, views, neurons], up to rounding.
+
+        Weights are the same for all boxes, so the columns that are numbers take three products.
+        """
+        xp, weight, weight_size = self.shape.xp, layer.weight, layer.weight_size
+        centre, radius = self.centre[:, 0, 0], self.radius[:, 0, 0]
+
+        def product(numbers: Any, rows: Any) -> Any:
+            flat = rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
+            return (numbers @ flat.T).reshape(len(numbers), *rows.shape[:2])
+
+        middle, half = product(centre, weight), product(radius, xp.abs(weight))
+        low, high = middle - half + layer.bias, middle + half + layer.bias
+        size = product(xp.abs(centre) + radius, weight_size) + layer.bias_size
+        for start, stop in self.shape.groups:
+            allowed, members = self.allowed[..., start:stop], weight[..., start:stop]
+            low = low + xp.where(allowed, members, xp.inf).min(-1)
+            high = high + xp.where(allowed, members, -xp.inf).max(-1)
+            size = size + xp.where(allowed, weight_size[..., start:stop], 0.0).max(-1)
+        return low, high, size
 
     def least(self, rows: Any) -> Any:
         """The minimum of rows·u, up to rounding: in each group exactly one allowed category is on."""
@@ -123,59 +194,67 @@ class _Box(NamedTuple):
         return total
 
 
-class _Relaxed(NamedTuple):
-    """Lines that enclose an activation on [low, high]: arrays [boxes, views, 1, neurons]."""
-
-    lower_slope: Any
-    lower_shift: Any
-    upper_slope: Any
-    upper_shift: Any
-
-
-class _Traced(NamedTuple):
+class Traced(NamedTuple):
     """Bounds of all layers: sums z as executed, and the errors that each layer adds."""
 
     low: list[Any]  # [boxes, views, neurons]
     high: list[Any]
-    errors: list[Any]  # [boxes, views, neurons, 2]: E, and the machine's part of it
-    relaxed: list[_Relaxed]
-    sound: list[Any]  # [boxes, views]; all of them must hold
+    errors: list[Any]  # [boxes, views, neurons, 2]: E, and the machine's part of it; needed for lines only
+    relaxed: list[Enclosure]  # arrays [boxes, views, 1, neurons]
+    doubts: list[tuple[str, Any]]  # what may go wrong, and where it does not: [boxes, views]
+
+    @property
+    def sound(self) -> Any:
+        """Where nothing goes wrong, so that the bounds hold: [boxes, views]."""
+        return functools.reduce(lambda one, other: one & other, (fine for _, fine in self.doubts))
+
+    def ends(self, xp: Any, layer: int = -1) -> tuple[Any, Any]:
+        """Bounds of a layer's sums; infinite where nothing is known."""
+        sound = self.sound[..., None]
+        return xp.where(sound, self.low[layer], -xp.inf), xp.where(sound, self.high[layer], xp.inf)
 
 
-def _trace(shape: Shape, arrays: Arrays, box: _Box, linear: bool) -> _Traced:
-    xp, first = shape.xp, arrays.layers[0]
-    boxes, views = box.centre.shape[0], first.bias.shape[0]
-    traced = _Traced([], [], [], [], [xp.broadcast_to(xp.asarray(arrays.sound), (boxes, views))])
+def trace(shape: Shape, arrays: Arrays, box: Box, *, linear: bool = False, hull: bool = False) -> Traced:
+    """The pass forwards. linear: with lines for all activations; hull: all views as one, from the first layer on."""
+    xp = shape.xp
+    traced = Traced([], [], [], [], [("the network holds NaN or infinity", arrays.sound)])
     for i, layer in enumerate(arrays.layers):
         if i == 0:
-            size = box.size(first.weight_size) + first.bias_size
-            low, high = box.least(first.weight) + first.bias, first.bias - box.least(-first.weight)
-            beside = arrays.inputs[:, None]
+            low, high, size = box.through(layer)
+            beside = arrays.inputs[..., None]
+            traced.doubts.append(("an encoded input may overflow", beside[..., 0] < arrays.largest))
         else:
-            below, above = _activated(shape, arrays, traced.low[-1], traced.high[-1])
+            ends = traced.low[-1], traced.high[-1]
+            below, above = shape.function.image(xp, *ends, arrays.error, arrays.floor + FLOOR)
             reach = xp.maximum(xp.abs(below), xp.abs(above))
             size = reach @ layer.weight_size.T + layer.bias_size
-            positive, negative = xp.maximum(layer.weight, 0).T, xp.minimum(layer.weight, 0).T
-            low = below @ positive + above @ negative + layer.bias
-            high = above @ positive + below @ negative + layer.bias
+            centre = (below / 2 + above / 2) @ layer.weight.T + layer.bias
+            radius = (above / 2 - below / 2) @ xp.abs(layer.weight).T
+            low, high = centre - radius, centre + radius
             beside = reach.sum(-1, keepdims=True)
             if linear:
-                traced.relaxed.append(_relax(shape, arrays, traced.low[-1], traced.high[-1], (below, above)))
-        # As in `intervals`: γ_n·Σ|w||x|, and what underflow takes from operands, products and sums (of two outputs).
+                around = shape.function.lines(xp, *ends, (below, above), arrays.error)
+                traced.relaxed.append(Enclosure(*(None if part is None else part[:, :, None] for part in around)))
+        # A term passes one product, the sums and, in the first layer, the cast of x. A flushed operand w or x loses
+        # floor·|x| or floor·|w|, each product and each sum a few floors more; all of it twice for two outputs.
         executed = layer.gamma * size + 2 * arrays.floor * (layer.reach + beside + 5 * (shape.widths[i] + 2))
         executed = executed * (1 + shape.slack)
         error = executed + shape.slack * size + FLOOR
         if i == 0:
             error = error + arrays.spread
-        traced.sound.append((size < arrays.largest).all(-1) & (beside[..., 0] < arrays.largest))
-        traced.sound.append(xp.isfinite(error).all(-1))
-        traced.errors.append(xp.stack(xp.broadcast_arrays(error, executed), axis=-1))
+        fine = (size < arrays.largest).all(-1) & (beside[..., 0] < arrays.largest)
+        traced.doubts.append((f"a sum in layer {i} may overflow", fine))
+        traced.doubts.append((f"rounding errors in layer {i} cannot be bounded", xp.isfinite(error).all(-1)))
         low, high = low - error, high + error
+        if linear:
+            traced.errors.append(xp.stack(xp.broadcast_arrays(error, executed), axis=-1))
         if linear and 0 < i < len(arrays.layers) - 1 and _affordable(shape, i):
             count = shape.widths[i + 1]
             rows = xp.concatenate([xp.eye(count), -xp.eye(count)])
             ends = _backward(shape, arrays, box, traced, rows)[-1]
             low, high = xp.fmax(low, ends[..., :count]), xp.fmin(high, -ends[..., count:])
+        if i == 0 and hull:
+            low, high = low.min(1, keepdims=True), high.max(1, keepdims=True)
         traced.low.append(low)
         traced.high.append(high)
     return traced
@@ -186,7 +265,7 @@ def _affordable(shape: Shape, layer: int) -> bool:
     return 2 * widths[layer + 1] * sum(widths[k] * widths[k + 1] for k in range(layer + 1)) < HIDDEN_COST
 
 
-def _backward(shape: Shape, arrays: Arrays, box: _Box, traced: _Traced, rows: Any) -> tuple[Any, Any, Any, Any]:
+def _backward(shape: Shape, arrays: Arrays, box: Box, traced: Traced, rows: Any) -> tuple[Any, Any, Any, Any]:
     """Lower bounds of rows·z for the last layer traced: coefficients of u, constant, machine's part, minimum."""
     xp, slack = shape.xp, shape.slack
     constant: Any = 0.0
@@ -201,7 +280,7 @@ def _backward(shape: Shape, arrays: Arrays, box: _Box, traced: _Traced, rows: An
         lines = traced.relaxed[i - 1]
         up, down = xp.maximum(rows, 0), xp.minimum(rows, 0)
         rows = up * lines.lower_slope + down * lines.upper_slope
-        if shape.activation == "relu":  # its lower line passes through 0
+        if lines.lower_shift is None:
             raised = (down @ xp.swapaxes(lines.upper_shift, -1, -2))[..., 0]
             sizes = -raised
         else:
@@ -212,7 +291,7 @@ def _backward(shape: Shape, arrays: Arrays, box: _Box, traced: _Traced, rows: An
     first = arrays.layers[0]
     constant = constant + (rows @ first.bias[:, :, None])[..., 0]
     rows = rows @ (first.weight if first.weight.shape[0] > 1 else first.weight[0])
-    sound = functools.reduce(lambda one, other: one & other, traced.sound)
+    sound = traced.sound
     rows = xp.broadcast_to(rows, (*sound.shape, *rows.shape[-2:]))
     constant = (constant - lost[..., 0] * (1 + slack)) - (slack * xp.abs(constant) + FLOOR)
     least = box.least(rows) + constant
@@ -228,12 +307,12 @@ def _backward(shape: Shape, arrays: Arrays, box: _Box, traced: _Traced, rows: An
 def lines(shape: Shape, arrays: Arrays, low: Any, high: Any) -> Lines:
     """Linear bounds of the outputs over boxes low, high [boxes, columns]."""
     xp = shape.xp
-    box = _Box.of(shape, arrays, low, high)
-    traced = _trace(shape, arrays, box, linear=True)
+    box = Box.of(shape, arrays, low, high)
+    traced = trace(shape, arrays, box, linear=True)
     count = len(shape.pairs)
     both = xp.concatenate([xp.eye(count), -xp.eye(count)])
     rows, constant, blame, least = _backward(shape, arrays, box, traced, both)
-    below, above = _ends(shape, traced)
+    below, above = traced.ends(xp)
     return Lines(
         rows[:, :, :count], constant[:, :, :count], -rows[:, :, count:], -constant[:, :, count:],
         xp.fmax(least[:, :, :count], below), xp.fmin(-least[:, :, count:], above),
@@ -241,18 +320,12 @@ def lines(shape: Shape, arrays: Arrays, low: Any, high: Any) -> Lines:
     )  # fmt: skip
 
 
-def _ends(shape: Shape, traced: _Traced) -> tuple[Any, Any]:
-    xp = shape.xp
-    sound = functools.reduce(lambda one, other: one & other, traced.sound)[..., None]
-    return xp.where(sound, traced.low[-1], -xp.inf), xp.where(sound, traced.high[-1], xp.inf)
-
-
-def _same(shape: Shape, arrays: Arrays, traced: _Traced) -> Any:
+def _same(shape: Shape, arrays: Arrays, traced: Traced) -> Any:
     """Whether what differs between views dies out on the box. The argument is that of `prove_structurally`."""
-    sound = functools.reduce(lambda one, other: one & other, traced.sound)
+    sound = traced.sound
     differs = shape.xp.broadcast_to(arrays.reads[0], (sound.shape[0], shape.widths[1]))
     for i, reads in enumerate(arrays.reads[1:]):
-        if shape.activation == "relu":
+        if shape.function.dies:
             differs = differs & ~(traced.high[i] <= 0).all(axis=1)
         differs = (differs[:, None, :] & reads).any(-1)
     return ~differs.any(-1) & sound.all(-1)
@@ -262,7 +335,7 @@ def judge(shape: Shape, arrays: Arrays, low: Any, high: Any) -> Findings:
     """Which boxes are fair: one class for all views, one function for all views, or no place for unequal twins."""
     xp = shape.xp
     found = lines(shape, arrays, low, high)
-    box = _Box.of(shape, arrays, low, high)
+    box = Box.of(shape, arrays, low, high)
     possible = _possible(shape, found.least, found.most)
     views = possible.shape[1]
     fair = found.same | (possible.any(1).sum(-1) <= 1) | (views == 1)
@@ -288,9 +361,9 @@ def judge(shape: Shape, arrays: Arrays, low: Any, high: Any) -> Findings:
 
 def points(shape: Shape, arrays: Arrays, low: Any, high: Any) -> tuple[Any, Any]:
     """For boxes of one point: whether all views provably get one decision, and the likely decisions [boxes, views]."""
-    box = _Box.of(shape, arrays, low, high)
-    traced = _trace(shape, arrays, box, linear=False)
-    possible = _possible(shape, *_ends(shape, traced))
+    box = Box.of(shape, arrays, low, high)
+    traced = trace(shape, arrays, box)
+    possible = _possible(shape, *traced.ends(shape.xp))
     middle = traced.low[-1] / 2 + traced.high[-1] / 2
     likely = shape.xp.argmax(_possible(shape, middle, middle), axis=-1)
     return (possible.any(1).sum(-1) <= 1) | _same(shape, arrays, traced), likely
@@ -306,80 +379,3 @@ def _possible(shape: Shape, least: Any, most: Any) -> Any:
         needed += [can_lose[..., p] for p, (_, a) in enumerate(shape.pairs) if a == c]
         possible.append(functools.reduce(lambda one, other: one & other, needed))
     return shape.xp.stack(possible, axis=-1)
-
-
-# --- activations ---
-
-
-def _activated(shape: Shape, arrays: Arrays, low: Any, high: Any) -> tuple[Any, Any]:
-    """Bounds of the activation of anything in [low, high]."""
-    xp = shape.xp
-    if shape.activation == "relu":
-        return xp.maximum(low, 0), xp.maximum(high, 0)
-    if shape.activation == "tanh":
-        pad = arrays.tanh + TILT
-        return xp.tanh(low) - pad, xp.tanh(high) + pad
-    if shape.activation == "sigmoid":
-        pad = arrays.tanh + TILT
-        return 0.5 + 0.5 * xp.tanh(0.5 * low) - pad, 0.5 + 0.5 * xp.tanh(0.5 * high) + pad
-    at_low, at_high = gelu(xp, low), gelu(xp, high)
-    turns = (low <= GELU_TURN[1]) & (high >= GELU_TURN[0])
-    least = xp.where(turns, GELU_LEAST, xp.minimum(at_low, at_high))
-    pad = (arrays.gelu + 2.0**-40) * xp.maximum(xp.abs(low), xp.abs(high)) + arrays.floor + FLOOR
-    return least - pad, xp.maximum(at_low, at_high) + pad
-
-
-def gelu(xp: Any, z: Any) -> Any:
-    if xp is np:
-        from scipy.special import erfc
-    else:
-        from jax.scipy.special import erfc
-    return 0.5 * z * erfc(z * -np.sqrt(0.5))
-
-
-def _relax(shape: Shape, arrays: Arrays, low: Any, high: Any, values: tuple[Any, Any]) -> _Relaxed:
-    xp = shape.xp
-    if shape.activation == "relu":
-        bends = (low < 0) & (high > 0)
-        stable = xp.where(high > 0, 1.0, 0.0)
-        slope = xp.where(bends, high / xp.where(bends, high - low, 1.0), stable)
-        # The line must reach relu at both ends, whatever the slope was rounded to: relu is convex.
-        needed = xp.maximum(-slope * low, high - slope * high) + TILT * (high - slope * low) + FLOOR
-        lower = xp.where(bends, xp.where(high > -low, 1.0, 0.0), stable)
-        found = _Relaxed(lower, xp.zeros_like(low), slope, xp.where(bends, needed, 0.0))
-    elif shape.activation == "tanh":
-        found = _relax_tanh(xp, arrays, low, high)
-    elif shape.activation == "sigmoid":
-        # 1/2 + tanh(z/2)/2: lines for tanh at half the place, at half the height. Slopes and halves are exact; the
-        # sum with 1/2 rounds once, and an execution may err as much as tanh itself, not half of it.
-        half = _relax_tanh(xp, arrays, 0.5 * low, 0.5 * high)
-        pad = arrays.tanh + 4 * TILT
-        found = _Relaxed(
-            0.25 * half.lower_slope,
-            0.5 + 0.5 * half.lower_shift - pad,
-            0.25 * half.upper_slope,
-            0.5 + 0.5 * half.upper_shift + pad,
-        )
-    else:
-        flat = xp.zeros_like(low)
-        found = _Relaxed(flat, values[0], flat, values[1])
-    return _Relaxed(*(part[:, :, None] for part in found))
-
-
-def _relax_tanh(xp: Any, arrays: Arrays, low: Any, high: Any) -> _Relaxed:
-    """Chord and tangent where tanh bends one way only; else both lines with the smaller slope of the two ends."""
-    middle, width = low / 2 + high / 2, high - low
-    at_low, at_high, at_middle = xp.tanh(low), xp.tanh(high), xp.tanh(middle)
-    chord = xp.clip((at_high - at_low) / xp.where(width > 0, width, 1.0), 0.0, 1.0)
-    tangent = 1 - at_middle**2
-    flattest = xp.minimum(1 - at_low**2, 1 - at_high**2)
-    convex, concave = high <= 0, low >= 0
-    below = xp.where(convex, tangent, xp.where(concave, chord, flattest))
-    above = xp.where(concave, tangent, xp.where(convex, chord, flattest))
-    # tanh is off by its own error, slopes by a few units in the last place: over the interval that is at most this.
-    pad = arrays.tanh + TILT * (8 + 8 * xp.maximum(xp.abs(low), xp.abs(high)))
-    at_ends_below = xp.minimum(at_low - below * low, at_high - below * high)
-    at_ends_above = xp.maximum(at_low - above * low, at_high - above * high)
-    lower = xp.where(convex, at_middle - below * middle, at_ends_below) - pad
-    upper = xp.where(concave, at_middle - above * middle, at_ends_above) + pad
-    return _Relaxed(below, lower, above, upper)

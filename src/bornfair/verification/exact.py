@@ -7,12 +7,14 @@ ReLU networks only: tanh and gelu leave the rationals.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.network import Network
+from bornfair.twins.relation import View
 
 
 def exact_scores(network: Network, inputs: np.ndarray) -> np.ndarray:
@@ -24,7 +26,7 @@ def exact_scores(network: Network, inputs: np.ndarray) -> np.ndarray:
     >>> [score > 0 for score in exact_scores(tiny, people)[:, 0]]
     [False, True]
     """
-    if network.activation != "relu":
+    if not network.function.exact:
         raise InputError(f"exact evaluation needs a relu network, found {network.activation}.")
     values, unit = _whole(inputs)
     for i, layer in enumerate(network.layers):
@@ -49,6 +51,11 @@ def exact_decisions(network: Network, inputs: np.ndarray) -> np.ndarray:
     else:
         decided = [max(range(len(row)), key=lambda k: (row[k], -k)) for row in scores]
     return np.array([decided[place] for place in which], dtype=np.int64)
+
+
+def agree(network: Network, inputs: np.ndarray) -> bool:
+    """Whether all rows get one decision in real arithmetic."""
+    return len(set(exact_decisions(network, inputs).tolist())) == 1
 
 
 def executes_exactly(network: Network, inputs: np.ndarray) -> bool:
@@ -80,6 +87,12 @@ def executes_exactly(network: Network, inputs: np.ndarray) -> bool:
 def fractions(numbers: np.ndarray) -> np.ndarray:
     """Floats as the exact numbers they are."""
     return np.array([Fraction(number) for number in numbers.ravel().tolist()], dtype=object).reshape(numbers.shape)
+
+
+def inputs_of_views(views: Sequence[View], free: np.ndarray) -> np.ndarray:
+    """What each view shows of one vector u, [views, inputs] as Fractions."""
+    u = fractions(free)
+    return np.stack([fractions(view.matrix) @ u + fractions(view.offset) for view in views])
 
 
 def _whole(entries: np.ndarray) -> tuple[np.ndarray, int]:

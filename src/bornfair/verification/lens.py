@@ -19,7 +19,6 @@ from bornfair.models.network import BLOCK
 from bornfair.people.features import NUMERIC, Value, unknown_column
 from bornfair.twins.relation import element_view
 from bornfair.twins.versions import Versions
-from bornfair.verification.intervals import sigmoid
 
 if TYPE_CHECKING:
     from bornfair.models.model import Model
@@ -88,7 +87,7 @@ class Lens:
         scales = [encoding.scales[f.name] if isinstance(f, NUMERIC) else None for f in self.features]
         self.centre = np.array([0.0 if s is None else s.centre for s in scales])
         self.exponent = np.array([0 if s is None else s.exponent for s in scales], dtype=int)
-        self.weights = [(la.weight.astype(np.float64), la.bias.astype(np.float64)) for la in model.network.layers]
+        self.weights = model.network.wide
         self.codes = encoding.codes if values is None else encoding.codes_of(values)
         self.versions = Versions(encoding.domain) if values is None else Versions(encoding.domain).at(values)
         self.size = self.versions.size
@@ -203,10 +202,8 @@ class Lens:
             for h, at, positions in self._apart(values):
                 weight, bias = self.first(h)
                 sums[:, at] = (free @ weight.T + bias)[:, None, :] + self.offsets[positions]
-            values_ = sums.reshape(-1, sums.shape[2])
-            for weight, bias in self.weights[1:]:
-                values_ = _activated(self.model.network.activation, values_)[0] @ weight.T + bias
-            parts.append(values_.reshape(len(part), len(values), -1))
+            outputs = self.model.network.estimated_from_first(sums.reshape(-1, sums.shape[2]))
+            parts.append(outputs.reshape(len(part), len(values), -1))
         return np.concatenate(parts)
 
     def look(self, people: np.ndarray, values: np.ndarray) -> Look:
@@ -242,10 +239,7 @@ class Lens:
             for h, at, positions in apart:
                 weight, bias = self.first(h)
                 numbers[at] = free[at] @ weight.T + bias + self.offsets[positions]
-            for weight, bias in self.weights[1:]:
-                active, slope = _activated(self.model.network.activation, numbers)
-                slopes.append(slope)
-                numbers = active @ weight.T + bias
+            numbers = self.model.network.estimated_from_first(numbers, slopes)
             back = np.zeros_like(numbers)
             back[who, klass] = 0.5
             if numbers.shape[1] > 1:
@@ -279,19 +273,3 @@ def summary(scores: np.ndarray) -> Look:
         best, second = order[:, :, -1:], order[:, :, -2:-1]
         leads = scores - np.where(scores == best, second, best)
     return Look(leads.max(axis=1), leads.min(axis=1), leads.argmax(axis=1), leads.argmin(axis=1))
-
-
-def _activated(name: str, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The activation and its derivative."""
-    if name == "relu":
-        return np.maximum(numbers, 0.0), (numbers > 0).astype(np.float64)
-    if name == "tanh":
-        value = np.tanh(numbers)
-        return value, 1.0 - value**2
-    if name == "sigmoid":
-        value = sigmoid(numbers)
-        return value, value * (1.0 - value)
-    from scipy.special import ndtr
-
-    below = ndtr(numbers)
-    return numbers * below, below + numbers * np.exp(-(numbers**2) / 2) / np.sqrt(2 * np.pi)

@@ -15,9 +15,8 @@ import numpy as np
 from bornfair.models.network import Network, decisions
 from bornfair.twins.relation import Relation
 from bornfair.verification import backward
-from bornfair.verification.backward import Affine, Arrays, Findings, Lines, Shape
-from bornfair.verification.intervals import EXECUTIONS, OWN_UNIT, sigmoid
-from bornfair.verification.structural import distinct_matrices, not_finite, radii, require_fit
+from bornfair.verification.backward import Arrays, Findings, Lines, Shape, arrays_of
+from bornfair.verification.structural import not_finite, require_fit
 from bornfair.verification.verdict import Arithmetic
 
 NUMBERS = {True: 2**22, False: 2**17}  # per array, compiled or not: what fits the caches, where NumPy passes many times
@@ -67,15 +66,8 @@ class LinearBounds:
 
     def scores(self, free: np.ndarray) -> np.ndarray:
         """Outputs [rows, views, outputs] in plain float64: to find suspects and to estimate, never to prove."""
-        found = []
         with np.errstate(all="ignore"):
-            for view in self.relation.views:
-                values = view(free)
-                for i, layer in enumerate(self.network.layers):
-                    values = _activation(self.network.activation, values) if i else values
-                    values = values @ layer.weight.T.astype(np.float64) + layer.bias
-                found.append(values)
-        return np.stack(found, axis=1)
+            return np.stack([self.network.estimated(view(free)) for view in self.relation.views], axis=1)
 
     def guess(self, free: np.ndarray) -> np.ndarray:
         """The likely decisions [rows, views]."""
@@ -90,7 +82,7 @@ class LinearBounds:
         compiled = self.compiled and kind != "points" and len(low) >= LEAST_COMPILED
         xp = jnp if compiled else np
         shape = Shape(xp, self.network.widths, self.network.activation, groups, self.pairs)
-        arrays = self._float32 if arithmetic == "float32" else self._real
+        arrays = self.arrays(arithmetic)
         found = []
         for start, stop in self._parts(kind, len(low), compiled):
             part = [np.asarray(end[start:stop], np.float64) for end in (low, high)]
@@ -115,20 +107,15 @@ class LinearBounds:
         return [(start, min(start + most, count)) for start in range(0, max(count, 1), most)]
 
     @functools.cached_property
-    def _float32(self) -> Arrays:
-        return arrays_of(self, "float32")
+    def _arrays(self) -> dict[Arithmetic, Arrays]:
+        return {}
 
-    @functools.cached_property
-    def _real(self) -> Arrays:
-        return arrays_of(self, "real")
-
-
-def _activation(name: str, values: np.ndarray) -> np.ndarray:
-    if name == "relu":
-        return np.maximum(values, 0)
-    if name == "sigmoid":
-        return sigmoid(values)
-    return np.tanh(values) if name == "tanh" else backward.gelu(np, values)
+    def arrays(self, arithmetic: Arithmetic) -> Arrays:
+        """What a pass in this arithmetic reads."""
+        if arithmetic not in self._arrays:
+            sound = self.flaw is None
+            self._arrays[arithmetic] = arrays_of(self.network, self.relation, arithmetic, self.pairs, sound=sound)
+        return self._arrays[arithmetic]
 
 
 @functools.lru_cache(maxsize=64)
@@ -136,51 +123,3 @@ def _compiled(shape: Shape, kind: str) -> Any:
     import jax
 
     return jax.jit(functools.partial(getattr(backward, kind), shape))
-
-
-def arrays_of(owner: LinearBounds, arithmetic: Arithmetic) -> Arrays:
-    execution, free = EXECUTIONS[arithmetic], owner.relation.free
-    network, views = owner.network, owner.relation.views
-    matrices = [view.matrix for view in (views if len(distinct_matrices(views)) > 1 else views[:1])]
-    offsets, radius = np.stack([view.offset for view in views]), radii(views)
-    layers = []
-    with np.errstate(all="ignore"):  # what overflows is found out by `backward`
-        for i, layer in enumerate(network.layers):
-            weight, bias = layer.weight.astype(np.float64), layer.bias.astype(np.float64)
-            weight_size, bias_size = np.abs(weight), np.abs(bias)
-            if i == len(network.layers) - 1 and network.outputs > 1:
-                # Both outputs are executed, so their sizes, and with them the rounding errors, add up.
-                b, a = np.array(owner.pairs).T
-                weight, bias = weight[b] - weight[a], bias[b] - bias[a]
-                weight_size, bias_size = weight_size[b] + weight_size[a], bias_size[b] + bias_size[a]
-            reach = weight_size.sum(axis=1)
-            if i == 0:
-                weight, bias = np.stack([weight @ m for m in matrices]), offsets @ weight.T + bias
-                bias_size = (np.abs(offsets) + radius) @ weight_size.T + bias_size
-                spread = radius @ weight_size.T * (1 + 2.0**-40)
-                weight_size = np.stack([weight_size @ np.abs(m) for m in matrices])
-            gamma = execution.gamma(layer.weight.shape[1] + 4)
-            layers.append(Affine(weight, bias, weight_size, bias_size, reach, gamma))
-        furthest = np.maximum(np.abs(free.low), np.abs(free.high))
-        inputs = np.array([(np.abs(view.matrix) @ furthest + np.abs(view.offset)).sum() for view in views])
-        inputs = inputs + radius.sum(axis=1)
-    single = np.ones(free.width, bool)
-    for group in free.groups:
-        single[group] = False
-    reads = [(network.layers[0].weight[:, _differing(owner.relation)] != 0).any(axis=1)]
-    reads += [layer.weight != 0 for layer in network.layers[1:]]
-    return Arrays(
-        layers, reads, inputs, np.where(single, 4 * OWN_UNIT * furthest, 0.0), spread, execution.floor,
-        min(execution.largest, backward.LARGEST), execution.tanh, execution.gelu, owner.flaw is None,
-    )  # fmt: skip
-
-
-def _differing(relation: Relation) -> np.ndarray:
-    """Which inputs are not the same function of u in all views."""
-    first = relation.views[0]
-    differs = np.asarray((radii(relation.views) > 0).any(axis=0))
-    for view in relation.views[1:]:
-        differs |= view.offset != first.offset
-        if view.matrix is not first.matrix:
-            differs |= (view.matrix != first.matrix).any(axis=1)
-    return differs

@@ -209,9 +209,9 @@ def _bound_change(
 
 def _refusal(model: Model) -> str | None:
     require_flip_only(model.encoding, "the milp engine", "use engine='bounds'")
-    if model.network.activation != "relu":
+    if not model.network.function.exact:
         return f"a mixed-integer program needs a relu network, found {model.network.activation}; use another engine"
-    if not all(np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all() for layer in model.network.layers):
+    if model.network.broken_layer is not None:
         return "the network holds NaN or infinity"
     size = model.domain.sensitive_space.size
     if size > MOST_VALUES:
@@ -387,9 +387,7 @@ class _Hunt:
 
 def _rough_scores(model: Model, free: np.ndarray, code: np.ndarray) -> np.ndarray:
     values = np.concatenate([free, np.broadcast_to(code, (len(free), len(code)))], axis=1).astype(np.float64)
-    for i, layer in enumerate(model.network.layers):
-        values = (np.maximum(values, 0.0) if i else values) @ layer.weight.T.astype(np.float64) + layer.bias
-    return values
+    return model.network.estimated(values)
 
 
 def _rounded_down(exact: Fraction) -> float:

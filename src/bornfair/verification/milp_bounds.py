@@ -18,9 +18,10 @@ import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.network import Network
+from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
 from bornfair.people.encoding import Encoding
 from bornfair.twins.relation import Relation
-from bornfair.verification.milp_encoding import FLOOR, UNIT, Pair, Program, Reach, later_gap, write_program
+from bornfair.verification.milp_encoding import Pair, Program, Reach, later_gap, write_program
 
 Judge = Callable[[np.ndarray], bool]
 """Is told every solution found; True means that no more are needed."""
@@ -135,18 +136,18 @@ def safe_minimum(
     y = np.where(np.isfinite(multipliers), multipliers, 0.0)
     y[(y > 0) & np.isneginf(program.row_lower) | (y < 0) & np.isposinf(program.row_upper)] = 0.0
     ends = np.where(y > 0, program.row_lower, program.row_upper)
-    slack = 4 * (len(y) + 8) * UNIT
+    slack = 4 * (len(y) + 8) * OWN_UNIT
     with np.errstate(over="ignore", invalid="ignore"):  # seen by the result
         rows = y * np.where(y != 0, ends, 0.0)
         rest = cost - program.matrix.T @ y
-        doubt = slack * (np.abs(cost) + program.size.T @ np.abs(y)) + FLOOR * (len(y) + 8)
+        doubt = slack * (np.abs(cost) + program.size.T @ np.abs(y)) + OWN_FLOOR * (len(y) + 8)
         columns = np.where(rest > 0, rest * lower, rest * upper)
         # The extra slack also covers what rounding does to a product that this doubt nearly cancels.
         columns -= doubt * np.maximum(np.abs(lower), np.abs(upper)) * (1 + slack)
         terms = np.concatenate([rows, columns])
         if not np.abs(terms).sum() < 2.0**1000:
             return -math.inf
-    total = math.fsum(terms) - 8 * UNIT * math.fsum(np.abs(terms)) - FLOOR * (len(terms) + 8)
+    total = math.fsum(terms) - 8 * OWN_UNIT * math.fsum(np.abs(terms)) - OWN_FLOOR * (len(terms) + 8)
     return math.nextafter(total, -math.inf)
 
 
@@ -274,7 +275,7 @@ def tightened(
                 cost[column] = value
             bound, _ = relaxation.minimum(cost, relaxation.program.lower, relaxation.program.upper, left)
             value = math.ldexp(bound, exponent) if math.isfinite(bound) else -math.inf
-            return value if abs(value) > FLOOR else -math.inf  # so small that scaling may have rounded it
+            return value if abs(value) > OWN_FLOOR else -math.inf  # so small that scaling may have rounded it
 
         for neuron, exponent in enumerate(program.exponents[layer].tolist()):
             first, second = (int(column) for column in program.sums[layer][:, neuron])

@@ -17,13 +17,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bornfair.models.network import Network
+from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value
 from bornfair.twins.relation import Relation, sensitive_values
-from bornfair.verification.intervals import output_bounds
+from bornfair.verification.intervals import layer_bounds
 
-UNIT = 2.0**-53
-FLOOR = 2.0**-1000  # far above what float64 loses to underflow in one operation
 SIZE_EXPONENT = 4  # sums are scaled to about ±2^4: solvers compare with absolute tolerances
 
 Pair = tuple[tuple[int, ...], tuple[int, ...]]
@@ -57,10 +56,7 @@ class Reach:
 
 def sums_of_views(network: Network, relation: Relation) -> list[tuple[np.ndarray, np.ndarray]]:
     """Interval bounds [views, neurons] of the sums of each layer over the whole free space."""
-    found = [
-        output_bounds(Network(network.layers[: i + 1], network.activation), relation)
-        for i in range(len(network.layers))
-    ]
+    found = layer_bounds(network, relation)
     if not all(np.isfinite(low).all() and np.isfinite(high).all() for low, high in found):
         raise NoProgram("the sums of the network cannot be bounded by finite numbers")
     return found
@@ -101,7 +97,7 @@ def _first_gap(network: Network, encoding: Encoding, pair: Pair) -> tuple[np.nda
     apart = np.zeros(len(weight))
     for span in encoding.spans:  # of these the copies have any two values
         apart = apart + np.abs(weight[:, span.column]) * (span.high - span.low)
-    slack = 4 * (weight.shape[1] + 8) * UNIT * (size + apart)  # products of codes and weights do not underflow
+    slack = 4 * (weight.shape[1] + 8) * OWN_UNIT * (size + apart)  # products of codes and weights do not underflow
     return least - apart - slack, most + apart + slack
 
 
@@ -126,7 +122,7 @@ def later_gap(
     radius = np.where((least == 0) & (most == 0), 0.0, radius)
     size = np.abs(weight) @ (np.abs(centre) + radius)
     terms = weight.shape[1] + 8
-    total = np.where(size > 0, np.abs(weight) @ radius + 8 * terms * UNIT * size + FLOOR * terms, 0.0)
+    total = np.where(size > 0, np.abs(weight) @ radius + 8 * terms * OWN_UNIT * size + OWN_FLOOR * terms, 0.0)
     middle = weight @ centre
     return middle - total, middle + total
 

@@ -19,6 +19,7 @@ from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
+from bornfair.verification.intervals import box_layers
 from bornfair.verification.partition import Limit, Part
 
 Views = slice | list[int]
@@ -27,8 +28,6 @@ Sources = dict[int, list[int]]  # whose outputs of the layer before a sum is mad
 
 
 BATCH = 2**18  # numbers per array of bounds
-OWN_UNIT = 2.0**-53  # bounds are computed in float64
-OWN_FLOOR = 2.0**-1000  # per operation, far above what float64 loses to underflow, even when flushed to zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +65,8 @@ class NeuronBounds:
     """Bounds of every neuron over parts of the domain, many parts at a time.
 
     A feature adds to a first-layer sum something between its least and its largest weight times value. That is
-    computed in fractions for each chunk, once, and rounded outward; so is every float64 sum of them. Later layers map
-    [l, h] to W⁺l + W⁻h + b … W⁺h + W⁻l + b, widened by what float64 may lose: γ_n·(|W||x| + |b|), and underflow.
+    computed in fractions for each chunk, once, and rounded outward; so is every float64 sum of them. Later layers are
+    bounded by `intervals`.
     """
 
     def __init__(self, model: Model, views: Sequence[int]) -> None:
@@ -76,6 +75,8 @@ class NeuronBounds:
         self.first = weights[0]
         base = [[b + w for w, b in zip(column, biases[0], strict=True)] for column in self._sensitive_columns()]
         self.base = _outward(base), _outward(base, up=True)
+        later = model.network.layers[1:]
+        self.rest = Network(later, model.network.activation) if later else None
         self.chunks: dict[tuple[str, Limit], tuple[np.ndarray, np.ndarray]] = {}
 
     def _sensitive_columns(self) -> list[list[Fraction]]:
@@ -89,14 +90,12 @@ class NeuronBounds:
             yield from zip(some, self.of([with_twins(part) for part in some]), strict=True)
 
     def of(self, parts: Sequence[Part]) -> list[Pruning]:
-        with np.errstate(all="ignore"):  # infinities and what comes of them are caught in _layer
-            low, high = self._first_layer(parts)
-            lows, highs = [low], [high]
-            for layer in self.network.layers[1:]:
-                low, high = _layer(layer, np.maximum(low, 0.0), np.maximum(high, 0.0))
-                lows.append(low)
-                highs.append(high)
-        return [Pruning(tuple(a[i] for a in lows), tuple(a[i] for a in highs)) for i in range(len(parts))]
+        sums = [self._first_layer(parts)]
+        if self.rest is not None:
+            several, active = sums[0][0].shape[:2], [np.maximum(end, 0.0).reshape(-1, end.shape[2]) for end in sums[0]]
+            later = box_layers(self.rest, *active)
+            sums += [(low.reshape(*several, -1), high.reshape(*several, -1)) for low, high in later]
+        return [Pruning(*zip(*((low[i], high[i]) for low, high in sums), strict=True)) for i in range(len(parts))]
 
     def _first_layer(self, parts: Sequence[Part]) -> tuple[np.ndarray, np.ndarray]:
         low, high = (np.broadcast_to(base, (len(parts), *base.shape)) for base in self.base)
@@ -127,20 +126,6 @@ def _outward(exact: Sequence[Sequence[Fraction]], *, up: bool = False) -> np.nda
     beyond = np.array([[abs(value) >= largest for value in row] for row in exact])
     toward = np.inf if up else -np.inf
     return np.where(beyond, toward, np.nextafter(near, toward))
-
-
-def _layer(layer: Layer, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of W x + b for 0 ≤ low ≤ x ≤ high."""
-    weight, bias = layer.weight.astype(np.float64), layer.bias.astype(np.float64)
-    size = np.abs(weight)
-    falls, rises = np.minimum(weight, 0.0).T, np.maximum(weight, 0.0).T
-    terms = weight.shape[1]
-    slack = 8 * (terms + 8) * OWN_UNIT  # four times γ of both products together
-    floors = size.sum(axis=1) + high.sum(axis=-1, keepdims=True) + 8 * (terms + 8)
-    off = slack * (high @ size.T + np.abs(bias)) + OWN_FLOOR * floors
-    least, most = low @ rises + high @ falls + bias - off, high @ rises + low @ falls + bias + off
-    lost = ~(np.isfinite(least) & np.isfinite(most))  # an overflow: nothing is known
-    return np.where(lost, -np.inf, np.nextafter(least, -np.inf)), np.where(lost, np.inf, np.nextafter(most, np.inf))
 
 
 def without_dead_neurons(network: Network, pruning: Pruning) -> Network:

@@ -68,7 +68,7 @@ def replay_people(model: Model, people: Sequence[tuple[Mapping[str, Value], int]
     else:
         table = pd.DataFrame(list(ordered), columns=list(model.domain.names))
         found["float32"] = tuple(int(d) for d in model.original.decide(table))
-    if model.network.activation == "relu":
+    if model.network.function.exact:
         exact = np.stack([exact_input(model.encoding, person, version, versions) for person, version in people])
         decided = tuple(int(d) for d in exact_decisions(model.network, exact))
         if model.original is None or decided == found["float32"]:

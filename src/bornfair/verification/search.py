@@ -23,7 +23,7 @@ from bornfair.twins.relation import Relation, twin_relation
 from bornfair.twins.versions import Versions
 from bornfair.verification.boxes import Boxes, Places
 from bornfair.verification.cuts import Cuts, State
-from bornfair.verification.exact import exact_decisions, executes_exactly, fractions
+from bornfair.verification.exact import agree, executes_exactly, inputs_of_views
 from bornfair.verification.linear import LinearBounds
 from bornfair.verification.replay import Replay, exact_input, falsified, person_of, replay, versions_at
 from bornfair.verification.structural import prove_structurally, undecided
@@ -242,7 +242,7 @@ class _Search:
     def _decide(self, places: np.ndarray) -> tuple[Arithmetic, ...]:
         """In which arithmetics a single person's twins are shown to agree. Raises if they do not."""
         network = self.model.network
-        if network.activation != "relu":
+        if not network.function.exact:
             self._replay(places[None])
             return ()
         if self.declared:
@@ -250,17 +250,16 @@ class _Search:
             versions = [i for i in self.relation.versions if known.within(person, i)]
             inputs = np.stack([exact_input(self.model.encoding, person, i, known) for i in versions])
         else:
-            u = fractions(self.places.values(places[None])[0])
-            inputs = np.stack([fractions(v.matrix) @ u + fractions(v.offset) for v in self.relation.views])
+            inputs = inputs_of_views(self.relation.views, self.places.values(places[None])[0])
         everyone = frozenset(map(tuple, inputs))  # the same for all twins, so that they are looked at once
         if everyone not in self.seen:
             self._replay(places[None])
             once = np.array(list(everyone), dtype=object).reshape(-1, inputs.shape[1])
-            agree = len(set(exact_decisions(network, once).tolist())) == 1
-            exactly = agree and executes_exactly(network, once)
+            alike = agree(network, once)
+            exactly = alike and executes_exactly(network, once)
             if len(self.seen) >= MOST_SEEN:
                 self.seen.clear()
-            self.seen[everyone] = ("real", "float32") if exactly else ("real",) if agree else ()
+            self.seen[everyone] = ("real", "float32") if exactly else ("real",) if alike else ()
         return self.seen[everyone]
 
     # --- looking for unequal twins ---

@@ -162,7 +162,7 @@ def tally_by_smt(
     everybody = whole_domain(model.domain, where)
     spans = {span.name: Fraction(span.high) - Fraction(span.low) for span in original.encoding.spans}
     views = twin_values(model, where, least=1 if spans else 2)
-    if model.network.activation != "relu":
+    if not model.network.function.exact:
         return undecided(ENGINE, f"z3 is asked about relu networks only; {model.network.activation} is not linear")
     if (flaw := not_finite(model.network, flip_relation(model.encoding))) is not None:
         return undecided(ENGINE, flaw)

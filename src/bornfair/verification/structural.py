@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bornfair.errors import InputError
+from bornfair.models.rounding import EXECUTIONS
 from bornfair.verification.verdict import Arithmetic, Verdict
 
 if TYPE_CHECKING:
     from bornfair.models.network import Network
     from bornfair.twins.relation import Relation, View
-
-FLOAT32_SAFE = 2.0**127
-"""Numbers below this stay finite in float32, whatever the rounding."""
 
 
 def prove_structurally(network: Network, relation: Relation) -> Verdict:
@@ -35,7 +33,7 @@ def prove_structurally(network: Network, relation: Relation) -> Verdict:
     flaw = not_finite(network, relation)
     if flaw is not None:
         return undecided("structural", flaw)
-    differing = np.flatnonzero(_differing_inputs(relation.views))
+    differing = np.flatnonzero(differing_inputs(relation.views))
     weights = network.layers[0].weight[:, differing]
     if not weights.any():
         if _finite_in_float32(relation, differing):
@@ -108,10 +106,8 @@ def _verified(arithmetic: tuple[Arithmetic, ...], reason: str) -> Verdict:
 
 
 def _network_not_finite(network: Network) -> str | None:
-    for i, layer in enumerate(network.layers):
-        if not (np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all()):
-            return f"layer {i} of the network holds NaN or infinity"
-    return None
+    layer = network.broken_layer
+    return None if layer is None else f"layer {layer} of the network holds NaN or infinity"
 
 
 def radii(views: Sequence[View]) -> np.ndarray:
@@ -123,7 +119,7 @@ def _offsets(views: Sequence[View]) -> np.ndarray:
     return np.stack([view.offset for view in views])
 
 
-def _differing_inputs(views: Sequence[View]) -> np.ndarray:
+def differing_inputs(views: Sequence[View]) -> np.ndarray:
     """Which network inputs are not the same function of u in all views (a boolean per input)."""
     offsets = _offsets(views)
     differs = (offsets != offsets[0]).any(axis=0) | (radii(views) > 0).any(axis=0)
@@ -138,7 +134,7 @@ def _finite_in_float32(relation: Relation, inputs: np.ndarray) -> bool:
     offset = (np.abs(_offsets(relation.views)) + radii(relation.views))[:, inputs].max(axis=0, initial=0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         return all(
-            bool((np.abs(matrix[inputs]) @ reach + offset < FLOAT32_SAFE / 2).all())
+            bool((np.abs(matrix[inputs]) @ reach + offset < EXECUTIONS["float32"].largest / 2).all())
             for matrix in distinct_matrices(relation.views)
         )
 

@@ -271,7 +271,7 @@ def test_shares_of_a_real_range_come_close_to_the_truth():
     found = shares_of(slab(), timeout=FOREVER, most_boxes=300, samples=2000)
     assert 0.0999 < found.falsified <= 0.1 + 1e-7  # the weights 0.1 and 0.3 are rounded to float32
     assert 0.8999 < found.certified <= 0.9 + 1e-7
-    assert found.estimate["low"] <= 0.1 <= found.estimate["high"]
+    assert found.estimate.low <= 0.1 <= found.estimate.high
     assert found.counts is None
 
 
@@ -280,7 +280,7 @@ def test_marginals_of_a_real_range_move_the_shares():
     found = shares_of(slab(), timeout=FOREVER, most_boxes=400, samples=5000, marginals=marginals)
     truth = 0.5 / 3 + 0.25 / 7
     assert truth - 1e-3 < found.falsified <= truth + 1e-6
-    assert found.estimate["low"] <= truth <= found.estimate["high"]
+    assert found.estimate.low <= truth <= found.estimate.high
 
 
 def test_more_people_than_can_be_counted():
@@ -312,7 +312,7 @@ def test_a_lattice_run_to_its_end_is_counted_out():
         "certified": len(people) - int(unfair.sum()), "falsified": int(unfair.sum()), "undecided": 0
     }  # fmt: skip
     assert found.reason == "everybody is decided"
-    assert found.estimate["low"] <= unfair.mean() <= found.estimate["high"]
+    assert found.estimate.low <= unfair.mean() <= found.estimate.high
 
 
 def test_the_same_seed_and_number_of_boxes_give_the_same_shares():
@@ -340,15 +340,15 @@ def test_no_time_at_all_still_gives_an_answer():
 def test_an_interrupt_returns_what_is_known(after):
     model = a_thousand_people()
     fair, unfair = true_shares(model)
-    calls, look = itertools.count(), engine.look
+    calls, judge = itertools.count(), engine.judge_boxes
 
     def interrupt(*arguments):
         if next(calls) == after:
             raise KeyboardInterrupt
-        return look(*arguments)
+        return judge(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "look", interrupt)
+        patch.setattr(engine, "judge_boxes", interrupt)
         patch.setattr(engine, "AFTER_INTERRUPT", FOREVER)
         patch.setattr(engine, "FEW", 4)
         patch.setattr(forms, "NUMBERS", 2**11)

@@ -8,13 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bornfair import audit
 from bornfair.errors import InputError
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.proof.bundle import FairModel
-from bornfair.quantification import affected_groups, most_affected, shares_of, treated_people, treatment
+from bornfair.quantification import affected_groups, marginals_of, most_affected, shares_of, treated_people, treatment
+from bornfair.question import quantify
 from bornfair.twins.relation import flip_relation
 from bornfair.verification.replay import replay
 
@@ -100,20 +102,20 @@ def test_the_most_affected_come_first_and_their_undoing_was_replayed():
     model = lender()
     table = people(model)
     records = most_affected(model, table, most=6)
-    gaps = [record["gap"] for record in records]
+    gaps = [record.gap for record in records]
     assert len(records) == 6
     assert gaps == sorted(gaps, reverse=True)
     assert gaps[0] == pytest.approx(treatment(model, table).gap.max())
     for record in records:
-        differing = {name for name in record["person"] if record["person"][name] != record["twin"][name]}
+        differing = {name for name in record.person if record.person[name] != record.twin[name]}
         assert differing == {"sex"}
-        assert record["decisions"] == list(decided(model, pd.DataFrame([record["person"], record["twin"]])))
-        assert record["decisions"][0] != record["decisions"][1]
-        changes = record["undo"]["changes"]
-        assert all(record["person"][name] == before for name, (before, _) in changes.items())
-        mended = record["person"] | {name: after for name, (_, after) in changes.items()}
+        assert list(record.decisions) == list(decided(model, pd.DataFrame([record.person, record.twin])))
+        assert record.decisions[0] != record.decisions[1]
+        changes = record.undo["changes"]
+        assert all(record.person[name] == before for name, (before, _) in changes.items())
+        mended = record.person | {name: after for name, (_, after) in changes.items()}
         versions = decided(model, pd.DataFrame([mended | {"sex": sex} for sex in ("female", "male")]))
-        assert set(versions) == {record["undo"]["decision"]}
+        assert set(versions) == {record.undo["decision"]}
 
 
 def test_the_undoing_is_the_smallest_change():
@@ -122,14 +124,14 @@ def test_the_undoing_is_the_smallest_change():
     table = people(model)
     fair = set(map(tuple, table[treatment(model, table).fair][["income", "gain", "job"]].to_numpy().tolist()))
     for record in most_affected(model, table, most=8):
-        person = tuple(record["person"][name] for name in ("income", "gain", "job"))
+        person = tuple(record.person[name] for name in ("income", "gain", "job"))
         distances = []
         for other in fair:
             if sum(a != b for a, b in zip(person, other, strict=True)) == 1:
                 distances.append(
                     abs(person[0] - other[0]) / 20 + abs(person[1] - other[1]) / 9 + (person[2] != other[2])
                 )
-        ((name, (before, after)),) = record["undo"]["changes"].items()
+        ((name, (before, after)),) = record.undo["changes"].items()
         cost = 1 if name == "job" else abs(before - after) / {"income": 20, "gain": 9}[name]
         assert cost == pytest.approx(min(distances))
 
@@ -141,13 +143,13 @@ def test_two_features_are_changed_where_one_is_not_enough():
     last = np.array([[-8.0, 8.0, 2.0, -2.0]]), np.array([1.0])
     model = model_of((BooleanFeature(name="a"), BooleanFeature(name="b")), [first, last])
     records = most_affected(model, pd.DataFrame({"a": [False], "b": [False], "sex": ["male"]}))
-    assert records[0]["undo"]["changes"] == {"a": [False, True], "b": [False, True]}
+    assert records[0].undo["changes"] == {"a": [False, True], "b": [False, True]}
 
 
 def test_where_nothing_undoes_it_none_is_said():
     model = model_of((BooleanFeature(name="a"),), [(np.array([[0.1, 1.0]]), np.zeros(1))])
     records = most_affected(model, pd.DataFrame({"a": [False, True], "sex": ["male", "female"]}))
-    assert [record["undo"] for record in records] == [None, None]
+    assert [record.undo for record in records] == [None, None]
 
 
 def test_several_sensitive_features_change_as_few_as_possible():
@@ -196,6 +198,51 @@ def test_wrong_questions_about_people_are_refused():
     nobody = FairModel(plain.network, Encoding(plain.domain.with_sensitive(()), plain.encoding.scales))
     with pytest.raises(InputError, match="twin"):
         treatment(nobody, people(plain))
+
+
+def too_many_to_list():
+    """Six sensitive features with 12^6 combinations, none of which the network reads."""
+    sensitive = tuple(CategoricalFeature(name=f"s{i}", categories=tuple(f"c{j}" for j in range(12))) for i in range(6))
+    domain = Domain(
+        features=(IntegerFeature(name="income", low=0, high=20), *sensitive),
+        sensitive=tuple(f.name for f in sensitive),
+        label=Label(name="grant", classes=("no", "yes")),
+    )
+    encoding = Encoding(domain, {"income": Scale(centre=0.0, exponent=0)})
+    weight = np.zeros((1, encoding.width))
+    weight[0, 0] = 1.0
+    return FairModel(Network((Layer(weight, np.array([-10.5])),)), encoding)
+
+
+def test_a_model_proven_fair_is_measured_though_its_twins_cannot_be_listed():
+    model = too_many_to_list()
+    table = model.domain.sample(50, seed=0)
+    found = quantify(model, table=table, timeout=2)
+    assert (found.certified, found.falsified, found.groups) == (1.0, 0.0, ())
+    assert found.counts == {"certified": 21, "falsified": 0, "undecided": 0}
+    assert (found.people.rows, found.people.unfair, found.people.most_affected) == (50, 0, ())
+    assert audit(model, table, timeout=2).document.people.unfair == 0
+    reading = np.array(model.network.layers[0].weight)
+    reading[0, 1] = 1.0
+    unfair = FairModel(Network((Layer(reading, np.array([-10.5])),)), model.encoding)
+    with pytest.raises(InputError, match="more than the 100,000 that can be listed"):
+        quantify(unfair, timeout=2)
+
+
+def test_the_function_does_all_that_the_command_does():
+    model = lender()
+    table = people(model).sample(200, random_state=0).assign(grant="no")
+    found = quantify(model, table=table, target="grant", over="data", timeout=5, most=2)
+    weights = marginals_of(model.domain, table.drop(columns="grant"))
+    again = shares_of(model, marginals=weights, timeout=5)
+    assert (found.over, found.certified, found.falsified) == ("data", again.certified, again.falsified)
+    assert 1 <= len(found.groups) <= 2 and len(found.people.most_affected) == 2
+    assert found.people.unfair == int((~treatment(model, table.drop(columns="grant")).fair).sum())
+    assert {"over", "groups", "people"} <= set(found.to_json())
+    with pytest.raises(InputError, match="over='data' takes the weights from a table"):
+        quantify(model, over="data")
+    with pytest.raises(InputError, match="target 'grnt' is not in the table; did you mean 'grant'"):
+        quantify(model, table=table, target="grnt")
 
 
 # --- groups ---
@@ -273,9 +320,9 @@ def test_declared_twins_are_measured_as_the_table_of_all_versions_shows():
 def test_a_declared_twin_is_shown_with_all_that_changed():
     model = married()
     records = most_affected(model, people(model), most=40)
-    swapped = [r for r in records if r["person"]["is"] != r["twin"]["is"]]
+    swapped = [r for r in records if r.person["is"] != r.twin["is"]]
     assert swapped
     for record in swapped:
-        assert {record["person"]["is"], record["twin"]["is"]} == {"Husband", "Wife"}
-        assert record["person"]["hours"] == record["twin"]["hours"]
-        assert record["decisions"] == list(decided(model, pd.DataFrame([record["person"], record["twin"]])))
+        assert {record.person["is"], record.twin["is"]} == {"Husband", "Wife"}
+        assert record.person["hours"] == record.twin["hours"]
+        assert list(record.decisions) == list(decided(model, pd.DataFrame([record.person, record.twin])))

@@ -46,7 +46,7 @@ def test_ages_between_the_levels_of_a_grid_are_looked_at(engine):
 def test_nothing_is_certified_of_people_whom_an_age_between_the_levels_decides():
     shares = quantify(bump(at=40.4, width=3.0), timeout=2)
     assert shares.certified == 0
-    assert shares.estimate["high"] == 1
+    assert shares.estimate.high == 1
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -75,8 +75,8 @@ def test_shares_are_within_the_exact_ones(block):
         shares = quantify(model, timeout=0.5, seed=seed)
         assert shares.certified <= 1 - unfair + 1e-12, f"case {seed}: {shares}, {unfair}"
         assert shares.falsified <= unfair + 1e-12, f"case {seed}: {shares}, {unfair}"
-        assert shares.estimate["low"] <= unfair + 0.05, f"case {seed}"
-        assert shares.estimate["high"] >= unfair - 0.05, f"case {seed}"
+        assert shares.estimate.low <= unfair + 0.05, f"case {seed}"
+        assert shares.estimate.high >= unfair - 0.05, f"case {seed}"
 
 
 def test_a_weight_of_zero_on_age_is_proof_for_every_age():

@@ -91,7 +91,7 @@ def test_the_people_of_a_table_are_treated_as_onnxruntime_treats_them(activation
             exact = replay(model, person, [0, 1]).decisions.get("real", (0,))
             assert fair == ((person["a"], person["b"]) not in unfair and len(set(exact)) == 1)
         for record in most_affected(model, table, most=3):
-            assert record["decisions"][0] != record["decisions"][1]
+            assert record.decisions[0] != record.decisions[1]
 
 
 def test_a_replay_answers_as_a_server_would_for_every_kind_of_column() -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, get_args
 
 import pandas as pd
 
+from bornfair.checks import choice
 from bornfair.errors import InputError, shown
 from bornfair.files import recover
 from bornfair.models.importers.columns import Who, sensitive_name
@@ -24,7 +25,11 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import Label, unknown_column
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import load_bundle, own_model
-from bornfair.quantification.measure import Shares, shares_of
+from bornfair.quantification.groups import affected_groups
+from bornfair.quantification.marginals import marginals_of
+from bornfair.quantification.measure import shares_of
+from bornfair.quantification.people import most_affected, treatment
+from bornfair.quantification.records import Over, People, Shares
 from bornfair.quantification.variables import Marginal
 from bornfair.verification.decide import Engine, Say, check_question, decide
 from bornfair.verification.verdict import Verdict
@@ -128,21 +133,61 @@ def quantify(
     model: Any,
     people: Any = None,
     *,
+    over: Over = "uniform",
     marginals: Mapping[str, Marginal] | None = None,
     timeout: float = 60.0,
     precision: float = 0.0,
+    most: int = 5,
     seed: int = 0,
     say: Say | None = None,
     **asking: Unpack[Asking],
 ) -> Shares:
-    """Which share of everybody who could exist is proven to be treated fairly, proven not to be, or neither.
+    """Which share of everybody who could exist is proven to be treated fairly, proven not to be, or neither; where
+    those sit who are not; and which people of a table have a twin who is decided otherwise.
 
-    model, people, sensitive_features, twins, table, target, …: as in `Question.of`. marginals: weights of the values of
-    features, such as `bornfair.quantification.marginals_of(domain, table)`; everybody counts the same without.
-    precision: stop when at most this share is undecided.
+    Args:
+        model, people, sensitive_features, twins, table, target, …: as in `Question.of`.
+        over: "uniform" (everybody counts the same) or "data" (each feature's values as often as in the table).
+        marginals: other weights of the values of features, in the form of `marginals_of(domain, table)`.
+        timeout: seconds for the proofs; the groups may take half a minute more.
+        precision: stop when at most this share is undecided.
+        most: how many groups and people to describe.
+        seed: the same seed draws the same people.
+        say: is told how far it is.
+
+    Returns:
+        Shares that sum to 1, `groups` of the domain (estimates), and `people` if there is a table.
+
+    Raises:
+        InputError: if the model cannot be read, or the table does not fit it.
+
+    >>> import numpy as np
+    >>> from bornfair import Domain, FairModel
+    >>> from bornfair.models.network import Layer, Network
+    >>> from bornfair.people.encoding import Encoding, Scale
+    >>> from bornfair.people.features import BooleanFeature, IntegerFeature
+    >>> who = Domain(features=(IntegerFeature(name="x", low=0, high=9), BooleanFeature(name="s")), sensitive=("s",))
+    >>> network = Network((Layer(np.array([[1.0, 1.0]]), np.array([-4.5])),))  # x + s > 4.5
+    >>> found = quantify(FairModel(network, Encoding(who, {"x": Scale(centre=0.0, exponent=0)})), timeout=5)
+    >>> found.certified, round(found.falsified, 9), found.counts
+    (0.9, 0.1, {'certified': 9, 'falsified': 1, 'undecided': 0})
     """
+    choice("over", over, get_args(Over))
     asked = Question.of(model, people, **asking)
-    return shares_of(asked.model, timeout=timeout, precision=precision, marginals=marginals, seed=seed, say=say)
+    about, rows = asked.model, asked.people
+    if over == "data" and (rows is None or marginals is not None):
+        raise InputError("over='data' takes the weights from a table: give a table, and no marginals.")
+    treated = None if rows is None else treatment(about, rows)
+    if over == "data":
+        marginals = marginals_of(about.domain, rows)
+    found = shares_of(about, timeout=timeout, precision=precision, marginals=marginals, seed=seed, say=say)
+    if found.certified < 1:
+        groups = affected_groups(about, most=most, seed=seed, marginals=marginals)
+        found = dataclasses.replace(found, groups=tuple(groups))
+    if rows is not None and treated is not None:
+        affected = most_affected(about, rows, most=most, treated=treated)
+        found = dataclasses.replace(found, people=People(len(rows), int((~treated.fair).sum()), tuple(affected)))
+    return dataclasses.replace(found, over=over)
 
 
 def _is_json(path: str | Path) -> bool:

@@ -24,6 +24,7 @@ from bornfair.report.formatting import value_text
 from bornfair.verification.decide import decide
 
 if TYPE_CHECKING:
+    from bornfair.quantification.records import Estimate, Shares
     from bornfair.verification.verdict import Verdict
 
 Say = Callable[[str], None]
@@ -107,19 +108,20 @@ def _certified(model: Model, verdict: Verdict) -> parts.Document:
     return dataclasses.replace(certificate_document(model.certificate.to_json(), model.domain), verdict=verdict)
 
 
-def _shares(found: Any) -> parts.Shares:
+def _shares(found: Shares) -> parts.Shares:
     guess = found.estimate
-    estimate = None
-    if guess["samples"]:
-        estimate = parts.Estimate(guess["unfair"], guess["low"], guess["high"], guess["confidence"], guess["samples"])
     return parts.Shares(
         certified=found.certified,
         falsified=found.falsified,
         undecided=found.undecided,
-        estimate=estimate,
+        estimate=None if guess is None else _estimate(guess),
         boxes=found.boxes,
         seconds=found.seconds,
     )
+
+
+def _estimate(found: Estimate) -> parts.Estimate:
+    return parts.Estimate(found.unfair, found.low, found.high, found.confidence, found.samples)
 
 
 def _groups(model: Model, seed: int) -> tuple[parts.Group, ...]:
@@ -129,7 +131,7 @@ def _groups(model: Model, seed: int) -> tuple[parts.Group, ...]:
         parts.Group(
             text=group.text,
             covers=group.share,
-            unfair_inside=parts.Estimate(group.unfair, group.low, group.high, group.confidence, group.samples),
+            unfair_inside=_estimate(group.inside),
             holds=group.contains,
         )
         for group in affected_groups(model, most=MOST_GROUPS, seed=seed)
@@ -141,7 +143,6 @@ def _groups(model: Model, seed: int) -> tuple[parts.Group, ...]:
 
 def _of_people(model: Model, rows: pd.DataFrame, answers: pd.Series | None, seed: int) -> dict[str, Any]:
     from bornfair.quantification.people import most_affected, treatment
-    from bornfair.quantification.telling import undo_text
 
     treated = treatment(model, rows)
     right, by_group = ({}, ()) if answers is None else _against_truth(model, rows, _truth(model, answers))
@@ -152,8 +153,8 @@ def _of_people(model: Model, rows: pd.DataFrame, answers: pd.Series | None, seed
             values=model.domain.sensitive_space.size if model.domain.real_sensitive else None,
             most_affected=tuple(
                 parts.Affected(
-                    row=one["row"], person=one["person"], twin=one["twin"], decisions=tuple(one["decisions"]),
-                    gap=one["gap"], undo=undo_text(one),
+                    row=one.row, person=one.person, twin=one.twin, decisions=one.decisions, gap=one.gap,
+                    undo=one.undo_text,
                 )
                 for one in most_affected(model, rows, most=MOST_AFFECTED, treated=treated)
             ),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bornfair.cli.options import Decision, Normalise, Threshold
+from bornfair.cli.options import Decision, Normalise, Threshold, asking
 from bornfair.cli.output import LARGEST_SEED, print_json, print_table, say, tell
-from bornfair.errors import InputError
+
+if TYPE_CHECKING:
+    from bornfair.quantification.records import Shares
 
 Option = typer.Option
 
@@ -44,73 +46,45 @@ def quantify(
 
     The shares are proven; beside them stands an estimate from a random sample.
     """
-    from bornfair.people.tables import read_table
-    from bornfair.quantification.groups import affected_groups
-    from bornfair.quantification.marginals import marginals_of
-    from bornfair.quantification.measure import shares_of
-    from bornfair.quantification.people import most_affected, treatment
-    from bornfair.quantification.telling import undo_text
-    from bornfair.question import load_model
+    from bornfair.question import quantify as measure
 
-    if over not in ("uniform", "data"):
-        raise InputError(f"--over must be uniform or data, found {over!r}.")
-    people = None if data is None else read_table(data)
-    if over == "data" and people is None:
-        raise InputError("--over data needs the table: name it with --data.")
-    if people is not None and target is not None:
-        if target not in people.columns:
-            raise InputError(f"--target {target}: there is no such column in the table.")
-        people = people.drop(columns=target)
-    read_as: Any = {"decision": decision, "threshold": threshold, "normalise": normalise}
-    asked = load_model(model, domain=domain, sensitive=sensitive, twins=twins, table=people, **read_as)
-    treated = None if people is None else treatment(asked, people)
-    marginals = None if over == "uniform" or people is None else marginals_of(asked.domain, people)
-    found = shares_of(
-        asked, timeout=timeout, precision=precision, marginals=marginals, seed=seed, say=None if json else say
-    )
-    groups = affected_groups(asked, most=most, seed=seed, marginals=marginals) if found.certified < 1 else []
-    result: dict[str, Any] = {**found.to_json(), "over": over, "groups": [group.to_json() for group in groups]}
-    if people is not None and treated is not None:
-        affected = most_affected(asked, people, most=most, treated=treated)
-        result["people"] = {
-            "rows": len(people),
-            "unfair": int((~treated.fair).sum()),
-            "most_affected": [{**one, "undo_text": undo_text(one)} for one in affected],
-        }
+    found = measure(
+        model, table=data, over=over, timeout=timeout, precision=precision, most=most, seed=seed,  # type: ignore[arg-type]
+        say=None if json else say,
+        **asking(domain, sensitive, twins, target, decision, threshold, normalise),
+    )  # fmt: skip
     if json:
-        print_json(result)
+        print_json(found.to_json())
     else:
-        _print(result)
+        _print(found)
 
 
-def _print(result: dict[str, Any]) -> None:
+def _print(found: Shares) -> None:
+    from bornfair.quantification.records import NOTHING_SEEN
     from bornfair.report.formatting import percent
 
-    guess = result["estimate"]
+    guess = found.estimate or NOTHING_SEEN
     rows = [
-        ("proven fair", percent(result["certified"], "down")),
-        ("proven unfair", percent(result["falsified"], "down")),
-        ("neither", percent(result["undecided"], "up")),
+        ("proven fair", percent(found.certified, "down")),
+        ("proven unfair", percent(found.falsified, "down")),
+        ("neither", percent(found.undecided, "up")),
         (
-            f"unfair, estimated from {guess['samples']:,} random people",
-            f"{percent(guess['unfair'])} ({percent(guess['low'])} to {percent(guess['high'])})",
+            f"unfair, estimated from {guess.samples:,} random people",
+            f"{percent(guess.unfair)} ({percent(guess.low)} to {percent(guess.high)})",
         ),
-        ("boxes", f"{result['boxes']:,}"),
-        ("seconds", f"{result['seconds']:.1f}"),
+        ("boxes", f"{found.boxes:,}"),
+        ("seconds", f"{found.seconds:.1f}"),
     ]
-    weighted = "uniform over the domain" if result["over"] == "uniform" else "features as often as in the table"
+    weighted = "uniform over the domain" if found.over == "uniform" else "features as often as in the table"
     print_table(f"Of everybody who could exist ({weighted})", ["", ""], rows)
-    tell(f"In {' and '.join(result['arithmetic'])} arithmetic; {result['reason']}.", "")
-    if result["groups"]:
-        lines = [
-            (g["text"], percent(g["share"]), percent(g["unfair"]), percent(g["contains"])) for g in result["groups"]
-        ]
+    tell(f"In {' and '.join(found.arithmetic)} arithmetic; {found.reason}.", "")
+    if found.groups:
+        lines = [(g.text, percent(g.share), percent(g.unfair), percent(g.contains)) for g in found.groups]
         print_table(
             "Where it sits (estimates)", ["people with", "of the domain", "unfair inside", "of all unfair"], lines
         )
-    if "people" in result:
-        facts = result["people"]
-        tell(f"{facts['unfair']:,} of the {facts['rows']:,} people of the table have a twin who is decided otherwise.")
-        for one in facts["most_affected"]:
-            undo = f"; {one['undo_text']}" if one["undo_text"] else ""
-            tell(f"  row {one['row']}: {' / '.join(map(str, one['decisions']))}, score gap {one['gap']:.3g}{undo}")
+    if (people := found.people) is not None:
+        tell(f"{people.unfair:,} of the {people.rows:,} people of the table have a twin who is decided otherwise.")
+        for one in people.most_affected:
+            decided = " / ".join(map(str, one.decisions))
+            tell(f"  row {one.row}: {decided}, score gap {one.gap:.3g}; {one.undo_text}")

@@ -11,7 +11,8 @@ from bornfair.errors import InputError
 from bornfair.experiments.printout import Columns, Outcome, Printout, of_rows
 from bornfair.experiments.runs import Say
 from bornfair.experiments.timing import pin_to_one_core
-from bornfair.quantification.measure import Shares, shares_of
+from bornfair.quantification.measure import shares_of
+from bornfair.quantification.records import NOTHING_SEEN, Shares
 from bornfair.question import load_model
 
 NEEDED = ("model", "pa_index", "protected", "cer_rate_pct", "fal_rate_pct", "und_rate_pct", "unfair_reference_pct")
@@ -82,7 +83,7 @@ def _row(line: dict[str, str], found: Shares) -> Outcome:
         "undecided": ours,
         "certified": 100 * found.certified,
         "falsified": 100 * found.falsified,
-        "estimate": 100 * float(found.estimate["unfair"]),
+        "estimate": 100 * (found.estimate or NOTHING_SEEN).unfair,
         "reference": float(line["unfair_reference_pct"]),
         "boxes": found.boxes,
         "seconds": found.seconds,

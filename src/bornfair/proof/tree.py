@@ -6,18 +6,16 @@ The engines of this package prove more per box, but a sceptic would have to trus
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 from bornfair.models.activations import ACTIVATIONS
 from bornfair.proof import checker
 from bornfair.proof.checker import Box, People, Prover, Sums
+from bornfair.verification.frontier import Clock, Frontier
 
-SPEAK_EVERY = 2.0  # seconds
-FEW_VIEWS = (
-    checker.PIECES
-)  # sensitive values that are looked at one by one in every box, rather than only for single people
+# Sensitive values that are looked at one by one in every box, rather than only for single people.
+FEW_VIEWS = checker.PIECES
 MARGIN = 2.0  # times the checker's own allowance for rounding: what is found here, it will surely accept
 
 
@@ -31,30 +29,32 @@ def find_tree(
     say: Callable[[str], None] | None = None,
 ) -> list[Any] | None:
     """A tree of cuts with a reason at each leaf, in the certificate's form; None if none is found in time."""
-    prover = Prover(network, people, float32, margin=MARGIN)
-    waiting, tree, leaves = [people.everybody()], list[Any](), 0
-    began = spoke = time.monotonic()
-    while waiting:
-        now = time.monotonic()
-        if now - began > timeout or leaves >= most_leaves:
-            return None
-        if say is not None and now - spoke > SPEAK_EVERY:
-            spoke = now
-            say(f"proof tree: {leaves:,} leaves, {len(waiting):,} boxes wait, {timeout - (now - began):.0f} s left")
-        box = waiting.pop()
+    prover, tree, leaves = Prover(network, people, float32, margin=MARGIN), list[Any](), 0
+    frontier = Frontier([people.everybody()], tree, Clock(timeout, say))  # depth-first, as the tree is written down
+
+    def step() -> str | None:
+        nonlocal leaves
+        if leaves >= most_leaves:
+            return "too many leaves"
+        box = frontier.open.pop()
         sums = prover.forward(box)
         leaf = _reason(prover, box, sums)
         if leaf is not None:
             tree.append(leaf)
             leaves += 1
-            continue
+            return None
         where = _widest(prover, box, sums)
         if where is None:
-            return None
+            return "a single person"
         tree.append(list(where))
         name, at = where
-        waiting += [box | {name: part} for part in reversed(checker.cut(box[name], name, at, people))]
-    return tree
+        frontier.open.extend(box | {name: part} for part in reversed(checker.cut(box[name], name, at, people)))
+        return None
+
+    def progress() -> str:
+        return f"proof tree: {leaves:,} leaves, {len(frontier.open):,} boxes wait"
+
+    return tree if frontier.work(step, progress) is None else None
 
 
 def _reason(prover: Prover, box: Box, sums: list[Sums]) -> Any:

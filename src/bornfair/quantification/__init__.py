@@ -1,13 +1,30 @@
 """How much of the domain, and of a table, is treated unfairly, whom it affects most and where they are."""
 
-from bornfair.quantification.groups import Group, affected_groups
-from bornfair.quantification.marginals import marginals_of
-from bornfair.quantification.measure import Shares, shares_of
-from bornfair.quantification.people import Treatment, most_affected, treated_people, treatment
-from bornfair.quantification.telling import undo_text
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from bornfair.quantification.records import Affected, Condition, Estimate, Group, People, Shares
+
+if TYPE_CHECKING:
+    from bornfair.quantification.groups import affected_groups
+    from bornfair.quantification.marginals import marginals_of
+    from bornfair.quantification.measure import shares_of
+    from bornfair.quantification.people import Treatment, most_affected, treated_people, treatment
+
+# Loaded on first use: whoever holds the records, such as a report, need not wait for SciPy and pandas.
+_HOMES = {
+    "Treatment": "people", "affected_groups": "groups", "marginals_of": "marginals", "most_affected": "people",
+    "shares_of": "measure", "treated_people": "people", "treatment": "people",
+}  # fmt: skip
 
 __all__ = [
+    "Affected",
+    "Condition",
+    "Estimate",
     "Group",
+    "People",
     "Shares",
     "Treatment",
     "affected_groups",
@@ -16,5 +33,10 @@ __all__ = [
     "shares_of",
     "treated_people",
     "treatment",
-    "undo_text",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

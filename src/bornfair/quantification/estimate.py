@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from bornfair.models.network import decisions
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.points import sure_people
-from bornfair.verification.lens import summary
+from bornfair.quantification.records import CONFIDENCE, Estimate
+from bornfair.verification.lens import lead_ranges
 
-CONFIDENCE = 0.99
 CHUNK = 2**22  # numbers per array
 KEPT = 64  # unfair people who are remembered
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The share of unfair people in a sample, and a range that holds the true share with the given confidence.
-
-    With no samples at all nothing is estimated: the range is from 0 to 1. Where a sensitive feature is real-valued,
-    `unfair` counts people for whom two values were found that are decided differently, and `high` all who are not
-    proven to be treated alike for every value.
-    """
-
-    unfair: float
-    low: float
-    high: float
-    samples: int
-    confidence: float = CONFIDENCE
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "unfair": self.unfair, "low": self.low, "high": self.high, "confidence": self.confidence,
-            "samples": self.samples, "kind": "estimate",
-        }  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,35 +51,41 @@ def estimated(sample: Sample, certified: float = 0.0, falsified: float = 0.0) ->
     _, high = clopper_pearson(sample.found + sample.open, sample.count)
     if sample.open:
         low, high = max(low, falsified), min(high, 1.0 - certified)
-    return Estimate(sample.found / sample.count, low, high, sample.count)
+    return Estimate(min(max(sample.found / sample.count, low), high), low, high, sample.count)
+
+
+def drawn(
+    owner: Bounder, count: int, *, seed: Sequence[int], until: float
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """People drawn from the distribution, some at a time: their places, their free vectors, and the outputs of all
+    their views in float64. Fewer if time runs short.
+    """
+    rng, variables = np.random.default_rng(seed), owner.variables
+    step = max(CHUNK // (max(owner.network.widths) * len(owner.relation.views)), 64)
+    step = step // 16 + 1 if owner.has_bands else step  # bounds take longer than scores
+    seen = 0
+    while seen < count and (not seen or time.monotonic() < until):
+        people = variables.draw(min(step, count - seen), rng)
+        seen += len(people)
+        free = variables.places.values(people)
+        yield people, free, owner.plain.scores(free)
 
 
 def draw(owner: Bounder, count: int, *, seed: int, until: float) -> Sample:
-    """Draw people from the distribution and decide them and their twins in float64; fewer if time runs short."""
-    rng = np.random.default_rng([seed, 271828])
-    variables = owner.variables
-    step = max(CHUNK // (max(owner.network.widths) * len(owner.relation.views)), 64)
-    bands = any(view.radius is not None for view in owner.relation.views)
-    step = step // 16 + 1 if bands else step  # bounds take longer than scores
+    """Draw people, and decide them and their twins."""
+    width = owner.variables.free.width
     seen = found = open_ = 0
-    kept, gaps = np.zeros((0, variables.free.width)), np.zeros(0)
-    moments = np.zeros((2, variables.free.width))
-    total = 0.0
-    while seen < count and (not seen or time.monotonic() < until):
-        people = variables.draw(min(step, count - seen), rng)
-        free = variables.places.values(people)
-        values = owner.plain.scores(free)
+    kept, gaps, moments = np.zeros((0, width)), np.zeros(0), np.zeros((2, width))
+    for people, free, values in drawn(owner, count, seed=[seed, 271828], until=until):
         unfair = disagree(values)
-        if bands:
+        if owner.has_bands:
             open_ += int((~unfair & ~sure_people(owner, free)[0]).sum())
-        gap = summary(values[unfair]).gap if unfair.any() else np.zeros(0)
+        gap = lead_ranges(values[unfair]).gap if unfair.any() else np.zeros(0)
         kept, gaps = np.concatenate([kept, people[unfair]]), np.concatenate([gaps, gap])
         best = np.argsort(-gaps, kind="stable")[:KEPT]
         kept, gaps = kept[best], gaps[best]
         lead = values[:, 0, 0] if owner.network.outputs == 1 else values[:, 0, 1] - values[:, 0, 0]
-        lead = np.nan_to_num(lead)
-        moments += np.stack([lead @ people, people.sum(axis=0)])
-        total += float(lead.sum())
+        moments += np.stack([np.nan_to_num(lead) @ people, people.sum(axis=0)])
         seen += len(people)
         found += int(unfair.sum())
     # The mean lead of those who are 1 in a column, for one-hot columns.

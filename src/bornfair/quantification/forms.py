@@ -62,7 +62,12 @@ class Bounder:
         return 16 * (2 * sum(self.network.widths) + 2 * self.nodes.count + 64) * OWN_UNIT
 
     @cached_property
-    def shown(self) -> int:
+    def has_bands(self) -> bool:
+        """Whether a view stands for every value of a band, and not for one."""
+        return any(view.radius is not None for view in self.relation.views)
+
+    @cached_property
+    def bounded_views(self) -> int:
         """How many views are bounded apart: all, or, where they are many and differ by what is added alone, one for
         all of them, which can still certify.
         """
@@ -72,7 +77,7 @@ class Bounder:
     @cached_property
     def work(self) -> int:
         """How many numbers the widest layer's tables hold for one box."""
-        return max(self.network.widths[1:]) * max(self.nodes.count, 1) * self.shown
+        return max(self.network.widths[1:]) * max(self.nodes.count, 1) * self.bounded_views
 
     @cached_property
     def together(self) -> int:
@@ -109,7 +114,7 @@ def _from_lines(owner: Bounder, low: np.ndarray, high: np.ndarray) -> Bounds:
     flat = np.zeros_like(lower.table)
     least, most = (np.moveaxis(end, 0, -1).reshape(-1, len(low)) for end in (found.least, found.most))
     below, above = [lower, Sums(least, flat)], [upper, Sums(most, flat)]
-    if owner.shown < len(owner.relation.views):
+    if owner.bounded_views < len(owner.relation.views):
         below, above = (
             [_of_all(s, len(owner.pairs), f) for s in part] for part, f in ((below, np.min), (above, np.max))
         )

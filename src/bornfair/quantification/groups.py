@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,76 +15,16 @@ import pandas as pd
 from bornfair.errors import InputError
 from bornfair.models.model import Model
 from bornfair.people.features import NUMERIC, Feature, Value
-from bornfair.quantification.estimate import CONFIDENCE, clopper_pearson, disagree
+from bornfair.quantification.estimate import clopper_pearson, disagree, drawn
 from bornfair.quantification.forms import Bounder
-from bornfair.quantification.variables import Marginal, Variables, variables
+from bornfair.quantification.records import Condition, Group, fulfilled
+from bornfair.quantification.variables import Marginal, variables
 from bornfair.twins.relation import grid_relation
 
 SAMPLES = 100_000
 DEPTH = 3
 LEAST_UNFAIR = 20  # in a sample, for rules to be looked for
 DIGITS = 3  # of a real number in a rule
-
-
-@dataclass(frozen=True)
-class Condition:
-    """What a rule asks of one feature: a range (ends included, None: unbounded) or a set of values."""
-
-    feature: str
-    low: float | None = None
-    high: float | None = None
-    values: tuple[Value, ...] | None = None
-
-    @property
-    def text(self) -> str:
-        if self.values is not None:
-            if len(self.values) == 1:
-                return f"{self.feature} = {self.values[0]}"
-            return f"{self.feature} in {{{', '.join(map(str, self.values))}}}"
-        if self.low is None:
-            return f"{self.feature} ≤ {self.high:g}"
-        if self.high is None:
-            return f"{self.feature} ≥ {self.low:g}"
-        return f"{self.feature} = {self.low:g}" if self.low == self.high else (
-            f"{self.feature} from {self.low:g} to {self.high:g}"
-        )  # fmt: skip
-
-    def holds(self, column: pd.Series) -> np.ndarray:
-        if self.values is not None:
-            return column.isin(list(self.values)).to_numpy()
-        numbers = column.to_numpy(np.float64)
-        low = -np.inf if self.low is None else self.low
-        high = np.inf if self.high is None else self.high
-        return (numbers >= low) & (numbers <= high)
-
-
-@dataclass(frozen=True)
-class Group:
-    """People who share a rule. All numbers are estimates from a fresh sample.
-
-    share: of everybody; unfair (low, high): of the group, with an interval; contains: of all unfair people.
-    """
-
-    text: str
-    conditions: tuple[Condition, ...]
-    share: float
-    unfair: float
-    low: float
-    high: float
-    contains: float
-    samples: int
-    confidence: float = CONFIDENCE
-    kind: str = "estimate"
-
-    def holds(self, table: pd.DataFrame) -> np.ndarray:
-        """Which rows of a table belong to the group."""
-        found = np.ones(len(table), bool)
-        for condition in self.conditions:
-            found &= condition.holds(table[condition.feature])
-        return found
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def affected_groups(
@@ -122,20 +60,9 @@ def affected_groups(
 
 def _drawn(model: Model, owner: Bounder, count: int, seed: list[int], until: float) -> tuple[pd.DataFrame, np.ndarray]:
     """Raw people of the distribution, and whose twins are decided differently."""
-    rng, held = np.random.default_rng(seed), owner.variables
-    people, unfair = [], []
-    step = max(min(count, 2**22 // (max(owner.network.widths) * len(owner.relation.views))), 1)
-    drawn = 0
-    while drawn < count and (not drawn or time.monotonic() < until):
-        places = _places(held, min(step, count - drawn), rng)
-        people.append(places)
-        unfair.append(disagree(owner.plain.scores(places)))
-        drawn += len(places)
-    return model.encoding.decode(np.concatenate(people)), np.concatenate(unfair)
-
-
-def _places(held: Variables, count: int, rng: np.random.Generator) -> np.ndarray:
-    return held.places.values(held.draw(count, rng))
+    parts = [(free, disagree(values)) for _, free, values in drawn(owner, count, seed=seed, until=until)]
+    free, unfair = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return model.encoding.decode(free), unfair
 
 
 def _rules(model: Model, people: pd.DataFrame, unfair: np.ndarray) -> list[tuple[Condition, ...]]:
@@ -199,9 +126,7 @@ def _condition(feature: Feature, ranked: list[Value] | None, low: float, high: f
 
 
 def _measured(rule: tuple[Condition, ...], people: pd.DataFrame, unfair: np.ndarray) -> Group:
-    inside = np.ones(len(people), bool)
-    for condition in rule:
-        inside &= condition.holds(people[condition.feature])
+    inside = fulfilled(rule, people)
     size, found = int(inside.sum()), int((inside & unfair).sum())
     low, high = clopper_pearson(found, size) if size else (0.0, 1.0)
     text = " and ".join(condition.text for condition in rule)

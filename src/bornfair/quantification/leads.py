@@ -21,14 +21,13 @@ from bornfair.verification.boxes import Boxes
 WORTH = 1e-3  # expected shares of a box below this are not computed
 
 
-class Looks(NamedTuple):
-    """What a look at boxes gave: whole boxes that are decided, guesses for the others, and where to cut."""
+class Judged(NamedTuple):
+    """What bounds say of boxes: which are decided as a whole, guesses for the others, and where to cut."""
 
     certified: np.ndarray  # bool [boxes]
     falsified: np.ndarray
-    likely_certified: np.ndarray  # shares [boxes]: guesses
-    likely_falsified: np.ndarray
-    variable: np.ndarray  # to be cut
+    likely_undecided: np.ndarray  # share [boxes]: a guess
+    variable: np.ndarray  # to be cut; -1 where none can be
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,19 +38,18 @@ class _Leads:
 
     alternatives: list[Sums]
     winners: np.ndarray
-    losers: np.ndarray
     classes: int
 
     @staticmethod
     def of(owner: Bounder, bounds: Bounds) -> _Leads:
-        views, (b, a) = owner.shown, np.array(owner.pairs).T
+        views, (b, a) = owner.bounded_views, np.array(owner.pairs).T
         found = []
         for lower, upper in zip(bounds.lower, bounds.upper, strict=True):
             nodes, boxes = lower.table.shape[1:]
             tables = [lower.table.reshape(views, -1, nodes, boxes), -upper.table.reshape(views, -1, nodes, boxes)]
             constants = [lower.constant.reshape(views, -1, boxes), -upper.constant.reshape(views, -1, boxes)]
             found.append(Sums(np.concatenate(constants, axis=1), np.concatenate(tables, axis=1)))
-        return _Leads(found, np.concatenate([b, a]), np.concatenate([a, b]), int(b.max()) + 1)
+        return _Leads(found, np.concatenate([b, a]), int(b.max()) + 1)
 
     def joint(self, nodes: Nodes) -> list[Sums]:
         """For each alternative, sums [leads, …] below those of all views."""
@@ -79,7 +77,7 @@ def _lowest_of_views(nodes: Nodes, sums: Sums) -> Sums:
     return Sums(constant.min(axis=0), (sums.table - nodes.at_nodes(means)).min(axis=0))
 
 
-def look(owner: Bounder, boxes: Boxes) -> Looks:
+def judge_boxes(owner: Bounder, boxes: Boxes) -> Judged:
     """Bound boxes, as many as `owner.together`."""
     nodes = owner.nodes
     bounds = owner.bounds(*owner.variables.places.bounds(boxes))
@@ -89,10 +87,10 @@ def look(owner: Bounder, boxes: Boxes) -> Looks:
         certified = wins.all(axis=0).any(axis=0) | bounds.same
         falsified = (wins.any(axis=0).sum(axis=0) > 1) & ~certified
         together, apart = _guesses(leads, nodes, boxes)
-        likely = np.where(certified, 1.0, np.where(falsified, 0.0, _certified(leads, together)))
-        unfair = np.where(falsified, 1.0, np.where(certified, 0.0, np.minimum(_falsified(leads, apart)[0], 1 - likely)))
-        merit = _cuttable(owner.nodes, boxes, bounds)
-    return Looks(certified, falsified, likely, unfair, merit.argmax(axis=0))
+        likely = np.minimum(leads.of_class(np.maximum.reduce(together)).sum(axis=0), 1.0)
+        unfair = np.minimum(_falsified(leads, apart)[0], 1 - likely)
+        variable = _variable_to_cut(owner.nodes, boxes, bounds)
+    return Judged(certified, falsified, 1 - likely - unfair, variable)
 
 
 def _guesses(leads: _Leads, nodes: Nodes, boxes: Boxes) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -101,10 +99,6 @@ def _guesses(leads: _Leads, nodes: Nodes, boxes: Boxes) -> tuple[list[np.ndarray
     together = [likely_above(nodes, boxes, sums, weights) for sums in leads.joint(nodes)]
     apart = [likely_above(nodes, boxes, sums, weights) for sums in leads.alternatives]
     return together, apart
-
-
-def _certified(leads: _Leads, together: list[np.ndarray]) -> np.ndarray:
-    return np.minimum(leads.of_class(np.maximum.reduce(together)).sum(axis=0), 1.0)
 
 
 def _falsified(leads: _Leads, apart: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -123,23 +117,16 @@ def _falsified(leads: _Leads, apart: list[np.ndarray]) -> tuple[np.ndarray, np.n
     return share, which
 
 
-def _cuttable(nodes: Nodes, boxes: Boxes, bounds: Bounds) -> np.ndarray:
-    """Merits of variables that can be cut; −1 for the others. Where nothing bends, the steepest goes first."""
+def _variable_to_cut(nodes: Nodes, boxes: Boxes, bounds: Bounds) -> np.ndarray:
+    """The variable whose cut promises most, where nothing bends the steepest; -1 where none can be cut."""
     variables = nodes.variables
-    width = (boxes.high - boxes.low).T[variables.numbers]
-    middle = boxes.low.T[variables.numbers] / 2 + boxes.high.T[variables.numbers] / 2
-    inside = (middle > boxes.low.T[variables.numbers]) & (middle < boxes.high.T[variables.numbers])
-    lattice = variables.places.lattice[variables.numbers][:, None]
-    can = [np.where(lattice, width > 0, inside)]
-    for group in variables.groups:
-        can.append((boxes.high[:, group].sum(axis=1) > 1)[None])
-    possible = np.concatenate(can)
-    table = bounds.lower[0].table
-    steep = np.nan_to_num(nodes.widths(table).sum(axis=0))
+    possible = variables.places.cuttable(boxes)[:, variables.columns].T
+    steep = np.nan_to_num(nodes.widths(bounds.lower[0].table).sum(axis=0))
     merit = np.nan_to_num(bounds.merit)
     scale = steep.max(axis=0) + 1e-300
     flat = np.where(possible, merit, 0.0).max(axis=0, initial=0.0) <= 1e-9 * scale
-    return np.where(possible, np.where(flat, steep / scale, merit) + 1e-12, -1.0)
+    merit = np.where(possible, np.where(flat, steep / scale, merit), -1.0)
+    return np.where(possible.any(axis=0), merit.argmax(axis=0), -1)
 
 
 def prove(owner: Bounder, boxes: Boxes, bins: int) -> tuple[np.ndarray, np.ndarray]:
@@ -150,50 +137,47 @@ def prove(owner: Bounder, boxes: Boxes, bins: int) -> tuple[np.ndarray, np.ndarr
         leads = _Leads.of(owner, bounds)
         joint = leads.joint(nodes)
         together, apart = _guesses(leads, nodes, boxes)
-        certified = _proven_certified(leads, joint, together, nodes, boxes, bins)
+        # What all views have in common counts as one view.
+        everywhere = _Proof(leads, [Sums(s.constant[None], s.table[None]) for s in joint], [g[None] for g in together])
+        likely = leads.of_class(np.maximum.reduce(together))
+        certified, falsified = np.zeros((2, len(boxes)))
+        for klass in range(leads.classes):
+            worth = np.flatnonzero(likely[klass] > WORTH)
+            view, decided = np.zeros(len(worth), np.int64), np.full(len(worth), klass)
+            certified[worth] += np.maximum(everywhere.share(nodes, boxes, worth, view, decided, bins), 0.0)
+        certified = np.clip(certified - 2.0**-40 * (leads.classes > 2), 0.0, 1.0)
         certified = np.where(bounds.same, 1.0, certified)
         share, which = _falsified(leads, apart)
         worth = np.flatnonzero((share > WORTH) & (certified < 1))
-        falsified = np.zeros(len(boxes))
         if len(worth):
             i, j, b, a = which[:, worth]
-            one = _proven_class(leads, apart, nodes, boxes, worth, i, b, bins)
-            other = _proven_class(leads, apart, nodes, boxes, worth, j, a, bins)
+            somewhere = _Proof(leads, leads.alternatives, apart)
+            one = somewhere.share(nodes, boxes, worth, i, b, bins)
+            other = somewhere.share(nodes, boxes, worth, j, a, bins)
             falsified[worth] = np.maximum(one + other - 1 - 2.0**-40, 0.0)
     return certified, np.minimum(falsified, np.maximum(1 - certified - 2.0**-40, 0.0))
 
 
-def _proven_certified(
-    leads: _Leads, joint: list[Sums], guesses: list[np.ndarray], nodes: Nodes, boxes: Boxes, bins: int
-) -> np.ndarray:
-    likely = leads.of_class(np.maximum.reduce(guesses))
-    proven = np.zeros_like(np.maximum.reduce(guesses))
-    best = np.argmax(guesses, axis=0)  # which alternative [leads, boxes]
-    for lead, winner in enumerate(leads.winners):
-        worth = likely[winner] > WORTH
-        for k, sums in enumerate(joint):
-            rows = np.flatnonzero(worth & (best[lead] == k))
-            if len(rows):
-                some = Sums(sums.constant[lead, rows], sums.table[lead][:, rows])
-                proven[lead, rows] = surely_above(nodes, boxes[rows], some, bins)
-    return np.clip(leads.of_class(proven).sum(axis=0) - 2.0**-40 * (leads.classes > 2), 0.0, 1.0)
+class _Proof(NamedTuple):
+    """Sums below leads, for each alternative [views, leads, …], and a guess how often each is above 0."""
 
+    leads: _Leads
+    alternatives: list[Sums]
+    guesses: list[np.ndarray]
 
-def _proven_class(
-    leads: _Leads, guesses: list[np.ndarray], nodes: Nodes, boxes: Boxes, rows: np.ndarray,
-    views: np.ndarray, classes: np.ndarray, bins: int,
-) -> np.ndarray:  # fmt: skip
-    """Lower bounds on the share of boxes `rows` where a view is decided a class."""
-    missing = np.zeros(len(rows))
-    for lead, winner in enumerate(leads.winners):
-        mine = np.flatnonzero(classes == winner)
-        if not len(mine):
-            continue
-        guess = np.stack([g[views[mine], lead, rows[mine]] for g in guesses])
-        best = guess.argmax(axis=0)
-        for k, sums in enumerate(leads.alternatives):
-            at = mine[best == k]
-            if len(at):
-                some = Sums(sums.constant[views[at], lead, rows[at]], sums.table[views[at], lead, :, rows[at]].T)
-                missing[at] += 1 - surely_above(nodes, boxes[rows[at]], some, bins)
-    return 1 - missing
+    def share(
+        self, nodes: Nodes, boxes: Boxes, rows: np.ndarray, views: np.ndarray, classes: np.ndarray, bins: int
+    ) -> np.ndarray:
+        """Lower bounds on the share of the boxes `rows` where a view of each is decided a class."""
+        missing = np.zeros(len(rows))
+        for lead, winner in enumerate(self.leads.winners):
+            mine = np.flatnonzero(classes == winner)
+            if not len(mine):
+                continue
+            best = np.argmax([guess[views[mine], lead, rows[mine]] for guess in self.guesses], axis=0)
+            for k, sums in enumerate(self.alternatives):
+                at = mine[best == k]
+                if len(at):
+                    some = Sums(sums.constant[views[at], lead, rows[at]], sums.table[views[at], lead, :, rows[at]].T)
+                    missing[at] += 1 - surely_above(nodes, boxes[rows[at]], some, bins)
+        return 1 - missing

@@ -7,23 +7,28 @@ people are looked at one by one, in exact arithmetic where floating point cannot
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.model import Model
-from bornfair.quantification.estimate import Estimate, Sample, draw, estimated
+from bornfair.quantification.estimate import Sample, draw, estimated
 from bornfair.quantification.forms import Bounder
-from bornfair.quantification.leads import look, prove
+from bornfair.quantification.leads import judge_boxes, prove
 from bornfair.quantification.points import judge_people
-from bornfair.quantification.state import Open, Tally, rounded_down
-from bornfair.quantification.variables import Marginal, variables
-from bornfair.twins.relation import Relation, band_relation, twin_relation
+from bornfair.quantification.records import Estimate, Shares
+from bornfair.quantification.variables import Marginal, Variables, variables
+from bornfair.twins.relation import Relation, band_relation, free_space, twin_relation
 from bornfair.verification.boxes import Boxes
+from bornfair.verification.confirm import confirm_encoded
+from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Clock, Frontier
+from bornfair.verification.search import checked_arithmetic
 from bornfair.verification.structural import not_finite, prove_structurally
 from bornfair.verification.verdict import Arithmetic
 
@@ -39,35 +44,7 @@ PROOFS_PER_SECOND = 2_000.0  # until it has been measured
 MARGIN = 1.05  # it may turn out slower; the least promising come last
 AFTER_INTERRUPT = 2.0  # seconds
 SPARE = 0.03  # share of the time that is worth going on for
-TIME_IS_UP = "time is up"
 MEMORY = 2**30  # bytes of open boxes
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Shares of the domain. `certified` and `falsified` are proven lower bounds; `undecided` is what is left of 1.
-
-    People are free vectors: everything but the sensitive values. `counts`, when everybody can be counted and every box
-    was decided as a whole, are the numbers behind the shares.
-    """
-
-    certified: float
-    falsified: float
-    estimate: dict[str, Any]
-    boxes: int
-    seconds: float
-    reason: str
-    arithmetic: tuple[Arithmetic, ...]
-    interrupted: bool = False
-    counts: dict[str, int] | None = None
-
-    @property
-    def undecided(self) -> float:
-        return 1.0 - self.certified - self.falsified
-
-    def to_json(self) -> dict[str, Any]:
-        shares = {"certified": self.certified, "falsified": self.falsified, "undecided": self.undecided}
-        return shares | {k: v for k, v in asdict(self).items() if k not in shares} | {"arithmetic": [*self.arithmetic]}
 
 
 def shares_of(
@@ -88,50 +65,40 @@ def shares_of(
     Twins are those the domain declares, or the views of `relation`. Everybody counts the same unless `marginals` weigh
     the values of free features, independently of each other. It stops when time is up, when at most `precision` is
     undecided, after `most_boxes` boxes, or when all is decided; an interrupt stops it too, and it says what it knows.
-    What is proven holds in all the arithmetics named.
+    What is proven holds in all the arithmetics named; of an imported model that executes other sums, in real
+    arithmetic of the network as read.
     """
-    wanted = tuple(arithmetic)
-    if not wanted or not set(wanted) <= {"real", "float32"}:
-        raise InputError(f"arithmetic must name 'real', 'float32' or both, found {list(wanted)}.")
+    wanted = checked_arithmetic(arithmetic)
     if not timeout >= 0 or not 0 <= precision <= 1 or samples < 1 or (most_boxes is not None and most_boxes < 1):
         raise InputError(
             "timeout ≥ 0, precision between 0 and 1, samples ≥ 1 and most_boxes ≥ 1 are needed, "
             f"found {timeout}, {precision}, {samples} and {most_boxes}."
         )
-    if model.original is not None or model.note:
-        claimed = wanted if model.covers_execution else tuple(kind for kind in wanted if kind == "real")
-        if not claimed:
+    if not model.covers_execution:
+        wanted = tuple(kind for kind in wanted if kind == "real")
+        if not wanted:
             raise InputError("of an imported model only 'real' is proven: of the network as read; ask for that.")
-        found = shares_of(
-            replace(model, original=None, note=""), relation=relation, timeout=timeout, precision=precision,
-            marginals=marginals, arithmetic=claimed, samples=samples, most_boxes=most_boxes, seed=seed, say=say,
-        )  # fmt: skip
-        as_read = "" if model.covers_execution else "of the network as read, in real arithmetic: "
-        note = f"; {model.note}" if model.note else ""
-        return replace(found, reason=f"{as_read}{found.reason}{note}")
-    began = time.monotonic()
-    chosen = band_relation(model.encoding) if relation is None else relation
-    people = variables(model.encoding, chosen.free, marginals)
-    mode: Arithmetic = "float32" if "float32" in wanted else "real"
-    owner = Bounder(model.network, chosen, people, mode)
-    flaw = not_finite(model.network, chosen)
-    if flaw is not None:
-        nobody = Estimate(0.0, 0.0, 1.0, 0)
-        return Shares(0.0, 0.0, nobody.to_json(), 0, 0.0, flaw, wanted)
+    clock = Clock(timeout, say)
+    people = variables(model.encoding, free_space(model.encoding) if relation is None else relation.free, marginals)
     try:
-        sample = draw(owner, samples, seed=seed, until=began + timeout / 4)
-    except KeyboardInterrupt:
-        nobody = Estimate(0.0, 0.0, 1.0, 0)
-        return Shares(0.0, 0.0, nobody.to_json(), 0, time.monotonic() - began, "interrupted", wanted, True)
-    structural = prove_structurally(model.network, twin_relation(model.encoding) if relation is None else relation)
-    if len(chosen.views) == 1 or set(wanted) <= set(structural.arithmetic):
-        reason = structural.reason if structural else "nobody has a twin"
-        counts = {"certified": int(people.total), "falsified": 0, "undecided": 0} if people.exact else None
-        seconds = time.monotonic() - began
-        return Shares(1.0, 0.0, estimated(sample).to_json(), 0, seconds, reason, wanted, counts=counts)
-    _keep_freed_memory()
-    run = _Run(model, owner, wanted, relation is None, precision, most_boxes, say, began, began + timeout)
-    return run.run(sample)
+        chosen = band_relation(model.encoding) if relation is None else relation
+    except InputError:  # the twins cannot be listed; a proof from the structure needs no list
+        proof = confirm_encoded(model.network, model.encoding)
+        if not set(wanted) <= set(proof.arithmetic):
+            raise
+        found = _all_certified(people, proof.reason)
+    else:
+        owner = Bounder(model.network, chosen, people, "float32" if "float32" in wanted else "real")
+        found = _Measurement(model, owner, relation is None, wanted, precision, most_boxes, clock).run(samples, seed)
+    as_read = "" if model.covers_execution else "of the network as read, in real arithmetic: "
+    note = f"; {model.note}" if model.note else ""
+    reason = f"{as_read}{found.reason}{note}"
+    return replace(found, reason=reason, arithmetic=wanted, seconds=clock.seconds)
+
+
+def _all_certified(people: Variables, reason: str, estimate: Estimate | None = None) -> Shares:
+    counts = {"certified": int(people.total), "falsified": 0, "undecided": 0} if people.exact else None
+    return Shares(1.0, 0.0, estimate, reason=reason, counts=counts)
 
 
 def _keep_freed_memory() -> None:
@@ -143,278 +110,239 @@ def _keep_freed_memory() -> None:
     del block
 
 
-class _Run:
+@dataclass(frozen=True)
+class Tally:
+    """Masses of boxes that are done: whole numbers where people can be counted."""
+
+    certified: float = 0.0
+    falsified: float = 0.0
+    stuck: float = 0.0
+    credited: float = 0.0  # of certified and falsified, what came from parts of boxes
+    boxes: int = 0
+
+    def with_credit(self, boxes: Boxes) -> Tally:
+        """With the masses that are proven of parts of open boxes, as far as anybody has looked."""
+        certified, falsified = (
+            float(np.nansum(boxes.facts[name] * boxes.facts["mass"]) * (1 - 2.0**-40))
+            for name in ("certified", "falsified")
+        )
+        return replace(
+            self,
+            certified=self.certified + certified,
+            falsified=self.falsified + falsified,
+            credited=self.credited + certified + falsified,
+        )
+
+
+def _waiting(boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, variable: np.ndarray) -> Boxes:
+    """Open boxes: mass, what is likely undecided of it, the variable to cut, and what shares of them are proven to be
+    certified and falsified (NaN: nobody has looked).
+    """
+    certified, falsified = np.full((2, len(boxes)), np.nan)
+    return boxes.knowing(
+        mass=mass, undecided=undecided, variable=variable, certified=certified, falsified=falsified
+    )  # fmt: skip
+
+
+class _Measurement:
     def __init__(
-        self, model: Model, owner: Bounder, wanted: tuple[Arithmetic, ...], flips: bool, precision: float,
-        most_boxes: int | None, say: Callable[[str], None] | None, began: float, deadline: float,
+        self, model: Model, owner: Bounder, declared: bool, wanted: tuple[Arithmetic, ...], precision: float,
+        most_boxes: int | None, clock: Clock,
     ) -> None:  # fmt: skip
-        self.model, self.owner, self.variables = model, owner, owner.variables
-        self.wanted, self.flips, self.precision, self.most_boxes, self.say = wanted, flips, precision, most_boxes, say
-        self.began, self.deadline, self.spoke = began, deadline, began
-        self.pace, self.paced_at = PROOFS_PER_SECOND, 10 * self.owner.together
-        self.tally, self.interrupted = Tally(), False
-        nobody = Boxes(*(np.zeros((0, self.variables.free.width)),) * 2)
-        self.open = Open.of(nobody, np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+        self.model, self.owner, self.variables, self.places = model, owner, owner.variables, owner.variables.places
+        self.declared, self.wanted, self.precision, self.clock = declared, wanted, precision, clock
+        self.most_boxes = sys.maxsize if most_boxes is None else most_boxes
+        self.pace, self.paced_at = PROOFS_PER_SECOND, 10 * owner.together
+        everybody = np.array([self.variables.total])
+        root = _waiting(self.places.root, everybody, everybody, np.zeros(1, np.int64))
+        most_open = MEMORY // (16 * self.variables.free.width + 24)
+        self.frontier = Frontier(root, Tally(), clock, most_open)
 
-    def run(self, sample: Sample) -> Shares:
-        self._order = sample.order  # categories that act alike on the first lead stay together when a group is cut
-        reason = "interrupted"
+    def run(self, samples: int, seed: int) -> Shares:
+        owner, clock = self.owner, self.clock
+        flaw = not_finite(owner.network, owner.relation)
+        if flaw is not None:
+            return Shares(0.0, 0.0, reason=flaw)
         try:
-            if not self.variables.count:
-                self._judge_the_only_person()
-            else:
-                self._take_in(self._bounded(self.variables.places.root))
-                self._dive(sample)
-            reason = self._search()
-            self._credit_open()
-            while reason == TIME_IS_UP and not self.interrupted and self._time_left():  # it was faster than foreseen
-                reason = self._search()
-                self._credit_open()
+            sample = draw(owner, samples, seed=seed, until=clock.began + clock.timeout / 4)
         except KeyboardInterrupt:
-            self.interrupted = True
-        if self.interrupted:
-            reason, self.deadline = "interrupted", time.monotonic() + AFTER_INTERRUPT
-            self._credit_open()
-        self._speak(f"{reason}: ", force=True)
-        return self._shares(self._proven(), sample, reason)
+            return Shares(0.0, 0.0, reason=INTERRUPTED, interrupted=True)
+        relation = twin_relation(self.model.encoding) if self.declared else owner.relation
+        structural = prove_structurally(owner.network, relation)
+        if len(owner.relation.views) == 1 or set(self.wanted) <= set(structural.arithmetic):
+            reason = structural.reason if structural else "nobody has a twin"
+            return _all_certified(self.variables, reason, estimated(sample))
+        _keep_freed_memory()
+        self.order = sample.order  # categories that act alike on the first lead stay together when a group is cut
+        try:
+            reason = self._decide(sample)
+        except KeyboardInterrupt:
+            reason, clock.deadline = INTERRUPTED, time.monotonic() + AFTER_INTERRUPT
+            with contextlib.suppress(KeyboardInterrupt):
+                self._credit(self.frontier.open)
+        clock.report(lambda: f"{reason}: {self._progress()}", at_once=True)
+        return self._shares(sample, reason)
 
-    def _judge_the_only_person(self) -> None:
+    def _decide(self, sample: Sample) -> str:
+        """Bound, cut and credit boxes. Why it ended."""
+        everybody = np.arange(1)
+        if not self.variables.count:
+            self.frontier.replace(everybody, 1, self._judge_the_only_person)
+        else:
+            self.frontier.replace(everybody, 1, self._bounded)
+            self._dive(sample)
+        while True:
+            reason = self._search()
+            self._credit(self.frontier.open)
+            if reason != TIME_IS_UP or self.clock.left <= SPARE * self.clock.timeout:
+                return reason  # else it was faster than foreseen
+
+    def _judge_the_only_person(self, tally: Tally, root: Boxes) -> tuple[Tally, Boxes]:
         """Where every feature is sensitive, all people are versions of one: there is nothing to cut."""
-        root = self.variables.places.root
-        fair, unfair, unknown = judge_people(self.model, self.owner, root, self.flips, self.deadline)
-        self.tally = replace(self.tally, certified=fair, falsified=unfair, stuck=unknown, boxes=1)
+        fair, unfair, unknown = judge_people(self.model, self.owner, root, self.declared, self.clock.deadline)
+        return replace(tally, certified=fair, falsified=unfair, stuck=unknown, boxes=1), root[np.arange(0)]
 
-    def _time_left(self) -> bool:
-        return time.monotonic() + SPARE * (self.deadline - self.began) < self.deadline
-
-    def _shares(self, tally: Tally, sample: Sample, reason: str) -> Shares:
+    def _shares(self, sample: Sample, reason: str) -> Shares:
+        tally, total = self.frontier.tally.with_credit(self.frontier.open), self.variables.total
         # Whole numbers were added without error; of others, each addition may have rounded up.
         whole = self.variables.exact and not tally.credited
         down = 1.0 if whole else 1 - 2.0**-51 * (tally.boxes + 1000)
-        certified, falsified = (
-            rounded_down(part * down, self.variables.total) for part in (tally.certified, tally.falsified)
-        )
+        certified, falsified = (_rounded_down(part * down, total) for part in (tally.certified, tally.falsified))
         falsified = min(falsified, 1.0 - certified)
         counts = None
         if whole:
             fair, unfair = int(tally.certified), int(tally.falsified)
-            left = int(self.variables.total) - fair - unfair
-            counts = {"certified": fair, "falsified": unfair, "undecided": left}
-        estimate = estimated(sample, certified, falsified).to_json()
+            counts = {"certified": fair, "falsified": unfair, "undecided": int(total) - fair - unfair}
+        estimate = estimated(sample, certified, falsified)
         return Shares(
-            certified, falsified, estimate, tally.boxes, time.monotonic() - self.began, reason,
-            self.wanted, self.interrupted, counts,
-        )  # fmt: skip
+            certified, falsified, estimate, tally.boxes, reason=reason, interrupted=reason == INTERRUPTED, counts=counts
+        )
 
     # --- searching ---
 
     def _search(self) -> str:
         """Cut and bound until there is a reason to stop."""
-        target = self.precision
-        while len(self.open):
-            if self.interrupted:
-                return "interrupted"
-            if self.most_boxes is not None and self.tally.boxes >= self.most_boxes:
-                return "enough boxes were bounded"
-            if time.monotonic() + self._time_to_prove() >= self.deadline:
-                return TIME_IS_UP
-            likely = float(self.open.undecided.sum() + self.tally.stuck) / self.variables.total
-            if self.precision > 0 and likely <= target:
-                self._credit_open()
-                proven = self._proven()
-                if 1 - (proven.certified + proven.falsified) / self.variables.total <= self.precision:
-                    return "precise enough"
-                target = 0.8 * likely
-            self._speak("")
-            self._round()
-            if self.tally.boxes > 2 * self.paced_at:
-                self._measure_pace()
-        if self.tally.stuck:
-            return "what is left is too close to the decision boundary to be told in this arithmetic"
-        return "everybody is decided"
+        self.target = self.precision
+        reason = self.frontier.work(self._step, self._progress, self._time_to_prove)
+        if reason is not None:
+            return reason
+        return TOO_CLOSE if self.frontier.tally.stuck else "everybody is decided"
+
+    def _step(self) -> str | None:
+        """Cut the open boxes with most undecided mass, unless enough is known."""
+        frontier, together = self.frontier, self.owner.together
+        if frontier.tally.boxes >= self.most_boxes:
+            return "enough boxes were bounded"
+        if self.precision > 0 and self._likely_undecided() <= self.target:
+            self._credit(frontier.open)
+            proven = frontier.tally.with_credit(frontier.open)
+            if 1 - (proven.certified + proven.falsified) / self.variables.total <= self.precision:
+                return "precise enough"
+            self.target = 0.8 * self._likely_undecided()
+        allowed = max((self.most_boxes - frontier.tally.boxes) // 2, 1)
+        self._cut(frontier.wave("undecided", max(together // 2, 1), allowed))
+        if frontier.is_full:
+            self._make_room()
+        if frontier.tally.boxes > 2 * self.paced_at:
+            self._measure_pace()
+        return None
+
+    def _likely_undecided(self) -> float:
+        left = self.frontier.open.facts["undecided"].sum() + self.frontier.tally.stuck
+        return float(left) / self.variables.total
+
+    def _progress(self) -> str:
+        return (
+            f"about {100 * self._likely_undecided():.2f} % undecided, {self.frontier.tally.boxes:,} boxes bounded, "
+            f"{len(self.frontier.open):,} open"
+        )
 
     def _time_to_prove(self) -> float:
-        most = PROVING * (self.deadline - self.began)
-        return min(MARGIN * int(np.isnan(self.open.certified).sum()) / self.pace, most)
+        unknown = int(np.isnan(self.frontier.open.facts["certified"]).sum())
+        return min(MARGIN * unknown / self.pace, PROVING * self.clock.timeout)
 
     def _measure_pace(self) -> None:
         """How long does it take to credit what is open? A few boxes tell: what is not credited in time is lost."""
-        order = np.argsort(self.open.undecided, kind="stable")
+        order = np.argsort(self.frontier.open.facts["undecided"], kind="stable")
         some = order[np.unique(np.linspace(0, len(order) - 1, self.owner.together).astype(np.int64))]
-        self._credited(self.open[some])
-        self.paced_at = max(self.tally.boxes, 10 * self.owner.together)
+        self._credit(self.frontier.open[some])
+        self.paced_at = max(self.frontier.tally.boxes, 10 * self.owner.together)
 
-    def _round(self) -> None:
-        """Cut the open boxes with most undecided mass. The state is replaced as a whole: an interrupt loses no box."""
-        count = len(self.open)
-        wave = max(self.owner.together // 2, count // 32, 1)  # moving all open boxes must stay cheap
-        if self.most_boxes is not None:
-            wave = min(wave, max((self.most_boxes - self.tally.boxes) // 2, 1))
-        taken = np.arange(count)
-        if count > wave:
-            taken = np.argpartition(self.open.undecided, count - wave)[count - wave :]
-        self._replace(taken)
-        if len(self.open) * (16 * self.variables.free.width + 24) > MEMORY:
-            self._make_room()
-
-    def _replace(self, taken: np.ndarray) -> None:
+    def _cut(self, rows: np.ndarray) -> None:
         """Put the halves of these open boxes in their place, as far as time allows."""
-        state = self.open, self.tally
-        rest = np.ones(len(self.open), bool)
-        try:
-            fresh = []
-            step = max(self.owner.together // 2, 1)
-            for start in range(0, len(taken), step):
-                some = taken[start : start + step]
-                if start and time.monotonic() + self._time_to_prove() >= self.deadline:
-                    break
-                fresh.append(self._bounded(self._halves(self.open[some])))
-                rest[some] = False
-            self.open = Open.joined(self.open[rest], *fresh)
-        except KeyboardInterrupt:
-            self.open, self.tally = state
-            raise
 
-    def _take_in(self, fresh: Open) -> None:
-        self.open = Open.joined(self.open, fresh)
+        def halved(tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
+            return self._bounded(tally, self.variables.halves(boxes, boxes.facts["variable"], self.order))
 
-    def _bounded(self, boxes: Boxes) -> Open:
+        self.frontier.replace(rows, max(self.owner.together // 2, 1), halved, self._time_to_prove)
+
+    def _bounded(self, tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
         """What is still open of some boxes; the rest goes to the tally."""
-        parts = []
-        tally = self.tally
-        for start in range(0, len(boxes), self.owner.together):
-            some = boxes[np.arange(start, min(start + self.owner.together, len(boxes)))]
-            mass = self.variables.mass(some)
-            seen = look(self.owner, some)
-            certified, falsified = float(mass[seen.certified].sum()), float(mass[seen.falsified].sum())
-            left = ~(seen.certified | seen.falsified) & (mass > 0)
-            few = np.flatnonzero(left & (self.variables.places.count(some) <= FEW))
-            fair, unfair, unknown = judge_people(self.model, self.owner, some[few], self.flips, self.deadline)
-            left[few] = False
-            stuck = ~self._can_be_cut(some) & left
-            left &= ~stuck
-            tally = replace(
-                tally,
-                certified=tally.certified + certified + fair,
-                falsified=tally.falsified + falsified + unfair,
-                stuck=tally.stuck + unknown + float(mass[stuck].sum()),
-                boxes=tally.boxes + len(some),
-            )
-            open_share = np.clip(1 - seen.likely_certified - seen.likely_falsified, 1e-9, 1.0)
-            parts.append(Open.of(some, mass, open_share * mass, seen.variable)[left])
-        self.tally = tally
-        return Open.joined(*parts)
-
-    def _can_be_cut(self, boxes: Boxes) -> np.ndarray:
-        places = self.variables.places
-        middle = boxes.low / 2 + boxes.high / 2
-        possible = np.where(places.lattice, boxes.high > boxes.low, (middle > boxes.low) & (middle < boxes.high))
-        found = (possible & ~places.grouped).any(axis=1)
-        for group in self.variables.groups:
-            found |= boxes.high[:, group].sum(axis=1) > 1
-        return found
-
-    def _halves(self, taken: Open) -> Boxes:
-        """Both halves of boxes, cut at their variable."""
-        boxes, numbers = taken.boxes, self.variables.numbers
-        low, high = Boxes(boxes.low.copy(), boxes.high.copy()), Boxes(boxes.low.copy(), boxes.high.copy())
-        for variable in np.unique(taken.variable[taken.variable < len(numbers)]):
-            rows, at = np.flatnonzero(taken.variable == variable), numbers[variable]
-            place = self.variables.cut(int(variable), boxes.low[rows, at], boxes.high[rows, at])
-            low.high[rows, at] = place
-            high.low[rows, at] = place + self.variables.places.lattice[at]
-        for row in np.flatnonzero(taken.variable >= len(numbers)):
-            group = self.variables.groups[int(taken.variable[row]) - len(numbers)]
-            members = group.start + np.flatnonzero(boxes.high[row, group])
-            members = members[np.argsort(self._order[members], kind="stable")]
-            half = len(members) // 2
-            low.high[row, members[half:]] = 0
-            high.high[row, members[:half]] = 0
-        return Boxes.joined(low, high)
+        mass, found = self.variables.mass(boxes), judge_boxes(self.owner, boxes)
+        left = ~(found.certified | found.falsified) & (mass > 0)
+        few = np.flatnonzero(left & (self.places.count(boxes) <= FEW))
+        fair, unfair, unknown = judge_people(self.model, self.owner, boxes[few], self.declared, self.clock.deadline)
+        left[few] = False
+        stuck = left & (found.variable < 0)
+        tally = replace(
+            tally,
+            certified=tally.certified + float(mass[found.certified].sum()) + fair,
+            falsified=tally.falsified + float(mass[found.falsified].sum()) + unfair,
+            stuck=tally.stuck + unknown + float(mass[stuck].sum()),
+            boxes=tally.boxes + len(boxes),
+        )
+        undecided = np.clip(found.likely_undecided, 1e-9, 1.0) * mass
+        return tally, _waiting(boxes, mass, undecided, found.variable)[left & ~stuck]
 
     def _make_room(self) -> None:
         """Credit the half with least undecided mass, and forget it."""
-        order = np.argsort(self.open.undecided, kind="stable")
-        light = order[: len(order) // 2]
-        certified, falsified = self._credited(self.open[light]).credit()
-        # In this order: an interrupt in between may forget what was credited, but must not count it twice.
-        self.open = self.open[order[len(order) // 2 :]]
-        self.tally = _with(self.tally, certified, falsified)
-
-    # --- towards people who are known to be treated unfairly ---
+        frontier = self.frontier
+        order = np.argsort(frontier.open.facts["undecided"], kind="stable")
+        light, heavy = np.split(order, [len(order) // 2])
+        forgotten = frontier.open[light]
+        self._credit(forgotten)
+        frontier.become(frontier.open[heavy], frontier.tally.with_credit(forgotten))
 
     def _dive(self, sample: Sample) -> None:
         """Cut first around some unfair people of the sample, so that some falsified share is found early."""
-        targets = sample.unfair[:TARGETS]
+        targets, frontier = sample.unfair[:TARGETS], self.frontier
         for _ in range(DIVES if len(targets) else 0):
-            if not len(self.open) or time.monotonic() >= self.began + DIVING * (self.deadline - self.began):
+            if self.clock.seconds >= DIVING * self.clock.timeout:
                 break
-            if self.most_boxes is not None and self.tally.boxes + 2 * TARGETS > self.most_boxes // 4:
+            if frontier.tally.boxes + 2 * TARGETS > self.most_boxes // 4:
                 break
-            inside = self._holding(targets)
+            inside = np.flatnonzero(self.places.holding(frontier.open, targets))
             if not len(inside):
                 break
-            self._replace(inside)
-
-    def _holding(self, targets: np.ndarray) -> np.ndarray:
-        """Open boxes that hold one of the targets."""
-        boxes, grouped = self.open.boxes, self.variables.places.grouped
-        found = np.zeros(len(boxes), bool)
-        for target in targets:
-            within = np.where(grouped, boxes.high >= target, (boxes.low <= target) & (target <= boxes.high))
-            found |= within.all(axis=1)
-        return np.flatnonzero(found)
+            self._cut(inside)
 
     # --- crediting ---
 
-    def _proven(self) -> Tally:
-        """The tally with what is proven of open boxes."""
-        return _with(self.tally, *self.open.credit())
-
-    def _credit_open(self) -> None:
-        self.open = self._credited(self.open)
-
-    def _credited(self, some: Open) -> Open:
-        """Open boxes with what bounds prove about parts of them, the most promising first, until time is up."""
-        unknown = np.flatnonzero(np.isnan(some.certified))
-        order = unknown[np.argsort((some.undecided - some.mass)[unknown], kind="stable")]
+    def _credit(self, boxes: Boxes) -> None:
+        """Write down what bounds prove about parts of boxes, the most promising first, until time is up."""
+        facts, together = boxes.facts, self.owner.together
+        unknown = np.flatnonzero(np.isnan(facts["certified"]))
+        order = unknown[np.argsort((facts["undecided"] - facts["mass"])[unknown], kind="stable")]
         began = time.monotonic()
-        certified, falsified = some.certified.copy(), some.falsified.copy()
-        for start in range(0, len(order), self.owner.together):
-            if start and time.monotonic() >= self.deadline:
+        for start in range(0, len(order), together):
+            if start and self.clock.left <= 0:
                 break
-            rows = order[start : start + self.owner.together]
-            try:
-                sure, unfair = prove(self.owner, some.boxes[rows], BINS if self.owner.work < COSTLY else 2 * BINS)
-            except KeyboardInterrupt:
-                self.interrupted = True
-                break
-            certified[rows], falsified[rows] = sure, unfair
+            rows = order[start : start + together]
+            bins = BINS if self.owner.work < COSTLY else 2 * BINS
+            facts["certified"][rows], facts["falsified"][rows] = prove(self.owner, boxes[rows], bins)
             spent = time.monotonic() - began
             if spent > 0:
                 self.pace = (start + len(rows)) / spent
-        return replace(some, certified=certified, falsified=falsified)
-
-    # --- telling ---
-
-    def _speak(self, before: str, force: bool = False) -> None:
-        now = time.monotonic()
-        if self.say is None or (now - self.spoke < 1 and not force):
-            return
-        self.spoke = now
-        likely = float(self.open.undecided.sum() + self.tally.stuck) / self.variables.total
-        left = max(self.deadline - now, 0.0)
-        self.say(
-            f"{before}about {100 * likely:.2f} % undecided, {self.tally.boxes:,} boxes bounded, "
-            f"{len(self.open):,} open, at most {left:.0f} s left"
-        )
 
 
-def _with(tally: Tally, certified: float, falsified: float) -> Tally:
-    """A tally with what was proven of parts of boxes."""
-    return replace(
-        tally,
-        certified=tally.certified + certified,
-        falsified=tally.falsified + falsified,
-        credited=tally.credited + certified + falsified,
-    )
+def _rounded_down(part: float, total: float) -> float:
+    """part / total, never above it, and a multiple of 2^-53, so that shares of 1 add up exactly.
+
+    A share too small for that stays what it is: beside it, the others are 0 or make up for it by rounding.
+    """
+    exact = Fraction(part) / Fraction(total)
+    units = exact.numerator * 2**53 // exact.denominator
+    if units:
+        return units / 2**53
+    found = float(exact)
+    return found if Fraction(found) <= exact else float(np.nextafter(found, 0.0))

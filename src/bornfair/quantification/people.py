@@ -19,16 +19,19 @@ from bornfair.models.model import Model
 from bornfair.models.network import decisions
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.tables import as_pandas
+from bornfair.quantification.estimate import disagree
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.points import sure_people
+from bornfair.quantification.records import Affected
 from bornfair.quantification.variables import variables
-from bornfair.twins.relation import grid_relation
+from bornfair.twins.relation import Relation, grid_relation
 from bornfair.twins.versions import Versions
-from bornfair.verification.lens import Lens, summary
+from bornfair.verification.confirm import confirm_encoded
+from bornfair.verification.lens import Lens, lead_ranges
 from bornfair.verification.replay import replay
 
-TRIED = 256  # values of a number tried when looking for the smallest change
-TRIED_OF_TWO = 9  # of each of two features changed together
+TRIED = {1: 256, 2: 9}  # values of a number tried, by how many features change: first one, then two
+NEAR = 3  # whole numbers next to a person's own that are tried too
 REFINED = 40  # halvings of a real number's change
 REPLAYED = 16  # candidates for the smallest change
 
@@ -57,6 +60,14 @@ def treatment(model: Model, table: Any) -> Treatment:
     frame = as_pandas(table)
     if not model.domain.sensitive:
         raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+    relation = None
+    try:
+        relation = grid_relation(model.encoding)
+    except InputError:  # the twins cannot be listed; a proof from the structure needs no list
+        if model.covers_execution and confirm_encoded(model.network, model.encoding):
+            return _all_alike(model.scores(frame))
+        if model.original is None:
+            raise
     scores = model.scores_of_versions(frame).swapaxes(0, 1)  # [rows, versions, outputs]
     own, known = _own(model, frame)
     decided = decisions(scores)
@@ -65,7 +76,7 @@ def treatment(model: Model, table: Any) -> Treatment:
         tables = (versions.table(frame, version) for version in range(versions.size))
         decided = np.stack([model.original.decide(table) for table in tables], axis=1)
     fair = (decided == decided[:, :1]).all(axis=1)
-    for row in _too_close(model, frame) if model.original is None else ():
+    for row in _too_close(model, relation, frame) if relation is not None and model.original is None else ():
         person = _person(model, frame, int(row))
         if person is not None:
             fair[row] = not replay(model, person, range(versions.size)).unfair_in
@@ -75,9 +86,14 @@ def treatment(model: Model, table: Any) -> Treatment:
     return Treatment(fair, own, twin, decided, scores, np.where(fair, 0.0, _distance(scores, own, twin)))
 
 
-def _too_close(model: Model, frame: pd.DataFrame) -> np.ndarray:
+def _all_alike(scores: np.ndarray) -> Treatment:
+    """Everybody is decided as their twins are, and shown as one version."""
+    first, apart = np.zeros(len(scores), np.int64), scores[:, None]
+    return Treatment(np.ones(len(scores), bool), first, first, decisions(apart), apart, np.zeros(len(scores)))
+
+
+def _too_close(model: Model, relation: Relation, frame: pd.DataFrame) -> np.ndarray:
     """Rows whose decisions the machine's rounding might change."""
-    relation = grid_relation(model.encoding)
     owner = Bounder(model.network, relation, variables(model.encoding, relation.free))
     free = model.encoding.encode(frame, sensitive=False).free.astype(np.float64)
     fair, unfair = sure_people(owner, free)
@@ -101,9 +117,7 @@ def treated_people(model: Model, table: Any) -> pd.DataFrame:
     return pd.DataFrame(columns, index=frame.index)
 
 
-def most_affected(
-    model: Model, table: Any, most: int = 10, *, treated: Treatment | None = None
-) -> list[dict[str, Any]]:
+def most_affected(model: Model, table: Any, most: int = 10, *, treated: Treatment | None = None) -> list[Affected]:
     """The unfair rows whose scores depend most on the sensitive values, each with a twin and what would undo it.
 
     `undo` names the smallest change of other features after which all versions get one decision: as few features as
@@ -116,6 +130,8 @@ def most_affected(
     found = treatment(model, frame) if treated is None else treated
     unfair = np.flatnonzero(~found.fair)
     order = unfair[np.argsort(-found.gap[unfair], kind="stable")][:most]
+    if not len(order):
+        return []
     lens, records = Lens(model), []
     for row in order:
         person = _person(model, frame, int(row))
@@ -125,17 +141,17 @@ def most_affected(
         twins = replay(model, person, pair)
         if not twins.unfair_in:
             continue  # these two are decided alike when replayed
-        names = _classes(model)
+        names, decided = _classes(model), twins.decisions[twins.unfair_in[0]]
         records.append(
-            {
-                "row": plain(frame.index[row]),
-                "person": dict(twins.people[0]),
-                "twin": dict(twins.people[1]),
-                "decisions": [names[index] for index in twins.decisions[twins.unfair_in[0]]],
-                "scores": [found.scores[row, version].tolist() for version in pair],
-                "gap": float(found.gap[row]),
-                "undo": _undo(model, lens, person),
-            }
+            Affected(
+                row=plain(frame.index[row]),
+                person=dict(twins.people[0]),
+                twin=dict(twins.people[1]),
+                decisions=tuple(names[index] for index in decided),
+                scores=tuple(found.scores[row, version].tolist() for version in pair),
+                gap=float(found.gap[row]),
+                undo=_undo(model, lens, person),
+            )
         )
     return records
 
@@ -158,11 +174,11 @@ def _pair(model: Model, scores: np.ndarray, decided: np.ndarray, own: np.ndarray
     """Two versions [rows, 2] that are decided differently, if there are: the row's own first, few attributes apart."""
     levels = Versions(model.domain).levels
     found = np.stack([own, own], axis=1)
-    look = summary(scores.astype(np.float64))
+    leads = lead_ranges(scores.astype(np.float64))
     for row in range(len(scores)):
         if not known[row]:
-            klass = look.klass[row]
-            found[row] = look.high_at[row, klass], look.low_at[row, klass]
+            klass = leads.klass[row]
+            found[row] = leads.high_at[row, klass], leads.low_at[row, klass]
             continue
         others = np.flatnonzero(decided[row] != decided[row, own[row]])
         if not len(others):  # it is others of its versions that differ, or the two differ in exact arithmetic only
@@ -204,16 +220,10 @@ def _classes(model: Model) -> list[Value]:
 
 
 def _undo(model: Model, lens: Lens, person: dict[str, Value]) -> dict[str, Any] | None:
-    point = np.array(
-        [
-            float(person[f.name]) if isinstance(f, NUMERIC) else float(list(f.levels()).index(person[f.name]))
-            for f in lens.features
-        ]
-    )
-    for changes in (_one_feature(lens, point), _two_features(lens, point)):
-        for changed in changes[:REPLAYED]:
-            nearer = _nearer(lens, point, changed)
-            for candidate in (nearer, changed):
+    point = lens.point(person)
+    for together in TRIED:
+        for changed in _fair_changes(lens, point, together)[:REPLAYED]:
+            for candidate in (_nearer(lens, point, changed), changed):
                 other = lens.person(candidate)
                 result = replay(model, other, range(lens.size))
                 if not result.unfair_in:
@@ -223,51 +233,36 @@ def _undo(model: Model, lens: Lens, person: dict[str, Value]) -> dict[str, Any] 
     return None
 
 
-def _values(lens: Lens, feature: int, most: int) -> np.ndarray:
-    """Values of a feature worth trying."""
-    low, high = lens.low[feature], lens.high[feature]
-    if lens.whole[feature] and (high - low < most or feature not in lens.numbers):
-        return np.arange(low, high + 1)
-    spread = np.linspace(low, high, most)
-    return np.unique(np.round(spread)) if lens.whole[feature] else spread
-
-
-def _cost(lens: Lens, people: np.ndarray, point: np.ndarray) -> np.ndarray:
+def _fair_changes(lens: Lens, point: np.ndarray, together: int) -> np.ndarray:
+    """Points that differ in so many features at most and whose versions agree, the nearest first."""
+    trials = [np.zeros((0, lens.width))]
+    for features in itertools.combinations(range(lens.width), together):
+        grid = np.meshgrid(*(_values(lens, point, feature, together) for feature in features), indexing="ij")
+        some = np.repeat(point[None], grid[0].size, axis=0)
+        some[:, features] = np.stack([values.ravel() for values in grid], axis=1)
+        trials.append(some)
+    people = np.concatenate(trials)
+    people = people[(people != point).any(axis=1)]
+    fair = people[_agree(lens, people)]
     span = np.where(lens.high > lens.low, lens.high - lens.low, 1.0)
-    return np.where(lens.one_hot, people != point, np.abs(people - point) / span).sum(axis=1)
+    cost = np.where(lens.one_hot, fair != point, np.abs(fair - point) / span).sum(axis=1)
+    return fair[np.argsort(cost, kind="stable")]
+
+
+def _values(lens: Lens, point: np.ndarray, feature: int, together: int) -> np.ndarray:
+    """Values of a feature worth trying: all if they are few, else some, and by itself also those next to its own."""
+    low, high, most = lens.low[feature], lens.high[feature], TRIED[together]
+    if not lens.whole[feature]:
+        return np.linspace(low, high, most)
+    if high - low < most or feature not in lens.numbers:
+        return np.arange(low, high + 1)
+    values = np.round(np.linspace(low, high, most))
+    near = point[feature] + np.arange(-NEAR, NEAR + 1) if together == 1 else values
+    return np.unique(np.clip(np.concatenate([values, near]), low, high))
 
 
 def _agree(lens: Lens, people: np.ndarray) -> np.ndarray:
-    decided = decisions(lens.scores(people, np.arange(lens.size)))
-    return (decided == decided[:, :1]).all(axis=1)
-
-
-def _one_feature(lens: Lens, point: np.ndarray) -> np.ndarray:
-    """Points that differ in one feature and are fair, the nearest first."""
-    trials = [np.zeros((0, lens.width))]
-    for feature in range(lens.width):
-        near = point[feature] + np.array([-3, -2, -1, 1, 2, 3]) if lens.whole[feature] else np.zeros(0)
-        values = np.concatenate([_values(lens, feature, TRIED), near if not lens.one_hot[feature] else np.zeros(0)])
-        values = np.unique(values[(values >= lens.low[feature]) & (values <= lens.high[feature])])
-        some = np.repeat(point[None], len(values), axis=0)
-        some[:, feature] = values
-        trials.append(some[values != point[feature]])
-    return _nearest_fair(lens, np.concatenate(trials), point)
-
-
-def _two_features(lens: Lens, point: np.ndarray) -> np.ndarray:
-    trials = [np.zeros((0, lens.width))]
-    for one, other in itertools.combinations(range(lens.width), 2):
-        first, second = _values(lens, one, TRIED_OF_TWO), _values(lens, other, TRIED_OF_TWO)
-        some = np.repeat(point[None], len(first) * len(second), axis=0)
-        some[:, one], some[:, other] = np.repeat(first, len(second)), np.tile(second, len(first))
-        trials.append(some)
-    return _nearest_fair(lens, np.concatenate(trials), point)
-
-
-def _nearest_fair(lens: Lens, people: np.ndarray, point: np.ndarray) -> np.ndarray:
-    fair = people[_agree(lens, people)]
-    return fair[np.argsort(_cost(lens, fair, point), kind="stable")]
+    return ~disagree(lens.scores(people, np.arange(lens.size)))
 
 
 def _nearer(lens: Lens, point: np.ndarray, changed: np.ndarray) -> np.ndarray:

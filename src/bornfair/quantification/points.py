@@ -8,17 +8,16 @@ import numpy as np
 
 from bornfair.models.model import Model
 from bornfair.quantification.forms import Bounder
-from bornfair.twins.versions import Versions
 from bornfair.verification.boxes import Boxes
-from bornfair.verification.exact import agree, executes_exactly, inputs_of_views
+from bornfair.verification.exact import agree, executes_exactly
 from bornfair.verification.intervals import box_bounds
-from bornfair.verification.replay import exact_input, person_of
+from bornfair.verification.search import exact_views
 
 PAD = 2.0**-50  # relative: our own product of a view's matrix with u is rounded
 
 
 def judge_people(
-    model: Model, owner: Bounder, boxes: Boxes, flips: bool, deadline: float
+    model: Model, owner: Bounder, boxes: Boxes, declared: bool, deadline: float
 ) -> tuple[float, float, float]:
     """Masses of people who are certainly treated as their twins are, certainly not, and of whom neither is known."""
     variables = owner.variables
@@ -31,7 +30,7 @@ def judge_people(
     for row in np.flatnonzero(~(fair | unfair)):
         if time.monotonic() > deadline:
             break
-        fair[row], unfair[row] = _exactly(model, owner, people[row], flips)
+        fair[row], unfair[row] = _exactly(model, owner, people[row], declared)
     return float(mass[fair].sum()), float(mass[unfair].sum()), float(mass[~(fair | unfair)].sum())
 
 
@@ -54,26 +53,18 @@ def sure_people(owner: Bounder, free: np.ndarray) -> tuple[np.ndarray, np.ndarra
         classes.append(sure)
     found = np.stack(classes, axis=1)
     fair = (found >= 0).all(axis=1) & (found == found[:, :1]).all(axis=1)
-    known = np.where(found >= 0, found, -1)
-    most = known.max(axis=1)
+    most = found.max(axis=1)  # -1 where nothing is sure
     least = np.where(found >= 0, found, np.iinfo(np.int64).max).min(axis=1)
     return fair, (most >= 0) & (least < most)
 
 
-def _exactly(model: Model, owner: Bounder, places: np.ndarray, flips: bool) -> tuple[bool, bool]:
+def _exactly(model: Model, owner: Bounder, places: np.ndarray, declared: bool) -> tuple[bool, bool]:
     """Fair, unfair or neither: in real arithmetic, and in float32 too if it makes no error here or is not asked for."""
     if not owner.network.function.exact:
         return False, False
-    values = owner.variables.places.values(places[None])[0]
-    views = owner.relation.views
-    bands = any(view.radius is not None for view in views)
-    if flips:
-        person = person_of(model, values)
-        known = range(Versions(model.domain).size) if bands else owner.relation.versions
-        inputs = np.stack([exact_input(model.encoding, person, i) for i in known])
-    else:
-        inputs = inputs_of_views(views, values)
+    inputs = exact_views(model, owner.relation, owner.variables.places.values(places[None])[0], declared)
     if owner.arithmetic == "float32" and not executes_exactly(owner.network, inputs):
         return False, False
     same = agree(owner.network, inputs)
-    return same and not bands, not same  # that the levels of a grid agree proves nothing about the values between
+    # That the levels of a grid agree proves nothing about the values between.
+    return same and not owner.has_bands, not same

@@ -52,13 +52,23 @@ class Bounds(NamedTuple):
     merit: np.ndarray  # [variables, boxes]: how much of the bounds' width a cut of this variable may remove
 
 
+def _line(top: np.ndarray, bottom: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where relu bends between these ends, and the slope and the height at 0 of the line above it (0 or 1, and 0,
+    where it does not bend). The line below it is the same without the height.
+    """
+    bends = (bottom < 0) & (top > 0)
+    slope = np.where(bends, top / np.where(bends, top - bottom, 1.0), np.where(top > 0, 1.0, 0.0))
+    lift = np.where(bends, np.maximum(-slope * bottom, top - slope * top) * (1 + 2.0**-40) + FLOOR, 0.0)
+    return bends, slope, lift
+
+
 class ReluPass:
     """One batch through a ReLU network. Items are views × boxes, views first; arrays are [neurons, …, items]."""
 
     def __init__(self, owner: Bounder, low: np.ndarray, high: np.ndarray) -> None:
         self.variables, self.nodes, self.arrays = owner.variables, owner.nodes, owner.arrays
         self.low, self.high, self.boxes = low, high, len(low)
-        self.views, self.hull = owner.shown, owner.shown < len(owner.relation.views)
+        self.views, self.hull = owner.bounded_views, owner.bounded_views < len(owner.relation.views)
         self.slack, self.layers = owner.slack, owner.network.widths
         depth = len(owner.network.layers) - 1
         w = self.layers
@@ -194,10 +204,9 @@ class ReluPass:
         keep = np.where(top <= 0, 0.0, np.where((bottom >= 0) | (mean > 0), 1.0, 0.0))
         if known:
             # The ends known from affine forms may be tighter than the tables: then a line is better than Jensen's.
-            bends = (bottom < 0) & (top > 0)
-            slope = np.where(bends, top / np.where(bends, top - bottom, 1.0), keep)
-            lift = np.maximum(-slope * bottom, top - slope * top) * (1 + 2.0**-40) + FLOOR
-            line = np.where(bends, slope * upper.constant + lift, slope * upper.constant)
+            bends, slope, lift = _line(top, bottom)
+            slope = np.where(bends, slope, keep)
+            line = slope * upper.constant + lift
             at_mean = line + slope * nodes.mean(upper.table)
             straight = (at_mean < nodes.mean(table)) | ~bends
             table = np.where(straight[:, None], slope[:, None] * upper.table, table)
@@ -237,9 +246,7 @@ class ReluPass:
         """Take relu of the affine forms of layer i − 1 and send them through layer i."""
         layer = self.arrays.layers[i]
         top, bottom = self.tops[-1], self.bottoms[-1]
-        bends = (bottom < 0) & (top > 0)
-        slope = np.where(bends, top / np.where(bends, top - bottom, 1.0), np.where(top > 0, 1.0, 0.0))
-        lift = np.where(bends, np.maximum(-slope * bottom, top - slope * top) * (1 + 2.0**-40) + FLOOR, 0.0)
+        _, slope, lift = _line(top, bottom)
         if i == 1:
             self._spreads: list[tuple[np.ndarray, np.ndarray]] = []
             self._affine_error, self._affine_size = self.errors[0] + self._pad, self.sizes[0]
@@ -317,11 +324,8 @@ class ReluPass:
         constant = (sign * layer.bias)[:, None] - self.errors[i]
         for j in reversed(range(1, i)):
             top, bottom, own = self.tops[j], self.bottoms[j], self.sizes[j]
-            bends = (bottom < 0) & (top > 0)
-            stable = np.where(top > 0, 1.0, 0.0)
-            slope = np.where(bends, top / np.where(bends, top - bottom, 1.0), stable)
-            lift = np.where(bends, np.maximum(-slope * bottom, top - slope * top) * (1 + 2.0**-40) + FLOOR, 0.0)
-            flat = np.where(bends, np.where(top > -bottom, 1.0, 0.0), stable)
+            bends, slope, lift = _line(top, bottom)
+            flat = np.where(bends, top > -bottom, slope)
             up, down = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
             constant = constant + (down * lift).sum(axis=1) - self.slack * ((up - down) * (own + lift)).sum(axis=1)
             rows = up * flat + down * slope
@@ -343,11 +347,9 @@ class ReluPass:
             rows = self.arrays.layers[-1].weight.T
         total = np.zeros((self.variables.count, self.views * self.boxes))
         for i in reversed(range(len(self.widths))):
-            top, bottom = self.tops[i], self.bottoms[i]
-            bends = (bottom < 0) & (top > 0)
+            bends, slope, _ = _line(self.tops[i], self.bottoms[i])
             total += np.einsum("ki,kvi->vi", np.abs(rows) * bends, self.widths[i])
             if i:
-                slope = np.where(bends, top / np.where(bends, top - bottom, 1.0), top > 0)
                 rows = self.arrays.layers[i].weight.T @ (rows * slope)
         return np.nan_to_num(total).reshape(self.variables.count, self.views, self.boxes).sum(axis=1)
 

@@ -73,6 +73,11 @@ class Variables:
     def count(self) -> int:
         return len(self.numbers) + len(self.groups)
 
+    @cached_property
+    def columns(self) -> np.ndarray:
+        """Where each variable begins."""
+        return np.array([*self.numbers, *(group.start for group in self.groups)], np.int64)
+
     # --- how much is in a box ---
 
     @cached_property
@@ -143,18 +148,26 @@ class Variables:
         squared = (square / mass - 2 * middle * mean / mass + middle**2) / half**2
         return np.clip(away, -1.0, 1.0), np.clip(squared, away**2, 1.0)
 
-    def cut(self, variable: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Where to cut a number: the last place of the lower half on a lattice, the end of both halves otherwise."""
-        column = self.numbers[variable]
-        middle = low / 2 + high / 2
-        held = self.weights.get(variable)
-        if held is None:
-            return np.floor(middle) if self.places.lattice[column] else middle
+    def halves(self, boxes: Boxes, variable: np.ndarray, liking: np.ndarray) -> Boxes:
+        """Both halves of boxes, of about equal mass: cut at their variable; a group into the categories that are liked
+        less and those that are liked more.
+        """
+        column, rows = self.columns[variable], np.arange(len(boxes))
+        low, high = boxes.low[rows, column], boxes.high[rows, column]
+        at = self.places.middle(column, low, high)
+        for i in (i for i in self.weights if i < len(self.numbers)):
+            mine = variable == i
+            at[mine] = self._weighted_middle(i, low[mine], high[mine])
+        kept = self.places.lower_half(boxes, column, np.broadcast_to(liking, boxes.high.shape))
+        return Boxes.joined(*self.places.halves(boxes, column, kept, at)[:2])
+
+    def _weighted_middle(self, variable: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        held = self.weights[variable]
         half = (self.cumulative(variable, low, after=False) + self.cumulative(variable, high, after=True)) / 2
         if held.edges is None:
             return np.clip(np.searchsorted(held.upto, half, side="left") - 1.0, low, high - 1)
         place = np.interp(half, held.upto, held.edges)
-        return np.where((place > low) & (place < high), place, middle)
+        return np.where((place > low) & (place < high), place, low / 2 + high / 2)
 
     def category_weights(self, variable: int) -> np.ndarray:
         held = self.weights.get(variable)

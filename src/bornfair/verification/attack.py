@@ -21,7 +21,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature, Value
 from bornfair.people.tables import as_pandas
 from bornfair.verification.cancel import cancelling
-from bornfair.verification.lens import Lens, Look
+from bornfair.verification.lens import LeadRange, Lens
 from bornfair.verification.minimise import likeliest, replay_best, simplest
 from bornfair.verification.replay import Replay
 from bornfair.verification.verdict import Arithmetic
@@ -60,7 +60,7 @@ class _Batch:
     how: str
     people: np.ndarray
     values: np.ndarray
-    look: Look
+    look: LeadRange
 
 
 _Batches = Generator[_Batch, None, Any]
@@ -308,7 +308,9 @@ def _climb(lens: Lens, people: np.ndarray, values: np.ndarray, rng: np.random.Ge
     return people[np.argsort(-lens.worth(look), kind="stable")]
 
 
-def _trials(lens: Lens, people: np.ndarray, values: np.ndarray, look: Look, rng: np.random.Generator) -> np.ndarray:
+def _trials(
+    lens: Lens, people: np.ndarray, values: np.ndarray, look: LeadRange, rng: np.random.Generator
+) -> np.ndarray:
     """Changed people [people, TRIALS, features]: one feature changes by chance, another makes up for it to first order.
 
     The first trials leave the former out, or move several numbers at once along the gradient.

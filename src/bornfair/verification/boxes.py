@@ -7,7 +7,8 @@ real one, and in a one-hot group 1 in `high` for each category still allowed. La
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -17,23 +18,28 @@ from bornfair.twins.relation import FreeSpace
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Many boxes: arrays low, high [boxes, columns] of places, and their numbers where cuts are recorded."""
+    """Many boxes: arrays low, high [boxes, columns] of places, and facts about each of them [boxes] by name."""
 
     low: np.ndarray
     high: np.ndarray
-    number: np.ndarray | None = None
+    facts: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.low)
 
     def __getitem__(self, which: np.ndarray) -> Boxes:
-        return Boxes(self.low[which], self.high[which], None if self.number is None else self.number[which])
+        return Boxes(self.low[which], self.high[which], {name: fact[which] for name, fact in self.facts.items()})
+
+    def knowing(self, **facts: np.ndarray) -> Boxes:
+        """The same boxes with more facts about them."""
+        return Boxes(self.low, self.high, {**self.facts, **facts})
 
     @staticmethod
     def joined(*parts: Boxes) -> Boxes:
-        numbers = [p.number for p in parts if p.number is not None]
-        low, high = (np.concatenate([getattr(p, end) for p in parts]) for end in ("low", "high"))
-        return Boxes(low, high, np.concatenate(numbers) if len(numbers) == len(parts) else None)
+        """All boxes, with the facts that are known of all of them."""
+        common = [name for name in parts[0].facts if all(name in part.facts for part in parts)]
+        low, high = (np.concatenate([getattr(part, end) for part in parts]) for end in ("low", "high"))
+        return Boxes(low, high, {name: np.concatenate([part.facts[name] for part in parts]) for name in common})
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +134,14 @@ class Places:
             owners += [index] * len(found)
         return np.array(rows, np.float64).reshape(len(rows), self.free.width), np.array(owners, np.int64)
 
+    def holding(self, boxes: Boxes, people: np.ndarray) -> np.ndarray:
+        """Which boxes hold one of these people (places)."""
+        found = np.zeros(len(boxes), bool)
+        for person in people:
+            within = (boxes.low <= person) & (person <= boxes.high)
+            found |= np.where(self.grouped, boxes.high >= person, within).all(axis=1)
+        return found
+
     def draw(self, boxes: Boxes, rng: np.random.Generator) -> np.ndarray:
         """Places of one person of each box, at random."""
         chance = rng.random(boxes.low.shape)
@@ -153,53 +167,73 @@ class Places:
 
     # --- cutting ---
 
+    def cuttable(self, boxes: Boxes) -> np.ndarray:
+        """Which columns a box can be cut at [boxes, columns]; of a one-hot group it is the first."""
+        middle = boxes.low / 2 + boxes.high / 2
+        inside = (boxes.low < middle) & (middle < boxes.high)
+        possible = np.where(self.lattice, boxes.low < boxes.high, inside) & ~self.grouped
+        for group in self.free.groups:
+            possible[:, group.start] = boxes.high[:, group].sum(axis=1) > 1
+        return possible
+
     def cut(self, boxes: Boxes, weight: np.ndarray, slope: np.ndarray) -> tuple[Boxes, Boxes, np.ndarray]:
         """Both halves of each box, cut where the outputs depend most on it, and which boxes could be cut at all.
 
         weight, slope [boxes, columns]: change of the outputs per unit of u, without and with sign. A group is cut into
         the categories of smaller and those of larger slope.
         """
-        width = boxes.high - boxes.low
-        middle = np.where(self.lattice, np.floor(boxes.low / 2 + boxes.high / 2), boxes.low / 2 + boxes.high / 2)
-        possible = np.where(self.lattice, width > 0, (middle > boxes.low) & (middle < boxes.high)) & ~self.grouped
-        merit = np.where(possible, np.nan_to_num(weight) * width * np.where(self.lattice, self.free.step, 1.0), -1.0)
-        whole = np.maximum(self.root.high - self.root.low, 1e-300)
-        spread = np.where(possible, width / whole, -1.0)  # for boxes of which the bounds know nothing
+        width, whole = boxes.high - boxes.low, np.maximum(self.root.high - self.root.low, 1e-300)
+        merit = np.nan_to_num(weight) * width * np.where(self.lattice, self.free.step, 1.0)
+        spread = width / whole  # for boxes of which the bounds know nothing
         for group in self.free.groups:
             allowed = boxes.high[:, group] > 0
-            several = allowed.sum(axis=1) > 1
             top = np.where(allowed, slope[:, group], -np.inf).max(axis=1)
             bottom = np.where(allowed, slope[:, group], np.inf).min(axis=1)
-            merit[:, group.start] = np.where(several, np.nan_to_num(top - bottom), -1.0)
-            spread[:, group.start] = np.where(several, allowed.mean(axis=1), -1.0)
+            merit[:, group.start] = np.nan_to_num(top - bottom)
+            spread[:, group.start] = allowed.mean(axis=1)
+        possible = self.cuttable(boxes)
+        merit, spread = np.where(possible, merit, -1.0), np.where(possible, spread, -1.0)
         known = merit.max(axis=1, initial=-1.0) > 0
         column = (
             np.where(known[:, None], merit, spread).argmax(axis=1) if self.free.width else np.zeros(len(boxes), int)
         )
+        return self.halves(boxes, column, self.lower_half(boxes, column, slope))
+
+    def lower_half(self, boxes: Boxes, column: np.ndarray, liking: np.ndarray) -> np.ndarray:
+        """Of the groups that begin at these columns, the half of the allowed categories that is liked least [boxes,
+        columns]: where like goes with like, bounds gain most.
+        """
         kept = np.zeros(boxes.high.shape, bool)
         for group in self.free.groups:
             for row in np.flatnonzero(column == group.start):
                 members = group.start + np.flatnonzero(boxes.high[row, group])
-                members = members[np.argsort(slope[row, members], kind="stable")]
+                members = members[np.argsort(liking[row, members], kind="stable")]
                 kept[row, members[: len(members) // 2]] = True
-        return self.halves(boxes, column, kept)
+        return kept
 
-    def halves(self, boxes: Boxes, column: np.ndarray, kept: np.ndarray) -> tuple[Boxes, Boxes, np.ndarray]:
-        """Both halves of each box that can be cut so, and which those are: at the middle of a column, or into the
-        categories `kept` and the others of the group that the column belongs to. Whatever is asked, no half is empty
-        and both together are the whole box.
+    def middle(self, column: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Where to cut a column: the last place of the lower half on a lattice, the end of both halves otherwise."""
+        middle = low / 2 + high / 2
+        return np.where(self.lattice[column], np.floor(middle), middle)
+
+    def halves(
+        self, boxes: Boxes, column: np.ndarray, kept: np.ndarray, at: np.ndarray | None = None
+    ) -> tuple[Boxes, Boxes, np.ndarray]:
+        """Both halves of each box that can be cut so, and which those are: at the middle of a column (or `at` a place
+        inside), or into the categories `kept` and the others of the group that the column belongs to. Whatever is
+        asked, no half is empty and both together are the whole box.
         """
         first, second = Boxes(boxes.low.copy(), boxes.high.copy()), Boxes(boxes.low.copy(), boxes.high.copy())
         rows = np.arange(len(boxes))
         possible = np.zeros(len(boxes), bool)
         if self.free.width:
             single = rows[~self.grouped[column]]
-            at = column[single]
-            low, high = boxes.low[single, at], boxes.high[single, at]
-            middle = np.where(self.lattice[at], np.floor(low / 2 + high / 2), low / 2 + high / 2)
-            first.high[single, at] = middle
-            second.low[single, at] = middle + self.lattice[at]
-            possible[single] = np.where(self.lattice[at], low < high, (low < middle) & (middle < high))
+            where = column[single]
+            low, high, lattice = boxes.low[single, where], boxes.high[single, where], self.lattice[where]
+            place = self.middle(where, low, high) if at is None else at[single]
+            first.high[single, where] = place
+            second.low[single, where] = place + lattice
+            possible[single] = np.where(lattice, (low <= place) & (place < high), (low < place) & (place < high))
         for group in self.free.groups:
             inside = rows[(group.start <= column) & (column < group.stop)]
             allowed, one = boxes.high[inside, group] > 0, kept[inside, group]

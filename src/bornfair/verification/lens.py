@@ -7,7 +7,7 @@ with whole coordinates where features are whole are just the people of the domai
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ NEAR = 1e-5  # of a typical score: closer to the boundary than this, float32 may
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class LeadRange:
     """People under several sensitive values: for each class (one, if there is one output) the highest and the lowest
     lead over the best other class, and the position among the values where it is reached. All [people, classes].
     """
@@ -54,13 +54,13 @@ class Look:
         """Positive if some two of the values lead to different decisions, and by how much [people]."""
         return np.minimum(self.top, -self.bottom).max(axis=1)
 
-    def rows(self, which: np.ndarray) -> Look:
-        return Look(*(getattr(self, field.name)[which] for field in fields(self)))
+    def rows(self, which: np.ndarray) -> LeadRange:
+        return LeadRange(*(getattr(self, field.name)[which] for field in fields(self)))
 
-    def replaced(self, where: np.ndarray, other: Look) -> Look:
-        """This look, but the other one at the people `where`."""
+    def replaced(self, where: np.ndarray, other: LeadRange) -> LeadRange:
+        """These ranges, but the other ones for the people `where`."""
         pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
-        return Look(*(np.where(where[:, None], new, old) for old, new in pairs))
+        return LeadRange(*(np.where(where[:, None], new, old) for old, new in pairs))
 
 
 class Lens:
@@ -163,6 +163,11 @@ class Lens:
                 raw[feature.name] = feature.levels()[int(number)]
         return raw
 
+    def point(self, person: Mapping[str, Value]) -> np.ndarray:
+        """Raw values of a person as a point."""
+        places = [person[f.name] if isinstance(f, NUMERIC) else f.levels().index(person[f.name]) for f in self.features]
+        return np.array(places, np.float64)
+
     def changed(self, people: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """One feature of each person changed by chance: a little, anywhere, or to an end of its range."""
         count = len(people)
@@ -206,10 +211,10 @@ class Lens:
             parts.append(outputs.reshape(len(part), len(values), -1))
         return np.concatenate(parts)
 
-    def look(self, people: np.ndarray, values: np.ndarray) -> Look:
-        return summary(self.scores(people, values))
+    def look(self, people: np.ndarray, values: np.ndarray) -> LeadRange:
+        return lead_ranges(self.scores(people, values))
 
-    def worth(self, look: Look) -> np.ndarray:
+    def worth(self, look: LeadRange) -> np.ndarray:
         """The gap, less where the sensitive value changes nothing at all: flat ground on the boundary leads nowhere."""
         return look.gap - np.where((look.top == look.bottom).all(axis=1), self.typical + 1e-300, 0.0)
 
@@ -218,18 +223,18 @@ class Lens:
         free = self.encode(people)
         inputs = np.zeros((len(people), len(values), self.model.encoding.width), np.float32)
         for h, at, positions in self._apart(values):
-            shown = free
+            seen = free
             if not self._is_plain(h):
                 matrix, offset = self.view(h)
-                shown = free @ matrix.T + offset
-            inputs[:, at, : free.shape[1]] = shown[:, None, :]
+                seen = free @ matrix.T + offset
+            inputs[:, at, : free.shape[1]] = seen[:, None, :]
             inputs[:, at, free.shape[1] :] = self.codes[positions]
         rows = inputs.reshape(-1, inputs.shape[2])
         # Always in calls of one block: each new number of blocks would be compiled anew.
         parts = [self.model.network.scores(rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)]
         return np.concatenate(parts).reshape(len(people), len(values), -1)
 
-    def gradient(self, people: np.ndarray, values: np.ndarray, look: Look) -> tuple[np.ndarray, np.ndarray]:
+    def gradient(self, people: np.ndarray, values: np.ndarray, look: LeadRange) -> tuple[np.ndarray, np.ndarray]:
         """The derivative of the middle of each person's best class by their encoded features, and that middle."""
         who, klass, free = np.arange(len(people)), look.klass, self.encode(people)
         total = np.zeros_like(free)
@@ -265,11 +270,11 @@ class Lens:
         return moved.sum(axis=1)
 
 
-def summary(scores: np.ndarray) -> Look:
-    """A look from outputs [people, values, outputs]."""
+def lead_ranges(scores: np.ndarray) -> LeadRange:
+    """From outputs [people, values, outputs]."""
     leads = scores
     if scores.shape[2] > 1:
         order = np.sort(scores, axis=2)
         best, second = order[:, :, -1:], order[:, :, -2:-1]
         leads = scores - np.where(scores == best, second, best)
-    return Look(leads.max(axis=1), leads.min(axis=1), leads.argmax(axis=1), leads.argmin(axis=1))
+    return LeadRange(leads.max(axis=1), leads.min(axis=1), leads.argmax(axis=1), leads.argmin(axis=1))

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.models.network import BLOCK, decisions
-from bornfair.verification.lens import Lens, Look, summary
+from bornfair.verification.lens import LeadRange, Lens, lead_ranges
 from bornfair.verification.replay import Replay, replay
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Twins:
 
 
 def replay_best(
-    lens: Lens, people: np.ndarray, values: np.ndarray, look: Look, wanted: tuple[Arithmetic, ...]
+    lens: Lens, people: np.ndarray, values: np.ndarray, look: LeadRange, wanted: tuple[Arithmetic, ...]
 ) -> Twins | None:
     """The clearest of these people who really have a twin decided differently in one of the wanted arithmetics."""
     gap = look.gap
@@ -144,7 +144,7 @@ def _clearest_pair(lens: Lens, point: np.ndarray, need: set[Arithmetic]) -> tupl
 
 
 def _pair(scores: np.ndarray, members: np.ndarray) -> tuple[float, tuple[int, int]]:
-    look = summary(scores[:, members])
+    look = lead_ranges(scores[:, members])
     klass = look.klass[0]
     return float(look.gap[0]), (int(members[look.low_at[0, klass]]), int(members[look.high_at[0, klass]]))
 

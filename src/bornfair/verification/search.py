@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,15 @@ import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.model import Model
-from bornfair.people.features import Value
+from bornfair.models.network import Network
 from bornfair.twins.relation import Relation, twin_relation
 from bornfair.twins.versions import Versions
 from bornfair.verification.boxes import Boxes, Places
-from bornfair.verification.cuts import Cuts, State
+from bornfair.verification.cuts import Cuts
 from bornfair.verification.exact import agree, executes_exactly, inputs_of_views
+from bornfair.verification.frontier import INTERRUPTED, TOO_CLOSE, Clock, Frontier
 from bornfair.verification.linear import LinearBounds
-from bornfair.verification.replay import Replay, exact_input, falsified, person_of, replay, versions_at
+from bornfair.verification.replay import exact_input, falsified, person_of, replay, versions_at
 from bornfair.verification.structural import prove_structurally, undecided
 from bornfair.verification.verdict import Arithmetic, Verdict
 
@@ -62,9 +63,7 @@ def search(
     when it exists; nothing else in it is believed, so every box is decided again. Twins of another relation than the
     domain's cannot be replayed from raw values; if some are found, the answer is undecided and names u.
     """
-    wanted = tuple(arithmetic)
-    if not wanted or not set(wanted) <= {"real", "float32"}:
-        raise InputError(f"arithmetic must name 'real', 'float32' or both, found {list(wanted)}.")
+    wanted = checked_arithmetic(arithmetic)
     if batch < 1 or most_boxes < 1 or not timeout >= 0:
         raise InputError(f"batch, most_boxes ≥ 1 and timeout ≥ 0 are needed, found {batch}, {most_boxes}, {timeout}.")
     try:
@@ -75,14 +74,30 @@ def search(
     structural = prove_structurally(model.network, chosen)
     if set(wanted) <= set(structural.arithmetic) or structural.arithmetic == ("real", "float32"):
         return structural
+    bounds = LinearBounds(model.network, chosen, compiled=timeout >= WORTH_COMPILING)
+    if bounds.flaw is not None:
+        return undecided(ENGINE, bounds.flaw)
+    places = Places(chosen.free)
+    digest = _digest(model.network, chosen, wanted)
+    cuts = Cuts(places, None if resume is None else Path(resume), digest)
+    everybody = cuts.leaves(most_boxes)
+    everybody = everybody.knowing(share=places.share(everybody))
     verdict = _Search(
-        model, chosen, relation is None or _equal(relation, declared), wanted, batch, most_boxes, say, seed,
-        LinearBounds(model.network, chosen, compiled=timeout >= WORTH_COMPILING), Places(chosen.free),
-    ).run(timeout, None if resume is None else Path(resume))  # fmt: skip
+        model, chosen, relation is None or _equal(relation, declared), wanted, batch, seed, bounds, places, cuts,
+        Frontier(everybody, _Tally(), Clock(timeout, say), most_boxes),
+    ).run()  # fmt: skip
     if structural and "real" in wanted and verdict.verdict == "undecided":  # proven in real arithmetic at least
         reason = f"{structural.reason}; in float32: {verdict.reason}"
         return dataclasses.replace(structural, reason=reason, boxes=verdict.boxes, seconds=verdict.seconds)
     return verdict
+
+
+def checked_arithmetic(named: Sequence[Arithmetic]) -> tuple[Arithmetic, ...]:
+    """The arithmetics a proof is asked for, if they are known."""
+    wanted = tuple(named)
+    if not wanted or not set(wanted) <= {"real", "float32"}:
+        raise InputError(f"arithmetic must name 'real', 'float32' or both, found {list(wanted)}.")
+    return wanted
 
 
 class _Found(Exception):
@@ -92,6 +107,26 @@ class _Found(Exception):
         self.verdict = verdict
 
 
+class _Outcome(IntEnum):
+    """What became of a box; of the people in it, the last of these counts."""
+
+    FAIR = 0
+    FAIR_IN_REAL = 1  # but not shown in float32
+    STUCK = 2  # it can neither be decided nor cut
+    OPEN = 3
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """What became of the boxes. Shares are of the whole domain."""
+
+    decided: float = 0.0
+    stuck: float = 0.0
+    boxes: int = 0
+    rounds: int = 0
+    real_only: bool = False  # float32 could not be shown somewhere
+
+
 @dataclass(frozen=True, eq=False)
 class _Search:
     model: Model
@@ -99,145 +134,114 @@ class _Search:
     declared: bool  # views are versions of people of the domain, so twins can be replayed from raw values
     wanted: tuple[Arithmetic, ...]
     batch: int
-    most_boxes: int
-    say: Callable[[str], None] | None
     seed: int
     bounds: LinearBounds
     places: Places
+    cuts: Cuts
+    frontier: Frontier[Boxes, _Tally]
     seen: dict[frozenset[Any], tuple[Arithmetic, ...]] = field(default_factory=dict)
     """People who were looked at one by one, with all their twins, and what came of it."""
 
-    def run(self, timeout: float, file: Path | None) -> Verdict:
-        if self.bounds.flaw is not None:
-            return undecided(ENGINE, self.bounds.flaw)
-        began = spoke = saved = time.monotonic()
-        digest = self._digest()
-        cuts = Cuts.load(file, digest, self.places) if file is not None and file.exists() else Cuts(self.places)
-        everybody = cuts.leaves(self.most_boxes)
-        state, why = State(everybody, self.places.share(everybody), cuts), "time is up"
+    def run(self) -> Verdict:
+        frontier, clock = self.frontier, self.frontier.clock
         try:
-            while len(state.open):
-                now = time.monotonic()
-                if now - began >= timeout:
-                    break
-                if self.say is not None and now - spoke >= 1:
-                    spoke = now
-                    self.say(f"{_progress(state)}, at most {timeout - (now - began):.0f} s left")
-                if file is not None and now - saved >= SAVE_EVERY:
-                    saved = now
-                    cuts.save(file, digest)
-                state = self._round(state, began + timeout)
-                state = dataclasses.replace(state, seconds=time.monotonic() - began)
+            reason = frontier.work(self._round, self._progress)
         except KeyboardInterrupt:
-            why = "interrupted"
+            reason = INTERRUPTED
         except _Found as found:
-            seconds = time.monotonic() - began
-            boxes = max(state.boxes, 1)
-            return dataclasses.replace(found.verdict, boxes=boxes, partitions=boxes, seconds=seconds)
-        if file is not None and len(state.open):
-            cuts.save(file, digest)
-        elif file is not None:
-            file.unlink(missing_ok=True)  # nothing is left to go on with
-        if self.say is not None:
-            self.say(_progress(state))
-        return self._verdict(state, why)
+            boxes = max(frontier.tally.boxes, 1)
+            return dataclasses.replace(found.verdict, boxes=boxes, partitions=boxes, seconds=clock.seconds)
+        if len(frontier.open):
+            self.cuts.save()
+        else:
+            self.cuts.discard()
+        if clock.say is not None:
+            clock.say(self._progress())
+        return self._verdict(reason)
 
-    def _verdict(self, state: State, why: str) -> Verdict:
-        facts: dict[str, Any] = {"partitions": state.boxes, "boxes": state.boxes, "seconds": state.seconds}
-        if not len(state.open) and not state.stuck:
-            if state.real_only or self.wanted == ("real",):
-                reason = "every box is proven fair in real arithmetic; not shown in float32 for somebody"
-                reason = reason if state.real_only else "every box is proven fair"
-                return Verdict("verified", "bounds", ENGINE, ("real",), reason, **facts)
-            return Verdict("verified", "bounds", ENGINE, ("real", "float32"), "every box is proven fair", **facts)
-        if not len(state.open):
-            why = "what is left is too close to the decision boundary to be told in this arithmetic"
-        left = float(state.share.sum()) + state.stuck
+    def _verdict(self, stopped: str | None) -> Verdict:
+        tally, open_, seconds = self.frontier.tally, self.frontier.open, self.frontier.clock.seconds
+        facts: dict[str, Any] = {"partitions": tally.boxes, "boxes": tally.boxes, "seconds": seconds}
+        if not len(open_) and not tally.stuck:
+            kinds: tuple[Arithmetic, ...] = ("real", "float32")
+            reason = "every box is proven fair"
+            if tally.real_only:
+                reason += " in real arithmetic; not shown in float32 for somebody"
+            if tally.real_only or self.wanted == ("real",):
+                kinds = ("real",)
+            return Verdict("verified", "bounds", ENGINE, kinds, reason, **facts)
+        why = stopped if len(open_) else TOO_CLOSE
+        left = float(open_.facts["share"].sum()) + tally.stuck
         reason = (
             f"{why}: {_percent(1 - left)} of the domain is decided, {_percent(left)} is not "
-            f"({len(state.open):,} open boxes after {state.boxes:,} in {state.seconds:.1f} s)"
+            f"({len(open_):,} open boxes after {tally.boxes:,} in {seconds:.1f} s)"
         )
         return Verdict("undecided", "none", ENGINE, (), reason, **facts)
 
+    def _progress(self) -> str:
+        tally, seconds = self.frontier.tally, self.frontier.clock.seconds
+        pace = tally.boxes / seconds if seconds else 0.0
+        return f"{_percent(tally.decided)} decided, {len(self.frontier.open):,} boxes open, {pace:,.0f} boxes/s"
+
     # --- one round ---
 
-    def _round(self, state: State, deadline: float) -> State:
-        """Decide or cut a wave of boxes; the state is replaced as a whole, so an interrupt loses one wave at most."""
-        count = len(state.open)
-        wave = max(WAVE * self.batch, count // 32)  # moving all open boxes must stay cheap beside bounding some
-        if count <= wave:
-            taken = np.arange(count)
-        elif count > self.most_boxes:
-            taken = np.arange(count - wave, count)
-        else:
-            taken = np.argpartition(state.share, count - wave)[count - wave :]
-        rest = np.ones(count, bool)
-        rest[taken] = False
-        parts, done = [state.open[rest]], state
-        for start in range(0, len(taken), self.batch):
-            some = taken[start : start + self.batch]
-            if start and time.monotonic() >= deadline:
-                parts.append(state.open[taken[start:]])
-                break
-            done, fresh = self._decide_or_cut(done, state.open[some], state.share[some], deadline)
-            parts.append(fresh)
-        fresh = Boxes.joined(*parts[1:])
-        share = np.concatenate([state.share[rest], self.places.share(fresh)])
-        return dataclasses.replace(done, open=Boxes.joined(parts[0], fresh), share=share, rounds=state.rounds + 1)
+    def _round(self) -> None:
+        """Decide or cut a wave of boxes."""
+        self.cuts.save(every=SAVE_EVERY)
+        frontier = self.frontier
+        frontier.replace(frontier.wave("share", WAVE * self.batch), self.batch, self._decide_or_cut)
+        frontier.become(frontier.open, dataclasses.replace(frontier.tally, rounds=frontier.tally.rounds + 1))
 
-    def _decide_or_cut(self, state: State, boxes: Boxes, share: np.ndarray, deadline: float) -> tuple[State, Boxes]:
-        """The counters after these boxes, and what is still open of them."""
-        mode: Arithmetic = "real" if state.real_only or self.wanted == ("real",) else "float32"
+    def _decide_or_cut(self, tally: _Tally, boxes: Boxes) -> tuple[_Tally, Boxes]:
+        """The tally after these boxes, and what is still open of them."""
+        mode: Arithmetic = "real" if tally.real_only or self.wanted == ("real",) else "float32"
         found = self.bounds.judge(*self.places.bounds(boxes), mode)
-        fair, real_only = found.fair.copy(), np.zeros(len(boxes), bool)
+        outcome = np.where(found.fair, _Outcome.FAIR, _Outcome.OPEN)
         if mode == "float32" and "real" in self.wanted:
-            thin = np.flatnonzero(~fair & (found.rounding > ROUNDING_RULES))
+            thin = np.flatnonzero(~found.fair & (found.rounding > ROUNDING_RULES))
             if len(thin):
-                real_only[thin] = self.bounds.judge(*self.places.bounds(boxes[thin]), "real").fair
-        hard = np.flatnonzero(~fair & ~real_only)
+                real = self.bounds.judge(*self.places.bounds(boxes[thin]), "real").fair
+                outcome[thin[real]] = _Outcome.FAIR_IN_REAL
+        hard = np.flatnonzero(outcome == _Outcome.OPEN)
         small = self.places.count(boxes[hard]) <= FEW
         few, many = hard[small], hard[~small]
-        self._attack(boxes[many], found.slope[many], state)
-        looked_at, exactly, late = self._look_at(boxes[few], mode, deadline)
-        fair[few[looked_at]] = True
-        real_only[few[exactly]] = True
+        self._attack(boxes[many], found.slope[many], tally)
+        outcome[few] = self._look_at(boxes[few], mode)
+        late = few[outcome[few] == _Outcome.OPEN]
         first, second, cuttable = self.places.cut(boxes[many], found.weight[many], found.slope[many])
-        first, second = state.cuts.record(boxes[many[cuttable]], first, second)
-        stuck = np.concatenate([few[~(looked_at | exactly | late)], many[~cuttable]])
-        done = dataclasses.replace(
-            state,
-            decided=state.decided + float(share[fair | real_only].sum()),
-            stuck=state.stuck + float(share[stuck].sum()),
-            boxes=state.boxes + len(boxes),
-            real_only=state.real_only or bool(real_only.any()),
+        outcome[many[~cuttable]] = _Outcome.STUCK
+        first, second = self.cuts.record(boxes[many[cuttable]], first, second)
+        share, real_only = boxes.facts["share"], outcome == _Outcome.FAIR_IN_REAL
+        tally = dataclasses.replace(
+            tally,
+            decided=tally.decided + float(share[outcome <= _Outcome.FAIR_IN_REAL].sum()),
+            stuck=tally.stuck + float(share[outcome == _Outcome.STUCK].sum()),
+            boxes=tally.boxes + len(boxes),
+            real_only=tally.real_only or bool(real_only.any()),
         )
-        return done, Boxes.joined(first, second, boxes[few[late]])
+        halves = Boxes.joined(first, second)
+        return tally, Boxes.joined(halves.knowing(share=self.places.share(halves)), boxes[late])
 
-    def _look_at(self, boxes: Boxes, mode: Arithmetic, deadline: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Everybody in small boxes, one by one: which boxes are fair, fair in real arithmetic only, or not yet done."""
-        fair, exactly, late = np.ones(len(boxes), bool), np.zeros(len(boxes), bool), np.zeros(len(boxes), bool)
+    def _look_at(self, boxes: Boxes, mode: Arithmetic) -> np.ndarray:
+        """Everybody in small boxes, one by one: what becomes of each box. Open are those for whom time runs out."""
+        outcome = np.full(len(boxes), _Outcome.FAIR)
         if not len(boxes):
-            return fair, exactly, late
+            return outcome
         people, owners = self.places.everybody(boxes)
         proven, classes = self.bounds.points(self.places.values(people), mode)
-        self._replay(people[(classes != classes[:, :1]).any(axis=1)])
-        stuck = np.zeros(len(boxes), bool)
+        self._replay(people[_differ(classes)])
         for row in np.flatnonzero(~proven):
             box = owners[row]
-            if stuck[box] or late[box]:
+            if outcome[box] >= _Outcome.STUCK:
                 continue
-            if time.monotonic() > deadline:
-                late[box] = True
+            if self.frontier.clock.left < 0:
+                outcome[box] = _Outcome.OPEN
                 continue
-            shown = self._decide(people[row])
-            if mode == "float32" and "float32" in shown:
-                continue
-            fair[box] &= mode == "real" and "real" in shown
-            exactly[box] = "real" in shown and "real" in self.wanted
-            stuck[box] = not ("real" in shown and "real" in self.wanted)
-        fair &= ~(stuck | late)
-        exactly &= ~(fair | stuck | late)
-        return fair, exactly, late
+            agreed = self._decide(people[row])
+            if mode not in agreed:
+                real = "real" in agreed and "real" in self.wanted
+                outcome[box] = _Outcome.FAIR_IN_REAL if real else _Outcome.STUCK
+        return outcome
 
     def _decide(self, places: np.ndarray) -> tuple[Arithmetic, ...]:
         """In which arithmetics a single person's twins are shown to agree. Raises if they do not."""
@@ -245,12 +249,7 @@ class _Search:
         if not network.function.exact:
             self._replay(places[None])
             return ()
-        if self.declared:
-            person, known = self._person(places)
-            versions = [i for i in self.relation.versions if known.within(person, i)]
-            inputs = np.stack([exact_input(self.model.encoding, person, i, known) for i in versions])
-        else:
-            inputs = inputs_of_views(self.relation.views, self.places.values(places[None])[0])
+        inputs = exact_views(self.model, self.relation, self.places.values(places[None])[0], self.declared)
         everyone = frozenset(map(tuple, inputs))  # the same for all twins, so that they are looked at once
         if everyone not in self.seen:
             self._replay(places[None])
@@ -264,29 +263,27 @@ class _Search:
 
     # --- looking for unequal twins ---
 
-    def _attack(self, boxes: Boxes, slope: np.ndarray, state: State) -> None:
+    def _attack(self, boxes: Boxes, slope: np.ndarray, tally: _Tally) -> None:
         """Corners and random people of open boxes, and people on lines between two who are decided differently."""
         if not len(boxes):
             return
-        places, rng = self.places, np.random.default_rng([self.seed, state.boxes])
-        tried = [places.corner(boxes, slope), places.corner(boxes, -slope), places.draw(boxes, rng)]
-        classes = [self._classes(people) for people in tried]
-        for people, decided in zip(tried, classes, strict=True):
-            self._replay(people[(decided != decided[:, :1]).any(axis=1)])
-        if state.rounds >= OFTEN and state.rounds % OFTEN:
+        places, rng = self.places, np.random.default_rng([self.seed, tally.boxes])
+        one, other = places.corner(boxes, slope), places.corner(boxes, -slope)
+        target, opposite, _ = (self._suspect(people)[:, 0] for people in (one, other, places.draw(boxes, rng)))
+        if tally.rounds >= OFTEN and tally.rounds % OFTEN:
             return
-        crossed = np.flatnonzero(classes[0][:, 0] != classes[1][:, 0])[:BISECTIONS]
-        one, other, target = tried[0][crossed], tried[1][crossed], classes[0][crossed, 0]
+        crossed = np.flatnonzero(target != opposite)[:BISECTIONS]
+        one, other, target = one[crossed], other[crossed], target[crossed]
         for _ in range(24 if len(crossed) else 0):
             middle = places.between(one, other)
-            decided = self._classes(middle)
-            self._replay(middle[(decided != decided[:, :1]).any(axis=1)])
-            near = (decided[:, 0] == target)[:, None]
+            near = (self._suspect(middle)[:, 0] == target)[:, None]
             one, other = np.where(near, middle, one), np.where(near, other, middle)
 
-    def _classes(self, people: np.ndarray) -> np.ndarray:
-        """Likely decisions [people, views], in plain float64."""
-        return self.bounds.guess(self.places.values(people))
+    def _suspect(self, people: np.ndarray) -> np.ndarray:
+        """Likely decisions [people, views], in plain float64. Whose twins differ is replayed."""
+        decided = self.bounds.guess(self.places.values(people))
+        self._replay(people[_differ(decided)])
+        return decided
 
     def _replay(self, people: np.ndarray) -> None:
         """Replay suspected people; raise when twins differ in an arithmetic that was asked about."""
@@ -297,39 +294,46 @@ class _Search:
                 if len(set(self.model.network.decide(inputs).tolist())) > 1:
                     raise _Found(undecided(ENGINE, f"the views of u = {u[0].tolist()} are decided differently"))
                 continue
-            person, known = self._person(places)
+            u = self.places.values(places[None])[0]
+            person, known = person_of(self.model, u), versions_at(self.model, u)
             found = replay(self.model, person, self.relation.versions, known)
             for name in self.wanted:
                 decided = found.decisions.get(name, (0,))
                 if len(set(decided)) > 1:
                     other = next(i for i, d in enumerate(decided) if d != decided[0])
                     pair = found.versions[0], found.versions[other]
-                    raise _Found(self._falsified(replay(self.model, person, pair, known)))
-
-    def _person(self, places: np.ndarray) -> tuple[dict[str, Value], Versions]:
-        """Who is in a place, and which versions the views show of them."""
-        u = self.places.values(places[None])[0]
-        return person_of(self.model, u), versions_at(self.model, u)
-
-    def _falsified(self, twins: Replay) -> Verdict:
-        return falsified(self.model, twins, engine=ENGINE, reason="twins were found who are decided differently")
-
-    # --- stopping and going on ---
-
-    def _digest(self) -> str:
-        """What the question is."""
-        parts = hashlib.sha256(f"bornfair-search/2 {self.wanted} {self.model.network.activation}".encode())
-        free = self.relation.free
-        arrays = [*self.model.network.tensors().values(), free.low, free.high, free.step, np.array(free.groups, str)]
-        arrays += [array for view in self.relation.views for array in (view.matrix, view.offset)]
-        for array in arrays:
-            parts.update(f"{array.shape}{array.dtype}".encode() + np.ascontiguousarray(array).tobytes())
-        return parts.hexdigest()
+                    twins, reason = (
+                        replay(self.model, person, pair, known),
+                        "twins were found who are decided differently",
+                    )
+                    raise _Found(falsified(self.model, twins, engine=ENGINE, reason=reason))
 
 
-def _progress(state: State) -> str:
-    pace = state.boxes / state.seconds if state.seconds else 0.0
-    return f"{_percent(state.decided)} decided, {len(state.open):,} boxes open, {pace:,.0f} boxes/s"
+def exact_views(model: Model, relation: Relation, u: np.ndarray, declared: bool) -> np.ndarray:
+    """The network inputs of one person's twins as Fractions: from raw values where the views are versions of people
+    of the domain (`declared`), and at the levels of their grids where views are bands.
+    """
+    if not declared:
+        return inputs_of_views(relation.views, u)
+    bands = any(view.radius is not None for view in relation.views)
+    person, known = person_of(model, u), Versions(model.domain) if bands else versions_at(model, u)
+    versions = [i for i in (range(known.size) if bands else relation.versions) if known.within(person, i)]
+    return np.stack([exact_input(model.encoding, person, i, known) for i in versions])
+
+
+def _differ(decided: np.ndarray) -> np.ndarray:
+    return (decided != decided[:, :1]).any(axis=1)
+
+
+def _digest(network: Network, relation: Relation, wanted: tuple[Arithmetic, ...]) -> str:
+    """What the question is: cuts of one search are of no use to another."""
+    parts = hashlib.sha256(f"bornfair-search/2 {wanted} {network.activation}".encode())
+    free = relation.free
+    arrays = [*network.tensors().values(), free.low, free.high, free.step, np.array(free.groups, str)]
+    arrays += [array for view in relation.views for array in (view.matrix, view.offset)]
+    for array in arrays:
+        parts.update(f"{array.shape}{array.dtype}".encode() + np.ascontiguousarray(array).tobytes())
+    return parts.hexdigest()
 
 
 def _percent(share: float) -> str:

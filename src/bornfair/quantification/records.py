@@ -1,0 +1,235 @@
+"""What is known of how much of the domain is treated fairly? Plain records, for whoever measures, shows or keeps them.
+
+They refuse what cannot be a share or an interval, so that no report shows nonsense in a serious type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bornfair.errors import InputError
+from bornfair.people.features import Value
+from bornfair.verification.verdict import Arithmetic
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONFIDENCE = 0.99
+
+Over = Literal["uniform", "data"]
+"""How people are weighted: all alike, or each feature as often as in a table."""
+
+
+def _require_shares(record: object, *names: str) -> None:
+    for name in names:
+        value = getattr(record, name)
+        if not (isinstance(value, Real) and 0 <= float(value) <= 1):
+            kind = type(record).__name__.lower()
+            raise InputError(f"{name} of {kind}: found {value!r}; give a share from 0 to 1.")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The share of unfair people in a sample, and a range that holds the true share with the given confidence.
+
+    Never a proof. Where a sensitive feature is real-valued, `unfair` counts people for whom two values were found that
+    are decided differently, and `high` all who are not proven to be treated alike for every value.
+    """
+
+    unfair: float
+    low: float
+    high: float
+    samples: int | None = None
+    confidence: float = CONFIDENCE
+
+    def __post_init__(self) -> None:
+        _require_shares(self, "unfair", "low", "high", "confidence")
+        if not self.low <= self.unfair <= self.high:
+            raise InputError(
+                f"an estimate lies in its interval, found {self.unfair} outside {self.low} to {self.high}; "
+                "give low ≤ unfair ≤ high."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "unfair": self.unfair, "low": self.low, "high": self.high, "confidence": self.confidence,
+            "samples": self.samples, "kind": "estimate",
+        }  # fmt: skip
+
+
+NOTHING_SEEN = Estimate(0.0, 0.0, 1.0, 0)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a rule asks of one feature: a range (ends included, None: unbounded) or a set of values."""
+
+    feature: str
+    low: float | None = None
+    high: float | None = None
+    values: tuple[Value, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        if self.values is not None:
+            if len(self.values) == 1:
+                return f"{self.feature} = {self.values[0]}"
+            return f"{self.feature} in {{{', '.join(map(str, self.values))}}}"
+        if self.low is None:
+            return f"{self.feature} ≤ {self.high:g}"
+        if self.high is None:
+            return f"{self.feature} ≥ {self.low:g}"
+        if self.low == self.high:
+            return f"{self.feature} = {self.low:g}"
+        return f"{self.feature} from {self.low:g} to {self.high:g}"
+
+    def holds(self, column: pd.Series) -> np.ndarray:
+        if self.values is not None:
+            return column.isin(list(self.values)).to_numpy()
+        numbers = column.to_numpy(np.float64)
+        low = -np.inf if self.low is None else self.low
+        high = np.inf if self.high is None else self.high
+        return (numbers >= low) & (numbers <= high)
+
+
+def fulfilled(conditions: tuple[Condition, ...], table: pd.DataFrame) -> np.ndarray:
+    """Which rows of a table meet all conditions."""
+    found = np.ones(len(table), bool)
+    for condition in conditions:
+        found &= condition.holds(table[condition.feature])
+    return found
+
+
+@dataclass(frozen=True)
+class Group:
+    """People who share a rule. All numbers are estimates from a fresh sample.
+
+    share: of everybody; unfair (low, high): of the group, with an interval; contains: of all unfair people.
+    """
+
+    text: str
+    conditions: tuple[Condition, ...]
+    share: float
+    unfair: float
+    low: float
+    high: float
+    contains: float
+    samples: int
+    confidence: float = CONFIDENCE
+    kind: str = "estimate"
+
+    @property
+    def inside(self) -> Estimate:
+        """How many of the group are treated unfairly."""
+        return Estimate(self.unfair, self.low, self.high, self.samples, self.confidence)
+
+    def holds(self, table: pd.DataFrame) -> np.ndarray:
+        """Which rows of a table belong to the group."""
+        return fulfilled(self.conditions, table)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Affected:
+    """One row of a table whose decision hangs on the sensitive values, and the twin who is decided otherwise.
+
+    `undo` names the smallest change of other features found after which all versions get one decision.
+    """
+
+    row: Any
+    person: Mapping[str, Any]
+    twin: Mapping[str, Any]
+    decisions: tuple[Any, ...]
+    scores: tuple[list[float], ...]
+    gap: float
+    undo: Mapping[str, Any] | None = None
+
+    @property
+    def undo_text(self) -> str:
+        """What would undo it, in one sentence.
+
+        >>> one = Affected(3, {"hours": 40}, {"hours": 40}, ("no", "yes"), ([0.1], [0.2]), 0.1)
+        >>> one.undo_text
+        'no change of one or two other features was found that undoes it'
+        >>> Affected(**vars(one) | {"undo": {"changes": {"hours": [40, 43]}, "decision": "yes"}}).undo_text
+        'with hours 43 instead of 40, all versions get yes'
+        """
+        if self.undo is None:
+            return "no change of one or two other features was found that undoes it"
+
+        def text(value: Any) -> str:
+            return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+        changes = [f"{name} {text(new)} instead of {text(old)}" for name, (old, new) in self.undo["changes"].items()]
+        return f"with {' and '.join(changes)}, all versions get {self.undo['decision']}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "undo_text": self.undo_text}
+
+
+@dataclass(frozen=True)
+class People:
+    """The rows of a table: how many have a twin who is decided otherwise, and whom it affects most."""
+
+    rows: int
+    unfair: int
+    most_affected: tuple[Affected, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.unfair <= self.rows:
+            raise InputError(f"unfair rows: {self.unfair} of {self.rows}; give a count from 0 to the number of rows.")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows, "unfair": self.unfair, "most_affected": [one.to_json() for one in self.most_affected],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of the domain. `certified` and `falsified` are proven lower bounds; `undecided` is what is left of 1.
+
+    People are free vectors: everything but the sensitive values. `estimate` is None where no sample was drawn.
+    `counts`, when everybody can be counted and every box was decided as a whole, are the numbers behind the shares.
+    `groups` (estimates) tell where in the domain the unfairness sits, `people` whom of a table it affects.
+    """
+
+    certified: float
+    falsified: float
+    estimate: Estimate | None = None
+    boxes: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+    arithmetic: tuple[Arithmetic, ...] = ()
+    interrupted: bool = False
+    counts: Mapping[str, int] | None = None
+    over: Over = "uniform"
+    groups: tuple[Group, ...] = ()
+    people: People | None = None
+
+    def __post_init__(self) -> None:
+        _require_shares(self, "certified", "falsified")
+        if self.certified + self.falsified > 1 + 1e-9:
+            total = self.certified + self.falsified
+            raise InputError(f"certified and falsified shares sum to 1 at most, found {total!r}.")
+
+    @property
+    def undecided(self) -> float:
+        return 1.0 - self.certified - self.falsified
+
+    def to_json(self) -> dict[str, Any]:
+        shares = {"certified": self.certified, "falsified": self.falsified, "undecided": self.undecided}
+        found = {
+            **shares, **{name: value for name, value in vars(self).items() if name not in shares},
+            "estimate": (self.estimate or NOTHING_SEEN).to_json(), "arithmetic": list(self.arithmetic),
+            "groups": [group.to_json() for group in self.groups],
+        }  # fmt: skip
+        people = found.pop("people")
+        return found if people is None else {**found, "people": people.to_json()}

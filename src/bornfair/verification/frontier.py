@@ -1,0 +1,115 @@
+"""Which boxes are still open, which come next, and how long may it take? For everybody who cuts the domain into boxes.
+
+The search for a proof, the measurement of shares and the search for a proof tree decide boxes in different ways. What
+they have in common is here: an order, a deadline, a bound on memory, progress, and a state that an interrupt cannot
+leave half-way.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sized
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from bornfair.verification.boxes import Boxes
+
+TIME_IS_UP = "time is up"
+INTERRUPTED = "interrupted"
+TOO_CLOSE = "what is left is too close to the decision boundary to be told in this arithmetic"
+SPEAK_EVERY = 1.0  # seconds
+MOVED = 32  # all open boxes are moved when some are replaced, so at least one in so many of them is
+
+Waiting = TypeVar("Waiting", bound=Sized)
+Tally = TypeVar("Tally")
+
+
+class Clock:
+    """How long something may take, and who hears how far it is."""
+
+    def __init__(self, timeout: float, say: Callable[[str], None] | None = None) -> None:
+        self.began = self._spoke = time.monotonic()
+        self.timeout, self.deadline, self.say = timeout, self.began + timeout, say
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    @property
+    def left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def report(self, progress: Callable[[], str], *, at_once: bool = False) -> None:
+        """Say how far it is and how long it may still take, once a second at most."""
+        now = time.monotonic()
+        if self.say is not None and (at_once or now - self._spoke >= SPEAK_EVERY):
+            self._spoke = now
+            self.say(f"{progress()}, at most {max(self.deadline - now, 0.0):.0f} s left")
+
+
+class Frontier(Generic[Waiting, Tally]):
+    """Boxes that wait to be decided, and a tally of those that were."""
+
+    def __init__(self, open_: Waiting, tally: Tally, clock: Clock, most_open: float = float("inf")) -> None:
+        """`most_open`: beyond so many boxes memory runs short."""
+        self.clock, self.most_open = clock, most_open
+        self._state = open_, tally  # replaced by one assignment, so that an interrupt finds both or neither
+
+    @property
+    def open(self) -> Waiting:
+        return self._state[0]
+
+    @property
+    def tally(self) -> Tally:
+        return self._state[1]
+
+    def become(self, open_: Waiting, tally: Tally) -> None:
+        self._state = open_, tally
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.open) > self.most_open
+
+    def work(
+        self,
+        step: Callable[[], str | None],
+        progress: Callable[[], str],
+        reserve: Callable[[], float] = lambda: 0.0,
+    ) -> str | None:
+        """Take steps until one says why to stop, or time is up but for a reserve; None when no box is open."""
+        while len(self.open):
+            if self.clock.left <= reserve():
+                return TIME_IS_UP
+            self.clock.report(progress)
+            reason = step()
+            if reason is not None:
+                return reason
+        return None
+
+    def wave(self: Frontier[Boxes, Tally], by: str, least: int, most: int = sys.maxsize) -> np.ndarray:
+        """Which boxes come next: those with most of the fact `by`; the newest, depth-first, where memory is short."""
+        count = len(self.open)
+        size = min(max(least, count // MOVED), most, count)
+        if size == count or self.is_full:
+            return np.arange(count - size, count)
+        return np.argpartition(self.open.facts[by], count - size)[count - size :]
+
+    def replace(
+        self: Frontier[Boxes, Tally],
+        rows: np.ndarray,
+        batch: int,
+        decide: Callable[[Tally, Boxes], tuple[Tally, Boxes]],
+        reserve: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Put in the place of these boxes what is open of them after `decide`, batch by batch as far as time allows."""
+        rest, tally, fresh = np.ones(len(self.open), bool), self.tally, []
+        for start in range(0, len(rows), batch):
+            if start and self.clock.left <= reserve():
+                break
+            some = rows[start : start + batch]
+            tally, left = decide(tally, self.open[some])
+            rest[some] = False
+            fresh.append(left)
+        self.become(Boxes.joined(self.open[rest], *fresh), tally)

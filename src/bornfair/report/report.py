@@ -136,7 +136,7 @@ def _record(kind: Any, data: Any, where: str) -> Any:
         if not isinstance(data, (list, tuple)):
             raise InputError(f"{where}: found {data!r}; give a list.")
         return tuple(_record(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data))
-    if not dataclasses.is_dataclass(kind):
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
         return data
     if not isinstance(data, Mapping):
         raise InputError(f"{where}: found {data!r}; give an object with the fields of {kind.__name__}.")

@@ -85,8 +85,8 @@ def limits(document: Document) -> Iterator[Entry]:
         yield Entry("Unfair.", "Undecided does not mean unfair: neither proof nor counterexample was found.")
     if verdict == "falsified" and shares is None and document.people is None:
         pairs = len(document.pairs)
-        shown = "One pair of twins is shown" if pairs == 1 else f"{count(pairs, 'pair')} of twins are shown"
-        yield Entry("How many.", f"{shown}; how many more there are is not counted.")
+        which = "One pair of twins is shown" if pairs == 1 else f"{count(pairs, 'pair')} of twins are shown"
+        yield Entry("How many.", f"{which}; how many more there are is not counted.")
     if shares is not None and shares.estimate is not None:
         text = "What is marked as an estimate comes from a sample. It can be wrong; it is never a proof."
         yield Entry("Estimates.", text)

@@ -76,6 +76,9 @@ COMMANDS = [
     (["repair", "bundle", *DATA, "--target", f"grant{NASTY}", "--epochs", "2", "--out", f"out{NASTY}"], 0),
     (["proxies", "people.parquet", *TRAINED], 0),
     (["proxies", "people.parquet", *TRAINED, "--json"], 0),
+    (["gamma", "people.parquet", *TRAINED], 0),
+    (["gamma", "people.parquet", *TRAINED, "--json"], 0),
+    (["gamma", "--codes", NASTY], 2),
     (["train", "people.parquet", *TRAINED, *QUICK, "--out", "fair"], 0),
     (
         [

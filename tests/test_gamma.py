@@ -18,8 +18,9 @@ from bornfair.errors import InputError, NoGamma
 from bornfair.models.network import Layer, Network, forward
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature
-from bornfair.training import gamma as module
-from bornfair.training.gamma import FairNeuron, solve_first_layer, solve_network
+from bornfair.training import gamma_network as module
+from bornfair.training.gamma import FairNeuron, solve_first_layer
+from bornfair.training.gamma_network import solve_network
 from bornfair.training.response import privacy, response_probabilities
 
 SIGNS = np.array([[-1.0], [1.0]])

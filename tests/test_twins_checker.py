@@ -19,7 +19,7 @@ from bornfair.proof.bundle import bundle_files
 from bornfair.twins.versions import Versions
 from bundle_cases import Forgery, answer
 from test_schemas import CERTIFICATE, PUBLISHED
-from twin_cases import HOURS, JOB, LABEL, OWNER, SEX, SHOE, TITLE, biased_labels, everybody, served_bytes
+from twin_cases import HOURS, JOB, LABEL, OWNER, SEX, SHOE, TITLE, biased_labels, everybody, served_bytes, tied
 
 RULES = "sex: f<->m, title: Mr<->Ms; job: clerk->nurse->cook->clerk; shoe: 5-x, owner: True<->False"
 PEOPLE = Domain(features=(JOB, TITLE, SHOE, OWNER, HOURS, SEX), sensitive=("sex",), label=LABEL).with_twins(RULES)
@@ -29,12 +29,13 @@ PEOPLE = Domain(features=(JOB, TITLE, SHOE, OWNER, HOURS, SEX), sensitive=("sex"
 def bundle(kind: str) -> dict[str, bytes]:
     rows = everybody(PEOPLE).sample(120, random_state=1)
     truth = pd.Series(biased_labels(rows, 3), name="grant")
-    options = {"raw": {"twin_inputs": "raw"}, "falsified": {"response": "none"}}.get(kind, {})
+    options = {} if kind == "merged" else {"response": "none"}
     classifier = FairClassifier(["sex"], domain=PEOPLE, epochs=2, hidden=(4,), learning_rate=0.05, **options)
     classifier.fit(rows, truth)
-    if kind == "falsified":
-        classifier.certify(timeout=10)
-    return {name: content for name, content in bundle_files(classifier.model_).items() if name != "report.html"}
+    model = tied(classifier.model_) if kind == "raw" else classifier.model_
+    if kind != "merged":
+        model = model.certified(timeout=10)
+    return {name: content for name, content in bundle_files(model).items() if name != "report.html"}
 
 
 def restated(forgery: Forgery) -> Forgery:

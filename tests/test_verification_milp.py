@@ -23,8 +23,9 @@ from bornfair.verification import milp
 from bornfair.verification.exact import exact_decisions, exact_scores, fractions
 from bornfair.verification.milp import Change, decide_by_milp, largest_change
 from bornfair.verification.milp_bounds import Claim, Tree, ask_highs, safe_minimum, tightened
-from bornfair.verification.milp_encoding import Program, reach_of, relu_gap, sums_of_views, write_program
+from bornfair.verification.milp_encoding import Program, reach_of, relu_gap, sums_of, write_program
 from bornfair.verification.replay import exact_input
+from bornfair.verification.twin_question import TwinQuestion
 from oracle import everybody
 
 SEX = CategoricalFeature(name="sex", categories=("f", "m"))
@@ -302,12 +303,11 @@ def test_a_timeout_must_be_above_zero() -> None:
 
 
 def program_of(model: FairModel, pair: tuple[tuple[int, ...], tuple[int, ...]], *, tight: bool) -> Program:
-    network, encoding = model.network, model.encoding
-    relation = flip_relation(encoding)
-    reach = reach_of(network, encoding, sums_of_views(network, relation), pair)
+    question = TwinQuestion.of(model)
+    reach = reach_of(question, sums_of(question), pair)
     if tight:
-        reach = tightened(network, encoding, relation, pair, reach, 5.0)
-    return write_program(network, encoding, relation, pair, reach, layers=len(network.layers), margin=True)
+        reach = tightened(question, pair, reach, 5.0)
+    return write_program(question, pair, reach, layers=len(model.network.layers), margin=True)
 
 
 @pytest.mark.parametrize("name", DOMAINS)
@@ -322,7 +322,7 @@ def test_the_program_holds_every_person_with_their_scores(name: str, tight: bool
         pair = (0, len(everyone) - 1)
         lower, upper = program.lower.copy(), program.upper.copy()
         for feature in model.domain.free_features:
-            place = program.features[feature.name]
+            place = [placed.column for placed in program.inputs[0]][model.encoding.free_columns()[feature.name]]
             level = list(feature.levels()).index(person[feature.name])
             fixed = np.eye(len(place))[level] if feature.kind == "categorical" else np.array([level])
             lower[place] = upper[place] = fixed
@@ -332,8 +332,8 @@ def test_the_program_holds_every_person_with_their_scores(name: str, tight: bool
         fixed_program = dataclasses.replace(program, lower=lower, upper=upper)
         claim = ask_highs(fixed_program, np.zeros(len(lower)), 10.0, 0, lambda s, found=found: bool(found.append(s)))
         assert claim.ended
-        assert program.person(found[-1], model.encoding) == person
-        assert program.chosen(found[-1], (everyone, everyone)) == pair
+        assert program.twins(found[-1])[0] == person
+        assert program.chosen(found[-1]) == list(pair)
         scores = np.ldexp(found[-1][program.sums[-1]], program.exponents[-1])
         exact = exact_scores(model.network, np.stack([exact_input(model.encoding, person, value) for value in pair]))
         assert scores == pytest.approx(exact.astype(float), rel=1e-6, abs=1e-6)

@@ -8,9 +8,11 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 
+from bornfair.models.network import Layer, Network
 from bornfair.models.onnx_graph import onnx_bytes
 from bornfair.people.domain import Domain
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
+from bornfair.proof.bundle import FairModel
 
 JOB = CategoricalFeature(name="job", categories=("clerk", "nurse", "smith", "cook"))
 TITLE = CategoricalFeature(name="title", categories=("Mr", "Ms", "Dr"))
@@ -49,6 +51,24 @@ def _move(feature, random: np.random.Generator) -> str:
 def everybody(domain: Domain) -> pd.DataFrame:
     rows = itertools.product(*(feature.levels() for feature in domain.features))
     return pd.DataFrame(list(rows), columns=list(domain.names)).infer_objects()
+
+
+def tied(model: FairModel) -> FairModel:
+    """The model with V = 0 and equal weights on values that change places: shown raw columns, it is fair all the same,
+    but in real arithmetic only.
+    """
+    encoding, first = model.encoding, model.network.layers[0]
+    assert not encoding.merged
+    weight, bias = first.weight.astype(np.float64), first.bias
+    weight[:, encoding.free_width :] = 0.0
+    for name, orbits in encoding.domain.twin_group.orbits.items():
+        place = encoding.free_columns()[name]
+        for orbit in orbits if encoding.domain.feature(name).kind == "categorical" else ():
+            members = place.start + np.array(orbit)
+            weight[:, members] = weight[:, members].mean(axis=1, keepdims=True)
+        if encoding.domain.feature(name).kind != "categorical":  # mirrored: their mean is the same for everybody
+            weight[:, place] = 0.0
+    return FairModel(Network((Layer(weight, bias), *model.network.layers[1:]), model.network.activation), encoding)
 
 
 def biased_labels(table: pd.DataFrame, seed: int) -> np.ndarray:

@@ -18,6 +18,7 @@ _HOMES = {
     "Report": "report.report.Report",
     "Verdict": "verification.verdict.Verdict",
     "audit": "auditing.audit.audit",
+    "gamma_report": "training.gamma.gamma_report",
     "load": "proof.bundle.load_bundle",
     "proxy_report": "proxies.tells.proxy_report",
     "quantify": "question.quantify",
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from bornfair.repairing.mending import repair as repair
     from bornfair.report.report import Report as Report
     from bornfair.training.fitting import FairnessWarning as FairnessWarning
+    from bornfair.training.gamma import gamma_report as gamma_report
     from bornfair.verification.verdict import Verdict as Verdict
 
 __all__ = ["__version__", "datasets", *_HOMES]  # noqa: PLE0604

@@ -38,8 +38,6 @@ class FairClassifier(TableClassifier):
     activation : 'relu', 'tanh', 'sigmoid' or 'gelu'.
     init : the fair start: 'exact', 'bernoulli:phi=-10,p=0.5', 'near_zero:scale=1e-10', 'constant', a network or model.
     response : 'expected' (exact, certified), 'sampled' (Algorithm 1 as printed) or 'none' (plain training, not fair).
-    twin_inputs : what the network sees of columns that `twins` exchange: 'merged', what twins have in common (certified
-        in float32 too), or 'raw', all of it, with weights that are kept equal.
     gamma : 'solve' for the γ that preserves fairness, or a number; then nothing is certified unless it is 0.
     project : where training alone proves nothing (sampled response, γ other than 0), replace the network in the end by
         the closest one that ignores the sensitive values: approximate fairness becomes exact, and is certified.
@@ -78,7 +76,6 @@ class FairClassifier(TableClassifier):
         activation: Activation = "relu",
         init: Any = "exact",
         response: Literal["expected", "sampled", "none"] = "expected",
-        twin_inputs: Literal["merged", "raw"] = "merged",
         gamma: float | Literal["solve"] = "solve",
         project: bool = False,
         draws: int = 1,
@@ -108,7 +105,6 @@ class FairClassifier(TableClassifier):
         self.activation = activation
         self.init = init
         self.response = response
-        self.twin_inputs = twin_inputs
         self.gamma = gamma
         self.project = project
         self.draws = draws

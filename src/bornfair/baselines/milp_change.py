@@ -20,12 +20,12 @@ from bornfair.models.activations import sigmoid
 from bornfair.models.network import Network
 from bornfair.people.features import Value
 from bornfair.proof.bundle import FairModel
-from bornfair.twins.relation import flip_relation
 from bornfair.verification.exact import exact_scores
 from bornfair.verification.milp import largest_change, pairs_of_values
 from bornfair.verification.milp_bounds import Judge, ask_highs, branch
-from bornfair.verification.milp_encoding import NoProgram, Program, reach_of, sums_of_views, write_program
+from bornfair.verification.milp_encoding import NoProgram, Program, reach_of, sums_of, write_program
 from bornfair.verification.replay import exact_input, replay
+from bornfair.verification.twin_question import TwinQuestion
 
 NEAR = 1e-3  # a difference of found and proven that is not worth more time
 
@@ -92,15 +92,14 @@ def change_of_probability(gap: float, low: float = -math.inf, high: float = math
 
 def _by_programs(model: FairModel, hunt: _Hunt, gap: float, deadline: float, seed: int) -> tuple[float, float]:
     """Upper bounds of the change over all pairs of sensitive values: proven, and as HiGHS claims."""
-    network, encoding, relation = model.network, model.encoding, flip_relation(model.encoding, copies=1)
-    pairs = pairs_of_values(encoding)
-    sums = sums_of_views(network, relation)
+    question, pairs = TwinQuestion.of(model), pairs_of_values(model.encoding)
+    sums = sums_of(question)
     proven = claimed = 0.0
     for left, pair in zip(range(len(pairs), 0, -1), pairs, strict=True):
-        reach = reach_of(network, encoding, sums, pair)
+        reach = reach_of(question, sums, pair)
         ends = float(reach.low[-1].min()), float(reach.high[-1].max())
         most = change_of_probability(min(gap, max(float(reach.gap_high[-1][0]), 0.0)), *ends)
-        plain = write_program(network, encoding, relation, pair, reach, layers=len(network.layers), margin=False)
+        plain = write_program(question, pair, reach, layers=len(model.network.layers), margin=False)
         program, at = of_probabilities(plain, gap, most)
         cost = np.zeros(len(program.lower))
         cost[at] = -1.0
@@ -127,7 +126,7 @@ class _Hunt:
         self.best: tuple[dict[str, Value], tuple[int, int]] | None = None
 
     def judge(self, program: Program) -> Judge:
-        return lambda solution: self.measure(program.person(solution, self.model.encoding))
+        return lambda solution: self.measure(program.twins(solution)[0])
 
     def measure(self, person: dict[str, Value]) -> bool:
         """Keeps a person whose twins are further apart than any found before. Never says that it is enough."""

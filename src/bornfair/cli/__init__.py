@@ -21,6 +21,7 @@ from bornfair.cli import (
     datasets,
     demo,
     export,
+    gamma,
     predict,
     proxies,
     quantify,
@@ -46,6 +47,7 @@ app.command("quantify")(quantify.quantify)
 app.command("audit")(audit.audit)
 app.command("repair")(repair.repair)
 app.command("proxies")(proxies.proxies)
+app.command("gamma")(gamma.gamma)
 app.command("certify")(certify.certify)
 app.command("check")(check.check)
 app.command("export")(export.export)

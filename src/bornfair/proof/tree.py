@@ -12,7 +12,8 @@ from typing import Any
 from bornfair.models.activations import ACTIVATIONS
 from bornfair.proof import checker
 from bornfair.proof.checker import Box, People, Prover, Sums
-from bornfair.verification.frontier import Clock, Frontier
+from bornfair.verification.clock import Clock
+from bornfair.verification.frontier import Frontier
 
 # Sensitive values that are looked at one by one in every box, rather than only for single people.
 FEW_VIEWS = checker.PIECES

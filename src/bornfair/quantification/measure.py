@@ -26,8 +26,9 @@ from bornfair.quantification.records import Estimate, Shares
 from bornfair.quantification.variables import Marginal, Variables, variables
 from bornfair.twins.relation import Relation, band_relation, free_space, twin_relation
 from bornfair.verification.boxes import Boxes
+from bornfair.verification.clock import Clock
 from bornfair.verification.confirm import confirm_encoded
-from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Clock, Frontier
+from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier
 from bornfair.verification.search import checked_arithmetic
 from bornfair.verification.structural import not_finite, prove_structurally
 from bornfair.verification.verdict import Arithmetic
@@ -93,7 +94,7 @@ def shares_of(
     as_read = "" if model.covers_execution else "of the network as read, in real arithmetic: "
     note = f"; {model.note}" if model.note else ""
     reason = f"{as_read}{found.reason}{note}"
-    return replace(found, reason=reason, arithmetic=wanted, seconds=clock.seconds)
+    return replace(found, reason=reason, arithmetic=wanted, seconds=clock.spent)
 
 
 def _all_certified(people: Variables, reason: str, estimate: Estimate | None = None) -> Shares:
@@ -307,7 +308,7 @@ class _Measurement:
         """Cut first around some unfair people of the sample, so that some falsified share is found early."""
         targets, frontier = sample.unfair[:TARGETS], self.frontier
         for _ in range(DIVES if len(targets) else 0):
-            if self.clock.seconds >= DIVING * self.clock.timeout:
+            if self.clock.spent >= DIVING * self.clock.timeout:
                 break
             if frontier.tally.boxes + 2 * TARGETS > self.most_boxes // 4:
                 break

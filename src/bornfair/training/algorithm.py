@@ -11,7 +11,7 @@ import functools
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -28,7 +28,6 @@ from bornfair.models.network import Network, Parameters
 from bornfair.people.encoding import aligned_zeros
 from bornfair.training.loops import OptimiserKey, OptimiserName, compiled_loops, transformation_of
 from bornfair.training.response import Response
-from bornfair.training.swaps import Swaps, require_few
 
 Schedule = Literal["constant", "cosine"]
 EVALUATION_ROWS = 8192  # rows per step when evaluating: bounds memory for wide networks and long tables
@@ -76,8 +75,6 @@ class TrainingData:
     true_index: np.ndarray | None = None  # int [rows]: the true position in S (sampled, or γ ≠ 0)
     codes: np.ndarray | None = None  # float32 [|S|, sensitive]
     weights: np.ndarray | None = None  # float [rows]
-    swaps: Swaps | None = None  # what declared rules do to `free`, where the network can tell
-    averaged: bool = False  # `free` is the mean of each row's versions, and stands for all of them
 
 
 @dataclass(frozen=True)
@@ -175,9 +172,7 @@ class _Run:
         _check_shapes(start, data, response)
         no_sensitive = start.widths[0] == self.free_width
         zero_start = start.ignores_sensitive(self.free_width)
-        one_pass = data.swaps is None or data.averaged
-        self.collapsed = one_pass and (no_sensitive or (response.preserves_fairness and zero_start))
-        self.tied = data.swaps if data.averaged else None
+        self.collapsed = no_sensitive or (response.preserves_fairness and zero_start)
         self.responded = not self.collapsed and response.mode != "none"
         inputs = data.free
         if not self.collapsed and response.mode == "none":
@@ -198,13 +193,6 @@ class _Run:
                     raise InputError("this response needs each row's true sensitive value, but the table has none.")
                 true = np.zeros(len(data.free), np.int32)
             self.table["true"] = _as_int32(true)
-            if data.swaps is not None:
-                require_few(len(data.swaps) * len(codes))
-                self.table |= {
-                    "swap columns": _as_int32(data.swaps.columns),
-                    "swap signs": jax.device_put(data.swaps.signs),
-                    "swap offsets": jax.device_put(data.swaps.offsets.astype(np.float32)),
-                }
         self.training_rows, self.validation_rows = _split(data.classes, plan)
         self.optimiser = OptimiserKey(plan.optimiser, plan.momentum, plan.weight_decay)
         self.transformation = transformation or transformation_of(self.optimiser)
@@ -313,8 +301,7 @@ class _Run:
         if self.collapsed:
             weight = np.concatenate([layers[0][0], self.start.sensitive_weights(self.free_width)], axis=1)
             layers[0] = (weight, layers[0][1])
-        found = Network.from_jax(layers, self.activation)
-        return found if self.tied is None else self.tied.tied(found)
+        return Network.from_jax(layers, self.activation)
 
     def result(self, state: _State) -> Training:
         network = self.network(state.best)
@@ -374,9 +361,7 @@ def _rates(plan: Plan, epoch: int, steps: int) -> np.ndarray:
 def _fingerprint(start: Network, data: TrainingData, response: Response, plan: Plan) -> str:
     """Binds a checkpoint to its run: resuming with other data or settings is refused."""
     digest = hashlib.sha256(repr((asdict(plan), asdict(response), start.widths, start.activation)).encode())
-    swaps = None if data.swaps is None else data.swaps.columns
-    known = data.free, data.classes, data.sensitive, data.true_index, data.weights, swaps
-    arrays: Iterator[np.ndarray | None] = iter(known)
+    arrays = data.free, data.classes, data.sensitive, data.true_index, data.weights
     for array in (*arrays, *start.tensors().values()):
         digest.update(b"-" if array is None else np.ascontiguousarray(array).data)
     return digest.hexdigest()

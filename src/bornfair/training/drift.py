@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from bornfair.errors import InputError
-from bornfair.training.response import response_probabilities
+from bornfair.training.response import kept_and_other
 
 
 def response_variance(codes: np.ndarray, gamma: float, true_index: int | np.ndarray) -> np.ndarray:
@@ -31,11 +31,17 @@ def response_variance(codes: np.ndarray, gamma: float, true_index: int | np.ndar
         raise InputError(
             f"true_index must be a whole number from 0 to {len(table) - 1} (a row of codes), found {true_index!r}."
         )
-    probability = response_probabilities(len(table), gamma)
-    expected = probability @ table
-    # Squares of deviations, not a difference of squares: nothing cancels, and a certain answer has variance exactly 0.
-    variance = np.einsum("ij,ijc->ic", probability, (table[None] - expected[:, None]) ** 2)
-    return variance[index]
+    kept, other = kept_and_other(len(table), gamma)
+
+    def variance(true: np.ndarray) -> np.ndarray:
+        probability = np.full(len(table), other)
+        probability[true] = kept
+        # Squares of deviations, not a difference of squares: nothing cancels, and a certain answer has variance
+        # exactly 0.
+        return np.asarray(probability @ (table - probability @ table) ** 2)
+
+    values, places = np.unique(index, return_inverse=True)
+    return np.array([variance(true) for true in values])[places.reshape(index.shape)]
 
 
 def drift_probability(variance: float, draws: int, threshold: float) -> float:

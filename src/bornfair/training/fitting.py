@@ -7,12 +7,11 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import choice
 from bornfair.models.network import Activation, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Policies
@@ -23,11 +22,7 @@ from bornfair.training.projection import projection
 from bornfair.training.provenance import certify
 from bornfair.training.response import Mode, Response
 from bornfair.training.start import FairStart, FromModel, Plain, Start, draw, fair_start, parse_start
-from bornfair.training.swaps import swaps_of
 from bornfair.verification.confirm import confirm_encoded
-
-TwinInputs = Literal["merged", "raw"]
-"""What the network is shown of values that declared twins may exchange: what they have in common, or all of it."""
 
 
 class FairnessWarning(UserWarning):
@@ -43,7 +38,6 @@ class Recipe:
     activation: Activation = "relu"
     init: str | Start | Network | FairModel = "exact"
     response: Mode = "expected"
-    twin_inputs: TwinInputs = "merged"
     gamma: float | Literal["solve"] = "solve"
     project: bool = False
     draws: int = 1
@@ -118,9 +112,7 @@ def fit_table(
 ) -> Fitted:
     """Train on the rows of a table; `classes` are positions in the domain's label."""
     response = resolve_response(recipe, domain)
-    choice("twin_inputs", recipe.twin_inputs, get_args(TwinInputs))
-    merge = response.mode != "none" and recipe.twin_inputs == "merged"
-    encoding = Encoding.fit(domain, table, policies, merge_twins=merge)
+    encoding = Encoding.fit(domain, table, policies, merge_twins=response.mode != "none")
     start = None
     shape = {"hidden": recipe.widths, "outputs": domain.outputs, "activation": recipe.activation, "seed": recipe.seed}
     if response.mode == "none":
@@ -188,19 +180,13 @@ def training_data(
 ) -> TrainingData:
     """The encoded table, with the sensitive part only where this response reads it."""
     unread = response.preserves_fairness and network.ignores_sensitive(encoding.free_width)
-    swaps = None if response.mode == "none" else swaps_of(encoding)
-    if unread and swaps is not None and swaps.ties(network):
-        # All versions of a row are one computation, that of their mean (theory: declared twins).
-        encoded = dataclasses.replace(encoding, merged=encoding.domain.twin_group.orbits).encode(table, sensitive=False)
-        return TrainingData(encoded.free, classes, weights=weights, swaps=swaps, averaged=True)
-    unread = unread and swaps is None
     encoded = encoding.encode(table, sensitive=not unread)
     if unread or not encoding.domain.sensitive:
         return TrainingData(encoded.free, classes, weights=weights)
     if response.mode == "none":
         return TrainingData(encoded.free, classes, sensitive=encoded.sensitive, weights=weights)
     index = None if response.preserves_fairness else encoding.sensitive_index(encoded)
-    return TrainingData(encoded.free, classes, true_index=index, codes=encoding.codes, weights=weights, swaps=swaps)
+    return TrainingData(encoded.free, classes, true_index=index, codes=encoding.codes, weights=weights)
 
 
 def resolve_response(recipe: Recipe, domain: Domain) -> Response:
@@ -217,11 +203,7 @@ def resolve_response(recipe: Recipe, domain: Domain) -> Response:
         return response
     gamma = 0.0
     if domain.sensitive and recipe.response != "none":
-        from bornfair.training.gamma import solve_first_layer
+        from bornfair.training.gamma import solve_domain
 
-        # Over a full product of values each feature's own codes carry the whole equation, however many combinations
-        # there are.
-        space = domain.sensitive_space
-        tables = [space.integer_codes] if space.combinations else [coded.codes for coded in space.features]
-        gamma = max((solve_first_layer(codes).gamma for codes in tables), key=abs)
+        gamma = solve_domain(domain).gamma
     return Response(recipe.response, gamma, recipe.draws)

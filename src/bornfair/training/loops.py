@@ -117,44 +117,24 @@ def _responded_loss(
     free_width: int,
     activation: Activation,
 ) -> jax.Array:
-    """The loss of each row under its response: the mean over its draws, or the exact expectation over all versions.
-
-    Version h·|S| + s is the row moved by element h of the declared group with the sensitive value s; the true one is s.
+    """The loss of each row under its response: the mean over its draws, or the exact expectation over S. The copies of
+    a row differ only by their code's offset.
     """
     weight, bias = parameters[0]
-    free = weight[:, :free_width]
     offsets = table["codes"] @ weight[:, free_width:].T  # [|S|, width]
-    values_of_s, swapped = offsets.shape[0], "swap columns" in table
-    size = values_of_s * (table["swap columns"].shape[0] if swapped else 1)
-    true = table["true"][rows]
-
-    def shared(elements: jax.Array) -> jax.Array:
-        """[rows, copies or 1, width]: the copies of a row for one element differ only by their code's offset."""
-        if not swapped:
-            return (inputs @ free.T + bias)[:, None, :]
-        return _swapped(inputs, table, elements) @ free.T + bias
-
+    shared = (inputs @ weight[:, :free_width].T + bias)[:, None, :]
+    true, size = table["true"][rows], offsets.shape[0]
     if response.mode == "sampled":
         values = response.draw(key, true, size)  # [rows, draws]
-        elements, positions = jnp.divmod(values, values_of_s)
-        first = shared(elements) + offsets[positions]
+        first = shared + offsets[values]
         probabilities = jnp.full(values.shape, 1.0 / response.draws)
     else:
-        everything = jnp.arange(size // values_of_s)[None, :]
-        first = shared(everything)[:, :, None, :] + offsets[None, None, :, :]
-        first = first.reshape(first.shape[0], size, -1)
+        first = shared + offsets[None, :, :]
         probabilities = jnp.asarray(response.matrix(size), jnp.float32)[true]
     copies = first.shape[1]
     scores = forward_from_first(parameters, first.reshape(-1, first.shape[-1]), activation)
     losses = classification_loss(scores, jnp.repeat(table["classes"][rows], copies))
     return jnp.sum(losses.reshape(-1, copies) * probabilities, axis=1)
-
-
-def _swapped(inputs: jax.Array, table: dict[str, jax.Array], elements: jax.Array) -> jax.Array:
-    """Rows moved by elements [rows or 1, copies] of the declared group: [rows, copies, free]."""
-    columns, signs, shift = (table[f"swap {name}"][elements] for name in ("columns", "signs", "offsets"))
-    copies = jnp.broadcast_to(columns, (inputs.shape[0], *columns.shape[1:]))
-    return jnp.take_along_axis(inputs[:, None, :], copies, axis=2) * signs + shift
 
 
 def classification_loss(scores: jax.Array, classes: jax.Array) -> jax.Array:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from bornfair.errors import InputError, shown
+from bornfair.checks import choice, whole
+from bornfair.errors import InputError
 
 if TYPE_CHECKING:
     import jax
@@ -34,12 +35,10 @@ class Response:
     draws: int = 1
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(Mode):
-            raise InputError(f"response={self.mode!r} is not known; use one of {shown(get_args(Mode))}.")
+        choice("response", self.mode, get_args(Mode))
         if not math.isfinite(self.gamma):
             raise InputError(f"gamma must be a finite number, found {self.gamma}; 0 preserves fairness.")
-        if isinstance(self.draws, bool) or not isinstance(self.draws, (int, np.integer)) or self.draws < 1:
-            raise InputError(f"draws must be a whole number of at least 1, found {self.draws!r}.")
+        whole("draws", self.draws, 1)
 
     @property
     def preserves_fairness(self) -> bool:
@@ -48,7 +47,7 @@ class Response:
 
     def keep_probability(self, size: int) -> float:
         """p = P(ŝ = s)."""
-        return float(self.matrix(size)[0, 0])
+        return 1.0 if size == 1 else kept_and_other(size, self.gamma)[0]
 
     def matrix(self, size: int) -> np.ndarray:
         """All of P(ŝ | s), float64 [|S|, |S|], a row for each true value."""
@@ -67,11 +66,11 @@ class Response:
         return jnp.where(keep, true[:, None], moved)
 
 
-def response_probabilities(size: int, gamma: float) -> np.ndarray:
-    """P(ŝ=ω_j | s=ω_i) as a matrix [|S|, |S|]; row i is the true value.
+def kept_and_other(size: int, gamma: float) -> tuple[float, float]:
+    """p = P(ŝ = s | s), and the probability q of each other value: p = e^γ·q and p + (|S| − 1)·q = 1.
 
-    >>> response_probabilities(3, 0.0)[0].round(3).tolist()
-    [0.333, 0.333, 0.333]
+    >>> kept_and_other(4, 0.0)
+    (0.25, 0.25)
     """
     if size < 2:
         raise InputError(f"randomised response needs two or more sensitive values, found {size}.")
@@ -79,9 +78,20 @@ def response_probabilities(size: int, gamma: float) -> np.ndarray:
         raise InputError("γ must be a number, found NaN; 0 answers uniformly at random.")
     # Dividing by the larger of e^γ and 1 keeps both terms finite for every γ.
     same, other = (1.0, math.exp(-gamma)) if gamma >= 0 else (math.exp(gamma), 1.0)
+    total = same + (size - 1) * other
+    return same / total, other / total
+
+
+def response_probabilities(size: int, gamma: float) -> np.ndarray:
+    """P(ŝ=ω_j | s=ω_i) as a matrix [|S|, |S|]; row i is the true value.
+
+    >>> response_probabilities(3, 0.0)[0].round(3).tolist()
+    [0.333, 0.333, 0.333]
+    """
+    same, other = kept_and_other(size, gamma)
     matrix = np.full((size, size), other)
     np.fill_diagonal(matrix, same)
-    return matrix / (same + (size - 1) * other)
+    return matrix
 
 
 def privacy(gamma: float, draws: int = 1) -> float:

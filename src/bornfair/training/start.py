@@ -20,7 +20,6 @@ from bornfair.models.model import Model
 from bornfair.models.network import Activation, Layer, Network, hidden_widths
 from bornfair.people.encoding import Encoding
 from bornfair.people.sensitive import ENUMERATION_LIMIT
-from bornfair.training.swaps import swaps_of
 from bornfair.twins.versions import Versions
 from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.decide import decide
@@ -39,10 +38,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Exact:
-    """`Plain` with V = 0 exactly: fair by construction, and expected updates keep it so (exact preservation).
-
-    Where twins are declared and the network is shown raw columns, W = W·P as well (`bornfair.training.swaps`).
-    """
+    """`Plain` with V = 0 exactly: fair by construction, and expected updates keep it so (exact preservation)."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +191,6 @@ def fair_start(
     # What cannot change from draw to draw is tried once.
     again = not isinstance(start, (Constant, FromModel)) and _listable(encoding)
     attempts: list[Attempt] = []
-    swaps = swaps_of(encoding)
     for number in range(tries if again else 1):
         network = draw(
             start,
@@ -207,8 +202,6 @@ def fair_start(
             seed=seed,
             attempt=number,
         )
-        if swaps is not None and isinstance(start, Exact):
-            network = swaps.tied(network)
         verdict = _judged(network, encoding, seed)
         attempts.append(Attempt(number, verdict.verdict, verdict.proof, verdict.reason, verdict.seconds))
         if verdict:

@@ -8,45 +8,21 @@ leave half-way.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Sized
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from bornfair.verification.boxes import Boxes
+from bornfair.verification.clock import Clock
 
 TIME_IS_UP = "time is up"
 INTERRUPTED = "interrupted"
 TOO_CLOSE = "what is left is too close to the decision boundary to be told in this arithmetic"
-SPEAK_EVERY = 1.0  # seconds
 MOVED = 32  # all open boxes are moved when some are replaced, so at least one in so many of them is
 
 Waiting = TypeVar("Waiting", bound=Sized)
 Tally = TypeVar("Tally")
-
-
-class Clock:
-    """How long something may take, and who hears how far it is."""
-
-    def __init__(self, timeout: float, say: Callable[[str], None] | None = None) -> None:
-        self.began = self._spoke = time.monotonic()
-        self.timeout, self.deadline, self.say = timeout, self.began + timeout, say
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.began
-
-    @property
-    def left(self) -> float:
-        return self.deadline - time.monotonic()
-
-    def report(self, progress: Callable[[], str], *, at_once: bool = False) -> None:
-        """Say how far it is and how long it may still take, once a second at most."""
-        now = time.monotonic()
-        if self.say is not None and (at_once or now - self._spoke >= SPEAK_EVERY):
-            self._spoke = now
-            self.say(f"{progress()}, at most {max(self.deadline - now, 0.0):.0f} s left")
 
 
 class Frontier(Generic[Waiting, Tally]):

@@ -72,7 +72,7 @@ def box_layers(network: Network, low: np.ndarray, high: np.ndarray, arithmetic: 
     """The same for the sums of every layer."""
     low, high, inputs = np.asarray(low, np.float64), np.asarray(high, np.float64), network.widths[0]
     # One view that shows u itself. The ends are given, not computed, so they need no pad.
-    nowhere = FreeSpace(*(np.zeros(inputs) for _ in range(3)), ())
+    nowhere = FreeSpace(np.zeros(inputs), np.zeros(inputs), np.zeros(inputs), ())
     arrays = arrays_of(network, Relation((View(np.eye(inputs), np.zeros(inputs)),), nowhere), arithmetic)
     parts, rows = [], max(1, CHUNK // max(network.widths))
     with np.errstate(all="ignore"):  # seen by the result

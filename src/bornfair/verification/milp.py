@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,20 +18,19 @@ from bornfair.errors import InputError, plain_value
 from bornfair.models.model import Model
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import RealFeature, Value
-from bornfair.twins.relation import Relation, flip_relation
 from bornfair.twins.versions import Versions, require_flip_only
+from bornfair.verification.clock import Clock, Say
 from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.exact import exact_decisions, exact_scores
 from bornfair.verification.milp_bounds import Judge, ask_highs, branch, tightened
-from bornfair.verification.milp_encoding import NoProgram, Pair, Program, reach_of, sums_of_views, write_program
+from bornfair.verification.milp_encoding import NoProgram, Pair, Program, reach_of, sums_of, write_program
+from bornfair.verification.prune import float_below
 from bornfair.verification.replay import Replay, exact_input, falsified, replay
 from bornfair.verification.structural import undecided
+from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion
 from bornfair.verification.verdict import Verdict
 
 ENGINE = "milp"
-Say = Callable[[str], None]
-Person = Mapping[str, Value]
-Sensitive = tuple[Value, ...]
 
 PAIRS = 6  # ordered pairs of S that get a program each; above, 0/1 columns choose the values
 MOST_VALUES = 2_000  # of S that one program can choose from
@@ -67,7 +64,7 @@ class Change:
 
 def decide_by_milp(model: Model, *, timeout: float = 60.0, seed: int = 0, say: Say | None = None) -> Verdict:
     """Twins with different decisions (replayed), a proof that there are none, or why neither was found in time."""
-    clock = _Clock(timeout, say)
+    clock = _clock(timeout, say)
     verdict = confirm_encoded(model.network, model.encoding)
     refused = _refusal(model)
     if not verdict and refused is not None:
@@ -81,10 +78,10 @@ def decide_by_milp(model: Model, *, timeout: float = 60.0, seed: int = 0, say: S
     return replace(verdict, seconds=clock.spent)
 
 
-def _search(model: Model, clock: _Clock, seed: int, hunt: _Hunt, doubt: str) -> Verdict:
+def _search(model: Model, clock: Clock, seed: int, hunt: _Hunt, doubt: str) -> Verdict:
     """What to say if the hunt ends without twins."""
     try:
-        questions = _questions(model, hunt.relation, clock)
+        questions = _programs(hunt.question, clock)
         # A short try first: small trees are faster than HiGHS' machinery, and what they end with is proven.
         unproven, nodes = _without_proof(clock, 0.15, hunt, questions)
         note = _claim_of_none(clock, seed, hunt, unproven) if unproven and hunt.twins is None else ""
@@ -106,16 +103,16 @@ def _verified(reason: str, boxes: int = 1) -> Verdict:
     return Verdict("verified", "bounds", ENGINE, ("real",), reason, boxes=boxes)
 
 
-def _without_proof(clock: _Clock, share: float, hunt: _Hunt, questions: list[_Question]) -> tuple[list[_Question], int]:
+def _without_proof(clock: Clock, share: float, hunt: _Hunt, questions: list[_Programs]) -> tuple[list[_Programs], int]:
     """The questions for which safe bounds still allow twins after that share of the time, and how many it took."""
     rest, nodes, hunt.by = [], 0, "branch and bound"
     until = clock.spent + share * clock.left
     for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
         program = question.margin
-        judge, cost = hunt.disagreement(program, question.pair), _cost_of_margin(program)
+        judge, cost = hunt.judge(program, hunt.consider), _cost_of_margin(program)
         tree = branch(program, cost, (until - clock.spent) / left, judge, lambda: 0.0, all_or_nothing=True)
         clock.say(
-            f"values {question.pair}: margin at most {-tree.bound * _unit(program):.4g} by {tree.nodes} safe bounds"
+            f"values {program.pair}: margin at most {-tree.bound * _unit(program):.4g} by {tree.nodes} safe bounds"
         )
         nodes += tree.nodes
         if not tree.bound > 0:
@@ -125,12 +122,12 @@ def _without_proof(clock: _Clock, share: float, hunt: _Hunt, questions: list[_Qu
     return rest, nodes
 
 
-def _claim_of_none(clock: _Clock, seed: int, hunt: _Hunt, questions: list[_Question]) -> str:
+def _claim_of_none(clock: Clock, seed: int, hunt: _Hunt, questions: list[_Programs]) -> str:
     """Ask HiGHS about each pair of sensitive values, until the hunt has twins. Else: its claim, in words."""
     found, allowed, ended, hunt.by = -math.inf, -math.inf, True, "HiGHS"
     for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
         program, limit = question.margin, 0.6 * clock.left / left
-        judge = hunt.disagreement(program, question.pair)
+        judge = hunt.judge(program, hunt.consider)
         claim = ask_highs(program, _cost_of_margin(program), limit, seed, judge)
         if hunt.twins is None and program.sums[-1].shape[1] == 1 and claim.best <= 1e-6:
             # The best margin is 0: somebody may have f(u, i) > 0 = f(u, j), so f(u, i) alone is maximised.
@@ -138,7 +135,7 @@ def _claim_of_none(clock: _Clock, seed: int, hunt: _Hunt, questions: list[_Quest
         if hunt.twins is not None:
             return ""
         best, bound = -claim.best * _unit(program), -claim.bound * _unit(program)
-        clock.say(f"values {question.pair}: HiGHS' best margin {best:.4g}, bound {bound:.4g}")
+        clock.say(f"values {program.pair}: HiGHS' best margin {best:.4g}, bound {bound:.4g}")
         found, allowed, ended = max(found, best), max(allowed, bound), ended and claim.ended
     word = f"best margin {found:.3g}" if ended else f"best margin {found:.3g} when time ran out, at most {allowed:.3g}"
     if found > 0:
@@ -156,12 +153,13 @@ def largest_change(model: Model, *, timeout: float = 60.0, seed: int = 0, say: S
     refused = _refusal(model)
     if refused is not None:
         raise InputError(f"the largest change cannot be computed: {refused}.")
-    clock, hunt = _Clock(timeout, say), _Hunt(model)
+    clock = _clock(timeout, say)
     if model.ignores_sensitive:
         return Change(0.0, 0.0, 0.0, 0, None, "twins have the same scores: the sensitive weights are 0", clock.spent)
+    hunt = _Hunt(model)
     hunt.sample(seed)
     try:
-        questions = _questions(model, hunt.relation, clock)
+        questions = _programs(hunt.question, clock)
     except NoProgram as error:
         return hunt.change(math.inf, math.inf, f"no bound: {error}", clock)
     tasks = [(question, output) for question in questions for output in range(model.network.outputs)]
@@ -181,7 +179,7 @@ def largest_change(model: Model, *, timeout: float = 60.0, seed: int = 0, say: S
 
 
 def _bound_change(
-    question: _Question, output: int, clock: _Clock, seconds: float, seed: int, hunt: _Hunt
+    question: _Programs, output: int, clock: Clock, seconds: float, seed: int, hunt: _Hunt
 ) -> tuple[float, float]:
     """Upper bounds of f_a − f_b for one output: proven, and as HiGHS claims. What is found goes to the hunt."""
     deadline, most = clock.spent + seconds, question.most(output)
@@ -193,13 +191,13 @@ def _bound_change(
     unit = math.ldexp(1.0, exponent - stretch)
     cost = np.zeros(len(program.lower))
     cost[program.sums[-1][:, output]] = math.ldexp(-1.0, stretch), math.ldexp(1.0, stretch)
-    judge = hunt.distance(program, question.pair)
+    judge = hunt.judge(program, hunt.measure)
 
     def reached() -> float:
         return -hunt.low / unit
 
     claim = ask_highs(program, cost, 0.5 * seconds, seed, judge, reached)
-    where = f"values {question.pair}, output {output}"
+    where = f"values {program.pair}, output {output}"
     clock.say(f"{where}: found {hunt.low:.6g}, HiGHS' bound {-claim.bound * unit:.6g}")
     tree = branch(program, cost, deadline - clock.spent, judge, reached, all_or_nothing=False)
     proven = math.nextafter(-tree.bound * unit, math.inf)  # scaling rounds nothing but subnormal numbers
@@ -223,10 +221,9 @@ def _refusal(model: Model) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Question:
-    """Which values of S the two copies may take, and the programs for that."""
+class _Programs:
+    """The programs about two copies that take some sensitive values: with a margin between decisions, and without."""
 
-    pair: Pair
     margin: Program
     plain: Program
     gap_high: np.ndarray
@@ -236,21 +233,19 @@ class _Question:
         return max(float(self.gap_high[output]), 0.0)
 
 
-def _questions(model: Model, relation: Relation, clock: _Clock) -> list[_Question]:
+def _programs(question: TwinQuestion, clock: Clock) -> list[_Programs]:
     """Together they cover all ordered pairs of sensitive values."""
-    pairs = pairs_of_values(model.encoding)
-    network, encoding = model.network, model.encoding
-    sums = sums_of_views(network, relation)
+    pairs, sums, network = pairs_of_values(question.original.encoding), sums_of(question), question.model.network
     found = []
     for pair in pairs:
-        reach = reach_of(network, encoding, sums, pair)
+        reach = reach_of(question, sums, pair)
         if sum(network.widths[1:]) <= TIGHTENED:
-            reach = tightened(network, encoding, relation, pair, reach, 0.15 * clock.timeout / len(pairs))
+            reach = tightened(question, pair, reach, 0.15 * clock.timeout / len(pairs))
         margin, plain = (
-            write_program(network, encoding, relation, pair, reach, layers=len(network.layers), margin=with_margin)
+            write_program(question, pair, reach, layers=len(network.layers), margin=with_margin)
             for with_margin in (True, False)
         )
-        found.append(_Question(pair, margin, plain, reach.gap_high[-1]))
+        found.append(_Programs(margin, plain, reach.gap_high[-1]))
     return found
 
 
@@ -279,23 +274,10 @@ def _tie(program: Program) -> tuple[Program, np.ndarray]:
     return replace(program, upper=upper), cost
 
 
-class _Clock:
-    def __init__(self, timeout: float, say: Say | None) -> None:
-        if not timeout > 0:
-            raise InputError(f"timeout is {timeout}; give a number of seconds above 0.")
-        self.began, self.timeout, self.tell = time.perf_counter(), timeout, say
-
-    @property
-    def spent(self) -> float:
-        return time.perf_counter() - self.began
-
-    @property
-    def left(self) -> float:
-        return self.timeout - self.spent
-
-    def say(self, text: str) -> None:
-        if self.tell is not None:
-            self.tell(f"{self.spent:.1f} s: {text}")
+def _clock(timeout: float, say: Say | None) -> Clock:
+    if not timeout > 0:
+        raise InputError(f"timeout is {timeout}; give a number of seconds above 0.")
+    return Clock(timeout, say)
 
 
 # --- people ---
@@ -305,8 +287,7 @@ class _Hunt:
     """The best twins so far. Everybody a solver proposes is judged here, in exact arithmetic."""
 
     def __init__(self, model: Model) -> None:
-        self.model = model
-        self.relation = flip_relation(model.encoding, copies=1)
+        self.model, self.question = model, TwinQuestion.of(model)
         self.twins: Replay | None = None
         self.unconfirmed = False  # somebody's twins differ exactly, but not to the software of an imported original
         self.by = ""  # who is hunting, for the report
@@ -314,44 +295,33 @@ class _Hunt:
         self.best: tuple[Person, list[Sensitive], int] | None = None
         self.seen: set[tuple[tuple[Value, ...], tuple[Sensitive, ...]]] = set()
 
-    def disagreement(self, program: Program, pair: Pair) -> Judge:
-        """Whether a solution is a person whose twins are decided differently; they are kept."""
-        encoding = self.model.encoding
-        return lambda solution: self.consider(
-            program.person(solution, encoding), program.values(solution, pair, encoding)
-        )
+    def judge(self, program: Program, keep: Callable[[Person, Sequence[Sensitive]], bool]) -> Judge:
+        """Whoever a solution stands for is looked at: `consider` or `measure`."""
+        return lambda solution: keep(*program.twins(solution))
 
     def consider(self, person: Person, values: Sequence[Sensitive]) -> bool:
+        """Whether somebody's versions are decided differently; they are kept."""
         if not self._is_new(person, values):
             return False
         decided = exact_decisions(self.model.network, self._inputs(person, values))
         if (decided == decided[0]).all():
             return False
         pair = [values[0], values[int(np.argmax(decided != decided[0]))]]
-        found = replay(self.model, person, [0, 1], Versions(self.model.domain).at(pair))
-        if not found.unfair_in:
-            self.unconfirmed = True
-            return False
-        self.twins = found
-        return True
+        self.twins = self.question.replayed([person, person], pair)
+        self.unconfirmed = self.unconfirmed or self.twins is None
+        return self.twins is not None
 
     def _inputs(self, person: Person, values: Sequence[Sensitive]) -> np.ndarray:
         versions = Versions(self.model.domain).at(values)
         return np.stack([exact_input(self.model.encoding, person, i, versions) for i in range(len(values))])
 
-    def distance(self, program: Program, pair: Pair) -> Judge:
-        """Keeps the person of a solution if no twins found before are further apart. Never says that it is enough."""
-        encoding = self.model.encoding
-        return lambda solution: self.measure(
-            program.person(solution, encoding), program.values(solution, pair, encoding)
-        )
-
     def measure(self, person: Person, values: Sequence[Sensitive]) -> bool:
+        """Keeps somebody if no twins found before are further apart. Never says that it is enough."""
         if not self._is_new(person, values):
             return False
         for output, scores in enumerate(exact_scores(self.model.network, self._inputs(person, values)).T):
             most, least = (pick(range(len(scores)), key=scores.__getitem__) for pick in (max, min))
-            low = _rounded_down(scores[most] - scores[least])
+            low = float_below(scores[most] - scores[least])
             if low > self.low:
                 self.low, self.best = low, (dict(person), [values[most], values[least]], output)
         return False
@@ -376,7 +346,7 @@ class _Hunt:
             values = Versions(model.domain).values
             self.measure(person, [values[int(np.argmax(versions))], values[int(np.argmin(versions))]])
 
-    def change(self, high: float, solver: float, reason: str, clock: _Clock) -> Change:
+    def change(self, high: float, solver: float, reason: str, clock: Clock) -> Change:
         if self.best is None:
             found = f"nobody whose scores change was found; {reason}" if high > 0 else "proven: nobody's scores change"
             return Change(0.0, high, solver, 0, None, found, clock.spent)
@@ -390,26 +360,16 @@ def _rough_scores(model: Model, free: np.ndarray, code: np.ndarray) -> np.ndarra
     return model.network.estimated(values)
 
 
-def _rounded_down(exact: Fraction) -> float:
-    try:
-        near = float(exact)
-    except OverflowError:
-        return math.nextafter(math.inf, 0.0)
-    return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
-
-
 def _exhaustible(model: Model) -> bool:
     """Whether everybody can be listed and decided exactly in seconds."""
     features = model.domain.free_features
-    if model.encoding.spans or any(
-        isinstance(feature, RealFeature) and feature.low < feature.high for feature in features
-    ):
+    if model.encoding.spans or any(isinstance(f, RealFeature) and f.low < f.high for f in features):
         return False
     people = math.prod(1 if isinstance(feature, RealFeature) else len(feature.levels()) for feature in features)
     return people * len(model.encoding.codes) * model.network.parameters <= EXHAUSTIVE_WORK
 
 
-def _all_pass(model: Model, clock: _Clock, stops: Callable[[Person, Sequence[Sensitive]], bool]) -> bool:
+def _all_pass(model: Model, clock: Clock, stops: Callable[[Person, Sequence[Sensitive]], bool]) -> bool:
     """Whether everybody there is, in all versions, was looked at in time without a stop."""
     names, values = model.domain.free_names, model.domain.sensitive_space.values
     levels = [(f.low,) if isinstance(f, RealFeature) else tuple(f.levels()) for f in model.domain.free_features]

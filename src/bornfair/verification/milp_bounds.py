@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from bornfair.errors import InputError
-from bornfair.models.network import Network
 from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
-from bornfair.people.encoding import Encoding
-from bornfair.twins.relation import Relation
+from bornfair.verification.clock import Clock
 from bornfair.verification.milp_encoding import Pair, Program, Reach, later_gap, write_program
+from bornfair.verification.twin_question import TwinQuestion
 
 Judge = Callable[[np.ndarray], bool]
 """Is told every solution found; True means that no more are needed."""
@@ -195,16 +193,15 @@ def branch(
 
     With `all_or_nothing` a branch that can be neither split nor settled ends the search: the cutoff is out of reach.
     """
-    deadline = time.perf_counter() + seconds
+    clock = Clock(seconds)
     relaxation, order = Relaxation(program), itertools.count()
     settled, nodes = math.inf, 0
     open_branches = [(-math.inf, next(order), program.lower, program.upper)]
     while open_branches:
         known, _, lower, upper = heapq.heappop(open_branches)
-        left = deadline - time.perf_counter()
-        if left <= 0:
+        if clock.left <= 0:
             return Tree(min(settled, known), nodes)
-        bound, solution = relaxation.minimum(cost, lower, upper, left)
+        bound, solution = relaxation.minimum(cost, lower, upper, clock.left)
         bound, nodes = max(bound, known), nodes + 1
         if solution is not None and judge(solution):
             return Tree(min(settled, bound), nodes)
@@ -252,28 +249,24 @@ def _halves(
     return [(lower, high), (low, upper)]
 
 
-def tightened(
-    network: Network, encoding: Encoding, relation: Relation, pair: Pair, reach: Reach, seconds: float
-) -> Reach:
+def tightened(question: TwinQuestion, pair: Pair, reach: Reach, seconds: float) -> Reach:
     """The bounds of each sum made tighter by linear programs over all layers before it, as far as time allows."""
-    deadline = time.perf_counter() + seconds
+    clock, network = Clock(seconds), question.model.network
     for layer in range(1, len(network.layers)):
-        gap_low, gap_high = later_gap(
-            network, layer, *(part[layer - 1] for part in (reach.low, reach.high, reach.gap_low, reach.gap_high))
-        )
-        gap_low, gap_high = np.maximum(gap_low, reach.gap_low[layer]), np.minimum(gap_high, reach.gap_high[layer])
-        low, high = reach.low[layer].copy(), reach.high[layer].copy()
-        program = write_program(network, encoding, relation, pair, reach, layers=layer + 1, margin=False)
+        gap_low, gap_high = later_gap(network, layer, *reach.at(layer - 1))
+        low, high, known_low, known_high = reach.at(layer)
+        gap_low, gap_high = np.maximum(gap_low, known_low), np.minimum(gap_high, known_high)
+        low, high = low.copy(), high.copy()
+        program = write_program(question, pair, reach, layers=layer + 1, margin=False)
         relaxation = Relaxation(program)
 
         def least(entries: list[tuple[int, float]], exponent: int, relaxation: Relaxation = relaxation) -> float:
-            left = deadline - time.perf_counter()
-            if left <= 0:
+            if clock.left <= 0:
                 return -math.inf
             cost = np.zeros(len(relaxation.columns))
             for column, value in entries:
                 cost[column] = value
-            bound, _ = relaxation.minimum(cost, relaxation.program.lower, relaxation.program.upper, left)
+            bound, _ = relaxation.minimum(cost, relaxation.program.lower, relaxation.program.upper, clock.left)
             value = math.ldexp(bound, exponent) if math.isfinite(bound) else -math.inf
             return value if abs(value) > OWN_FLOOR else -math.inf  # so small that scaling may have rounded it
 
@@ -285,6 +278,6 @@ def tightened(
             gap_low[neuron] = max(gap_low[neuron], least([(first, 1.0), (second, -1.0)], exponent))
             gap_high[neuron] = min(gap_high[neuron], -least([(first, -1.0), (second, 1.0)], exponent))
         reach = reach.replaced(layer, low, high, gap_low, gap_high)
-        if time.perf_counter() >= deadline:
+        if clock.left <= 0:
             break
     return reach

@@ -10,18 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from bornfair.models.network import Network
-from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
-from bornfair.people.encoding import Encoding
-from bornfair.people.features import NUMERIC, Value
-from bornfair.twins.relation import Relation, sensitive_values
-from bornfair.verification.intervals import layer_bounds
+from bornfair.models.network import Layer, Network
+from bornfair.models.rounding import OWN_UNIT
+from bornfair.verification.intervals import box_bounds
+from bornfair.verification.partition import Input, ends_of
+from bornfair.verification.prune import NeuronBounds, Pruning, float_above, float_below
+from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion
 
 SIZE_EXPONENT = 4  # sums are scaled to about ±2^4: solvers compare with absolute tolerances
 
@@ -45,47 +44,41 @@ class Reach:
     gap_low: tuple[np.ndarray, ...]
     gap_high: tuple[np.ndarray, ...]
 
-    def replaced(
-        self, layer: int, low: np.ndarray, high: np.ndarray, gap_low: np.ndarray, gap_high: np.ndarray
-    ) -> Reach:
+    def at(self, layer: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        return self.low[layer], self.high[layer], self.gap_low[layer], self.gap_high[layer]
+
+    def replaced(self, layer: int, *bounds: np.ndarray) -> Reach:
         """With tighter bounds of one layer; those of later layers stay as they are (they remain true)."""
-        new = (low, high, gap_low, gap_high)
-        old = (self.low, self.high, self.gap_low, self.gap_high)
-        return Reach(*((*part[:layer], now, *part[layer + 1 :]) for part, now in zip(old, new, strict=True)))
+        layers = [bounds if i == layer else self.at(i) for i in range(len(self.low))]
+        return Reach(*zip(*layers, strict=True))
 
 
-def sums_of_views(network: Network, relation: Relation) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Interval bounds [views, neurons] of the sums of each layer over the whole free space."""
-    found = layer_bounds(network, relation)
-    if not all(np.isfinite(low).all() and np.isfinite(high).all() for low, high in found):
+def sums_of(question: TwinQuestion) -> Pruning:
+    """Bounds [views, neurons] of the sums of each layer over everybody."""
+    (found,) = NeuronBounds(question.model, question.views).of([question.everybody])
+    if not all(np.isfinite(ends).all() for ends in (*found.low, *found.high)):
         raise NoProgram("the sums of the network cannot be bounded by finite numbers")
     return found
 
 
-def reach_of(network: Network, encoding: Encoding, sums: Sequence[tuple[np.ndarray, np.ndarray]], pair: Pair) -> Reach:
+def reach_of(question: TwinQuestion, sums: Pruning, pair: Pair) -> Reach:
     """Bounds for two copies whose sensitive values are among those of the pair."""
-    lows: list[np.ndarray] = []
-    highs: list[np.ndarray] = []
-    gap_lows, gap_highs = [], []
-    gap_low, gap_high = _first_gap(network, encoding, pair)
-    for i, (view_low, view_high) in enumerate(sums):
+    network, found = question.model.network, list[tuple[np.ndarray, ...]]()
+    for i, (view_low, view_high) in enumerate(zip(sums.low, sums.high, strict=True)):
         low = np.stack([view_low[list(values)].min(axis=0) for values in pair])
         high = np.stack([view_high[list(values)].max(axis=0) for values in pair])
-        if i:
-            gap_low, gap_high = later_gap(network, i, lows[-1], highs[-1], gap_low, gap_high)
+        gap_low, gap_high = later_gap(network, i, *found[-1]) if i else _first_gap(question, pair)
         gap_low = np.maximum(gap_low, np.nextafter(low[0] - high[1], -np.inf))
         gap_high = np.minimum(gap_high, np.nextafter(high[0] - low[1], np.inf))
-        lows.append(low)
-        highs.append(high)
-        gap_lows.append(gap_low)
-        gap_highs.append(gap_high)
-    return Reach(tuple(lows), tuple(highs), tuple(gap_lows), tuple(gap_highs))
+        found.append((low, high, gap_low, gap_high))
+    return Reach(*zip(*found, strict=True))
 
 
-def _first_gap(network: Network, encoding: Encoding, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
-    """V(c_i − c_j) over the values of the pair."""
-    wide = encoding.listed_codes
-    weight = network.sensitive_weights(encoding.free_width).astype(np.float64)
+def _first_gap(question: TwinQuestion, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
+    """V(c_i − c_j) over the values of the pair, and what the copies' own numbers add."""
+    encoding = question.model.encoding
+    wide, every = encoding.listed_codes, question.model.network.layers[0].weight.astype(np.float64)
+    weight = every[:, encoding.free_width :]
     if len(pair[0]) == len(pair[1]) == 1:
         first, second = wide[pair[0][0]], wide[pair[1][0]]
         least = most = weight @ (first - second)
@@ -95,9 +88,10 @@ def _first_gap(network: Network, encoding: Encoding, pair: Pair) -> tuple[np.nda
         least, most = given[0].min(axis=0) - given[1].max(axis=0), given[0].max(axis=0) - given[1].min(axis=0)
         size = 2 * np.abs(weight) @ np.abs(wide).max(axis=0)
     apart = np.zeros(len(weight))
-    for span in encoding.spans:  # of these the copies have any two values
-        apart = apart + np.abs(weight[:, span.column]) * (span.high - span.low)
-    slack = 4 * (weight.shape[1] + 8) * OWN_UNIT * (size + apart)  # products of codes and weights do not underflow
+    for name, distance in question.own.items():
+        ((one,), place) = question.inputs[name], encoding.free_columns()[name].start
+        apart = apart + np.abs(every[:, place]) * float_above(one.shown(distance) - one.shown(0))
+    slack = 4 * (every.shape[1] + 8) * OWN_UNIT * (size + apart)  # products of codes and weights do not underflow
     return least - apart - slack, most + apart + slack
 
 
@@ -116,15 +110,10 @@ def later_gap(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of the difference of a layer's sums, from the bounds of the layer before; rounded outward."""
     least, most = relu_gap(low, high, gap_low, gap_high)
-    weight = network.layers[layer].weight.astype(np.float64)
-    centre = 0.5 * least + 0.5 * most
-    radius = np.nextafter(np.maximum(most - centre, centre - least), np.inf)
-    radius = np.where((least == 0) & (most == 0), 0.0, radius)
-    size = np.abs(weight) @ (np.abs(centre) + radius)
-    terms = weight.shape[1] + 8
-    total = np.where(size > 0, np.abs(weight) @ radius + 8 * terms * OWN_UNIT * size + OWN_FLOOR * terms, 0.0)
-    middle = weight @ centre
-    return middle - total, middle + total
+    weight = network.layers[layer].weight
+    below, above = box_bounds(Network((Layer(weight, np.zeros(len(weight))),)), least[None], most[None])
+    apart = np.abs(weight.astype(np.float64)) @ (np.abs(least) + np.abs(most)) > 0  # else the copies are alike here
+    return np.where(apart, below[0], 0.0), np.where(apart, above[0], 0.0)
 
 
 # --- the program ---
@@ -150,22 +139,33 @@ class _Draft:
         self.rows.append(([column for column, _ in kept], [float(value) for _, value in kept], lower, upper))
 
 
+class Placed(NamedTuple):
+    """Where a program has a number that describes a person: base + column·2^shift."""
+
+    column: int
+    base: float = 0.0
+    shift: int = 0
+
+    def number(self, solution: np.ndarray) -> float:
+        return self.base + math.ldexp(float(solution[self.column]), self.shift)
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """Columns lower ≤ x ≤ upper, some of them whole numbers, and rows row_lower ≤ matrix x ≤ row_upper."""
 
+    question: TwinQuestion
+    pair: Pair
     lower: np.ndarray
     upper: np.ndarray
     integer: np.ndarray
     matrix: Any  # csr_array [rows, columns]
     row_lower: np.ndarray
     row_upper: np.ndarray
-    features: dict[str, list[int]]
-    """The columns of each free feature."""
+    inputs: tuple[list[Placed], list[Placed]]
+    """Per copy the free inputs."""
     selectors: tuple[list[int], list[int]]
     """Per copy one column per sensitive value it may take; none where it may take one only."""
-    reals: tuple[list[int], list[int]]
-    """Per copy the codes of the sensitive features that take every real value."""
     sums: list[np.ndarray]
     """Per layer the columns of z, [2, neurons]."""
     phases: list[tuple[int, int, int]]
@@ -176,59 +176,34 @@ class Program:
     size: Any
     """|matrix|: every safe bound needs it."""
 
-    def chosen(self, solution: np.ndarray, pair: Pair) -> tuple[int, int]:
+    def chosen(self, solution: np.ndarray) -> list[int]:
         """Which of the listed sensitive values the two copies take in a solution."""
-        first, second = (
+        return [
             values[int(np.argmax(solution[columns]))] if columns else values[0]
-            for values, columns in zip(pair, self.selectors, strict=True)
-        )
-        return first, second
+            for values, columns in zip(self.pair, self.selectors, strict=True)
+        ]
 
-    def values(self, solution: np.ndarray, pair: Pair, encoding: Encoding) -> list[tuple[Value, ...]]:
-        """The sensitive values of the two copies in a solution."""
-        codes = [solution[columns] for columns in self.reals]
-        free = np.concatenate([np.zeros(encoding.free_width), *codes])
-        every = sensitive_values(encoding, free)
-        copies = 2 if encoding.spans else 1
-        first, second = self.chosen(solution, pair)
-        return [every[first * copies], every[second * copies + copies - 1]]
-
-    def person(self, solution: np.ndarray, encoding: Encoding) -> dict[str, Value]:
-        """The raw values of the free features: the nearest person who exists."""
-        found: dict[str, Value] = {}
-        for feature in encoding.domain.free_features:
-            numbers = solution[self.features[feature.name]]
-            if feature.kind == "integer":
-                found[feature.name] = feature.low + min(max(round(float(numbers[0])), 0), feature.high - feature.low)
-            elif feature.kind == "real":
-                scale = encoding.scales[feature.name]
-                raw = math.ldexp(float(numbers[0]), scale.exponent + _real_exponent(feature, encoding)) + scale.centre
-                found[feature.name] = min(max(raw, feature.low), feature.high)
-            elif feature.kind == "boolean":
-                found[feature.name] = bool(numbers[0] > 0.5)
-            else:
-                found[feature.name] = feature.levels()[int(np.argmax(numbers))]
-        return found
+    def twins(self, solution: np.ndarray) -> tuple[Person, list[Sensitive]]:
+        """The nearest person who exists, and two sensitive values."""
+        numbers = [[placed.number(solution) for placed in copy] for copy in self.inputs]
+        people, values = self.question.twins(numbers, self.chosen(solution), self.question.everybody)
+        return people[0], values
 
 
 Terms = list[tuple[int, int, int]]
 """(network input, column, exponent): the input is a sum of columns times powers of two."""
 
 
-def write_program(
-    network: Network, encoding: Encoding, relation: Relation, pair: Pair, reach: Reach, *, layers: int, margin: bool
-) -> Program:
+def write_program(question: TwinQuestion, pair: Pair, reach: Reach, *, layers: int, margin: bool) -> Program:
     """The program of the first `layers` layers; with `margin`, of twins whose decisions differ by at least a margin."""
-    draft = _Draft()
-    features, shared = _free_columns(draft, encoding, relation)
+    draft, network = _Draft(), question.model.network
+    placed, inputs = _write_people(draft, question)
     phases: list[tuple[int, int, int]] = []
-    selectors, reals, sums, exponents = [], [], [], []
-    inputs = []
-    for values in pair:
-        chosen, real, codes = _code_columns(draft, encoding, values)
+    selectors, sums, exponents = [], [], []
+    for copy, values in enumerate(pair):
+        chosen, codes = _write_codes(draft, question, values)
         selectors.append(chosen)
-        reals.append(real)
-        inputs.append(shared + codes)
+        inputs[copy] += codes
     for i in range(layers):
         size = np.maximum(np.abs(reach.low[i]), np.abs(reach.high[i])).max(axis=0)
         exponent = np.array([_exponent(float(s)) for s in size])
@@ -239,7 +214,7 @@ def write_program(
             _write_sums(draft, network, i, columns[copy], exponent, inputs[copy])
         if i + 1 < layers:
             inputs = [_write_relus(draft, reach, i, copy, columns[copy], exponent, phases) for copy in (0, 1)]
-            low, high = relu_gap(reach.low[i], reach.high[i], reach.gap_low[i], reach.gap_high[i])
+            low, high = relu_gap(*reach.at(i))
             _write_gaps(draft, inputs, low, high, exponent)
         sums.append(columns)
         exponents.append(exponent)
@@ -249,67 +224,64 @@ def write_program(
     places = np.array([column for columns, *_ in draft.rows for column in columns], dtype=np.int64)
     matrix = csr_array((entries, places, starts), shape=(len(draft.rows), len(draft.lower)))
     return Program(
-        np.array(draft.lower), np.array(draft.upper), np.array(draft.integer), matrix,
+        question, pair, np.array(draft.lower), np.array(draft.upper), np.array(draft.integer), matrix,
         np.array([row[2] for row in draft.rows]), np.array([row[3] for row in draft.rows]),
-        features, (selectors[0], selectors[1]), (reals[0], reals[1]), sums, phases, exponents, at, abs(matrix),
+        (placed[0], placed[1]), (selectors[0], selectors[1]), sums, phases, exponents, at, abs(matrix),
     )  # fmt: skip
 
 
-def _free_columns(draft: _Draft, encoding: Encoding, relation: Relation) -> tuple[dict[str, list[int]], Terms]:
-    """Whole numbers count from the feature's lowest value, which a fixed column adds; reals are columns themselves."""
-    columns: dict[str, list[int]] = {}
-    terms: Terms = []
-    for feature in encoding.domain.free_features:
-        place = encoding.free_columns()[feature.name].start
-        if isinstance(feature, NUMERIC):
-            low, high = float(relation.free.low[place]), float(relation.free.high[place])
-            scale = encoding.scales[feature.name]
-            exact = (Fraction(feature.low) - Fraction(scale.centre)) / Fraction(2) ** scale.exponent
-            below, above = (
-                (low, low)
-                if exact == Fraction(low)
-                else (math.nextafter(low, -math.inf), math.nextafter(low, math.inf))
-            )
-            if feature.kind == "integer":
-                count = feature.high - feature.low
-                at = draft.column(0, math.nextafter(count, math.inf) if count > 2**53 else count, integer=True)
-                terms.append((place, at, -scale.exponent))
-                if (below, above) != (0, 0):
-                    size = _exponent(max(abs(below), abs(above)))
-                    terms.append((place, draft.column(_scaled(below, -size), _scaled(above, -size)), size))
-            else:
-                size = _real_exponent(feature, encoding)
-                above = math.nextafter(high, math.inf)
-                at = draft.column(_scaled(min(below, low), -size), _scaled(above, -size))
-                terms.append((place, at, size))
-            columns[feature.name] = [at]
-        else:
-            count = len(feature.levels()) if feature.kind == "categorical" else 1
-            columns[feature.name] = [draft.column(0, 1, integer=True) for _ in range(count)]
-            terms += [(place + j, at, 0) for j, at in enumerate(columns[feature.name])]
-            if feature.kind == "categorical":
-                draft.row(columns[feature.name], [1.0] * count, 1.0, 1.0)
-    return columns, terms
+def _write_people(draft: _Draft, question: TwinQuestion) -> tuple[list[list[Placed]], list[Terms]]:
+    """The free inputs of both copies: the same columns, but for numbers of which each has its own."""
+    placed: list[list[Placed]] = [[], []]
+    terms: list[Terms] = [[], []]
+    columns = question.model.encoding.free_columns()
+    for feature in question.model.domain.free_features:
+        name, start = feature.name, columns[feature.name].start
+        ends = ends_of(feature, question.everybody.limits[name])
+        for copy in (0, 1):
+            if copy == 0 or name in question.own:
+                pairs = zip(question.inputs[name], ends, strict=True)
+                written = [_write_input(draft, one, *limits) for one, limits in pairs]
+                if feature.kind == "categorical":
+                    draft.row([at.column for at, _ in written], [1.0] * len(written), 1.0, 1.0)
+            placed[copy] += [at for at, _ in written]
+            terms[copy] += [(start + j, *entry) for j, (_, entries) in enumerate(written) for entry in entries]
+    return placed, terms
 
 
-def _code_columns(draft: _Draft, encoding: Encoding, values: tuple[int, ...]) -> tuple[list[int], list[int], Terms]:
-    """The sensitive codes of one copy: a 0/1 column per value where there is a choice, and columns of any number."""
-    codes, spans, reals = encoding.listed_codes[list(values)], {s.column: s for s in encoding.spans}, list[int]()
+def _write_input(draft: _Draft, one: Input, low: Any, high: Any) -> tuple[Placed, list[tuple[int, int]]]:
+    """A number, and the (column, exponent) that make up what the network is shown of it. Whole numbers count from the
+    lowest value, which a fixed column adds; reals are columns themselves.
+    """
+    least, most = one.shown(low), one.shown(high)
+    if not one.whole:
+        size = _exponent(max(abs(float(least)), abs(float(most))))
+        ends = float_below(least), math.nextafter(float(most), math.inf)
+        at = draft.column(*(_scaled(end, -size) for end in ends))
+        return Placed(at, one.centre, one.exponent + size), [(at, size)]
+    count = high - low
+    at = draft.column(0, math.nextafter(count, math.inf) if count > 2**53 else count, integer=True)
+    entries = [(at, -one.exponent)]
+    if least != 0:
+        start = float_below(least), float_above(least)
+        size = _exponent(max(map(abs, start)))
+        entries.append((draft.column(*(_scaled(end, -size) for end in start)), size))
+    return Placed(at, float(low)), entries
+
+
+def _write_codes(draft: _Draft, question: TwinQuestion, values: tuple[int, ...]) -> tuple[list[int], Terms]:
+    """The sensitive codes of one copy: a 0/1 column per value where there is a choice."""
+    encoding, terms = question.model.encoding, Terms()
+    codes = encoding.listed_codes[list(values)]
     chosen = [draft.column(0, 1, integer=True) for _ in values] if len(values) > 1 else []
     if chosen:
         draft.row(chosen, [1.0] * len(chosen), 1.0, 1.0)
-    terms: Terms = []
     for j in range(codes.shape[1]):
-        if j in spans:
-            at = draft.column(spans[j].low, spans[j].high)
-            reals.append(at)
-            terms.append((encoding.free_width + j, at, 0))
-            continue
         at = draft.column(codes[:, j].min(), codes[:, j].max())
         if chosen:
             draft.row([at, *chosen], [1.0, *(-codes[:, j])], 0.0, 0.0)
         terms.append((encoding.free_width + j, at, 0))
-    return chosen, reals, terms
+    return chosen, terms
 
 
 def _ends(reach: Reach, layer: int, copy: int, exponent: np.ndarray) -> list[tuple[float, float]]:
@@ -384,12 +356,6 @@ def _write_margin(draft: _Draft, outputs: np.ndarray) -> int:
     for k in classes:
         draft.row([wins[0][k], wins[1][k]], [1.0, 1.0], -np.inf, 1.0)
     return m
-
-
-def _real_exponent(feature: Any, encoding: Encoding) -> int:
-    scale = encoding.scales[feature.name]
-    ends = [math.ldexp(end - scale.centre, -scale.exponent) for end in (feature.low, feature.high)]
-    return _exponent(max(abs(end) for end in ends))
 
 
 def _exponent(size: float) -> int:

@@ -17,11 +17,9 @@ import numpy as np
 
 from bornfair.errors import InputError, shown
 from bornfair.models.model import Model
-from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import NUMERIC, Feature, NumericFeature, RealFeature, Value
-from bornfair.people.sensitive import Span
 from bornfair.twins.relation import FreeSpace, free_space
 
 Limit = tuple[Value, ...]
@@ -50,7 +48,10 @@ class Part:
         >>> whole_domain(people, {"age": (30, 40)}).holds({"age": 35}, people)
         True
         """
-        return all(_within(domain.feature(name), limit, person[name]) for name, limit in self.limits.items())
+        return all(
+            limit[0] <= person[name] <= limit[1] if isinstance(domain.feature(name), NUMERIC) else person[name] in limit
+            for name, limit in self.limits.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,12 @@ def partition_domain(
     count: int | None = None,
     size: int | None = None,
     seed: int = 0,
-    where: Where | None = None,
+    everybody: Part | None = None,
     importance: Mapping[str, float] | None = None,
 ) -> Partition:
-    """Cut the free features into chunks of `size` values, or into about `count` parts in all; `where` comes first.
+    """Cut the free features into chunks of `size` values, or into about `count` parts in all.
+
+    everybody: whom to cut, if not the whole domain.
 
     With `count`, the chunk that matters most is cut next, and what matters is the `importance` of its feature (all
     the same unless given) divided by its number of chunks. Small changes then bring the product close to the wish.
@@ -96,7 +99,7 @@ def partition_domain(
     for name, wish in (("count", count), ("size", size)):
         if wish is not None and wish < 1:
             raise InputError(f"{name}={wish} is below 1; use a whole number from 1 on.")
-    limits = whole_domain(domain, where).limits
+    limits = (everybody or whole_domain(domain)).limits
     features = {name: domain.feature(name) for name in limits}
     levels = {name: _levels(features[name], limit) for name, limit in limits.items()}
     if size is not None:
@@ -116,18 +119,15 @@ def partition_domain(
 
 def whole_domain(domain: Domain, where: Where | None = None) -> Part:
     """Everybody, or the sub-population that `where` names: (low, high) for numbers, a list of values for the rest."""
-    limits: dict[str, Limit] = {}
     for name in where or {}:
         domain.feature(name)  # refuses a name that is not there
-    for feature in domain.free_features:
-        limits[feature.name] = full = _feature_limit(feature)
-        if where is not None and feature.name in where:
-            limits[feature.name] = _narrowed(feature, full, where[feature.name])
-    return Part(limits)
+    return Part({feature.name: within(feature, where) for feature in domain.free_features})
 
 
-def _feature_limit(feature: Feature) -> Limit:
-    return (feature.low, feature.high) if isinstance(feature, NUMERIC) else tuple(feature.levels())
+def within(feature: Feature, where: Where | None = None) -> Limit:
+    """What a feature may be, in the sub-population if it says so."""
+    full: Limit = (feature.low, feature.high) if isinstance(feature, NUMERIC) else tuple(feature.levels())
+    return _narrowed(feature, full, where[feature.name]) if where is not None and feature.name in where else full
 
 
 def _narrowed(feature: Feature, full: Limit, wanted: Sequence[Value]) -> Limit:
@@ -156,74 +156,52 @@ def _narrowed(feature: Feature, full: Limit, wanted: Sequence[Value]) -> Limit:
     return (low, high)
 
 
+# --- as numbers ---
+
+
+@dataclass(frozen=True)
+class Input:
+    """One free column of the network as a number x to be found: the network is shown (x − centre)·2^-exponent."""
+
+    whole: bool
+    centre: float = 0.0
+    exponent: int = 0
+
+    def shown(self, x: float | Fraction) -> Fraction:
+        return (Fraction(x) - Fraction(self.centre)) / Fraction(2) ** self.exponent
+
+
+def inputs_of(encoding: Encoding) -> dict[str, list[Input]]:
+    """The columns of each free feature: one of a number or of true/false, one for each category."""
+    found: dict[str, list[Input]] = {}
+    for feature in encoding.domain.free_features:
+        scale = encoding.scales.get(feature.name, Scale(centre=0.0, exponent=0))
+        columns = len(ends_of(feature, within(feature)))
+        found[feature.name] = [Input(feature.kind != "real", scale.centre, scale.exponent)] * columns
+    return found
+
+
+def ends_of(feature: Feature, limit: Limit) -> list[tuple[Any, Any]]:
+    """Between which numbers the inputs of a feature lie."""
+    if isinstance(feature, NUMERIC):
+        return [(limit[0], limit[1])]
+    if feature.kind == "boolean":
+        return [(int(False not in limit), int(True in limit))]
+    return [(int(limit == (level,)), int(level in limit)) for level in feature.levels()]
+
+
 def part_space(encoding: Encoding, part: Part) -> FreeSpace:
     """The free vectors of the people of a part, in the columns of the whole encoding."""
-    space = free_space(encoding)
-    columns = encoding.free_columns()
+    space, inputs, columns = free_space(encoding), inputs_of(encoding), encoding.free_columns()
     for name, limit in part.limits.items():
-        feature, place = encoding.domain.feature(name), columns[name]
-        if isinstance(feature, NUMERIC):
-            scale = encoding.scales[name]
-            ends = np.ldexp(np.array(limit, np.float64) - scale.centre, -scale.exponent)
-            space.low[place], space.high[place] = ends
-        elif feature.kind == "boolean":
-            space.low[place], space.high[place] = float(False not in limit), float(True in limit)
-        else:
-            space.high[place] = [float(level in limit) for level in feature.levels()]
+        ends = zip(inputs[name], ends_of(encoding.domain.feature(name), limit), strict=True)
+        space.low[columns[name]], space.high[columns[name]] = np.array(
+            [[float(one.shown(low)), float(one.shown(high))] for one, (low, high) in ends]
+        ).T
     return space
 
 
 # --- whom a question is about ---
-
-
-def with_reals_free(model: Model, where: Where | None) -> tuple[Model, Where | None]:
-    """The same network over a domain in which real-valued sensitive features are free numbers, given by their codes.
-
-    Twins may differ in them by anything: a question about twins then says so (`allowed_differences` is for others).
-    """
-    encoding, spans = model.encoding, model.encoding.spans
-    if not spans:
-        return model, where
-    named = {span.name for span in spans}
-    reals = [RealFeature(name=span.name, low=span.low, high=span.high) for span in spans]
-    listed = [f for f in encoding.domain.sensitive_features if f.name not in named]
-    domain = Domain(
-        features=(*encoding.domain.free_features, *reals, *listed),
-        sensitive=tuple(f.name for f in listed),
-        label=encoding.domain.label,
-    )
-    scales = encoding.scales | {span.name: Scale(centre=0.0, exponent=0) for span in spans}
-    columns = [encoding.free_width + span.column for span in spans]
-    rest = [j for j in range(encoding.free_width, encoding.width) if j not in columns]
-    first, *later = model.network.layers
-    moved = Layer(first.weight[:, [*range(encoding.free_width), *columns, *rest]], first.bias)
-    network = Network((moved, *later), model.network.activation)
-    for span in (span for span in spans if where is not None and span.name in where):
-        raw = encoding.domain.feature(span.name)
-        assert isinstance(raw, RealFeature) and where is not None
-        limit = dict(zip(("low", "high"), _narrowed(raw, _feature_limit(raw), where[span.name]), strict=True))
-        asked = Span.of(raw.model_copy(update=limit), span.column, span.line)
-        where = {**where, span.name: (asked.low, asked.high)}
-    return Model(network, Encoding(domain, scales, raw=encoding.raw)), where
-
-
-def twin_values(model: Model, where: Where | None, least: int = 2) -> list[int]:
-    """The positions in S that the sub-population has; twins need two unless they differ in something else."""
-    if not model.domain.sensitive and least < 2:
-        return [0]
-    if not model.domain.sensitive:
-        raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
-    space, positions = model.domain.sensitive_space, list(range(model.domain.sensitive_space.size))
-    for j, feature in enumerate(model.domain.sensitive_features):
-        if where is None or feature.name not in where:
-            continue
-        limit = _narrowed(feature, _feature_limit(feature), where[feature.name])
-        numeric = isinstance(feature, NUMERIC)
-        kept = [v for v in feature.levels() if (limit[0] <= v <= limit[1] if numeric else v in limit)]  # type: ignore[operator]
-        positions = [i for i in positions if space.values[i][j] in kept]
-    if len(positions) < least:
-        raise InputError(f"where={dict(where or {})} leaves {len(positions)} sensitive value; twins need two or more.")
-    return positions
 
 
 def question_scope(where: Where | None, relax: Relax | None) -> str:
@@ -240,29 +218,6 @@ def question_scope(where: Where | None, relax: Relax | None) -> str:
         said.append("twins may differ by up to " + " and ".join(f"{most:g} in {name}" for name, most in relax.items()))
         said.append(f"a twin outside {'these people' if where else 'the domain'} is not looked at")
     return "; ".join(said)
-
-
-def allowed_differences(model: Model, relax: Relax | None) -> dict[str, Fraction]:
-    """By how much twins may differ in each relaxed number."""
-    allowed = [f.name for f in model.domain.free_features if isinstance(f, NUMERIC)]
-    for name, most in (relax or {}).items():
-        if name not in allowed:
-            raise InputError(f"relax names '{name}', which is no free number; those are {shown(allowed, most=30)}.")
-        if not (math.isfinite(most) and most >= 0):
-            raise InputError(f"relax['{name}'] = {most} must be a number from 0 on: the most twins may differ by.")
-    return {name: Fraction(most) for name, most in (relax or {}).items() if most > 0}
-
-
-def widened(part: Part, everybody: Part, slack: Mapping[str, Fraction]) -> Part:
-    """The part and all twins of its people."""
-    limits = dict(part.limits)
-    for name, most in slack.items():
-        low, high = (Fraction(end) for end in part.limits[name])
-        least, largest = everybody.limits[name]
-        # Rounding to float must not cut anybody off; the ends of the sub-population are floats themselves.
-        below, above = np.nextafter(float(low - most), -np.inf), np.nextafter(float(high + most), np.inf)
-        limits[name] = (max(float(below), least), min(float(above), largest))
-    return Part(limits)
 
 
 def importance_of_features(model: Model) -> dict[str, float]:
@@ -367,9 +322,3 @@ def _cut_range(feature: NumericFeature, limit: Limit, number: int) -> tuple[Limi
 def _runs(length: int, number: int) -> list[tuple[int, int]]:
     borders = [length * i // number for i in range(number + 1)]
     return list(itertools.pairwise(borders))
-
-
-def _within(feature: Feature, limit: Limit, value: Any) -> bool:
-    if isinstance(feature, NUMERIC):
-        return bool(limit[0] <= value <= limit[1])
-    return value in limit

@@ -7,6 +7,7 @@ input is never below 0 is the identity. Bounds are about real arithmetic, and ev
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -17,17 +18,16 @@ import numpy as np
 from bornfair.errors import InputError
 from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
-from bornfair.people.domain import Domain
-from bornfair.people.features import NUMERIC
+from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
 from bornfair.verification.intervals import box_layers
-from bornfair.verification.partition import Limit, Part
+from bornfair.verification.partition import Limit, Part, ends_of, inputs_of
 
 Views = slice | list[int]
 EVERY_VIEW = slice(None)
 Sources = dict[int, list[int]]  # whose outputs of the layer before a sum is made of
 
-
 BATCH = 2**18  # numbers per array of bounds
+LARGEST = math.nextafter(math.inf, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,24 +64,24 @@ class Pruning:
 class NeuronBounds:
     """Bounds of every neuron over parts of the domain, many parts at a time.
 
-    A feature adds to a first-layer sum something between its least and its largest weight times value. That is
-    computed in fractions for each chunk, once, and rounded outward; so is every float64 sum of them. Later layers are
-    bounded by `intervals`.
+    A feature adds to a first-layer sum something between its least and its largest weight times value, which is found
+    for each chunk once. Every float64 operation is rounded outward, or its loss is added; `box_bounds` does so for the
+    layers that follow.
     """
 
     def __init__(self, model: Model, views: Sequence[int]) -> None:
-        self.domain, self.columns, self.network = model.domain, model.encoding.free_columns(), model.network
-        weights, biases = raw_layers(model, views)
-        self.first = weights[0]
-        base = [[b + w for w, b in zip(column, biases[0], strict=True)] for column in self._sensitive_columns()]
-        self.base = _outward(base), _outward(base, up=True)
+        self.domain, self.network = model.domain, model.network
+        self.columns, self.inputs = model.encoding.free_columns(), inputs_of(model.encoding)
+        first, free = model.network.layers[0], model.encoding.free_width
+        self.weight, bias = first.weight.astype(np.float64), first.bias.astype(np.float64)
+        codes, read = model.encoding.listed_codes[list(views)], self.weight[:, free:].T
+        size = np.abs(codes) @ np.abs(read) + np.abs(bias)
+        terms = first.weight.shape[1] + 8
+        off = 4 * terms * OWN_UNIT * size + terms * OWN_FLOOR  # the floor is that of the whole sum
         later = model.network.layers[1:]
         self.rest = Network(later, model.network.activation) if later else None
+        self.base = codes @ read + bias - off, codes @ read + bias + off
         self.chunks: dict[tuple[str, Limit], tuple[np.ndarray, np.ndarray]] = {}
-
-    def _sensitive_columns(self) -> list[list[Fraction]]:
-        start = sum(place.stop - place.start for place in self.columns.values())
-        return [list(column) for column in zip(*(row[start:] for row in self.first), strict=True)]
 
     def each(self, parts: Iterable[Part], with_twins: Callable[[Part], Part]) -> Iterator[tuple[Part, Pruning]]:
         """Each part with the bounds that hold for its people and their twins."""
@@ -90,7 +90,8 @@ class NeuronBounds:
             yield from zip(some, self.of([with_twins(part) for part in some]), strict=True)
 
     def of(self, parts: Sequence[Part]) -> list[Pruning]:
-        sums = [self._first_layer(parts)]
+        with np.errstate(all="ignore"):  # an overflow is seen by its result
+            sums = [self._first_layer(parts)]
         if self.rest is not None:
             several, active = sums[0][0].shape[:2], [np.maximum(end, 0.0).reshape(-1, end.shape[2]) for end in sums[0]]
             later = box_layers(self.rest, *active)
@@ -103,29 +104,39 @@ class NeuronBounds:
             added = [self._chunk(name, part.limits[name]) for part in parts]
             low = np.nextafter(low + np.stack([least for least, _ in added])[:, None], -np.inf)
             high = np.nextafter(high + np.stack([most for _, most in added])[:, None], np.inf)
-        return low, high
+        known = np.isfinite(low) & np.isfinite(high)
+        return np.where(known, low, -np.inf), np.where(known, high, np.inf)
 
     def _chunk(self, name: str, limit: Limit) -> tuple[np.ndarray, np.ndarray]:
         """What a feature within a limit adds to each neuron's sum: at least, at most."""
         if (name, limit) not in self.chunks:
-            feature, place = self.domain.feature(name), self.columns[name]
-            if feature.kind == "categorical":
-                chosen = [place.start + i for i, level in enumerate(feature.levels()) if level in limit]
-                added = [[row[j] for j in chosen] for row in self.first]
+            feature, weight = self.domain.feature(name), self.weight[:, self.columns[name]]
+            ends = ends_of(feature, limit)
+            if feature.kind == "categorical":  # one of these is 1
+                added = weight[:, [high > 0 for _, high in ends]]
             else:
-                added = [[row[place.start] * Fraction(end) for end in limit] for row in self.first]
-            ends = _outward([list(map(min, added))])[0], _outward([list(map(max, added))], up=True)[0]
-            self.chunks[name, limit] = ends
+                exact = [self.inputs[name][0].shown(end) for end in ends[0]]
+                added = weight * np.array([toward(end) for end in exact for toward in (float_below, float_above)])
+            least, most = np.nextafter(added.min(axis=1), -np.inf), np.nextafter(added.max(axis=1), np.inf)
+            self.chunks[name, limit] = least, most
         return self.chunks[name, limit]
 
 
-def _outward(exact: Sequence[Sequence[Fraction]], *, up: bool = False) -> np.ndarray:
-    """Fractions as floats below them, or above."""
-    largest = Fraction(2) ** 1000
-    near = np.array([[float(min(max(value, -largest), largest)) for value in row] for row in exact])
-    beyond = np.array([[abs(value) >= largest for value in row] for row in exact])
-    toward = np.inf if up else -np.inf
-    return np.where(beyond, toward, np.nextafter(near, toward))
+def float_below(exact: Fraction) -> float:
+    """A float that is no larger.
+
+    >>> float_below(Fraction(1, 2)), Fraction(float_below(Fraction(1, 3))) < Fraction(1, 3)
+    (0.5, True)
+    """
+    return -float_above(-exact)
+
+
+def float_above(exact: Fraction) -> float:
+    try:
+        near = float(exact)
+    except OverflowError:
+        near = LARGEST if exact > 0 else -LARGEST
+    return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
 
 def without_dead_neurons(network: Network, pruning: Pruning) -> Network:
@@ -148,22 +159,7 @@ def without_dead_neurons(network: Network, pruning: Pruning) -> Network:
 
 # --- as terms of a solver ---
 
-OPEN, ZERO, ONE = range(3)  # what a part says about an input that is 0 or 1; numbers are open
 Term = Any  # a z3 expression: the package has no types
-
-
-def known_inputs(domain: Domain, part: Part) -> list[int]:
-    """What a part says about each free input."""
-    known: list[int] = []
-    for feature in domain.free_features:
-        limit = part.limits[feature.name]
-        if isinstance(feature, NUMERIC):
-            known.append(OPEN)
-        elif feature.kind == "boolean":
-            known.append(OPEN if len(limit) == 2 else ONE if limit[0] else ZERO)
-        else:
-            known += [(OPEN if len(limit) > 1 else ONE) if level in limit else ZERO for level in feature.levels()]
-    return known
 
 
 def raw_layers(model: Model, views: Sequence[int]) -> tuple[list[list[list[Fraction]]], list[list[Fraction]]]:
@@ -172,16 +168,14 @@ def raw_layers(model: Model, views: Sequence[int]) -> tuple[list[list[list[Fract
     weights = [[[Fraction(w) for w in row] for row in layer.weight.tolist()] for layer in layers]
     biases = [[Fraction(b) for b in layer.bias.tolist()] for layer in layers]
     encoding = model.encoding
-    free, columns = encoding.free_width, encoding.free_columns()
+    inputs = [one for several in inputs_of(encoding).values() for one in several]
     codes = [[Fraction(c) for c in code] for code in encoding.listed_codes[list(views)].tolist()]
     for i, row in enumerate(weights[0]):
-        for name, scale in encoding.scales.items():
-            if name in columns:
-                place = columns[name].start
-                row[place] /= Fraction(2) ** scale.exponent
-                biases[0][i] -= row[place] * Fraction(scale.centre)
-        reads = [sum((v * c for v, c in zip(row[free:], code, strict=True)), Fraction(0)) for code in codes]
-        weights[0][i] = row[:free] + reads
+        for place, one in enumerate(inputs):
+            row[place] /= Fraction(2) ** one.exponent
+            biases[0][i] -= row[place] * Fraction(one.centre)
+        reads = [sum((v * c for v, c in zip(row[len(inputs) :], code, strict=True)), Fraction(0)) for code in codes]
+        weights[0][i] = row[: len(inputs)] + reads
     return weights, biases
 
 

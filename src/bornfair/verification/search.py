@@ -22,9 +22,10 @@ from bornfair.models.network import Network
 from bornfair.twins.relation import Relation, twin_relation
 from bornfair.twins.versions import Versions
 from bornfair.verification.boxes import Boxes, Places
+from bornfair.verification.clock import Clock
 from bornfair.verification.cuts import Cuts
 from bornfair.verification.exact import agree, executes_exactly, inputs_of_views
-from bornfair.verification.frontier import INTERRUPTED, TOO_CLOSE, Clock, Frontier
+from bornfair.verification.frontier import INTERRUPTED, TOO_CLOSE, Frontier
 from bornfair.verification.linear import LinearBounds
 from bornfair.verification.replay import exact_input, falsified, person_of, replay, versions_at
 from bornfair.verification.structural import prove_structurally, undecided
@@ -150,7 +151,7 @@ class _Search:
             reason = INTERRUPTED
         except _Found as found:
             boxes = max(frontier.tally.boxes, 1)
-            return dataclasses.replace(found.verdict, boxes=boxes, partitions=boxes, seconds=clock.seconds)
+            return dataclasses.replace(found.verdict, boxes=boxes, partitions=boxes, seconds=clock.spent)
         if len(frontier.open):
             self.cuts.save()
         else:
@@ -160,7 +161,7 @@ class _Search:
         return self._verdict(reason)
 
     def _verdict(self, stopped: str | None) -> Verdict:
-        tally, open_, seconds = self.frontier.tally, self.frontier.open, self.frontier.clock.seconds
+        tally, open_, seconds = self.frontier.tally, self.frontier.open, self.frontier.clock.spent
         facts: dict[str, Any] = {"partitions": tally.boxes, "boxes": tally.boxes, "seconds": seconds}
         if not len(open_) and not tally.stuck:
             kinds: tuple[Arithmetic, ...] = ("real", "float32")
@@ -179,7 +180,7 @@ class _Search:
         return Verdict("undecided", "none", ENGINE, (), reason, **facts)
 
     def _progress(self) -> str:
-        tally, seconds = self.frontier.tally, self.frontier.clock.seconds
+        tally, seconds = self.frontier.tally, self.frontier.clock.spent
         pace = tally.boxes / seconds if seconds else 0.0
         return f"{_percent(tally.decided)} decided, {len(self.frontier.open):,} boxes open, {pace:,.0f} boxes/s"
 

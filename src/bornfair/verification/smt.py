@@ -6,9 +6,8 @@ as linear arithmetic over the rationals. Twins it reports are replayed; that the
 
 from __future__ import annotations
 
+import itertools
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -17,35 +16,13 @@ from bornfair.errors import InputError
 from bornfair.models.model import Model
 from bornfair.people.features import NUMERIC
 from bornfair.twins.relation import flip_relation
-from bornfair.twins.versions import Versions, require_flip_only
-from bornfair.verification.partition import (
-    Part,
-    Relax,
-    Where,
-    allowed_differences,
-    importance_of_features,
-    partition_domain,
-    question_scope,
-    twin_values,
-    whole_domain,
-    widened,
-    with_reals_free,
-)
-from bornfair.verification.prune import (
-    ONE,
-    OPEN,
-    ZERO,
-    NetworkTerms,
-    NeuronBounds,
-    Pruning,
-    Term,
-    Version,
-    known_inputs,
-    raw_layers,
-    solver_package,
-)
-from bornfair.verification.replay import Replay, falsified, replay_people
+from bornfair.twins.versions import require_flip_only
+from bornfair.verification.clock import Clock, Say
+from bornfair.verification.partition import Part, Relax, Where, importance_of_features, partition_domain, question_scope
+from bornfair.verification.prune import NetworkTerms, NeuronBounds, Pruning, Term, Version, raw_layers, solver_package
+from bornfair.verification.replay import Replay, falsified
 from bornfair.verification.structural import not_finite, undecided
+from bornfair.verification.twin_question import TwinQuestion
 from bornfair.verification.verdict import Verdict
 
 ENGINE = "smt"
@@ -103,7 +80,7 @@ def decide_by_smt(
     where: Where | None = None,
     relax: Relax | None = None,
     every: bool = False,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> Verdict:
     """Whether twins are ever decided differently: in all partitions none (verified), in one of them (falsified).
 
@@ -150,60 +127,45 @@ def tally_by_smt(
     where: Where | None = None,
     relax: Relax | None = None,
     every: bool = True,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> Tally | Verdict:
     """The counts behind `decide_by_smt`; an undecided verdict for networks that z3 cannot be asked about."""
-    began = time.perf_counter()
-    _require_above_zero(partitions=partitions, soft_timeout=soft_timeout, hard_timeout=hard_timeout)
+    options = {"partitions": partitions, "soft_timeout": soft_timeout, "hard_timeout": hard_timeout}
+    for name, value in options.items():
+        if value is not None and not value > 0:
+            raise InputError(f"{name}={value} must be above 0.")
+    clock = Clock(hard_timeout, say)
     require_flip_only(model.encoding, "the smt engine", "use engine='bounds'")
     model.classes  # noqa: B018  # refuses a domain without a label now, not when twins are to be reported
-    original, relaxed = model, allowed_differences(model, relax)
-    model, where = with_reals_free(model, where)
-    everybody = whole_domain(model.domain, where)
-    spans = {span.name: Fraction(span.high) - Fraction(span.low) for span in original.encoding.spans}
-    views = twin_values(model, where, least=1 if spans else 2)
+    question = TwinQuestion.of(model, where, relax)
+    question.require_twins(where)
     if not model.network.function.exact:
         return undecided(ENGINE, f"z3 is asked about relu networks only; {model.network.activation} is not linear")
-    if (flaw := not_finite(model.network, flip_relation(model.encoding))) is not None:
+    if (flaw := not_finite(question.model.network, flip_relation(question.model.encoding))) is not None:
         return undecided(ENGINE, flaw)
     parts = partition_domain(
-        model.domain,
+        question.model.domain,
         count=partitions or DEFAULT_PARTITIONS,
         seed=seed,
-        where=where,
-        importance=importance_of_features(model),
+        everybody=question.everybody,
+        importance=importance_of_features(question.model),
     )
-    slack = relaxed | spans
-    questions = _Questions(original, model, views, everybody, relaxed, spans, seed)
-    bounds = NeuronBounds(model, views)
-    tally, pruned, spoken = Tally(len(parts)), 0.0, began
-    for part, pruning in bounds.each(parts, lambda part: widened(part, everybody, slack)):
-        left = hard_timeout - (time.perf_counter() - began)
-        if left <= 0 or (tally.sat and not every):
+    solver, bounds = _Solver(question, seed), NeuronBounds(question.model, question.views)
+    tally, pruned = Tally(len(parts)), 0.0
+    for part, pruning in bounds.each(parts, question.with_twins):
+        if clock.left <= 0 or (tally.sat and not every):
             break
         if pruning.one_class:
             tally.bounds += 1
         else:
             pruned += pruning.share
-            answer, twins = questions.ask(part, pruning, min(soft_timeout, left))
+            answer, twins = solver.ask(part, pruning, min(soft_timeout, clock.left))
             setattr(tally, answer, getattr(tally, answer) + 1)
             tally.twins = tally.twins or twins
             tally.neurons_pruned = pruned / tally.asked
-        tally.seconds = time.perf_counter() - began
-        if say is not None and time.perf_counter() - spoken > SPOKEN_EVERY:
-            spoken = time.perf_counter()
-            say(f"{tally.seconds:.0f} s: {tally}")
-    tally.seconds = time.perf_counter() - began
+        clock.say(str(tally), every=SPOKEN_EVERY, digits=0)
+    tally.seconds = clock.spent
     return tally
-
-
-# --- what is asked ---
-
-
-def _require_above_zero(**options: float | None) -> None:
-    for name, value in options.items():
-        if value is not None and not value > 0:
-            raise InputError(f"{name}={value} must be above 0.")
 
 
 # --- asking z3 ---
@@ -212,74 +174,62 @@ Pair = tuple[int | None, int | None]
 """Which sensitive value each twin has; None: to be found."""
 
 
-class _Questions:
+class _Solver:
     """The network's inputs as z3 variables, and what is asked about them.
 
     Inputs are the raw values of the free features (of a category: 0 or 1 for each level), then 0 or 1 for each
     sensitive value. All scales and codes are in the first layer's weights.
     """
 
-    def __init__(
-        self,
-        original: Model,
-        model: Model,
-        views: Sequence[int],
-        everybody: Part,
-        relaxed: Mapping[str, Fraction],
-        spans: Mapping[str, Fraction],
-        seed: int,
-    ) -> None:
+    def __init__(self, question: TwinQuestion, seed: int) -> None:
         self.z3 = solver_package()
-        self.original, self.model, self.views, self.everybody = original, model, list(views), everybody
-        self.relaxed, self.spans, self.slack, self.seed = relaxed, spans, {**relaxed, **spans}, seed
-        self.columns, self.free_width = model.encoding.free_columns(), model.encoding.free_width
+        self.question, self.seed = question, seed
+        self.domain, self.columns = question.model.domain, question.model.encoding.free_columns()
+        self.free_width, self.values = question.model.encoding.free_width, range(len(question.views))
         self.raw = [self._variables(twin) for twin in (0, 1)]
         inputs = [[self.z3.ToReal(v) if v.is_int() else v for v in row] for row in self.raw]
-        self.terms = NetworkTerms(*raw_layers(model, self.views), inputs)
+        self.terms = NetworkTerms(*raw_layers(question.model, question.views), inputs)
 
     def _variables(self, twin: int) -> list[Term]:
         found = []
-        for feature in self.model.domain.free_features:
-            place = self.columns[feature.name]
-            kind = self.z3.Real if feature.kind == "real" else self.z3.Int
-            whose = f" of twin {twin}" if feature.name in self.slack else ""  # what twins share is one variable
-            found += [kind(f"{feature.name} {i}{whose}") for i in range(place.stop - place.start)]
-        return found + [self.z3.Int(f"value {k} of twin {twin}") for k in range(len(self.views))]
+        for name, inputs in self.question.inputs.items():
+            whose = f" of twin {twin}" if name in self.question.own else ""  # what twins share is one variable
+            kinds = [self.z3.Int if one.whole else self.z3.Real for one in inputs]
+            found += [kind(f"{name} {i}{whose}") for i, kind in enumerate(kinds)]
+        return found + [self.z3.Int(f"value {k} of twin {twin}") for k in self.values]
 
     def ask(self, part: Part, pruning: Pruning, seconds: float) -> tuple[Answer, Replay | None]:
         """Whether somebody of the part has a twin who is decided differently."""
-        ends = time.perf_counter() + seconds
+        clock = Clock(seconds)
         pairs: list[Pair] = [(None, None)]
-        if len(self.views) <= 2:
-            # The two share all else unless it may differ; then their order does not matter.
-            pairs = [(0, 1), (1, 0)] if self.slack else [(0, 1)]
-            pairs = [(i, j) for i in range(len(self.views)) for j in range(len(self.views))] if self.spans else pairs
+        if len(self.values) <= 2:
+            # The two share all else unless each has own numbers; then their order matters.
+            choose = itertools.permutations if self.question.own else itertools.combinations
+            pairs = list(itertools.product(self.values, repeat=2) if self.question.spans else choose(self.values, 2))
         asked = [(question, pair) for pair in pairs for question in self._questions(part, pruning, pair)]
         worst: Answer = "unsat"
         for i, (question, pair) in enumerate(asked):
-            now = time.perf_counter()
-            answer, twins = self._solve(question, part, pair, now + (ends - now) / (len(asked) - i))
+            answer, twins = self._solve(question, part, pair, Clock(clock.left / (len(asked) - i)))
             if answer == "sat":
                 return answer, twins
             worst = answer if answer != "unsat" else worst
         return worst, None
 
-    def _solve(self, question: list[Term], part: Part, pair: Pair, ends: float) -> tuple[Answer, Replay | None]:
-        answer, model = self._check(question, ends)
+    def _solve(self, question: list[Term], part: Part, pair: Pair, clock: Clock) -> tuple[Answer, Replay | None]:
+        answer, model = self._check(question, clock)
         if answer != "sat":
             return answer, None
         twins = self._replayed(model, part, pair)
         if twins is None and (grid := self._representable()):
-            answer, model = self._check(question + grid, ends)
+            answer, model = self._check(question + grid, clock)
             twins = self._replayed(model, part, pair) if answer == "sat" else None
         return ("sat", twins) if twins is not None else ("unconfirmed", None)
 
-    def _check(self, question: list[Term], ends: float) -> tuple[Answer, Term]:
-        left = ends - time.perf_counter()
-        if left <= 0:
+    def _check(self, question: list[Term], clock: Clock) -> tuple[Answer, Term]:
+        if clock.left <= 0:
             return "unknown", None
         solver = self.z3.Solver()
-        solver.set("timeout", max(1, int(left * 1000)))
+        solver.set("timeout", max(1, int(clock.left * 1000)))
         solver.set("random_seed", self.seed)
         solver.add(*question)
         answer = str(solver.check())
@@ -289,11 +239,12 @@ class _Questions:
 
     def _questions(self, part: Part, pruning: Pruning, pair: Pair) -> list[list[Term]]:
         """One for each way two decisions can differ: z3 is faster on them one by one."""
-        known = known_inputs(self.model.domain, part)
+        settled = self.question.settled(part)
         versions: list[Version] = []
         for twin, chosen in enumerate(pair):
-            states = known + [OPEN if chosen is None else ONE if k == chosen else ZERO for k in range(len(self.views))]
-            free, ones = ([j for j, state in enumerate(states) if state == kind] for kind in (OPEN, ONE))
+            marks = [None if chosen is None else int(k == chosen) for k in self.values]
+            known = [*settled, *marks]
+            free, ones = ([j for j, value in enumerate(known) if value == kind] for kind in (None, 1))
             seen = slice(None) if chosen is None else [chosen]
             versions.append(self.terms.version(twin, free, ones, pruning, seen, versions[0] if versions else None))
         first, second = (version.sums[-1] for version in versions)
@@ -301,25 +252,25 @@ class _Questions:
         if all(a.eq(b) for a, b in zip(first, second, strict=True)):
             return [[self.z3.Or(*ways)]]  # the same terms twice: z3 can answer without being told what they stand for
         definitions = [term for version in versions for term in self.terms.definitions(version)]
-        common = [*self._people(part, known), *self._values(pair), *self._apart(), *definitions]
+        common = [*self._people(part, settled), *self._values(pair), *self._apart(), *definitions]
         return [[*common, way] for way in ways]
 
-    def _people(self, part: Part, known: list[int]) -> list[Term]:
+    def _people(self, part: Part, settled: list[int | None]) -> list[Term]:
         """Who is in the part, and how far a twin may be from them."""
         asserted: list[Term] = []
-        for feature in self.model.domain.free_features:
-            limit, place = part.limits[feature.name], self.columns[feature.name]
+        for feature in self.domain.free_features:
+            name, place = feature.name, self.columns[feature.name]
             first, second = (row[place] for row in self.raw)
             if isinstance(feature, NUMERIC):
-                asserted += self._between(first[0], limit)
-                if feature.name in self.slack:
-                    most = self.terms.number(self.slack[feature.name])
-                    asserted += self._between(second[0], self.everybody.limits[feature.name])
+                asserted += self._between(first[0], part.limits[name])
+                if name in self.question.own:
+                    most = self.terms.number(self.question.own[name])
+                    asserted += self._between(second[0], self.question.everybody.limits[name])
                     asserted += [first[0] - second[0] <= most, second[0] - first[0] <= most]
             elif feature.kind == "boolean":
                 asserted += self._between(first[0], (0, 1))
             else:
-                asserted += self._one_of([v for v, state in zip(first, known[place], strict=True) if state == OPEN])
+                asserted += self._one_of([v for v, value in zip(first, settled[place], strict=True) if value is None])
         return asserted
 
     def _values(self, pair: Pair) -> list[Term]:
@@ -328,15 +279,16 @@ class _Questions:
             return []
         first, second = (row[self.free_width :] for row in self.raw)
         # People of one sensitive value are no twins; they could differ in a relaxed number.
-        apart = [a + b <= 1 for a, b in zip(first, second, strict=True)] if self.slack and not self.spans else []
+        alike = not self.question.own or self.question.spans
+        apart = [] if alike else [a + b <= 1 for a, b in zip(first, second, strict=True)]
         return [*self._one_of(first), *self._one_of(second), *apart]
 
     def _apart(self) -> list[Term]:
         """Twins who may differ in relaxed numbers too have different sensitive values, be it by ever so little."""
-        if not (self.relaxed and self.spans):
+        if not (self.question.relaxed and self.question.spans):
             return []
         first, second = self.raw
-        places = [self.columns[name].start for name in self.spans]
+        places = [self.columns[name].start for name in self.question.spans]
         places += range(self.free_width, len(first))
         return [self.z3.Or(*(first[place] != second[place] for place in places))]
 
@@ -351,7 +303,7 @@ class _Questions:
         classes = range(max(2, len(first)))
         return [self.z3.And(wins(k, first), self.z3.Not(wins(k, second))) for k in classes]
 
-    def _between(self, variable: Term, limit: Sequence[Any]) -> list[Term]:
+    def _between(self, variable: Term, limit: tuple[Any, ...]) -> list[Term]:
         low, high = (self.z3.IntVal(int(end)) if variable.is_int() else self.terms.number(end) for end in limit)
         return [variable >= low, variable <= high]
 
@@ -362,7 +314,7 @@ class _Questions:
     def _representable(self) -> list[Term]:
         """Real features on a grid of numbers that floats can hold: what z3 finds there survives the rounding."""
         found = []
-        for feature in self.model.domain.free_features:
+        for feature in self.domain.free_features:
             if feature.kind == "real":
                 exponent = math.frexp(max(abs(feature.low), abs(feature.high), 2.0**-900))[1] - GRID_BITS
                 for twin, row in enumerate(self.raw):
@@ -374,40 +326,15 @@ class _Questions:
     # --- the answer ---
 
     def _replayed(self, found: Term, part: Part, pair: Pair) -> Replay | None:
-        """The twins z3 found, as raw values; None unless they get different decisions in some arithmetic."""
+        """The twins z3 found; None unless they get different decisions in some arithmetic."""
 
-        def values(row: list[Term]) -> list[Fraction]:
+        def numbers(row: list[Term]) -> list[Fraction]:
             exact = (found.eval(variable, model_completion=True) for variable in row)
             return [Fraction(value.as_long() if value.is_int() else value.as_fraction()) for value in exact]
 
-        people, positions = [], []
-        for row, chosen in zip(map(values, self.raw), pair, strict=True):
-            people.append(self._person(row, part))
-            marks = row[self.free_width :]
-            positions.append(self.views[marks.index(max(marks)) if chosen is None else chosen])
-        if any(abs(Fraction(people[0][n]) - Fraction(people[1][n])) > most for n, most in self.relaxed.items()):
-            return None  # rounded apart
-        domain, sensitive = self.original.domain, []
-        for person, position in zip(people, positions, strict=True):
-            known: dict[str, Any] = dict(
-                zip(self.model.domain.sensitive, self.model.encoding.listed[position], strict=True)
-            )
-            known |= {span.name: span.raw(person[span.name]) for span in self.original.encoding.spans}
-            sensitive.append(tuple(known[name] for name in domain.sensitive))
-        both = replay_people(self.original, list(zip(people, (0, 1), strict=True)), Versions(domain).at(sensitive))
-        return both if both.unfair_in else None
-
-    def _person(self, values: list[Fraction], part: Part) -> dict[str, Any]:
-        person: dict[str, Any] = {}
-        for feature in self.model.domain.free_features:
-            limit, row = part.limits[feature.name], values[self.columns[feature.name]]
-            if isinstance(feature, NUMERIC):
-                low, high = self.everybody.limits[feature.name]
-                # A float near the end of the range could lie beyond it.
-                person[feature.name] = int(row[0]) if feature.kind == "integer" else min(max(float(row[0]), low), high)
-            elif len(limit) == 1:
-                person[feature.name] = limit[0]  # a known input is no variable of the question
-            else:
-                levels = feature.levels()
-                person[feature.name] = levels[int(row[0]) if feature.kind == "boolean" else row.index(max(row))]
-        return person
+        rows, views = [], []
+        for row, chosen in zip(map(numbers, self.raw), pair, strict=True):
+            free, marks = row[: self.free_width], row[self.free_width :]
+            rows.append(free)
+            views.append(self.question.views[marks.index(max(marks)) if chosen is None else chosen])
+        return self.question.replayed(*self.question.twins(rows, views, part))

@@ -6,6 +6,7 @@ activations) or `Cells` (each entry a function of one feature with finitely many
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bornfair.errors import plain, shown
+from bornfair.models.activations import ACTIVATIONS
 from bornfair.people.features import NUMERIC, Feature
 
 MOST_ENTRIES = 40_000_000  # of one matrix of coefficients: 320 MB
@@ -297,10 +299,7 @@ def _log_softmax(rows: np.ndarray) -> np.ndarray:
 
 
 FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "relu": lambda z: np.maximum(z, 0.0),
-    "tanh": np.tanh,
-    "sigmoid": lambda z: np.exp(-np.logaddexp(0.0, -z)),
-    "gelu": lambda z: z * 0.5 * (1.0 + np.vectorize(math.erf, otypes=[float])(z / math.sqrt(2.0))),
+    **{name: functools.partial(function.value, np) for name, function in ACTIVATIONS.items()},
     "softmax": lambda z: np.exp(_log_softmax(z)),
     "log_softmax": _log_softmax,
 }

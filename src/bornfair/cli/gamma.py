@@ -1,0 +1,105 @@
+"""bornfair gamma: which γ preserves fairness, why, and how noisy a sampled response is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bornfair.cli.output import print_json, print_table, tell
+from bornfair.errors import InputError
+
+if TYPE_CHECKING:
+    from bornfair.training.gamma import GammaReport
+
+Option = typer.Option
+MOST_LINES = 40
+
+
+def gamma(
+    people: Annotated[
+        Path | None, typer.Argument(help="A CSV or Parquet table, or a domain.json.", show_default=False)
+    ] = None,
+    sensitive: Annotated[list[str] | None, Option(help="A sensitive column; repeat for several.")] = None,
+    target: Annotated[str | None, Option(help="The column that is predicted; it is no feature.")] = None,
+    dataset: Annotated[str | None, Option(help="Ask about a built-in dataset instead of a table.")] = None,
+    codes: Annotated[
+        str | None, Option(help='Ask about codes: "-1,1", or with columns "2,-1,-1; -1,2,-1; -1,-1,2".')
+    ] = None,
+    combinations: Annotated[str, Option(help="Sensitive combinations that exist: all or observed.")] = "all",
+    draws: Annotated[int, Option(help="Random responses whose mean is looked at.")] = 1,
+    tolerance: Annotated[float, Option(help="How far their mean code may be off; codes lie between -1 and 1.")] = 0.1,
+    confidence: Annotated[float, Option(help="How likely it shall stay within the tolerance.")] = 0.95,
+    json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Which γ preserves fairness for these codes, why, and how many draws does a sampled response need?
+
+    Status 0: there is one. Status 1: there is none, because the codes do not sum to 0.
+    """
+    from bornfair.training.gamma import gamma_report
+
+    if sum(given is not None for given in (people, dataset, codes)) != 1:
+        raise InputError("give either a table or a domain.json, or --dataset NAME, or --codes NUMBERS.")
+    asked: Any = people
+    if codes is not None:
+        asked = _numbers(codes)
+    if dataset is not None:
+        from bornfair import datasets
+
+        loaded = datasets.load(dataset)
+        asked, target = loaded.table, target or loaded.target
+    report = gamma_report(
+        asked, sensitive_features=sensitive, target=target, combinations=combinations,  # type: ignore[arg-type]
+        draws=draws, tolerance=tolerance, confidence=confidence,
+    )  # fmt: skip
+    if json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+    if report.gamma is None:
+        raise typer.Exit(1)
+
+
+def _numbers(text: str) -> list[list[float]]:
+    """Codes from the command line: values apart by semicolons, or by commas where each has one code.
+
+    >>> _numbers("-1,1"), _numbers("1,0; 0,1")
+    ([[-1.0], [1.0]], [[1.0, 0.0], [0.0, 1.0]])
+    """
+    rows = [row.split(",") for row in text.split(";")] if ";" in text else [[code] for code in text.split(",")]
+    try:
+        return [[float(code) for code in row] for row in rows]
+    except ValueError as error:
+        raise InputError(f'--codes {text!r}: {error}; write numbers as in "-1,1" or "1,-1; -1,1".') from None
+
+
+def _print(report: GammaReport) -> None:
+    from bornfair.training.gamma import EQUATION
+
+    if report.gamma is None:
+        tell(f"{report.reason}.", "")
+    else:
+        tell(
+            f"γ = {report.gamma:g} preserves fairness ({report.reason}): each of the {report.values:,} sensitive "
+            f"values is answered with probability 1/{report.values:,}.",
+            "",
+        )
+    tell(f"The equation, with k = {report.values:,}: {EQUATION}.", "")
+    rows = [(column.name, column.sum_text) for column in report.columns[:MOST_LINES]]
+    print_table("Σ c, the codes of all sensitive values", ["input", "sum"], rows, numbers_from=99)
+    if report.noise:
+        off = f"off by {report.tolerance:g}, {report.draws:,} draw{'s' if report.draws > 1 else ''}"
+        lines = [
+            (one.column, f"{one.variance:.4g}", f"{one.chance:.4g}", f"{one.draws_needed:,}")
+            for one in report.noise[:MOST_LINES]
+        ]
+        print_table(
+            "What a sampled response adds (Chebyshev)",
+            ["input", "variance of a draw", (f"chance to be {off}", "at most"), f"draws for {report.confidence:.4g}"],
+            lines,
+        )
+    if len(report.columns) > MOST_LINES:
+        tell(f"{len(report.columns) - MOST_LINES:,} more inputs are in --json.")
+    for note in report.notes:
+        tell(f"Note: {note}.")

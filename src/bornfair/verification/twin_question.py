@@ -1,0 +1,182 @@
+"""What is a solver asked? Two people who are twins meet one network: are they decided differently?
+
+Solvers know numbers only: a person is one number per free column of the network, between two ends. What twins share is
+the same number for both. Of a sensitive feature that takes every real value each twin has a number of its own, its
+code; so is a relaxed number, within the difference that is allowed. What a solver finds becomes people here, who are
+replayed before anybody believes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bornfair.errors import InputError, shown
+from bornfair.models.model import Model
+from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import NUMERIC, RealFeature, Value
+from bornfair.people.sensitive import Span
+from bornfair.twins.versions import Versions
+from bornfair.verification.partition import Input, Part, Relax, Where, ends_of, inputs_of, whole_domain, within
+from bornfair.verification.replay import Replay, replay_people
+
+Person = dict[str, Value]
+Sensitive = tuple[Value, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TwinQuestion:
+    """Whom it is about, and how the network reads them."""
+
+    original: Model
+    model: Model
+    """The same network over a domain in which real-valued sensitive features are free numbers, given by their codes."""
+    views: tuple[int, ...]
+    """The sensitive values (positions in the model's `Encoding.listed`) that twins may have."""
+    everybody: Part
+    relaxed: Mapping[str, Fraction]
+    """Numbers that may differ between twins by so much."""
+    spans: Mapping[str, Fraction]
+    """Codes of real-valued sensitive features: they may differ by all of their range."""
+
+    @staticmethod
+    def of(model: Model, where: Where | None = None, relax: Relax | None = None) -> TwinQuestion:
+        relaxed = _allowed_differences(model, relax)
+        free, where = _with_reals_free(model, where)
+        everybody = whole_domain(free.domain, where)
+        spans = {span.name: Fraction(span.high) - Fraction(span.low) for span in model.encoding.spans}
+        return TwinQuestion(model, free, tuple(_twin_values(free, where, bool(spans))), everybody, relaxed, spans)
+
+    def require_twins(self, where: Where | None) -> None:
+        if len(self.views) < 2 and not self.spans:
+            found = f"{len(self.views)} sensitive value"
+            raise InputError(f"where={dict(where or {})} leaves {found}; twins need two or more.")
+
+    @cached_property
+    def own(self) -> dict[str, Fraction]:
+        """The features of which each twin has its own number, and how far apart the two may be."""
+        return {**self.relaxed, **self.spans}
+
+    @cached_property
+    def inputs(self) -> dict[str, list[Input]]:
+        return inputs_of(self.model.encoding)
+
+    def settled(self, part: Part) -> list[int | None]:
+        """Of each input the 0 or 1 that the part settles; None of what is to be found, as all numbers are."""
+        found: list[int | None] = []
+        for feature in self.model.domain.free_features:
+            ends = ends_of(feature, part.limits[feature.name])
+            number = isinstance(feature, NUMERIC)
+            found += [None if number or low < high else int(low) for low, high in ends]
+        return found
+
+    def with_twins(self, part: Part) -> Part:
+        """The part and all twins of its people."""
+        limits = dict(part.limits)
+        for name, most in self.own.items():
+            low, high = (Fraction(end) for end in part.limits[name])
+            least, largest = self.everybody.limits[name]
+            # Rounding to float must not cut anybody off; the ends of the sub-population are floats themselves.
+            below, above = np.nextafter(float(low - most), -np.inf), np.nextafter(float(high + most), np.inf)
+            limits[name] = (max(float(below), least), min(float(above), largest))
+        return Part(limits)
+
+    # --- what was found ---
+
+    def twins(
+        self, numbers: Sequence[Sequence[Any]], views: Sequence[int], part: Part
+    ) -> tuple[list[Person], list[Sensitive]]:
+        """The nearest people who exist to the numbers of all inputs, and their sensitive values, of both twins."""
+        people, sensitive = [self._person(row, part) for row in numbers], list[Sensitive]()
+        for person, view in zip(people, views, strict=True):
+            values: Sequence[Any] = self.model.encoding.listed[view]
+            known = dict(zip(self.model.domain.sensitive, values, strict=True))
+            known |= {span.name: span.raw(float(person.pop(span.name))) for span in self.original.encoding.spans}
+            sensitive.append(tuple(known[name] for name in self.original.domain.sensitive))
+        return people, sensitive
+
+    def _person(self, numbers: Sequence[Any], part: Part) -> Person:
+        person: Person = {}
+        known = [x if fixed is None else fixed for x, fixed in zip(numbers, self.settled(part), strict=True)]
+        columns = self.model.encoding.free_columns()
+        for feature in self.model.domain.free_features:
+            found = known[columns[feature.name]]
+            if isinstance(feature, NUMERIC):
+                low, high = self.everybody.limits[feature.name]
+                number = round(found[0]) if feature.kind == "integer" else float(found[0])
+                # A float near the end of the range could lie beyond it.
+                person[feature.name] = min(max(number, low), high)
+            elif feature.kind == "boolean":
+                person[feature.name] = bool(found[0] > 0.5)
+            else:
+                person[feature.name] = feature.levels()[max(range(len(found)), key=found.__getitem__)]
+        return person
+
+    def replayed(self, people: Sequence[Person], sensitive: Sequence[Sensitive]) -> Replay | None:
+        """What becomes of two people; None unless they are twins who get different decisions in some arithmetic."""
+        first, second = people
+        if any(abs(Fraction(first[name]) - Fraction(second[name])) > most for name, most in self.relaxed.items()):
+            return None  # rounded apart
+        versions = Versions(self.original.domain).at(sensitive)
+        both = replay_people(self.original, list(zip(people, (0, 1), strict=True)), versions)
+        return both if both.unfair_in else None
+
+
+def _with_reals_free(model: Model, where: Where | None) -> tuple[Model, Where | None]:
+    encoding, spans = model.encoding, model.encoding.spans
+    if not spans:
+        return model, where
+    named = {span.name for span in spans}
+    reals = [RealFeature(name=span.name, low=span.low, high=span.high) for span in spans]
+    listed = [f for f in encoding.domain.sensitive_features if f.name not in named]
+    domain = Domain(
+        features=(*encoding.domain.free_features, *reals, *listed),
+        sensitive=tuple(f.name for f in listed),
+        label=encoding.domain.label,
+    )
+    scales = encoding.scales | {span.name: Scale(centre=0.0, exponent=0) for span in spans}
+    columns = [encoding.free_width + span.column for span in spans]
+    rest = [j for j in range(encoding.free_width, encoding.width) if j not in columns]
+    first, *later = model.network.layers
+    moved = Layer(first.weight[:, [*range(encoding.free_width), *columns, *rest]], first.bias)
+    network = Network((moved, *later), model.network.activation)
+    for span in (span for span in spans if where is not None and span.name in where):
+        raw = encoding.domain.feature(span.name)
+        assert isinstance(raw, RealFeature) and where is not None
+        limit = dict(zip(("low", "high"), within(raw, where), strict=True))
+        asked = Span.of(raw.model_copy(update=limit), span.column, span.line)
+        where = {**where, span.name: (asked.low, asked.high)}
+    return Model(network, Encoding(domain, scales, raw=encoding.raw)), where
+
+
+def _twin_values(model: Model, where: Where | None, spans: bool) -> list[int]:
+    """The positions in S that the sub-population has."""
+    if not model.domain.sensitive:
+        if spans:
+            return [0]
+        raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+    space, positions = model.domain.sensitive_space, list(range(model.domain.sensitive_space.size))
+    for j, feature in enumerate(model.domain.sensitive_features):
+        if where is not None and feature.name in where:
+            people = Part({feature.name: within(feature, where)})
+            kept = [v for v in feature.levels() if people.holds({feature.name: v}, model.domain)]
+            positions = [i for i in positions if space.values[i][j] in kept]
+    return positions
+
+
+def _allowed_differences(model: Model, relax: Relax | None) -> dict[str, Fraction]:
+    allowed = [f.name for f in model.domain.free_features if isinstance(f, NUMERIC)]
+    for name, most in (relax or {}).items():
+        if name not in allowed:
+            raise InputError(f"relax names '{name}', which is no free number; those are {shown(allowed, most=30)}.")
+        if not (math.isfinite(most) and most >= 0):
+            raise InputError(f"relax['{name}'] = {most} must be a number from 0 on: the most twins may differ by.")
+    return {name: Fraction(most) for name, most in (relax or {}).items() if most > 0}

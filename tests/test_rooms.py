@@ -1,0 +1,95 @@
+"""Imports run downwards, also those inside functions; CONTRIBUTING names every room and every module at the top."""
+
+import ast
+import graphlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SRC = ROOT / "src"
+# From the bottom up. A room imports what stands before it; what stands together on a line does not know its neighbours.
+FLOORS = (
+    ("errors",),
+    ("files", "checks"),
+    ("checkpoint", "people"),
+    ("twins",),
+    ("models",),
+    ("verification",),
+    ("quantification",),
+    ("report",),
+    ("proof",),
+    ("question", "training"),
+    ("proxies", "repairing"),
+    ("auditing", "estimator"),
+    ("datasets", "baselines"),
+    ("experiments",),
+    ("cli",),
+)
+MODULES = {
+    ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path for path in SRC.rglob("*.py")
+}
+
+
+def imports_of(source: str, package: str) -> set[str]:
+    """Modules of ours that a source imports anywhere but for type checkers."""
+    found: set[str] = set()
+    waiting = [ast.parse(source)]
+    while waiting:
+        for node in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+                continue
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+                full = ".".join(part for part in (base, node.module or "") if part)
+                found |= {f"{full}.{alias.name}" if f"{full}.{alias.name}" in MODULES else full for alias in node.names}
+            waiting.append(node)
+    return found & MODULES.keys()
+
+
+@pytest.fixture(scope="module")
+def graph() -> dict[str, set[str]]:
+    packages = {name: name if path.name == "__init__.py" else name.rpartition(".")[0] for name, path in MODULES.items()}
+    return {name: imports_of(path.read_text(), packages[name]) - {name} for name, path in MODULES.items()}
+
+
+def floor(module: str) -> int:
+    room = module.split(".")[1] if "." in module else ""
+    return next((i for i, rooms in enumerate(FLOORS) if room in rooms), -1)  # bornfair itself knows nobody
+
+
+def test_no_module_imports_itself_by_a_detour(graph):
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_imports_run_downwards(graph):
+    upward = sorted(
+        f"{module} imports {other}"
+        for module, others in graph.items()
+        for other in others
+        if module.split(".")[:2] != other.split(".")[:2] and floor(other) >= floor(module)
+    )
+    assert not upward, upward
+
+
+def test_every_room_has_its_floor(graph):
+    assert [name for name in graph if name != "bornfair" and floor(name) < 0] == []
+    assert sum(name.count(".") < 2 and MODULES[name].name != "__init__.py" for name in graph) < 8
+
+
+def test_the_walk_sees_imports_in_functions_and_leaves_out_those_for_types():
+    source = (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import bornfair.cli\n"
+        "def f():\n    from bornfair import errors\n    from .models import network\n"
+    )
+    assert imports_of(source, "bornfair") == {"bornfair.errors", "bornfair.models.network"}
+
+
+def test_contributing_names_every_room():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"^\| `([\w./]+?)/?(?:\.py)?`", text, flags=re.M))
+    rooms = {name.split(".")[1] for name in MODULES if "." in name}
+    assert rooms <= named, rooms - named

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack, get_args
 
+import numpy as np
 import pandas as pd
 
 from bornfair.checks import choice
@@ -23,6 +24,7 @@ from bornfair.models.importers.reading import Reading, ReadingOptions
 from bornfair.models.model import Model
 from bornfair.people.domain import Domain
 from bornfair.people.features import Label, unknown_column
+from bornfair.people.labels import class_positions
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import load_bundle, own_model
 from bornfair.quantification.groups import affected_groups
@@ -96,6 +98,13 @@ class Question:
         if self.table is None or self.target is None or self.target not in self.table.columns:
             return self.table
         return self.table.drop(columns=self.target)
+
+    @property
+    def answers(self) -> np.ndarray | None:
+        """The true answers of the table as positions in the model's classes; None where no target is named."""
+        if self.table is None or self.target is None:
+            return None
+        return class_positions(self.table[self.target], self.model.classes.tolist())
 
 
 def verify(

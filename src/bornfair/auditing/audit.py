@@ -14,13 +14,12 @@ import numpy as np
 import pandas as pd
 
 from bornfair.checks import number
-from bornfair.errors import InputError, plain
+from bornfair.errors import InputError
 from bornfair.models import metrics
 from bornfair.models.model import Model
 from bornfair.question import Asking, Question
 from bornfair.report import DomainFacts, Report, certificate_document
 from bornfair.report import facts as parts
-from bornfair.report.formatting import value_text
 from bornfair.verification.decide import decide
 
 if TYPE_CHECKING:
@@ -77,7 +76,8 @@ def examine(
     from bornfair.quantification.measure import shares_of
 
     progress = say or (lambda text: None)
-    model, people, rows, target = asked.model, asked.table, asked.people, asked.target
+    model, rows = asked.model, asked.people
+    answers = asked.answers
     began = time.monotonic()
     progress("looking for a proof, or for twins who are decided differently")
     verdict = decide(model, timeout=timeout / 2, table=rows, seed=seed, say=say)
@@ -86,9 +86,9 @@ def examine(
     shares = shares_of(model, timeout=left, seed=seed, say=say)
     groups = _groups(model, seed) if shares.certified < 1 else ()
     found: dict[str, Any] = {}
-    if people is not None and rows is not None:
+    if rows is not None:
         progress(f"looking at the {len(rows):,} people of the table")
-        found = _of_people(model, rows, None if target is None else people[target], seed)
+        found = _of_people(model, rows, answers, seed)
     document = _certified(model, verdict)
     imported = {} if model.original is None else {"Imported": _imported(model)}
     reading = {"Reading": model.note} if model.note else {}
@@ -141,11 +141,11 @@ def _groups(model: Model, seed: int) -> tuple[parts.Group, ...]:
 # --- about the people of a table ---
 
 
-def _of_people(model: Model, rows: pd.DataFrame, answers: pd.Series | None, seed: int) -> dict[str, Any]:
+def _of_people(model: Model, rows: pd.DataFrame, answers: np.ndarray | None, seed: int) -> dict[str, Any]:
     from bornfair.quantification.people import most_affected, treatment
 
     treated = treatment(model, rows)
-    right, by_group = ({}, ()) if answers is None else _against_truth(model, rows, _truth(model, answers))
+    right, by_group = ({}, ()) if answers is None else _against_truth(model, rows, model.classes[answers])
     found: dict[str, Any] = {
         "people": parts.People(
             rows=len(rows),
@@ -198,20 +198,6 @@ def _against_truth(
         parts.GroupMetrics(str(value), int(line["count"]), **{rate: float(line[rate]) for rate in rates})
         for value, line in table.iterrows()
     )
-
-
-def _truth(model: Model, column: pd.Series) -> np.ndarray:
-    """The true answers in the words of the model's own classes."""
-    known = {str(plain(label)): label for label in model.classes}
-    answers = [known.get(str(plain(value))) for value in column]
-    if None in answers:
-        stray = plain(column.iloc[answers.index(None)])
-        allowed = ", ".join(value_text(plain(label)) for label in model.classes)
-        raise InputError(
-            f"column '{column.name}' holds {stray!r}, but the model decides between {allowed}; "
-            "rename the answers, or leave the target out."
-        )
-    return np.array(answers)
 
 
 def _proxies(model: Model, rows: pd.DataFrame, seed: int) -> dict[str, Any]:

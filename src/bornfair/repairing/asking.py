@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain, shown
+from bornfair.errors import InputError, plain
 from bornfair.models.importers.columns import sensitive_name
 from bornfair.models.model import Model
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import unknown_column
+from bornfair.people.labels import class_positions
 from bornfair.question import Question, nothing_sensitive
 from bornfair.training.first_layer import told_in, with_first_layer
 from bornfair.training.projection import fair_encoding
@@ -77,24 +78,12 @@ def asked_about(question: Question, sensitive: Sequence[str | int] | None, twins
     return Asked(original, who.with_twins(twins) if twins else who)
 
 
-def class_positions(model: Model, table: pd.DataFrame, target: str) -> np.ndarray:
-    """The labels of a table as positions in the model's classes."""
-    column = table[target]
-    if column.isna().any():
-        raise InputError(
-            f"target '{target}' is missing in {int(column.isna().sum())} of {len(column)} rows; remove those rows."
-        )
-    values = column.astype(object)
-    positions = pd.Index(model.classes.tolist(), dtype=object).get_indexer(pd.Index(values, dtype=object))
-    if (positions < 0).any():
-        found = plain(column.iloc[int(np.argmax(positions < 0))])
-        raise InputError(
-            f"target '{target}' holds {found!r}, which is not one of the model's classes {shown(model.classes)}; "
-            "write the labels as the model's classes (of two, the last is the positive one)."
-        )
+def taught(question: Question, column: pd.Series) -> np.ndarray:
+    """The labels to fine-tune on, as positions in the model's classes."""
+    positions = class_positions(column, question.model.classes.tolist())
     if len(np.unique(positions)) < 2:
         raise InputError(
-            f"target '{target}' has one class only, {plain(column.iloc[0])!r}, in all {len(column)} rows; fine-tuning "
-            "needs at least two. Without a target the original's own outputs are taught."
+            f"target '{column.name}' has one class only, {plain(column.iloc[0])!r}, in all {len(column)} rows; "
+            "fine-tuning needs at least two. Without a target the original's own outputs are taught."
         )
     return positions

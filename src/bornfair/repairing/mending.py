@@ -25,7 +25,7 @@ from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairModel
 from bornfair.question import Asking, Question
-from bornfair.repairing.asking import asked_about, class_positions
+from bornfair.repairing.asking import asked_about, taught
 from bornfair.repairing.changes import Changes, compare
 from bornfair.repairing.fine_tune import Lesson, Tuned, fine_tune, scores_of
 from bornfair.training.projection import (
@@ -160,13 +160,13 @@ def repair(
         raise InputError("repair needs a table of people the model decides about; give one.")
     people, target = question.table, question.target
     asked = asked_about(question, asking.get("sensitive_features"), asking.get("twins"))
-    labels = None if target is None else class_positions(asked.original, people, target)
+    labels = None if target is None else taught(question, people[target])
     training, validation, measured = _parts(len(people), labels, seed, keep=test is None)
     if test is None:
         test_rows, test_labels = people.iloc[measured], None if labels is None else labels[measured]
     else:
         test_rows = as_pandas(test)
-        test_labels = None if target is None else class_positions(asked.original, test_rows, target)
+        test_labels = None if target is None else taught(question, test_rows[target])
     encoding = asked.encoding(people.iloc[training])
     work = _Work(asked.original, encoding, people, labels, training, validation)
     candidates, layers = work.candidates(method)

@@ -151,8 +151,6 @@ def test_answers_the_model_does_not_know_are_named(trained):
     people, models = trained
     strange = people.assign(grant=people["grant"].replace("yes", "perhaps"))
     with pytest.raises(InputError, match="target 'grant' holds 'perhaps', which is not one of the model's classes"):
-        InputError, match="target 'grant' holds 'perhaps', which is not one of the model's classes 'no', 'yes'"
-    ):
         audit(models["fair"], strange, target="grant", timeout=1)
 
 

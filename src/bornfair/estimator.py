@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -15,18 +16,18 @@ from sklearn.utils.validation import (
 
 from bornfair.checks import choice
 from bornfair.errors import InputError, shown
-from bornfair.models.network import Activation
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
 from bornfair.training.algorithm import Callback, Plan
-from bornfair.training.fitting import Fitted, Recipe, continue_fit, fit_table, resolve_response
+from bornfair.training.fitting import Fitted, Recipe, TrainingOptions, continue_fit, fit_table, resolve_response
 from bornfair.training.table_classifier import TableClassifier
 
 if TYPE_CHECKING:
     from bornfair.proof.certificate import Certificate
 
 
-class FairClassifier(TableClassifier):
+@dataclass(eq=False, repr=False)
+class FairClassifier(TrainingOptions, TableClassifier):
     """A neural network classifier whose decisions never depend on the sensitive features.
 
     Parameters
@@ -66,66 +67,19 @@ class FairClassifier(TableClassifier):
     'verified'
     """
 
-    def __init__(
-        self,
-        sensitive_features: Sequence[str | int] = (),
-        *,
-        twins: str | Sequence[str] | None = None,
-        preset: str = "default",
-        hidden: str | Sequence[int] | None = None,
-        activation: Activation = "relu",
-        init: Any = "exact",
-        response: Literal["expected", "sampled", "none"] = "expected",
-        gamma: float | Literal["solve"] = "solve",
-        project: bool = False,
-        draws: int = 1,
-        optimiser: Any = None,
-        learning_rate: float | None = None,
-        schedule: str | None = None,
-        weight_decay: float | None = None,
-        batch_size: int | Literal["auto"] | None = None,
-        epochs: int | Literal["auto"] | None = None,
-        validation_fraction: float | None = None,
-        patience: int | Literal["auto"] | None = None,
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
-        combinations: Literal["all", "observed"] = "all",
-        domain: Domain | None = None,
-        missing: Literal["error", "impute"] = "error",
-        unseen: Literal["error", "ignore"] = "error",
-        outside: Literal["allow", "clip", "error"] = "allow",
-        warm_start: bool = False,
-        checkpoint: str | Path | None = None,
-        callbacks: Sequence[Callback] = (),
-        random_state: Any = 0,
-    ) -> None:
-        self.sensitive_features = sensitive_features
-        self.twins = twins
-        self.preset = preset
-        self.hidden = hidden
-        self.activation = activation
-        self.init = init
-        self.response = response
-        self.gamma = gamma
-        self.project = project
-        self.draws = draws
-        self.optimiser = optimiser
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.class_weight = class_weight
-        self.combinations = combinations
-        self.domain = domain
-        self.missing = missing
-        self.unseen = unseen
-        self.outside = outside
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.callbacks = callbacks
-        self.random_state = random_state
+    sensitive_features: Sequence[str | int] = ()
+    _: KW_ONLY
+    twins: str | Sequence[str] | None = None
+    class_weight: dict[Any, float] | Literal["balanced"] | None = None
+    combinations: Literal["all", "observed"] = "all"
+    domain: Domain | None = None
+    missing: MissingPolicy = "error"
+    unseen: UnseenPolicy = "error"
+    outside: OutsidePolicy = "allow"
+    warm_start: bool = False
+    checkpoint: str | Path | None = None
+    callbacks: Sequence[Callback] = ()
+    random_state: Any = 0
 
     # --- fitting ---
 
@@ -167,7 +121,7 @@ class FairClassifier(TableClassifier):
             self.classes_ = self._classes(np.asarray(classes))
             started = fit_table(
                 frame, self._class_indices(labels), self._domain(frame, y),
-                Recipe(**(vars(recipe) | {"epochs": 0, "validation_fraction": 0.0, "patience": None})),
+                Recipe.of(recipe, recipe.seed, epochs=0, validation_fraction=0.0, patience=None),
                 policies=self._policies(),
             )  # fmt: skip
             self._keep(started)
@@ -226,8 +180,7 @@ class FairClassifier(TableClassifier):
         return Policies(missing=self.missing, unseen=self.unseen, outside=self.outside)
 
     def _recipe(self) -> Recipe:
-        names = [name for name in Recipe.__dataclass_fields__ if name != "seed"]
-        return Recipe(seed=self._seed(), **{name: getattr(self, name) for name in names})
+        return Recipe.of(self, self._seed())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -17,7 +17,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Policies
 from bornfair.proof.bundle import FairModel
 from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, train
-from bornfair.training.presets import resolve_automatic, settings
+from bornfair.training.presets import PRESETS, resolve_automatic, settings
 from bornfair.training.projection import projection
 from bornfair.training.provenance import certify
 from bornfair.training.response import Mode, Response
@@ -29,9 +29,9 @@ class FairnessWarning(UserWarning):
     """The guarantee is weaker than one might expect."""
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """All choices of a fit. None means: as the preset says."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrainingOptions:
+    """All choices of a fit, declared once for whoever trains. None means: as the preset says."""
 
     preset: str = "default"
     hidden: str | Sequence[int] | None = None
@@ -49,21 +49,23 @@ class Recipe:
     epochs: int | Literal["auto"] | None = None
     validation_fraction: float | None = None
     patience: int | Literal["auto"] | None = None
+
+
+@dataclass(kw_only=True, eq=False)
+class Recipe(TrainingOptions):
+    """The choices, and the seed."""
+
     seed: int = 0
 
+    @staticmethod
+    def of(options: TrainingOptions, seed: int, **changes: Any) -> Recipe:
+        chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(TrainingOptions)}
+        return Recipe(seed=seed, **(chosen | changes))
+
     def plan(self, rows: int) -> Plan:
-        chosen = settings(
-            self.preset,
-            hidden=self.hidden,
-            optimiser=self.optimiser if isinstance(self.optimiser, str) else None,
-            learning_rate=self.learning_rate,
-            schedule=self.schedule,
-            weight_decay=self.weight_decay,
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            validation_fraction=self.validation_fraction,
-            patience=self.patience,
-        )
+        named = self.optimiser if isinstance(self.optimiser, str) else None
+        given = {name: getattr(self, name) for name in PRESETS["default"] if name not in ("hidden", "optimiser")}
+        chosen = settings(self.preset, optimiser=named, **given)
         chosen.pop("hidden")
         if chosen["validation_fraction"] == 0 and self.patience is None:
             chosen["patience"] = None

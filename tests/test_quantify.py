@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -20,8 +22,8 @@ from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.proof.bundle import FairModel
-from bornfair.quantification import Shares, shares_of
-from bornfair.quantification.estimate import clopper_pearson
+from bornfair.quantification import Estimate, Shares, shares_of
+from bornfair.quantification.estimate import Sample, clopper_pearson, estimated
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.relaxation import Sums
 from bornfair.quantification.shares import surely_above
@@ -258,6 +260,24 @@ def test_confidence_intervals_are_those_of_the_beta_distribution():
         assert clopper_pearson(found, count, confidence) == pytest.approx((low, high), rel=1e-9)
 
 
+def test_an_estimate_stays_in_the_range_that_proofs_narrow():
+    nobody_found = Sample(100, 0, 100, np.zeros((0, 1)), np.zeros(1))
+    found = estimated(nobody_found, certified=0.4, falsified=0.01)
+    assert (found.unfair, found.low, found.high) == (0.01, 0.01, 0.6)
+    with pytest.raises(InputError, match=r"found 0\.5 outside 0\.6 to 0\.7"):
+        Estimate(0.5, 0.6, 0.7)
+    with pytest.raises(InputError, match=r"certified of shares: found 1\.5; give a share from 0 to 1"):
+        Shares(1.5, 0.0)
+    with pytest.raises(InputError, match="sum to 1 at most"):
+        Shares(0.7, 0.7)
+
+
+def test_the_records_load_without_what_measures_them():
+    code = "import sys, bornfair.quantification as q; q.Shares; print({'scipy', 'pandas'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+
+
 # --- domains that cannot be counted ---
 
 
@@ -376,6 +396,19 @@ def test_an_interrupt_while_crediting_keeps_what_was_credited(after):
         found = shares_of(model, timeout=FOREVER, samples=200, most_boxes=16)
     assert found.interrupted
     assert mistakes(model, found, fair, unfair, False) is None
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_an_interrupt_where_every_feature_is_sensitive_returns_an_answer(monkeypatch, activation):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    hidden = np.array([[1.0], [-1.0]]), np.zeros(2)
+    model = single((), [hidden, (np.array([[1.0, -0.5]]), np.zeros(1))], activation=activation)
+    assert shares_of(model, timeout=FOREVER, samples=20).undecided == 0
+    monkeypatch.setattr(engine, "judge_people", interrupt)
+    found = shares_of(model, timeout=FOREVER, samples=20)
+    assert (found.undecided, found.interrupted) == (1.0, True)
 
 
 def test_an_interrupt_while_drawing_returns_nothing_but_an_answer(monkeypatch):

@@ -142,21 +142,19 @@ def _groups(model: Model, seed: int) -> tuple[parts.Group, ...]:
 
 
 def _of_people(model: Model, rows: pd.DataFrame, answers: np.ndarray | None, seed: int) -> dict[str, Any]:
-    from bornfair.quantification.people import most_affected, treatment
+    from bornfair.quantification.people import people_of, treatment
 
     treated = treatment(model, rows)
+    who = people_of(model, rows, MOST_AFFECTED, treated=treated)
     right, by_group = ({}, ()) if answers is None else _against_truth(model, rows, model.classes[answers])
     found: dict[str, Any] = {
         "people": parts.People(
-            rows=len(rows),
-            unfair=int((~treated.fair).sum()),
-            values=model.domain.sensitive_space.size if model.domain.real_sensitive else None,
+            rows=who.rows,
+            unfair=who.unfair,
+            values=who.values,
             most_affected=tuple(
-                parts.Affected(
-                    row=one.row, person=one.person, twin=one.twin, decisions=one.decisions, gap=one.gap,
-                    undo=one.undo_text,
-                )
-                for one in most_affected(model, rows, most=MOST_AFFECTED, treated=treated)
+                parts.Affected(one.row, one.person, one.twin, one.decisions, one.gap, one.undo_text)
+                for one in who.most_affected
             ),
         ),
         "score_gaps": _gaps(treated.scores),

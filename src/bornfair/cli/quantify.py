@@ -87,4 +87,4 @@ def _print(found: Shares) -> None:
         tell(f"{people.unfair:,} of the {people.rows:,} people of the table have a twin who is decided otherwise.")
         for one in people.most_affected:
             decided = " / ".join(map(str, one.decisions))
-            tell(f"  row {one.row}: {decided}, score gap {one.gap:.3g}; {one.undo_text}")
+            tell(f"  row {one.row}: {decided}, score gap {one.gap or 0.0:.3g}; {one.undo_text}")

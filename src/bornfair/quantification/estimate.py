@@ -54,7 +54,7 @@ def estimated(sample: Sample, certified: float = 0.0, falsified: float = 0.0) ->
     return Estimate(min(max(sample.found / sample.count, low), high), low, high, sample.count)
 
 
-def drawn(
+def people_at_random(
     owner: Bounder, count: int, *, seed: Sequence[int], until: float
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """People drawn from the distribution, some at a time: their places, their free vectors, and the outputs of all
@@ -76,7 +76,7 @@ def draw(owner: Bounder, count: int, *, seed: int, until: float) -> Sample:
     width = owner.variables.free.width
     seen = found = open_ = 0
     kept, gaps, moments = np.zeros((0, width)), np.zeros(0), np.zeros((2, width))
-    for people, free, values in drawn(owner, count, seed=[seed, 271828], until=until):
+    for people, free, values in people_at_random(owner, count, seed=[seed, 271828], until=until):
         unfair = disagree(values)
         if owner.has_bands:
             open_ += int((~unfair & ~sure_people(owner, free)[0]).sum())

@@ -15,7 +15,7 @@ import pandas as pd
 from bornfair.errors import InputError
 from bornfair.models.model import Model
 from bornfair.people.features import NUMERIC, Feature, Value
-from bornfair.quantification.estimate import clopper_pearson, disagree, drawn
+from bornfair.quantification.estimate import clopper_pearson, disagree, people_at_random
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.records import Condition, Group, fulfilled
 from bornfair.quantification.variables import Marginal, variables
@@ -60,7 +60,7 @@ def affected_groups(
 
 def _drawn(model: Model, owner: Bounder, count: int, seed: list[int], until: float) -> tuple[pd.DataFrame, np.ndarray]:
     """Raw people of the distribution, and whose twins are decided differently."""
-    parts = [(free, disagree(values)) for _, free, values in drawn(owner, count, seed=seed, until=until)]
+    parts = [(free, disagree(values)) for _, free, values in people_at_random(owner, count, seed=seed, until=until)]
     free, unfair = (np.concatenate(part) for part in zip(*parts, strict=True))
     return model.encoding.decode(free), unfair
 

@@ -7,7 +7,8 @@ are combined by P(A and B) ≥ P(A) + P(B) − 1; the same lead in all views bec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -36,30 +37,45 @@ class _Leads:
     P + p that of a over b.
     """
 
+    nodes: Nodes
+    boxes: Boxes
     alternatives: list[Sums]
     winners: np.ndarray
     classes: int
+    weights: np.ndarray  # of nodes, for guesses
 
     @staticmethod
-    def of(owner: Bounder, bounds: Bounds) -> _Leads:
-        views, (b, a) = owner.bounded_views, np.array(owner.pairs).T
-        found = []
-        for lower, upper in zip(bounds.lower, bounds.upper, strict=True):
-            nodes, boxes = lower.table.shape[1:]
-            tables = [lower.table.reshape(views, -1, nodes, boxes), -upper.table.reshape(views, -1, nodes, boxes)]
-            constants = [lower.constant.reshape(views, -1, boxes), -upper.constant.reshape(views, -1, boxes)]
-            found.append(Sums(np.concatenate(constants, axis=1), np.concatenate(tables, axis=1)))
-        return _Leads(found, np.concatenate([b, a]), int(b.max()) + 1)
+    def of(owner: Bounder, boxes: Boxes, bounds: Bounds) -> _Leads:
+        shape, (b, a) = (owner.bounded_views, len(owner.pairs)), np.array(owner.pairs).T
 
-    def joint(self, nodes: Nodes) -> list[Sums]:
-        """For each alternative, sums [leads, …] below those of all views."""
-        return [_lowest_of_views(nodes, sums) for sums in self.alternatives]
+        def leads(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+            parts = low.reshape(*shape, *low.shape[1:]), -high.reshape(*shape, *high.shape[1:])
+            return np.concatenate(parts, axis=1)
 
-    def least(self, nodes: Nodes) -> np.ndarray:
+        found = [Sums(*map(leads, lower, upper)) for lower, upper in zip(bounds.lower, bounds.upper, strict=True)]
+        winners, classes = np.concatenate([b, a]), int(b.max()) + 1
+        return _Leads(owner.nodes, boxes, found, winners, classes, owner.nodes.weights(boxes))
+
+    @property
+    def joint(self) -> _Leads:
+        """All views as one: sums below the same lead's sums in all of them."""
+        return replace(self, alternatives=[_lowest_of_views(self.nodes, sums) for sums in self.alternatives])
+
+    def least(self) -> np.ndarray:
         """The smallest value each lead can have [views, leads, boxes]."""
-        ends = [s.constant + nodes.lowest(s.table).sum(axis=-2) for s in self.alternatives]
+        ends = [s.constant + self.nodes.lowest(s.table).sum(axis=-2) for s in self.alternatives]
         sizes = [np.abs(s.constant) + np.abs(s.table).sum(axis=-2) for s in self.alternatives]
         return np.fmax.reduce([end - LOSS * size for end, size in zip(ends, sizes, strict=True)])
+
+    @cached_property
+    def likely(self) -> list[np.ndarray]:
+        """Guesses how often leads are above 0, for each alternative [views, leads, boxes]."""
+        return [likely_above(self.nodes, sums, self.weights) for sums in self.alternatives]
+
+    @cached_property
+    def likely_classes(self) -> np.ndarray:
+        """Guesses how often views are decided a class [views, classes, boxes]."""
+        return self.of_class(np.maximum.reduce(self.likely))
 
     def of_class(self, chances: np.ndarray) -> np.ndarray:
         """Chances of leads [..., leads, boxes] → of all leads of each class [..., classes, boxes]."""
@@ -68,53 +84,57 @@ class _Leads:
             missing[..., winner, :] += 1 - chances[..., lead, :]
         return np.maximum(1 - missing, 0.0)
 
+    def likely_falsified(self) -> tuple[np.ndarray, np.ndarray]:
+        """The best guess where two views have two classes, and which views and classes [4, boxes] give it."""
+        chances = self.likely_classes
+        best, view = chances.max(axis=0), chances.argmax(axis=0)
+        share, which = np.zeros(best.shape[1]), np.zeros((4, best.shape[1]), np.int64)
+        for b in range(self.classes):
+            for a in range(b):
+                both = best[b] + best[a] - 1
+                better = both > share
+                share = np.where(better, both, share)
+                chosen = np.stack([view[b], view[a], np.full_like(view[b], b), np.full_like(view[a], a)])
+                which = np.where(better, chosen, which)
+        return share, which
+
+    def surely(self, rows: np.ndarray, views: np.ndarray, classes: np.ndarray, bins: int) -> np.ndarray:
+        """Lower bounds on the share of the boxes `rows` where a view of each is decided a class."""
+        missing = np.zeros(len(rows))
+        for lead, winner in enumerate(self.winners):
+            mine = np.flatnonzero(classes == winner)
+            if not len(mine):
+                continue
+            best = np.argmax([guess[views[mine], lead, rows[mine]] for guess in self.likely], axis=0)
+            for k, sums in enumerate(self.alternatives):
+                at = mine[best == k]
+                if len(at):
+                    some = Sums(sums.constant[views[at], lead, rows[at]], sums.table[views[at], lead, :, rows[at]].T)
+                    missing[at] += 1 - surely_above(self.nodes, self.boxes[rows[at]], some, bins)
+        return 1 - missing
+
 
 def _lowest_of_views(nodes: Nodes, sums: Sums) -> Sums:
     """One sum below the same lead's sums in all views: the lowest of their values at each node, means taken apart."""
     means = nodes.middle(sums.table)
     size = np.abs(sums.constant) + 2 * np.abs(sums.table).sum(axis=-2)
     constant = sums.constant + means.sum(axis=-2) - LOSS * size
-    return Sums(constant.min(axis=0), (sums.table - nodes.at_nodes(means)).min(axis=0))
+    table = sums.table - nodes.at_nodes(means)
+    return Sums(constant.min(axis=0, keepdims=True), table.min(axis=0, keepdims=True))
 
 
 def judge_boxes(owner: Bounder, boxes: Boxes) -> Judged:
-    """Bound boxes, as many as `owner.together`."""
-    nodes = owner.nodes
+    """Bound boxes, about as many as `owner.together`."""
     bounds = owner.bounds(*owner.variables.places.bounds(boxes))
     with np.errstate(all="ignore"):
-        leads = _Leads.of(owner, bounds)
-        wins = leads.of_class((leads.least(nodes) > 0).astype(np.float64)) > 0.5  # [views, classes, boxes]
+        leads = _Leads.of(owner, boxes, bounds)
+        wins = leads.of_class((leads.least() > 0).astype(np.float64)) > 0.5  # [views, classes, boxes]
         certified = wins.all(axis=0).any(axis=0) | bounds.same
         falsified = (wins.any(axis=0).sum(axis=0) > 1) & ~certified
-        together, apart = _guesses(leads, nodes, boxes)
-        likely = np.minimum(leads.of_class(np.maximum.reduce(together)).sum(axis=0), 1.0)
-        unfair = np.minimum(_falsified(leads, apart)[0], 1 - likely)
+        likely = np.minimum(leads.joint.likely_classes[0].sum(axis=0), 1.0)
+        unfair = np.minimum(leads.likely_falsified()[0], 1 - likely)
         variable = _variable_to_cut(owner.nodes, boxes, bounds)
     return Judged(certified, falsified, 1 - likely - unfair, variable)
-
-
-def _guesses(leads: _Leads, nodes: Nodes, boxes: Boxes) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Per alternative: chances of leads in all views together [leads, boxes], and apart [views, leads, boxes]."""
-    weights = nodes.weights(boxes)
-    together = [likely_above(nodes, boxes, sums, weights) for sums in leads.joint(nodes)]
-    apart = [likely_above(nodes, boxes, sums, weights) for sums in leads.alternatives]
-    return together, apart
-
-
-def _falsified(leads: _Leads, apart: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The best share where two views have two classes, and which views and classes [4, boxes] give it."""
-    chances = leads.of_class(np.maximum.reduce(apart))  # [views, classes, boxes]
-    best, view = chances.max(axis=0), chances.argmax(axis=0)
-    share, which = np.zeros(best.shape[1]), np.zeros((4, best.shape[1]), np.int64)
-    for b in range(leads.classes):
-        for a in range(b):
-            both = best[b] + best[a] - 1
-            better = both > share
-            share = np.where(better, both, share)
-            which = np.where(
-                better, np.stack([view[b], view[a], np.full_like(view[b], b), np.full_like(view[a], a)]), which
-            )
-    return share, which
 
 
 def _variable_to_cut(nodes: Nodes, boxes: Boxes, bounds: Bounds) -> np.ndarray:
@@ -131,53 +151,20 @@ def _variable_to_cut(nodes: Nodes, boxes: Boxes, bounds: Bounds) -> np.ndarray:
 
 def prove(owner: Bounder, boxes: Boxes, bins: int) -> tuple[np.ndarray, np.ndarray]:
     """Shares of boxes that are certified and falsified: lower bounds. Boxes that are wholly decided come as 1."""
-    nodes = owner.nodes
     bounds = owner.bounds(*owner.variables.places.bounds(boxes))
+    certified, falsified = np.zeros((2, len(boxes)))
     with np.errstate(all="ignore"):
-        leads = _Leads.of(owner, bounds)
-        joint = leads.joint(nodes)
-        together, apart = _guesses(leads, nodes, boxes)
-        # What all views have in common counts as one view.
-        everywhere = _Proof(leads, [Sums(s.constant[None], s.table[None]) for s in joint], [g[None] for g in together])
-        likely = leads.of_class(np.maximum.reduce(together))
-        certified, falsified = np.zeros((2, len(boxes)))
-        for klass in range(leads.classes):
-            worth = np.flatnonzero(likely[klass] > WORTH)
-            view, decided = np.zeros(len(worth), np.int64), np.full(len(worth), klass)
-            certified[worth] += np.maximum(everywhere.share(nodes, boxes, worth, view, decided, bins), 0.0)
+        leads = _Leads.of(owner, boxes, bounds)
+        joint = leads.joint
+        for klass, likely in enumerate(joint.likely_classes[0]):
+            rows = np.flatnonzero(likely > WORTH)
+            alike = joint.surely(rows, np.zeros_like(rows), np.full_like(rows, klass), bins)
+            certified[rows] += np.maximum(alike, 0.0)
         certified = np.clip(certified - 2.0**-40 * (leads.classes > 2), 0.0, 1.0)
         certified = np.where(bounds.same, 1.0, certified)
-        share, which = _falsified(leads, apart)
-        worth = np.flatnonzero((share > WORTH) & (certified < 1))
-        if len(worth):
-            i, j, b, a = which[:, worth]
-            somewhere = _Proof(leads, leads.alternatives, apart)
-            one = somewhere.share(nodes, boxes, worth, i, b, bins)
-            other = somewhere.share(nodes, boxes, worth, j, a, bins)
-            falsified[worth] = np.maximum(one + other - 1 - 2.0**-40, 0.0)
+        share, which = leads.likely_falsified()
+        rows = np.flatnonzero((share > WORTH) & (certified < 1))
+        i, j, b, a = which[:, rows]
+        both = leads.surely(rows, i, b, bins) + leads.surely(rows, j, a, bins)
+        falsified[rows] = np.maximum(both - 1 - 2.0**-40, 0.0)
     return certified, np.minimum(falsified, np.maximum(1 - certified - 2.0**-40, 0.0))
-
-
-class _Proof(NamedTuple):
-    """Sums below leads, for each alternative [views, leads, …], and a guess how often each is above 0."""
-
-    leads: _Leads
-    alternatives: list[Sums]
-    guesses: list[np.ndarray]
-
-    def share(
-        self, nodes: Nodes, boxes: Boxes, rows: np.ndarray, views: np.ndarray, classes: np.ndarray, bins: int
-    ) -> np.ndarray:
-        """Lower bounds on the share of the boxes `rows` where a view of each is decided a class."""
-        missing = np.zeros(len(rows))
-        for lead, winner in enumerate(self.leads.winners):
-            mine = np.flatnonzero(classes == winner)
-            if not len(mine):
-                continue
-            best = np.argmax([guess[views[mine], lead, rows[mine]] for guess in self.guesses], axis=0)
-            for k, sums in enumerate(self.alternatives):
-                at = mine[best == k]
-                if len(at):
-                    some = Sums(sums.constant[views[at], lead, rows[at]], sums.table[views[at], lead, :, rows[at]].T)
-                    missing[at] += 1 - surely_above(nodes, boxes[rows[at]], some, bins)
-        return 1 - missing

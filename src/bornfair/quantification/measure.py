@@ -321,6 +321,8 @@ class _Measurement:
 
     def _credit(self, boxes: Boxes) -> None:
         """Write down what bounds prove about parts of boxes, the most promising first, until time is up."""
+        if not self.variables.count:
+            return  # a single person has no parts
         facts, together = boxes.facts, self.owner.together
         unknown = np.flatnonzero(np.isnan(facts["certified"]))
         order = unknown[np.argsort((facts["undecided"] - facts["mass"])[unknown], kind="stable")]

@@ -22,7 +22,7 @@ from bornfair.people.tables import as_pandas
 from bornfair.quantification.estimate import disagree
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.points import sure_people
-from bornfair.quantification.records import Affected
+from bornfair.quantification.records import Affected, People
 from bornfair.quantification.variables import variables
 from bornfair.twins.relation import Relation, grid_relation
 from bornfair.twins.versions import Versions
@@ -154,6 +154,14 @@ def most_affected(model: Model, table: Any, most: int = 10, *, treated: Treatmen
             )
         )
     return records
+
+
+def people_of(model: Model, table: Any, most: int = 10, *, treated: Treatment | None = None) -> People:
+    """How many rows of a table have a twin who is decided otherwise, and those whom it affects most."""
+    found = treatment(model, table) if treated is None else treated
+    values = model.domain.sensitive_space.size if model.domain.real_sensitive else None
+    affected = most_affected(model, table, most, treated=found)
+    return People(len(found.fair), int((~found.fair).sum()), tuple(affected), values)
 
 
 # --- pairs of versions ---

@@ -146,19 +146,19 @@ class Affected:
     row: Any
     person: Mapping[str, Any]
     twin: Mapping[str, Any]
-    decisions: tuple[Any, ...]
-    scores: tuple[list[float], ...]
-    gap: float
+    decisions: tuple[Any, ...] = ()
+    scores: tuple[list[float], ...] = ()
+    gap: float | None = None
     undo: Mapping[str, Any] | None = None
 
     @property
     def undo_text(self) -> str:
         """What would undo it, in one sentence.
 
-        >>> one = Affected(3, {"hours": 40}, {"hours": 40}, ("no", "yes"), ([0.1], [0.2]), 0.1)
-        >>> one.undo_text
+        >>> Affected(3, {"hours": 40}, {"hours": 40}).undo_text
         'no change of one or two other features was found that undoes it'
-        >>> Affected(**vars(one) | {"undo": {"changes": {"hours": [40, 43]}, "decision": "yes"}}).undo_text
+        >>> change = {"changes": {"hours": [40, 43]}, "decision": "yes"}
+        >>> Affected(3, {"hours": 40}, {"hours": 40}, undo=change).undo_text
         'with hours 43 instead of 40, all versions get yes'
         """
         if self.undo is None:
@@ -176,15 +176,23 @@ class Affected:
 
 @dataclass(frozen=True)
 class People:
-    """The rows of a table: how many have a twin who is decided otherwise, and whom it affects most."""
+    """The rows of a table: how many have a twin who is decided otherwise, and whom it affects most.
+
+    values: with how many sensitive values each row was looked at, where these are not all there are.
+    """
 
     rows: int
     unfair: int
     most_affected: tuple[Affected, ...] = ()
+    values: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.unfair <= self.rows:
             raise InputError(f"unfair rows: {self.unfair} of {self.rows}; give a count from 0 to the number of rows.")
+
+    @property
+    def share(self) -> float:
+        return self.unfair / self.rows if self.rows else 0.0
 
     def to_json(self) -> dict[str, Any]:
         return {

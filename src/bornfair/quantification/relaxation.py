@@ -33,9 +33,6 @@ class Sums(NamedTuple):
     constant: np.ndarray
     table: np.ndarray
 
-    def rows(self, which: np.ndarray | slice) -> Sums:
-        return Sums(self.constant[which], self.table[which])
-
     def boxes(self, which: np.ndarray | slice) -> Sums:
         return Sums(self.constant[..., which], self.table[..., which])
 

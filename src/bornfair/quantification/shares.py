@@ -140,7 +140,7 @@ def _mixed(along: np.ndarray, where: np.ndarray) -> np.ndarray:
     return along[..., 1:2] + np.where(place < 0, left, right) * place
 
 
-def likely_above(nodes: Nodes, boxes: Boxes, sums: Sums, weights: np.ndarray) -> np.ndarray:
+def likely_above(nodes: Nodes, sums: Sums, weights: np.ndarray) -> np.ndarray:
     """About the share of each box where the sums are above 0, as if they were normal: [..., boxes]. Proves nothing.
 
     `weights` are those of the nodes.

@@ -18,12 +18,12 @@ from bornfair.checks import choice
 from bornfair.errors import InputError, shown
 from bornfair.files import recover
 from bornfair.models.importers.columns import Who, sensitive_name
-from bornfair.models.importers.nnet import NnetFile, nnet_source, read_nnet
-from bornfair.models.importers.original import imported
+from bornfair.models.importers.nnet import nnet_source, read_nnet
 from bornfair.models.importers.reading import Reading, ReadingOptions
+from bornfair.models.importers.source import imported
 from bornfair.models.model import Model
 from bornfair.people.domain import Domain
-from bornfair.people.features import Label, unknown_column
+from bornfair.people.features import unknown_column
 from bornfair.people.labels import class_positions
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import load_bundle, own_model
@@ -272,7 +272,9 @@ def _object(source: Any, who: Who, asked: Reading) -> Model:
 def _nnet(path: Path, who: Who, asked: Reading) -> Model:
     """As it stands, if it takes raw numbers and decides at 0; else folded as other people's models are."""
     file = read_nnet(path)
-    domain = who.domain or _named_as_in(file, who.table, who.target)
+    domain = who.domain
+    if domain is None:
+        domain = file.domain if who.table is None else file.domain_as_in(as_pandas(who.table), who.target)
     if not who.sensitive and not domain.sensitive:
         raise nothing_sensitive(domain)
     normalised = file.is_normalised(asked.normalise)
@@ -288,28 +290,6 @@ def nothing_sensitive(who: Domain) -> InputError:
     return InputError(
         f"name the sensitive features of the model, by name or position; it reads {shown(who.names, most=30)}."
     )
-
-
-def _named_as_in(file: NnetFile, table: Any, target: str | None) -> Domain:
-    """Inputs that have no names of their own take those of the table's columns, in their order; the target's classes
-    are numbered.
-    """
-    own = file.domain
-    if table is None:
-        return own
-    columns = [str(name) for name in as_pandas(table).columns if name != target]
-    if target is not None:
-        classes = tuple(range(max(file.network.outputs, 2)))
-        own = own.replaced(label=Label(name=target, classes=classes).model_dump())
-    if set(own.names) <= set(columns):
-        return own
-    if len(columns) != len(own.names):
-        raise InputError(
-            f"the network takes {len(own.names)} numbers, but the table has {len(columns)} columns besides the target; "
-            "leave the inputs, in order, and drop the others, or give a domain that names them."
-        )
-    features = [feature.model_dump() | {"name": name} for feature, name in zip(own.features, columns, strict=True)]
-    return own.replaced(features=features)
 
 
 def _onnx(path: Path, who: Who, asked: Reading) -> Model:

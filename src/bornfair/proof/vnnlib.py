@@ -87,25 +87,21 @@ def product_network(network: Network, free_width: int) -> onnx.ModelProto:
     for layer in later:
         apart = np.zeros_like(layer.weight)
         weights.append(np.block([[layer.weight, apart], [apart, layer.weight]]))
-    biases = [np.concatenate([layer.bias, layer.bias]) for layer in network.layers]
 
     nodes, tensors, value = [], [], "X"
-    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        last = i == len(weights) - 1
-        tensors.append(numpy_helper.from_array(weight, f"weight{i}"))
-        tensors.append(numpy_helper.from_array(bias, f"bias{i}"))
-        total = "Y" if last else f"sum{i}"
-        nodes.append(helper.make_node("Gemm", [value, f"weight{i}", f"bias{i}"], [total], f"layer{i}", transB=1))
-        if not last:
-            value = f"hidden{i}"
-            nodes.append(helper.make_node(network.function.operator, [total], [value], f"activation{i}"))
-    graph = helper.make_graph(
-        nodes,
-        "twins",
-        [helper.make_tensor_value_info("X", TensorProto.FLOAT, [1, weights[0].shape[1]])],
-        [helper.make_tensor_value_info("Y", TensorProto.FLOAT, [1, weights[-1].shape[0]])],
-        tensors,
-    )
+    for i, (weight, layer) in enumerate(zip(weights, network.layers, strict=True)):
+        if i:
+            given, value = f"sum{i - 1}", f"hidden{i - 1}"
+            nodes.append(helper.make_node(network.function.operator, [given], [value], f"activation{i - 1}"))
+        parameters = {f"weight{i}": weight, f"bias{i}": np.tile(layer.bias, 2)}
+        tensors += [numpy_helper.from_array(numbers, name) for name, numbers in parameters.items()]
+        total = "Y" if i == len(weights) - 1 else f"sum{i}"
+        nodes.append(helper.make_node("Gemm", [value, *parameters], [total], f"layer{i}", transB=1))
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, width])
+        for name, width in (("X", weights[0].shape[1]), ("Y", len(weights[-1])))
+    ]
+    graph = helper.make_graph(nodes, "twins", ends[:1], ends[1:], tensors)
     opset = [helper.make_opsetid("", OPSET)]
     product = helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="bornfair")
     onnx.checker.check_model(product, full_check=True)
@@ -185,15 +181,13 @@ def _bounds(encoding: Encoding, relation: Relation, *, exact_ends: bool) -> tupl
                 f"column '{names[i]}' reaches {ends[0]:g} to {ends[1]:g} as network input, more than float32 holds; "
                 "narrow its range in the domain."
             )
-    low = [Fraction(float(end)) for end in relation.free.low]
-    high = [Fraction(float(end)) for end in relation.free.high]
-    columns = encoding.free_columns()
+    low, high = ([Fraction(float(end)) for end in ends] for ends in (relation.free.low, relation.free.high))
     for feature in encoding.domain.free_features if exact_ends else ():
         if isinstance(feature, NUMERIC):
-            place, scale = columns[feature.name].start, encoding.scales[feature.name]
-            unit = Fraction(2) ** scale.exponent
-            low[place] = min(low[place], (Fraction(feature.low) - Fraction(scale.centre)) / unit)
-            high[place] = max(high[place], (Fraction(feature.high) - Fraction(scale.centre)) / unit)
+            place, scale = encoding.free_columns()[feature.name].start, encoding.scales[feature.name]
+            centre, unit = Fraction(scale.centre), Fraction(2) ** scale.exponent
+            low[place] = min(low[place], (Fraction(feature.low) - centre) / unit)
+            high[place] = max(high[place], (Fraction(feature.high) - centre) / unit)
     return [_float32_below(end) for end in low], [-_float32_below(-end) for end in high]
 
 
@@ -334,16 +328,11 @@ def _input_lines(encoding: Encoding) -> list[str]:
 def _output_lines(model: Model) -> list[str]:
     outputs, label = model.network.outputs, model.domain.label
     classes = tuple(range(max(outputs, 2))) if label is None else label.classes
+    each = [f"  Y_{k} and Y_{outputs + k}: score of {c!a}, first and second copy" for k, c in enumerate(classes)]
     if outputs == 1:
-        positive, negative = ascii(classes[1]), ascii(classes[0])
-        return [
-            "Outputs:",
-            f"  Y_0 and Y_1: score of the first and second copy, {positive} if above 0, else {negative}",
-        ]
-    return [
-        "Outputs:",
-        *(f"  Y_{k} and Y_{outputs + k}: score of {c!a}, first and second copy" for k, c in enumerate(classes)),
-    ]
+        no, yes = classes[:2]
+        each = [f"  Y_0 and Y_1: score of the first and second copy, {yes!a} if above 0, else {no!a}"]
+    return ["Outputs:", *each]
 
 
 def _names(encoding: Encoding, codes: np.ndarray, *, in_order: bool) -> list[str]:

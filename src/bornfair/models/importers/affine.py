@@ -78,9 +78,9 @@ class Forms(People):
     constant: np.ndarray  # float64 [entries]
 
     @property
-    def numbers(self) -> int:
-        """How many it is made of."""
-        return self.size * (1 + sum(block.width for block in self.parts))
+    def width(self) -> int:
+        """How many numbers an entry is made of."""
+        return 1 + sum(block.width for block in self.parts)
 
     @property
     def flat(self) -> Forms:
@@ -89,7 +89,7 @@ class Forms(People):
     def picked(self, index: np.ndarray) -> Forms:
         """Entries moved: `index` has the shape of the new tail and says where each entry was."""
         flat = index.ravel()
-        affordable(flat.size * (1 + sum(block.width for block in self.parts)))
+        affordable(flat.size * self.width)
         parts = {block: matrix[flat] for block, matrix in self.parts.items()}
         return Forms(index.shape, _kept(parts), self.constant[flat])
 
@@ -273,7 +273,7 @@ def times_matrix(value: Forms, matrix: np.ndarray) -> Forms:
         raise CannotRead(f"multiplies rows of {value.tail} numbers with a matrix of shape {matrix.shape}")
     before, after = matrix.shape
     lead = value.size // before if before else 0
-    affordable(lead * after * (1 + sum(block.width for block in value.parts)))
+    affordable(lead * after * value.width)
     parts = {
         block: np.einsum("lnw,nm->lmw", m.reshape(lead, before, -1), matrix, optimize=True).reshape(lead * after, -1)
         for block, m in value.parts.items()

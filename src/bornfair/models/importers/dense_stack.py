@@ -26,8 +26,9 @@ from bornfair.models.importers.affine import (
 )
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.importers.head import read_head
-from bornfair.models.importers.original import Original, Read
+from bornfair.models.importers.original import Original
 from bornfair.models.importers.reading import Reading
+from bornfair.models.importers.source import Read
 
 Kind = Literal["dense", "scale", "relu", "leaky", "clip", "tanh", "sigmoid", "gelu", "softmax", "log_softmax"]
 

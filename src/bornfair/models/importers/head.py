@@ -41,16 +41,14 @@ class Head:
     def classes(self) -> int:
         return max(self.logits.size, 2)
 
-    def shown_by_us(self, scores: np.ndarray) -> np.ndarray:
-        """Our network's outputs in the terms of the model: what `shown_by_it` makes of the model's own outputs."""
-        assert self.shown is not None
-        return self.shown(scores)
-
-    def shown_by_it(self, outputs: np.ndarray) -> np.ndarray | None:
-        """The model's outputs [rows, columns] made comparable; None if only its decisions can be compared."""
+    def difference(self, ours: np.ndarray, outputs: np.ndarray) -> np.ndarray | None:
+        """By how much our scores and the model's outputs [rows, columns] differ, in the terms of the model; None if
+        only its decisions can be compared.
+        """
         if self.shown is None or outputs.shape[1] not in (self.logits.size, self.classes):
             return None
-        return self._part(np.exp(outputs) if self.logarithms else outputs)
+        theirs = self._part(np.exp(outputs) if self.logarithms else outputs)
+        return np.abs(self.shown(ours) - theirs).max(axis=1)
 
     def decided_by_it(self, outputs: np.ndarray) -> np.ndarray:
         """Class indices from the model's outputs, if it gives scores only."""
@@ -92,9 +90,8 @@ def read_head(end: Decision | Forms, asked: Reading | None = None) -> Head:
 
 def opposite_sigmoids(scores: Forms) -> bool:
     """Whether two scores are σ(−z) and σ(z), which sum to 1."""
-    atoms = [_pure(scores.entry(i), ("sigmoid",)) for i in range(scores.size)]
-    befores = [atom.before for atom in atoms if atom is not None]
-    return len(befores) == len(atoms) == 2 and _opposite(concatenated(befores, 0))
+    atoms = _pure(scores, "sigmoid")
+    return atoms is not None and len(atoms) == 2 and _opposite(concatenated([atom.before for atom in atoms], 0))
 
 
 # --- one score above a threshold ---
@@ -156,12 +153,11 @@ def _bounds(forms: Forms, known: dict[Block, tuple[np.ndarray, np.ndarray]]) -> 
 
 
 def _block_bounds(block: Block, known: dict[Block, tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    least, most = RANGES.get(block.kind, (-math.inf, math.inf))
-    low, high = np.full(block.width, least), np.full(block.width, most)
     if block.kind == "relu" and block.before is not None:
-        before = _bounds(block.before, known)
-        return np.maximum(before[0], 0.0), np.maximum(before[1], 0.0)
-    return low, high
+        low, high = _bounds(block.before, known)
+        return np.maximum(low, 0.0), np.maximum(high, 0.0)
+    least, most = RANGES.get(block.kind, (-math.inf, math.inf))
+    return np.full(block.width, least), np.full(block.width, most)
 
 
 RANGES = {
@@ -232,42 +228,54 @@ def _inverse(outer: _Outer, place: float, *, reaches: bool) -> tuple[float, floa
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Atom:
+    """One output of one activation (or one column of the input), and its weight in a score."""
+
+    block: Block
+    position: int
+    weight: float
+
+    @property
+    def before(self) -> Forms:
+        assert self.block.before is not None
+        return self.block.before.entry(self.position)
+
+
+def _atoms(score: Forms) -> list[_Atom]:
+    parts = score.parts.items()
+    return [_Atom(block, int(j), float(row[0, j])) for block, row in parts for j in np.flatnonzero(row[0])]
+
+
 def _outermost(score: Forms) -> _Outer | None:
     """The one monotone function that a score is made of, if there is one."""
-    atoms = [(block, int(j)) for block, row in score.parts.items() for j in np.flatnonzero(row[0])]
-    if not 1 <= len(atoms) <= 2 or any(block.before is None for block, _ in atoms):
+    atoms, constant = _atoms(score), float(score.constant[0])
+    if not 1 <= len(atoms) <= 2 or any(atom.block.before is None for atom in atoms):
         return None
-    weights = [float(score.parts[block][0, j]) for block, j in atoms]
-    befores = [block.before.entry(j) for block, j in atoms if block.before is not None]
-    kinds = {block.kind for block, _ in atoms}
-    constant = float(score.constant[0])
+    one, other = atoms[0], atoms[-1]
     if len(atoms) == 1:
-        block, j = atoms[0]
-        if block.kind == "softmax" and block.width == 2 and block.before is not None:
-            other = block.before.entry(1 - j)
-            return _Outer("sigmoid", befores[0].minus(other), weights[0], constant)
-        return _Outer(block.kind, befores[0], weights[0], constant) if block.kind in INVERTED else None
-    apart = befores[0].minus(befores[1])
-    if kinds != {"relu"} or weights[0] != -weights[1] or apart.parts:
+        if one.block.kind == "softmax" and one.block.width == 2:
+            apart = one.before.minus(replace(one, position=1 - one.position).before)
+            return _Outer("sigmoid", apart, one.weight, constant)
+        return _Outer(one.block.kind, one.before, one.weight, constant) if one.block.kind in INVERTED else None
+    apart = one.before.minus(other.before)
+    if {one.block.kind, other.block.kind} != {"relu"} or one.weight != -other.weight or apart.parts:
         return None
     # relu(x + h) − relu(x) lies between 0 and h
     height = float(apart.constant[0])
-    taller = 0 if height > 0 else 1
-    return _Outer("clip", befores[taller], weights[taller], constant, abs(height)) if height else None
+    taller = one if height > 0 else other
+    return _Outer("clip", taller.before, taller.weight, constant, abs(height)) if height else None
 
 
 # --- the first largest of several ---
 
 
 def _largest(scores: Forms) -> Head:
-    atoms = [_pure(scores.entry(i), ("softmax", "log_softmax", "sigmoid")) for i in range(scores.size)]
-    alone = [atom for atom in atoms if atom is not None]
-    if len(alone) == scores.size:
-        logits = concatenated([atom.before for atom in alone], 0)
-        kinds = {atom.block.kind for atom in alone}
-        whole = len({atom.block for atom in alone}) == 1
-        whole &= sorted(atom.position for atom in alone) == list(range(alone[0].block.width))
-        if whole and kinds <= {"softmax", "log_softmax"}:
+    atoms = _pure(scores, "softmax", "log_softmax", "sigmoid")
+    if atoms is not None:
+        logits, kinds = concatenated([atom.before for atom in atoms], 0), {atom.block.kind for atom in atoms}
+        whole = sorted(atom.position for atom in atoms) == list(range(atoms[0].block.width))
+        if len({atom.block for atom in atoms}) == 1 and whole and kinds <= {"softmax", "log_softmax"}:
             logarithms = kinds == {"log_softmax"}
             if logits.size > 2:
                 return Head(logits, FUNCTIONS["softmax"], probabilities=True, logarithms=logarithms)
@@ -296,27 +304,11 @@ def _largest(scores: Forms) -> Head:
     return replace(head, shown=lambda z: of_last.show(z) + 0.5, part="last", probabilities=True)  # 1 − p and p
 
 
-@dataclass(frozen=True, eq=False)
-class _Atom:
-    """One output of one activation, as it is."""
-
-    block: Block
-    position: int
-
-    @property
-    def before(self) -> Forms:
-        assert self.block.before is not None
-        return self.block.before.entry(self.position)
-
-
-def _pure(score: Forms, kinds: tuple[str, ...]) -> _Atom | None:
-    if len(score.parts) != 1 or score.constant.any():
-        return None
-    ((block, matrix),) = score.parts.items()
-    found = np.flatnonzero(matrix[0])
-    if block.kind not in kinds or len(found) != 1 or matrix[0, found[0]] != 1.0:
-        return None
-    return _Atom(block, int(found[0]))
+def _pure(scores: Forms, *kinds: str) -> list[_Atom] | None:
+    """The outputs of activations that these scores are, if they are nothing else."""
+    found = [_atoms(scores.entry(i)) for i in range(scores.size)]
+    alone = all(len(atoms) == 1 and atoms[0].weight == 1.0 and atoms[0].block.kind in kinds for atoms in found)
+    return [atoms[0] for atoms in found] if alone and not scores.constant.any() else None
 
 
 def same_parts(one: Forms, other: Forms) -> bool:

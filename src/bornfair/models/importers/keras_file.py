@@ -31,7 +31,7 @@ def read_keras(path: Path) -> StackSource:
     text, layers = _contents(path)
     try:
         config = json.loads(text)
-        weights = _numbered(layers) if path.suffix.lower() == ".keras" else _named(layers)
+        weights = _weights(layers, numbered=path.suffix.lower() == ".keras")
         return StackSource(f"'{path}'", _steps(path, config, weights))
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InputError):
@@ -57,16 +57,13 @@ def _contents(path: Path) -> tuple[str, dict[str, list[np.ndarray]]]:
         return index["config"], {name: [packed[f"{i}.{j}"] for j in range(count)] for i, (name, count) in counts}
 
 
-def _named(layers: dict[str, list[np.ndarray]]) -> Weights:
-    """.h5: weights by the layer's name."""
-    return lambda name, kind: layers.get(name, [])
-
-
-def _numbered(layers: dict[str, list[np.ndarray]]) -> Weights:
-    """.keras: weights by class and count (dense, dense_1, …)."""
+def _weights(layers: dict[str, list[np.ndarray]], *, numbered: bool) -> Weights:
+    """Weights by the layer's name (.h5), or by class and count: dense, dense_1, … (.keras)."""
     counts: dict[str, int] = {}
 
     def weights(name: str, kind: str) -> list[np.ndarray]:
+        if not numbered:
+            return layers.get(name, [])
         snake = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", kind)).lower()
         count = counts[snake] = counts.get(snake, -1) + 1
         return layers.get(f"{snake}_{count}" if count else snake, [])

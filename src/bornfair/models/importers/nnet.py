@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from bornfair.errors import InputError
 from bornfair.models.importers.columns import sensitive_name, with_classes
@@ -44,6 +45,10 @@ class NnetFile:
         return Network(tuple(Layer(weight, bias) for weight, bias in self.layers))
 
     @property
+    def classes(self) -> int:
+        return max(len(self.layers[-1][1]), 2)
+
+    @property
     def domain(self) -> Domain:
         """Every whole number of the header's ranges (every number, where an end is not whole); x0, x1, …"""
         features: list[Feature] = []
@@ -55,6 +60,21 @@ class NnetFile:
                 else RealFeature(name=f"x{i}", low=low, high=high)
             )
         return Domain(features=tuple(features))
+
+    def domain_as_in(self, table: pd.DataFrame, target: str | None) -> Domain:
+        """The header's domain; inputs that have no names of their own take those of a table's columns, in their order,
+        and the decision that of its target.
+        """
+        own, columns = self.domain, [str(name) for name in table.columns if name != target]
+        if not set(own.names) <= set(columns):
+            if len(columns) != len(own.names):
+                raise InputError(
+                    f"the network takes {len(own.names)} numbers, but the table has {len(columns)} columns besides the "
+                    "target; leave the inputs, in order, and drop the others, or give a domain that names them."
+                )
+            named = zip(own.features, columns, strict=True)
+            own = own.replaced(features=[feature.model_dump() | {"name": name} for feature, name in named])
+        return with_classes(own, None, self.classes, target, f"'{self.path}'")
 
     def of_raw_numbers(self, domain: Domain, sensitive: Sequence[str | int]) -> Model:
         """The network as it stands, over raw numbers; its input columns in our order: free ones, then sensitive."""
@@ -68,7 +88,7 @@ class NnetFile:
         first, *later = self.network.layers
         order = [domain.names.index(name) for name in (*domain.free_names, *domain.sensitive)]
         network = Network((Layer(first.weight[:, order], first.bias), *later))
-        people = with_classes(domain, None, max(network.outputs, 2), None, f"'{self.path}'")
+        people = with_classes(domain, None, self.classes, None, f"'{self.path}'")
         return Model(network, Encoding.of_raw_numbers(people))
 
     def is_normalised(self, answer: Answer | None) -> bool:

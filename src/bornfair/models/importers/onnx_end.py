@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bornfair.errors import InputError, plain_value, shown
 from bornfair.models.importers.affine import CannotRead, Cells, Decision, Forms
 from bornfair.models.importers.head import Head, Show, read_head, same_parts
+from bornfair.models.importers.onnx_file import OnnxFile
 from bornfair.models.importers.onnx_node import Zipped
 from bornfair.models.importers.reading import Reading
 from bornfair.people.features import Value
-
-if TYPE_CHECKING:
-    from bornfair.models.importers.onnx_file import OnnxFile
 
 
 @dataclass(frozen=True, eq=False)

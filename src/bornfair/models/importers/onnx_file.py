@@ -1,6 +1,6 @@
-"""What does an ONNX file compute? Its graph is read as data and walked once, from the columns to the decision.
+"""What does an ONNX file hold? Its inputs, nodes and constants, read as data.
 
-Nothing of it is executed here, no other file is opened, and what is not understood is named.
+Nothing of it is executed, no other file is opened, and what is cut, hostile or too large is refused.
 """
 
 from __future__ import annotations
@@ -14,14 +14,10 @@ from typing import Any
 import numpy as np
 
 from bornfair.errors import InputError, shown
-from bornfair.models.importers.affine import MOST_ENTRIES, MOST_WORK, CannotRead, Cells, Forms, NeedsLevels, Tape
-from bornfair.models.importers.columns import Columns, Wanted
-from bornfair.models.importers.onnx_end import Understood, end_of
-from bornfair.models.importers.onnx_ml_operators import MACHINE_LEARNING, listed
-from bornfair.models.importers.onnx_node import UNKNOWN_ROWS, Node, Zipped, moved
-from bornfair.models.importers.onnx_operators import STANDARD
-from bornfair.models.importers.reading import Reading
-from bornfair.people.features import NUMERIC, Feature, Value
+from bornfair.models.importers.affine import MOST_ENTRIES, CannotRead
+from bornfair.models.importers.columns import Wanted
+from bornfair.models.importers.onnx_node import UNKNOWN_ROWS, listed
+from bornfair.people.features import Value
 
 MOST_BYTES = 1_000_000_000
 MOST_NODES = 20_000
@@ -141,97 +137,7 @@ def read_onnx(path: str | Path) -> OnnxFile:
     return OnnxFile(place, content, model, inputs, rows.pop() if rows else UNKNOWN_ROWS, versions, metadata)
 
 
-def understand(file: OnnxFile, columns: Columns, asked: Reading) -> tuple[Understood, Tape]:
-    """Walk the graph for people of this domain."""
-    tape = Tape(columns.domain.features)
-    values: dict[str, Any] = dict(_inputs(file, columns, tape))
-    spent = 0
-    for tensor in file.graph.initializer:
-        values[tensor.name] = _array(tensor, file.path)
-    for number, proto in enumerate(file.graph.node):
-        name = proto.name or f"node {number}"
-        results = _results(file, proto, name, values, tape)
-        for output, result in zip(proto.output, results, strict=False):
-            if output:
-                values[output] = result
-            spent += result.numbers if isinstance(result, Forms) else getattr(result, "size", 0)
-        if spent > MOST_WORK:
-            raise InputError(f"'{file.path}' computes too much to be read: more than {MOST_WORK:,} numbers.")
-    return end_of(file, values, asked), tape
-
-
-def _results(file: OnnxFile, proto: Any, name: str, values: dict[str, Any], tape: Tape) -> Sequence[Any]:
-    """What one node gives: values, or (for each output) the reason why it is not understood."""
-    given = []
-    for source in proto.input:
-        if source and source not in values:
-            raise InputError(
-                f"'{file.path}': node '{name}' ({proto.op_type}) reads '{source}', which nothing before it gives; the "
-                "graph has a cycle or the file is cut."
-            )
-        given.append(values[source] if source else None)
-    failed = next((value for value in given if isinstance(value, InputError)), None)
-    if failed is not None:
-        return [failed] * len(proto.output)
-    try:
-        handler = _handler(proto)
-        if any(isinstance(value, Zipped) for value in given):
-            raise CannotRead("computes on with a map from classes to scores, which is not supported")
-        version = file.versions.get(proto.domain, file.versions.get("", 1))
-        attributes = {attribute.name: _attribute(attribute, file.path) for attribute in proto.attribute}
-        node = Node(proto.op_type, name, tuple(given), attributes, len(proto.output), version, tape, file.rows)
-        made = handler(node)
-    except CannotRead as error:
-        return [_unsupported(file, name, proto.op_type, error)] * len(proto.output)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, MemoryError) as error:
-        reason = CannotRead(f"does not fit what it is given ({error or type(error).__name__}); is the file broken?")
-        return [_unsupported(file, name, proto.op_type, reason)] * len(proto.output)
-    several = made if isinstance(made, tuple) else (made,)
-    return [_unsupported(file, name, proto.op_type, v) if isinstance(v, CannotRead) else v for v in several]
-
-
-def _handler(proto: Any) -> Any:
-    table = STANDARD if proto.domain in STANDARD_NAMES else MACHINE_LEARNING if proto.domain == "ai.onnx.ml" else {}
-    if proto.op_type not in table:
-        where = "" if proto.domain in STANDARD_NAMES else f" of '{proto.domain}'"
-        raise CannotRead(
-            f"is an operator{where} that is not supported; dense layers with ReLU, tanh or sigmoid, linear models and "
-            "their encoders can be read"
-        )
-    return table[proto.op_type]
-
-
-def _unsupported(file: OnnxFile, name: str, operator: str, error: CannotRead) -> InputError:
-    return InputError(f"'{file.path}': node '{name}' ({operator}) {error}.")
-
-
 # --- the parts of the file ---
-
-
-def _inputs(file: OnnxFile, columns: Columns, tape: Tape) -> Any:
-    only = file.only_input
-    if only is not None:
-        if only.rank != 2:
-            raise InputError(f"{file.origin}: input '{only.name}' has {only.rank} axes; [people, columns] can be read.")
-        parts = tuple(_column(feature, only, file, tape) for feature in columns.features)
-        yield only.name, STANDARD["Concat"](Node("Concat", only.name, parts, {"axis": 1}, 1, 13, tape, file.rows))
-        return
-    for found, feature in zip(file.inputs, columns.features, strict=True):
-        value = _column(feature, found, file, tape)
-        yield found.name, moved(value, lambda index: index[:, 0]) if found.rank == 1 else value
-
-
-def _column(feature: Feature, given: Input, file: OnnxFile, tape: Tape) -> Forms | Cells:
-    """A feature as the graph is given it."""
-    if isinstance(feature, NUMERIC):
-        if given.element in ("text", "truth"):
-            raise NeedsLevels(feature.name)
-        if given.element == "whole" and feature.kind != "integer":
-            raise InputError(
-                f"{file.origin} takes whole numbers for '{feature.name}', which is real in the domain; make it an "
-                "integer there."
-            )
-    return tape.column(feature, lambda levels: as_input(levels, given, feature.name, file.origin))
 
 
 def as_input(values: np.ndarray, given: Input, name: str, origin: str) -> np.ndarray:
@@ -273,11 +179,11 @@ def _input(value: Any, place: Path) -> tuple[Input, int]:
     return Input(value.name, element, np.dtype(object) if text else dtype, len(sizes), width), sizes[0]
 
 
-def _attribute(attribute: Any, path: Path) -> Any:
+def attribute_of(attribute: Any, path: Path) -> Any:
     from onnx import AttributeProto, helper
 
     if attribute.type == AttributeProto.TENSOR:
-        return _array(attribute.t, path)
+        return array_of(attribute.t, path)
     if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS, AttributeProto.SPARSE_TENSOR):
         raise CannotRead("holds a graph or a sparse tensor, which is not supported")
     found = helper.get_attribute_value(attribute)
@@ -288,7 +194,7 @@ def _attribute(attribute: Any, path: Path) -> Any:
     return list(found) if attribute.type in (AttributeProto.FLOATS, AttributeProto.INTS) else found
 
 
-def _array(tensor: Any, path: Path) -> np.ndarray:
+def array_of(tensor: Any, path: Path) -> np.ndarray:
     """A constant of the file, if it holds what it says."""
     from onnx import TensorProto, numpy_helper
 
@@ -321,7 +227,7 @@ def _categories(graph: Any, inputs: Sequence[Input]) -> dict[str, tuple[Value, .
             continue
         column = behind[sources[0]]
         if node.op_type in ("OneHotEncoder", "LabelEncoder"):
-            attributes = {a.name: _attribute(a, Path()) for a in node.attribute if a.type in (7, 8)}
+            attributes = {a.name: attribute_of(a, Path()) for a in node.attribute if a.type in (7, 8)}
             found = listed(attributes, "cats_strings", "cats_int64s", "keys_strings", "keys_int64s", "classes_strings")
             known.setdefault(column, tuple(dict.fromkeys(found)))
         elif node.op_type in ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Gather", "Cast", "ArrayFeatureExtractor"):

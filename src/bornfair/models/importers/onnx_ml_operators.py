@@ -19,7 +19,7 @@ from bornfair.models.importers.affine import (
     times_matrix,
 )
 from bornfair.models.importers.head import opposite_sigmoids
-from bornfair.models.importers.onnx_node import Node, Zipped, by_value, moved
+from bornfair.models.importers.onnx_node import Node, Zipped, by_value, listed, moved
 from bornfair.models.importers.onnx_operators import Handler
 
 
@@ -52,30 +52,29 @@ def one_hot_encoder(node: Node) -> Cells:
 def label_encoder(node: Node) -> Value:
     keys = listed(node.attributes, "keys_strings", "keys_int64s", "keys_floats", "keys_tensor")
     values = listed(node.attributes, "values_strings", "values_int64s", "values_floats", "values_tensor")
-    default = _default(node, values)
     if not keys and "classes_strings" in node.attributes:  # the first version: names and positions
         names = list(node.attributes["classes_strings"])
-        to_names = _numeric_input(node.given(0))
-        keys, values = (list(range(len(names))), names) if to_names else (names, list(range(len(names))))
-        default = _default(node, values)
-    return _mapped(node, _table(keys, values), default)
-
-
-def _table(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
-    if len(set(keys)) != len(keys) or len(keys) != len(values):
-        raise CannotRead("lists a key twice, or more keys than values")
-    return dict(zip(keys, values, strict=True))
+        keys, values = _from_what_is_given(node, names, list(range(len(names))))
+    return _mapped(node, keys, values)
 
 
 def category_mapper(node: Node) -> Value:
     names, numbers = node.attributes.get("cats_strings", []), node.attributes.get("cats_int64s", [])
-    if _numeric_input(node.given(0)):
-        return _mapped(node, _table(numbers, names), node.attributes.get("default_string", "_Unused"))
-    return _mapped(node, _table(names, numbers), node.attributes.get("default_int64", -1))
+    return _mapped(node, *_from_what_is_given(node, names, numbers))
 
 
-def _mapped(node: Node, table: dict[Any, Any], default: Any) -> Value:
+def _from_what_is_given(node: Node, names: list[Any], numbers: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Keys and values: numbers become names, or names numbers."""
     value = node.given(0)
+    levels = value.cells[0].values if isinstance(value, Cells) else value
+    numeric = isinstance(levels, Forms) or levels.dtype.kind in "iuf"
+    return (numbers, names) if numeric else (names, numbers)
+
+
+def _mapped(node: Node, keys: list[Any], values: list[Any]) -> Value:
+    if len(set(keys)) != len(keys) or len(keys) != len(values):
+        raise CannotRead("lists a key twice, or more keys than values")
+    value, table, default = node.given(0), dict(zip(keys, values, strict=True)), _default(node, values)
 
     def looked_up(keys: np.ndarray) -> np.ndarray:
         return _column([table.get(key, default) for key in keys.ravel().tolist()]).reshape(keys.shape)
@@ -96,12 +95,6 @@ def _default(node: Node, values: list[Any]) -> Any:
     if "values_floats" in node.attributes:
         return node.attributes.get("default_float", -0.0)
     return node.attributes.get("default_int64", -1)
-
-
-def _numeric_input(value: Value) -> bool:
-    if isinstance(value, Forms):
-        return True
-    return (value if isinstance(value, np.ndarray) else value.cells[0].values).dtype.kind in "iuf"
 
 
 def imputer(node: Node) -> Value:
@@ -143,13 +136,12 @@ def normalizer(node: Node) -> Value:
     """Probabilities that sum to 1 stay what they are; anything else is not affine."""
     value = node.forms(0)
     total = times_matrix(value, np.ones((value.tail[-1], 1)))
-    constant_one = not total.parts and bool((total.constant == 1.0).all())
     if node.attributes.get("norm", "MAX") == "L1" and len(value.tail) == 1:
         blocks = list(value.parts)
-        softmax = len(blocks) == 1 and blocks[0].kind == "softmax" and not value.constant.any()
-        if constant_one or (softmax and np.all(total.parts.get(blocks[0], np.zeros(1)) == 1.0)):
-            return value
-        if opposite_sigmoids(value):
+        sums_to_one = not total.parts and bool((total.constant == 1.0).all())
+        if len(blocks) == 1 and blocks[0].kind == "softmax" and not value.constant.any():
+            sums_to_one |= bool(np.all(total.parts.get(blocks[0], np.zeros(1)) == 1.0))
+        if sums_to_one or opposite_sigmoids(value):
             return value
     raise CannotRead("divides a person's values by their sum or size, which is not supported")
 
@@ -181,16 +173,12 @@ def linear_classifier(node: Node) -> tuple[Value | Exception, ...]:
         labels = list(range(max(scores.size, 2)))
     if scores.size not in (len(labels), 1) or len(labels) < 2:
         raise CannotRead(f"has {scores.size} rows of coefficients for {len(labels)} classes")
-    decision = Decision(scores, node.name)
-    label = Cells((), (Cell(decision, _column(labels)),))
+    label = Cells((), (Cell(Decision(scores, node.name), _column(labels)),))
     return label, _transformed(node, scores)
 
 
 def linear_regressor(node: Node) -> Value | Exception:
-    made = _transformed(node, _linear(node, node.forms(0), int(node.attributes.get("targets", 1))))
-    if isinstance(made, Exception):
-        raise made
-    return made
+    return _transformed(node, _linear(node, node.forms(0), int(node.attributes.get("targets", 1))))
 
 
 def _linear(node: Node, value: Forms, outputs: int) -> Forms:
@@ -212,15 +200,6 @@ def _transformed(node: Node, scores: Forms) -> Value | Exception:
     if kind in ("LOGISTIC", "SOFTMAX"):
         return activation("sigmoid" if kind == "LOGISTIC" else "softmax", scores, node.name)
     return CannotRead(f"shows its scores by {kind}, which is not supported")
-
-
-def listed(attributes: dict[str, Any], *names: str) -> list[Any]:
-    """The first of these attributes that is there, as a list."""
-    for name in names:
-        found = attributes.get(name)
-        if found is not None and len(found):
-            return found.ravel().tolist() if isinstance(found, np.ndarray) else list(found)
-    return []
 
 
 MACHINE_LEARNING: dict[str, Handler] = {

@@ -63,19 +63,23 @@ def flatten(node: Node) -> Value:
 
 def squeeze(node: Node) -> Value:
     value, axes = node.given(0), node.constant(1, "axes")
-    first = 0 if isinstance(value, np.ndarray) else 1
     if axes is None:
+        first = 0 if isinstance(value, np.ndarray) else 1  # behind the people
         axes = np.array([i for i, n in enumerate(value.shape) if n == 1 and i >= first], np.int64)
-    found = tuple(checked_axis(int(axis), value.ndim) for axis in axes.ravel())
-    not_people(value, *found)
+    found = _not_of_people(axes, value, value.ndim)
     return moved(value, lambda index: np.squeeze(index, axis=found))
 
 
 def unsqueeze(node: Node) -> Value:
     value, axes = node.given(0), node.needed(1, "axes").ravel()
-    found = tuple(checked_axis(int(axis), value.ndim + len(axes)) for axis in axes)
-    not_people(value, *found)
+    found = _not_of_people(axes, value, value.ndim + len(axes))
     return moved(value, lambda index: np.expand_dims(index, found))
+
+
+def _not_of_people(axes: np.ndarray, value: Value, rank: int) -> tuple[int, ...]:
+    found = tuple(checked_axis(int(axis), rank) for axis in axes.ravel())
+    not_people(value, *found)
+    return found
 
 
 def transpose(node: Node) -> Value:

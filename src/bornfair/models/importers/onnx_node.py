@@ -73,6 +73,15 @@ class Node:
         return checked_axis(int(axis), rank)
 
 
+def listed(attributes: dict[str, Any], *names: str) -> list[Any]:
+    """The first of these attributes that is there, as a list."""
+    for name in names:
+        found = attributes.get(name)
+        if found is not None and len(found):
+            return found.ravel().tolist() if isinstance(found, np.ndarray) else list(found)
+    return []
+
+
 def checked_axis(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise CannotRead(f"names axis {axis} of a tensor with {rank} axes")

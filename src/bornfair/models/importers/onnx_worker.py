@@ -54,7 +54,12 @@ class _Worker:
 
     def ask(self, kind: bytes, content: bytes) -> bytes:
         late = threading.Event()
-        limit = threading.Timer(SECONDS, lambda: (late.set(), self.process.kill()))
+
+        def end() -> None:
+            late.set()
+            self.process.kill()
+
+        limit = threading.Timer(SECONDS, end)
         limit.daemon = True
         limit.start()
         try:

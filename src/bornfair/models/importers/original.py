@@ -1,4 +1,4 @@
-"""From somebody's model to ours: how does it decide as it came, and does what was read and folded decide the same?
+"""How does the model decide as it came, in its own software? And does what was read of it decide the same?
 
 Every model that is read is compared with its original on people of the domain before anybody relies on it.
 """
@@ -6,24 +6,16 @@ Every model that is read is compared with its original on people of the domain b
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError
-from bornfair.models.importers.affine import FUNCTIONS, CannotRead, NeedsLevels, Tape
-from bornfair.models.importers.columns import Columns, Wanted, Who, columns_for, with_classes, with_levels
-from bornfair.models.importers.fold import folded, is_exact
 from bornfair.models.importers.head import Head
 from bornfair.models.importers.probing import telling_people
-from bornfair.models.importers.reading import Reading
-from bornfair.models.model import Model
 from bornfair.models.network import Network, decisions
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import Value
-from bornfair.people.tables import as_pandas
 
 PEOPLE = 2_048
 HUGE = 1e8  # weights above are nobody's intention
@@ -50,57 +42,6 @@ class Original:
     """Whether it executes just the network that was read: float32 sums and ReLUs, compared as they are. Bounds on every
     order of summation then speak of it, too.
     """
-
-
-@dataclass(frozen=True, eq=False)
-class Read:
-    """What a reader hands over: the scores that decide, over the columns of a tape; the classes' names if the model
-    knows them; the model as it came.
-    """
-
-    head: Head
-    tape: Tape
-    classes: tuple[Value, ...] | None
-    original: Original
-    plain_layers: int = 0  # so many layers of sums, if the original executes nothing else
-
-
-class Source(Protocol):
-    """A model that was opened: what it takes, and what it computes for people of a domain."""
-
-    @property
-    def wanted(self) -> Wanted: ...
-
-    def read(self, columns: Columns, asked: Reading) -> Read: ...
-
-
-def imported(source: Source, who: Who, asked: Reading) -> Model:
-    """The model for the people who are asked about."""
-    wanted = source.wanted
-    asked.only_for(wanted.origin, "decision", "threshold")
-    if who.table is not None:
-        who = replace(who, table=as_pandas(who.table))
-    columns = columns_for(wanted, who)
-    while True:
-        try:
-            read = source.read(columns, asked)
-            break
-        except NeedsLevels as need:
-            columns = with_levels(columns, need.feature, wanted.origin)
-    domain = with_classes(columns.domain, read.classes, read.head.classes, who.target, wanted.origin)
-    try:
-        network, encoding = folded(read.head, read.tape, domain, who.table)
-    except CannotRead as error:
-        raise InputError(f"{wanted.origin} {error}.") from error
-    original = read.original
-    original.reads = columns.names
-    plain = encoding.raw and read.plain_layers == len(network.layers)
-    original.plain_sums = plain and is_exact(read.head, read.tape, network)
-    check(original, read.head, network, encoding, table=who.table)
-    return Model(network, encoding, original=original, note=asked.note)
-
-
-# --- is it the model? ---
 
 
 def check(
@@ -143,11 +84,8 @@ def _compared(
         clear = ranked[:, -1] - ranked[:, -2] > 2 * allowed
     decided, theirs = decisions(ours), original.decide(people)
     outputs = original.scores(people)
-    comparable = None if outputs is None else head.shown_by_it(np.asarray(outputs, np.float64))
-    difference = np.zeros(len(people))
-    if comparable is not None:
-        mine = head.shown_by_us(ours)
-        difference = np.abs(mine - comparable).max(axis=1)
+    compared = None if outputs is None else head.difference(ours, np.asarray(outputs, np.float64))
+    difference = np.zeros(len(people)) if compared is None else compared
     wrong = clear & (decided != theirs)
     far = ~(difference <= allowed)
     if wrong.any() or far.any():
@@ -159,7 +97,7 @@ def _compared(
             f"{len(people)} people, such as {person} ({original.runtime} is the judge). "
             f"{_advice(network, head, None if outputs is None else outputs[row])}"
         )
-    return None if comparable is None else float(difference.max())
+    return None if compared is None else float(difference.max())
 
 
 def _advice(network: Network, head: Head, shown: np.ndarray | None) -> str:
@@ -193,10 +131,9 @@ def _ours(network: Network, encoding: Encoding, people: pd.DataFrame) -> tuple[n
 
 def forward(network: Network, inputs: np.ndarray, precision: type[np.floating] = np.float64) -> np.ndarray:
     """The network in this precision, by NumPy."""
-    function = FUNCTIONS[network.activation]
     values = np.asarray(inputs, precision)
     for i, layer in enumerate(network.layers):
-        reached = function(values).astype(precision) if i else values
+        reached = network.function.value(np, values).astype(precision) if i else values
         values = reached @ layer.weight.astype(precision).T + layer.bias.astype(precision)
     return values
 

@@ -14,8 +14,9 @@ from bornfair.models.importers.affine import CannotRead, Cell, Cells, Forms, Tap
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.importers.dense_stack import Kind, Step, formed
 from bornfair.models.importers.head import Head, read_head
-from bornfair.models.importers.original import Original, Read
+from bornfair.models.importers.original import Original
 from bornfair.models.importers.reading import Meaning, Reading
+from bornfair.models.importers.source import Read
 from bornfair.people.features import Value
 
 Column = Forms | Cells  # [people, 1]
@@ -255,7 +256,8 @@ def _affine(factor: Callable[[Any], Any], shift: Callable[[Any], Any]) -> Callab
                 made.append(column.mapped(lambda v, f=f, s=s: v.astype(np.float64) * f + s))  # type: ignore[misc]
                 continue
             scaled = tape.forms(column).scaled(f).plus(s)
-            made.append(clipped(scaled, *step.feature_range, name) if clips else scaled)
+            low, high = step.feature_range if clips else (-np.inf, np.inf)
+            made.append(clipped(scaled, low, high, name))
         return made
 
     return transform

@@ -251,7 +251,9 @@ class LCIFR(Baseline):
             apart_low, apart_high = box_bounds(self.classifier_, low, high)
             shipped_low, shipped_high = box_bounds(self.model_.network, points, points, "float32")
             drift = furthest(np.maximum(shipped_high - apart_low, apart_high - shipped_low))
-        return radius, (least[:, 0] > drift) | (most[:, 0] < -drift)
+        # A network whose numbers may overflow for one of these people is trusted with none of them.
+        bounded = bool(np.isfinite(shipped_high).all())
+        return radius, ((least[:, 0] > drift) | (most[:, 0] < -drift)) & bounded
 
 
 def joined(encoder: Network, classifier: Network) -> Network:

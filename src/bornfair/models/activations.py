@@ -6,7 +6,6 @@ Functions take `xp`, which is NumPy or jax.numpy, where programs for both are ma
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -66,22 +65,18 @@ class ActivationFunction:
         return self.own_error + (self.machine_error if execution.unit else 0.0)
 
 
-def _of_jax(pick: Callable[[Any], Callable[[jax.Array], jax.Array]]) -> Callable[[jax.Array], jax.Array]:
+def _of_jax(name: str, **options: Any) -> Callable[[jax.Array], jax.Array]:
     """A function of JAX, which is imported when it is first called."""
 
-    def call(values: jax.Array) -> jax.Array:
+    def call(values: jax.Array) -> Any:
         import jax
 
-        return pick(jax)(values)
+        return getattr(jax.nn, name)(values, **options)
 
     return call
 
 
 # --- relu ---
-
-
-def _relu(xp: Any, z: Any) -> Any:
-    return xp.maximum(z, 0)
 
 
 def _relu_image(xp: Any, low: Any, high: Any, error: Any, floor: Any) -> tuple[Any, Any]:
@@ -99,10 +94,6 @@ def _relu_lines(xp: Any, low: Any, high: Any, image: tuple[Any, Any], error: Any
 
 
 # --- tanh ---
-
-
-def _tanh(xp: Any, z: Any) -> Any:
-    return xp.tanh(z)
 
 
 def _tanh_image(xp: Any, low: Any, high: Any, error: Any, floor: Any) -> tuple[Any, Any]:
@@ -197,8 +188,8 @@ def _flat_lines(xp: Any, low: Any, high: Any, image: tuple[Any, Any], error: Any
 
 ACTIVATIONS: dict[str, ActivationFunction] = {
     "relu": ActivationFunction(
-        jax=_of_jax(lambda jax: jax.nn.relu),
-        value=_relu,
+        jax=_of_jax("relu"),
+        value=lambda xp, z: xp.maximum(z, 0),
         slope=lambda z, value: (z > 0).astype(np.float64),
         steepest=1.0,
         image=_relu_image,
@@ -208,8 +199,8 @@ ACTIVATIONS: dict[str, ActivationFunction] = {
         dies=True,
     ),
     "tanh": ActivationFunction(
-        jax=_of_jax(lambda jax: jax.numpy.tanh),
-        value=_tanh,
+        jax=_of_jax("tanh"),
+        value=lambda xp, z: xp.tanh(z),
         slope=lambda z, value: 1.0 - value**2,
         steepest=1.0,
         image=_tanh_image,
@@ -219,7 +210,7 @@ ACTIVATIONS: dict[str, ActivationFunction] = {
         own_error=2.0**-47,  # measured in units of 2^-53: XLA 7.3, NumPy 1.7
     ),
     "sigmoid": ActivationFunction(
-        jax=_of_jax(lambda jax: jax.nn.sigmoid),
+        jax=_of_jax("sigmoid"),
         value=lambda xp, z: sigmoid(z, xp),
         slope=lambda z, value: value * (1.0 - value),
         steepest=0.25,
@@ -230,7 +221,7 @@ ACTIVATIONS: dict[str, ActivationFunction] = {
         own_error=2.0**-47,
     ),
     "gelu": ActivationFunction(
-        jax=_of_jax(lambda jax: functools.partial(jax.nn.gelu, approximate=False)),
+        jax=_of_jax("gelu", approximate=False),
         value=_gelu,
         slope=_gelu_slope,
         steepest=1.13,

@@ -57,7 +57,11 @@ class Model:
         return self.network.ignores_sensitive(self.encoding.free_width)
 
     def scores(self, table: Any) -> np.ndarray:
-        """The network's outputs for raw rows.
+        """The network's outputs for raw rows."""
+        return self.network.scores(self.inputs(table))
+
+    def inputs(self, table: Any) -> np.ndarray:
+        """What the network reads of raw rows, float32 [rows, inputs].
 
         A model that ignores the sensitive values is given the mean code for everybody: it needs no such column, and
         twins get the same bits.
@@ -74,7 +78,7 @@ class Model:
             codes = np.zeros((len(frame), self.encoding.sensitive_width), np.float32)  # times weights that are 0
         else:
             codes = encoded.sensitive
-        return self.network.scores(np.concatenate([encoded.free, codes], axis=1))
+        return np.concatenate([encoded.free, codes], axis=1)
 
     def decision_function(self, table: Any) -> np.ndarray:
         scores = self.scores(table)
@@ -127,8 +131,19 @@ def scores_under_every_code(network: Network, free: np.ndarray, codes: np.ndarra
 
 def probabilities(scores: np.ndarray) -> np.ndarray:
     """Class probabilities [rows, K] from outputs."""
+    grown = np.exp(_below_largest(scores))
+    return grown / grown.sum(axis=1, keepdims=True)
+
+
+def log_probabilities(scores: np.ndarray) -> np.ndarray:
+    """Their logarithms, finite also where the probability is 0 in floating point."""
+    shifted = _below_largest(scores)
+    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+
+def _below_largest(scores: np.ndarray) -> np.ndarray:
+    """Each class's score less that of the largest, in float64; of one output, 0 and the logit are the scores."""
     wide = scores.astype(np.float64)
     if scores.shape[1] == 1:
         wide = np.concatenate([np.zeros_like(wide), wide], axis=1)
-    grown = np.exp(wide - wide.max(axis=1, keepdims=True))
-    return grown / grown.sum(axis=1, keepdims=True)
+    return wide - wide.max(axis=1, keepdims=True)

@@ -62,6 +62,20 @@ def compare(before: Model, after: Model, table: pd.DataFrame, *, examples: int =
     was, now = decisions(old), decisions(new)
     moved = was != now
     classes = after.classes
+    # The clearest changes first: people for whom the probability of their new decision grew most.
+    rows = np.flatnonzero(moved)
+    was_likely, is_likely = (probabilities(scores)[rows, now[rows]] for scores in (old, new))
+    columns = [name for name in after.domain.names if name in table.columns]
+    clearest = (
+        Example(
+            {name: plain(table[name].iloc[rows[i]]) for name in columns},
+            plain(classes[was[rows[i]]]),
+            plain(classes[now[rows[i]]]),
+            round(float(was_likely[i]), 4),
+            round(float(is_likely[i]), 4),
+        )
+        for i in np.argsort(was_likely - is_likely, kind="stable")[:examples]
+    )
     return Changes(
         rows=len(table),
         changed=float(np.mean(moved)),
@@ -71,7 +85,7 @@ def compare(before: Model, after: Model, table: pd.DataFrame, *, examples: int =
             Group(name, int(who.sum()), float(np.mean(moved[who])), _counts(now[moved & who], classes))
             for name, who in sensitive_groups(after.domain, table)
         ),
-        examples=_examples(table, moved, was, now, probabilities(old), probabilities(new), after, examples),
+        examples=tuple(clearest),
     )
 
 
@@ -105,29 +119,3 @@ def _parts(feature: Feature, column: pd.Series) -> tuple[np.ndarray, list[str]]:
 
 def _counts(decided: np.ndarray, classes: np.ndarray) -> dict[str, int]:
     return {str(plain(name)): int(np.sum(decided == i)) for i, name in enumerate(classes)}
-
-
-def _examples(
-    table: pd.DataFrame,
-    moved: np.ndarray,
-    was: np.ndarray,
-    now: np.ndarray,
-    old: np.ndarray,
-    new: np.ndarray,
-    model: Model,
-    most: int,
-) -> tuple[Example, ...]:
-    """The clearest changes first: people for whom the probability of their new decision grew most."""
-    rows = np.flatnonzero(moved)
-    growth = new[rows, now[rows]] - old[rows, now[rows]]
-    columns = [name for name in model.domain.names if name in table.columns]
-    return tuple(
-        Example(
-            {name: plain(table[name].iloc[i]) for name in columns},
-            plain(model.classes[was[i]]),
-            plain(model.classes[now[i]]),
-            round(float(old[i, now[i]]), 4),
-            round(float(new[i, now[i]]), 4),
-        )
-        for i in rows[np.argsort(-growth, kind="stable")][:most].tolist()
-    )

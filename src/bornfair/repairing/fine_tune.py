@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bornfair.errors import Diverged
+from bornfair.models.model import log_probabilities
 from bornfair.models.network import Network
 from bornfair.training.algorithm import Epoch, EpochRecord, Plan, TrainingData, train
 from bornfair.training.presets import batch_size_for
@@ -112,12 +113,3 @@ def scores_of(network: Network, free: np.ndarray) -> np.ndarray:
     """Outputs of a network that ignores the sensitive codes."""
     codes = np.zeros((len(free), network.widths[0] - free.shape[1]), np.float32)
     return network.scores(np.concatenate([free, codes], axis=1))
-
-
-def log_probabilities(scores: np.ndarray) -> np.ndarray:
-    """Logarithms of the class probabilities, finite also where the probability is 0 in floating point."""
-    wide = scores.astype(np.float64)
-    if wide.shape[1] == 1:
-        wide = np.concatenate([np.zeros_like(wide), wide], axis=1)
-    shifted = wide - wide.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))

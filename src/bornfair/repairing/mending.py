@@ -27,7 +27,8 @@ from bornfair.proof.bundle import FairModel
 from bornfair.question import Asking, Question
 from bornfair.repairing.asking import asked_about, taught
 from bornfair.repairing.changes import Changes, compare
-from bornfair.repairing.fine_tune import Lesson, Tuned, fine_tune, scores_of
+from bornfair.repairing.fine_tune import Lesson, Tuned, scores_of
+from bornfair.repairing.fine_tune import fine_tune as tune
 from bornfair.training.projection import (
     BLENDS,
     FairLayer,
@@ -172,8 +173,8 @@ def repair(
     candidates, layers = work.candidates(method)
     chosen = _chosen(candidates, len(validation))
     projected = layers[chosen].network(asked.original.network, encoding)
-    lessons = work.lessons()
-    tuned = _tuned(projected, lessons, epochs if fine_tune else 0, seed, say)
+    lessons = (work.lesson(part) for part in (training, validation))
+    tuned = tune(projected, *lessons, epochs=epochs if fine_tune else 0, seed=seed, say=say)
     repaired = _certified(FairModel(tuned.network, encoding), projected, tuned, candidates[chosen].blend)
     original = asked.model()
     return Repaired(
@@ -231,19 +232,11 @@ class _Work:
             )
         return tuple(found), layers
 
-    def lessons(self) -> tuple[Lesson, Lesson]:
-        """What to learn from the training rows, and what to measure on the validation rows."""
+    def lesson(self, part: np.ndarray) -> Lesson:
+        """What is right for some rows: their labels, or what the original says."""
         if self.labels is None:
-            first, second = (
-                Lesson(self._free(part), probabilities(self.original.scores(self.people.iloc[part])))
-                for part in (self.training, self.validation)
-            )
-            return first, second
-        count = len(self.original.classes)
-        first, second = (
-            Lesson.of_labels(self._free(part), self.labels[part], count) for part in (self.training, self.validation)
-        )
-        return first, second
+            return Lesson(self._free(part), probabilities(self.original.scores(self.people.iloc[part])))
+        return Lesson.of_labels(self._free(part), self.labels[part], len(self.original.classes))
 
     def _free(self, part: np.ndarray) -> np.ndarray:
         return self.encoding.encode(self.people.iloc[part], sensitive=False).free
@@ -274,17 +267,11 @@ def _chosen(candidates: Sequence[Candidate], rows: int) -> int:
 
     Clearly: by more than the standard error of an accuracy measured on so many rows.
     """
-    allowed = range(len(candidates))
-    if candidates[0].accuracy is not None:
-        known = [candidate.accuracy or 0.0 for candidate in candidates]
-        best = max(known)
-        slack = float(np.sqrt(best * (1 - best) / max(rows, 1)))
-        allowed = [i for i in allowed if known[i] >= best - slack]  # type: ignore[assignment]
-    return min(allowed, key=lambda i: candidates[i].distance)
-
-
-def _tuned(start: Network, lessons: tuple[Lesson, Lesson], epochs: int, seed: int, say: Say | None) -> Tuned:
-    return fine_tune(start, *lessons, epochs=epochs, seed=seed, say=say)
+    known = [candidate.accuracy or 0.0 for candidate in candidates]  # all of them, or none
+    best = max(known)
+    slack = float(np.sqrt(best * (1 - best) / max(rows, 1)))
+    clear = (i for i, accuracy in enumerate(known) if accuracy >= best - slack)
+    return min(clear, key=lambda i: candidates[i].distance)
 
 
 def _certified(model: FairModel, projected: Network, tuned: Tuned, blend: float) -> FairModel:

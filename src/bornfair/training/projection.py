@@ -97,8 +97,7 @@ def plain_projection(original: Model, encoding: Encoding) -> FairLayer:
     """W as it is, V ← 0, and in b the mean over S of what V contributed: nothing, where codes are centred."""
     own, free = original.encoding, encoding.free_width
     if encoding is own:  # no detour through other codes: what need not change does not, to the last bit
-        first = original.network.layers[0]
-        weight, bias = first.weight.astype(np.float64), first.bias.astype(np.float64)
+        weight, bias = original.network.wide[0]
         if own.raw:
             bias = bias + weight[:, free:] @ own.codes.mean(axis=0, dtype=np.float64)
     else:
@@ -115,10 +114,8 @@ def least_squares_projection(original: Model, encoding: Encoding, plain: FairLay
     width, neurons = encoding.free_width, len(plain.bias)
     count, sums, errors = 0, np.zeros(width), np.zeros(neurons)
     squares, products = np.zeros((width, width)), np.zeros((width, neurons))
-    for rows in _chunks(table):
-        free = encoding.encode(rows, sensitive=False).free.astype(np.float64)
-        error = _first_values(original, rows) - (free @ plain.weight.T + plain.bias)
-        count += len(rows)
+    for free, error in _errors(original, encoding, plain, table):
+        count += len(free)
         sums += free.sum(axis=0)
         errors += error.sum(axis=0)
         squares += free.T @ free
@@ -134,30 +131,24 @@ def least_squares_projection(original: Model, encoding: Encoding, plain: FairLay
 
 def first_layer_error(original: Model, encoding: Encoding, layer: FairLayer, table: pd.DataFrame) -> float:
     """Mean ‖z − (W′u + b′)‖² over the rows of a table."""
-    total = 0.0
-    for rows in _chunks(table):
+    errors = _errors(original, encoding, layer, table)
+    return sum(float(np.sum(error**2)) for _, error in errors) / max(len(table), 1)
+
+
+def _errors(
+    original: Model, encoding: Encoding, layer: FairLayer, table: pd.DataFrame
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Encoded rows u of a table, some at a time, and z − (W′u + b′) for them."""
+    for i in range(0, len(table), ROWS_AT_ONCE):
+        rows = table.iloc[i : i + ROWS_AT_ONCE]
         free = encoding.encode(rows, sensitive=False).free.astype(np.float64)
-        total += float(np.sum((_first_values(original, rows) - (free @ layer.weight.T + layer.bias)) ** 2))
-    return total / max(len(table), 1)
-
-
-def network_inputs(model: Model, table: pd.DataFrame) -> np.ndarray:
-    """What the model's network reads for the rows of a table, float32 [rows, inputs]."""
-    encoded = model.encoding.encode(table, sensitive=not model.ignores_sensitive)
-    codes = encoded.sensitive
-    if codes is None:
-        if not model.ignores_sensitive:
-            raise InputError(f"the table has no column {shown(model.domain.sensitive)}, which the model reads; add it.")
-        codes = np.zeros((len(table), model.encoding.sensitive_width), np.float32)
-    return np.concatenate([encoded.free, codes], axis=1)
+        yield free, _first_values(original, rows) - (free @ layer.weight.T + layer.bias)
 
 
 def _first_values(model: Model, table: pd.DataFrame) -> np.ndarray:
     """z of the rows of a table, before the activation, in float64."""
-    first = model.network.layers[0]
-    return network_inputs(model, table).astype(np.float64) @ first.weight.astype(np.float64).T + first.bias
-
-
-def _chunks(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    for i in range(0, len(table), ROWS_AT_ONCE):
-        yield table.iloc[i : i + ROWS_AT_ONCE]
+    sensitive = model.domain.sensitive
+    if not model.ignores_sensitive and set(sensitive).isdisjoint(table.columns):
+        raise InputError(f"the table has no column {shown(sensitive)}, which the model reads; add it.")
+    weight, bias = model.network.wide[0]
+    return model.inputs(table).astype(np.float64) @ weight.T + bias

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bornfair.models.activations import ACTIVATIONS, ActivationFunction, Enclosure
 from bornfair.models.network import Network
 from bornfair.models.rounding import EXECUTIONS, FLOOR, LARGEST, OWN_UNIT
-from bornfair.twins.relation import Relation
 from bornfair.verification.structural import differing_inputs, distinct_matrices, radii
 from bornfair.verification.verdict import Arithmetic
+
+if TYPE_CHECKING:
+    from bornfair.twins.relation import Relation
 
 HIDDEN_COST = 2e8  # multiplications per box and view beyond which hidden layers get interval bounds only
 JOINT_VIEWS = 8  # pairs of views are compared up to this many; beyond, all views must get one class
@@ -226,12 +228,7 @@ def trace(shape: Shape, arrays: Arrays, box: Box, *, linear: bool = False, hull:
         else:
             ends = traced.low[-1], traced.high[-1]
             below, above = shape.function.image(xp, *ends, arrays.error, arrays.floor + FLOOR)
-            reach = xp.maximum(xp.abs(below), xp.abs(above))
-            size = reach @ layer.weight_size.T + layer.bias_size
-            centre = (below / 2 + above / 2) @ layer.weight.T + layer.bias
-            radius = (above / 2 - below / 2) @ xp.abs(layer.weight).T
-            low, high = centre - radius, centre + radius
-            beside = reach.sum(-1, keepdims=True)
+            low, high, size, beside = _through(xp, layer, below, above)
             if linear:
                 around = shape.function.lines(xp, *ends, (below, above), arrays.error)
                 traced.relaxed.append(Enclosure(*(None if part is None else part[:, :, None] for part in around)))
@@ -258,6 +255,15 @@ def trace(shape: Shape, arrays: Arrays, box: Box, *, linear: bool = False, hull:
         traced.low.append(low)
         traced.high.append(high)
     return traced
+
+
+def _through(xp: Any, layer: Affine, below: Any, above: Any) -> tuple[Any, Any, Any, Any]:
+    """Least and largest sums W h + b for below ≤ h ≤ above, up to rounding; Σ|w||h| + |b|, and Σ|h|."""
+    reach = xp.maximum(xp.abs(below), xp.abs(above))
+    centre = (below / 2 + above / 2) @ layer.weight.T + layer.bias
+    radius = (above / 2 - below / 2) @ xp.abs(layer.weight).T
+    size = reach @ layer.weight_size.T + layer.bias_size
+    return centre - radius, centre + radius, size, reach.sum(-1, keepdims=True)
 
 
 def _affordable(shape: Shape, layer: int) -> bool:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.network import Network
-from bornfair.twins.relation import View
+
+if TYPE_CHECKING:
+    from bornfair.twins.relation import View
 
 
 def exact_scores(network: Network, inputs: np.ndarray) -> np.ndarray:
@@ -32,7 +35,7 @@ def exact_scores(network: Network, inputs: np.ndarray) -> np.ndarray:
     for i, layer in enumerate(network.layers):
         if i:
             values = np.maximum(values, 0)
-        whole, more = _whole(fractions(np.concatenate([layer.weight, layer.bias[:, None]], axis=1)))
+        whole, more = whole_numbers(np.concatenate([layer.weight, layer.bias[:, None]], axis=1))
         one = np.full((len(values), 1), unit, dtype=object)
         values, unit = np.concatenate([values, one], axis=1) @ whole.T, unit * more
     scores = [Fraction(value, unit) for value in values.flat]
@@ -93,6 +96,18 @@ def inputs_of_views(views: Sequence[View], free: np.ndarray) -> np.ndarray:
     """What each view shows of one vector u, [views, inputs] as Fractions."""
     u = fractions(free)
     return np.stack([fractions(view.matrix) @ u + fractions(view.offset) for view in views])
+
+
+def whole_numbers(floats: np.ndarray) -> tuple[np.ndarray, int]:
+    """Floats as whole numbers, of any length, over one common denominator, a power of two."""
+    if not np.isfinite(floats).all():
+        raise ValueError("NaN and infinity are no fractions")
+    bits = np.finfo(floats.dtype).nmant + 1  # shifted by so many, nothing of a float is cut off
+    mantissa, exponent = np.frexp(floats)
+    whole = np.ldexp(mantissa, bits).astype(np.int64)
+    least = int(exponent.min(initial=0, where=whole != 0))
+    shift = np.where(whole != 0, exponent - least, 0)
+    return whole.astype(object) << shift.astype(object), 2 ** (bits - least)
 
 
 def _whole(entries: np.ndarray) -> tuple[np.ndarray, int]:

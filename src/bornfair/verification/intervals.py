@@ -5,16 +5,21 @@ The pass itself, and why it is safe in floating point, stands in `backward`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.network import Network
-from bornfair.twins.relation import FreeSpace, Relation, View
 from bornfair.verification.backward import Arrays, Box, Shape, Traced, arrays_of, trace
 from bornfair.verification.structural import distinct_matrices, not_finite, require_fit, undecided
 from bornfair.verification.verdict import Arithmetic, Verdict
+
+if TYPE_CHECKING:
+    from bornfair.twins.relation import FreeSpace, Relation
 
 CHUNK = 2**22  # numbers per array: views are taken in groups so that memory stays small
 
@@ -45,7 +50,8 @@ def layer_bounds(network: Network, relation: Relation, arithmetic: Arithmetic = 
         nothing_known = [np.full((len(relation.views), width), np.inf) for width in network.widths[1:]]
         return [(-unknown, unknown) for unknown in nothing_known]
     parts = list(_passes(network, relation, arithmetic))
-    return [(low[0], high[0]) for low, high in _layers(parts, axis=1)]
+    order = np.argsort(np.concatenate(_by_matrix(relation)))
+    return [(low[0, order], high[0, order]) for low, high in _layers(parts, axis=1)]
 
 
 def output_bounds(network: Network, relation: Relation, arithmetic: Arithmetic = "real") -> Ends:
@@ -70,10 +76,13 @@ def box_bounds(network: Network, low: np.ndarray, high: np.ndarray, arithmetic: 
 
 def box_layers(network: Network, low: np.ndarray, high: np.ndarray, arithmetic: Arithmetic = "real") -> list[Ends]:
     """The same for the sums of every layer."""
+    from bornfair.twins.relation import FreeSpace, Relation, View  # loads pandas
+
     low, high, inputs = np.asarray(low, np.float64), np.asarray(high, np.float64), network.widths[0]
     # One view that shows u itself. The ends are given, not computed, so they need no pad.
-    nowhere = FreeSpace(np.zeros(inputs), np.zeros(inputs), np.zeros(inputs), ())
-    arrays = arrays_of(network, Relation((View(np.eye(inputs), np.zeros(inputs)),), nowhere), arithmetic)
+    zero = np.zeros(inputs)
+    itself = Relation((View(np.eye(inputs), zero),), FreeSpace(zero, zero, zero, ()))
+    arrays = arrays_of(network, itself, arithmetic)
     parts, rows = [], max(1, CHUNK // max(network.widths))
     with np.errstate(all="ignore"):  # seen by the result
         for start in range(0, max(len(low), 1), rows):
@@ -150,15 +159,27 @@ def _passes(
     hull: bool = False,
 ) -> Iterator[Traced]:
     """The interval pass over the free space, some views at a time."""
-    free = relation.free
-    apart = free.width if len(distinct_matrices(relation.views)) > 1 else 1
-    rows = max(1, CHUNK // (max(network.widths) * max(apart, 1)))
+    free, views = relation.free, relation.views
     low, high = free.low[None], _possible(free)[None]
     groups = tuple((group.start, group.stop) for group in free.groups)
-    for start in range(0, len(relation.views), rows):
-        arrays = arrays_of(network, Relation(relation.views[start : start + rows], free), arithmetic, pairs)
-        with np.errstate(all="ignore"):  # seen by the result
-            yield _pass(network, groups, arrays, low, high, hull=hull)
+    rows = max(1, CHUNK // max(network.widths))
+    for same in _by_matrix(relation):
+        for start in range(0, len(same), rows):
+            some = dataclasses.replace(relation, views=tuple(views[i] for i in same[start : start + rows]))
+            arrays = arrays_of(network, some, arithmetic, pairs)
+            with np.errstate(all="ignore"):  # seen by the result
+                yield _pass(network, groups, arrays, low, high, hull=hull)
+
+
+def _by_matrix(relation: Relation) -> list[list[int]]:
+    """The places of views with the same matrix, which is then taken through the first layer once."""
+    matrices = {
+        id(matrix): sha256(np.ascontiguousarray(matrix)).digest() for matrix in distinct_matrices(relation.views)
+    }
+    places: dict[bytes, list[int]] = {}
+    for i, view in enumerate(relation.views):
+        places.setdefault(matrices[id(view.matrix)], []).append(i)
+    return list(places.values())
 
 
 def _pass(

@@ -13,6 +13,7 @@ import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.rounding import EXECUTIONS
+from bornfair.verification.exact import whole_numbers
 from bornfair.verification.verdict import Arithmetic, Verdict
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _first_difference(weights: np.ndarray, inputs: np.ndarray, views: Sequence[V
     """The first neuron, and the first view it does not answer as it answers view 0; None if there is none."""
     steps, owners = _exact_differences(inputs, views)
     for neuron in np.flatnonzero(weights.any(axis=1)):
-        changed = (steps @ _as_integers(weights[neuron])) != 0
+        changed = (steps @ whole_numbers(weights[neuron])[0]) != 0
         if changed.any():
             return int(neuron), int(owners[changed.astype(bool)].min())
     return None
@@ -161,13 +162,5 @@ def _exact_differences(inputs: np.ndarray, views: Sequence[View]) -> tuple[np.nd
         later.append(columns[moved])
         first.append(origin[moved])
         whose.append(np.full(int(moved.sum()), owner_of[id(matrix)]))
-    exact = _as_integers(np.stack([np.concatenate(later), np.concatenate(first)]))
+    exact, _ = whole_numbers(np.stack([np.concatenate(later), np.concatenate(first)]))
     return exact[0] - exact[1], np.concatenate(whose)
-
-
-def _as_integers(values: np.ndarray) -> np.ndarray:
-    """The floats times one power of two, as Python integers: their sums of products are zero when the floats' are."""
-    mantissa, exponent = np.frexp(np.asarray(values, np.float64))
-    whole = np.ldexp(mantissa, 53).astype(np.int64)  # a float64 has 53 bits: nothing is cut off
-    shift = np.where(whole != 0, exponent - exponent.min(initial=0, where=whole != 0), 0)
-    return whole.astype(object) << shift.astype(object)

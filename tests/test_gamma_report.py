@@ -101,6 +101,7 @@ def test_a_table_says_who_its_people_are(tmp_path) -> None:
         ([-1, 1], {"confidence": 1.0}, "confidence"),
         ([-1, 1], {"draws": 0}, "draws"),
         ([1], {}, "two or more"),
+        ([-1, 1], {"sensitive_features": ["sex"]}, "no named columns"),
         ([[1, 2], [3]], {}, "as many numbers"),
         ([float("nan"), 1], {}, "finite"),
         (people(AGE, sensitive=()), {}, "no feature is sensitive"),

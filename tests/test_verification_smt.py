@@ -23,8 +23,8 @@ from bornfair.proof.bundle import FairModel
 from bornfair.training.start import Exact, NearZero, draw
 from bornfair.twins.relation import flip_relation
 from bornfair.verification.exact import exact_scores
-from bornfair.verification.partition import part_space, partition_domain, whole_domain
-from bornfair.verification.prune import NeuronBounds, without_dead_neurons
+from bornfair.verification.partition import ends_of, inputs_of, partition_domain, whole_domain
+from bornfair.verification.prune import NeuronBounds, Pruning
 from bornfair.verification.replay import exact_input
 from bornfair.verification.smt import Tally, decide_by_smt, tally_by_smt
 
@@ -194,13 +194,15 @@ def test_the_order_of_parts_is_shuffled_by_the_seed() -> None:
 
 
 @given(SEEDS)
-def test_the_free_space_of_a_part_has_its_people_and_nobody_else(seed: int) -> None:
+def test_the_inputs_of_a_part_are_those_of_its_people_and_of_nobody_else(seed: int) -> None:
     model = small_model(seed, reals=False)
     part = next(iter(partition_domain(model.domain, count=5, seed=seed)))
-    space, width = part_space(model.encoding, part), model.encoding.free_width
+    inputs = [one for several in inputs_of(model.encoding).values() for one in several]
+    limits = [ends for name, limit in part.limits.items() for ends in ends_of(model.domain.feature(name), limit)]
     for person in everybody(model.domain):
-        vector = exact_input(model.encoding, person, 0)[:width]
-        inside = all(a <= v <= b for v, a, b in zip(vector, space.low.tolist(), space.high.tolist(), strict=True))
+        vector = exact_input(model.encoding, person, 0)[: model.encoding.free_width]
+        columns = zip(vector, inputs, limits, strict=True)
+        inside = all(one.shown(low) <= v <= one.shown(high) for v, one, (low, high) in columns)
         assert inside == part.holds(person, model.domain)
 
 
@@ -221,6 +223,24 @@ def test_a_sub_population_that_does_not_exist_is_refused(where: dict[str, Any], 
 
 
 # --- pruning ---
+
+
+def without_dead_neurons(network: Network, pruning: Pruning) -> Network:
+    """The network that is left when neurons that are never active are removed.
+
+    A layer keeps one neuron of weight 0 rather than none.
+    """
+    layers = list(network.layers)
+    for i in range(len(pruning.low) - 1):
+        kept = np.flatnonzero(~pruning.never(i))
+        this, following = layers[i], layers[i + 1]
+        if len(kept):
+            layers[i] = Layer(this.weight[kept], this.bias[kept])
+            layers[i + 1] = Layer(following.weight[:, kept], following.bias)
+        else:
+            layers[i] = Layer(np.zeros((1, this.weight.shape[1])), np.zeros(1))
+            layers[i + 1] = Layer(np.zeros((len(following.bias), 1)), following.bias)
+    return Network(tuple(layers), network.activation)
 
 
 @settings(max_examples=30)

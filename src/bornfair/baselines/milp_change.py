@@ -92,13 +92,13 @@ def change_of_probability(gap: float, low: float = -math.inf, high: float = math
 
 def _by_programs(model: FairModel, hunt: _Hunt, gap: float, deadline: float, seed: int) -> tuple[float, float]:
     """Upper bounds of the change over all pairs of sensitive values: proven, and as HiGHS claims."""
-    question, pairs = TwinQuestion.of(model), pairs_of_values(model.encoding)
-    sums = sums_of(question)
+    question = TwinQuestion.of(model)
+    pairs, sums = pairs_of_values(question), sums_of(question)
     proven = claimed = 0.0
     for left, pair in zip(range(len(pairs), 0, -1), pairs, strict=True):
         reach = reach_of(question, sums, pair)
-        ends = float(reach.low[-1].min()), float(reach.high[-1].max())
-        most = change_of_probability(min(gap, max(float(reach.gap_high[-1][0]), 0.0)), *ends)
+        ends = float(reach[-1].low.min()), float(reach[-1].high.max())
+        most = change_of_probability(min(gap, max(float(reach[-1].gap_high[0]), 0.0)), *ends)
         plain = write_program(question, pair, reach, layers=len(model.network.layers), margin=False)
         program, at = of_probabilities(plain, gap, most)
         cost = np.zeros(len(program.lower))

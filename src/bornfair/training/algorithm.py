@@ -173,38 +173,13 @@ class _Run:
         no_sensitive = start.widths[0] == self.free_width
         zero_start = start.ignores_sensitive(self.free_width)
         self.collapsed = no_sensitive or (response.preserves_fairness and zero_start)
-        self.responded = not self.collapsed and response.mode != "none"
-        inputs = data.free
-        if not self.collapsed and response.mode == "none":
-            sensitive = _needed(data.sensitive, "the sensitive codes")
-            inputs = aligned_zeros((len(data.free), self.free_width + sensitive.shape[1]), np.float32)
-            np.concatenate([data.free, sensitive], axis=1, out=inputs)
-        # An aligned table is read where it is (Encoding.encode makes one), so a long table is in memory once.
-        self.table = {"inputs": jax.device_put(inputs), "classes": _as_int32(data.classes)}
-        if data.weights is not None:
-            scaled = np.asarray(data.weights, np.float64) / np.mean(data.weights)
-            self.table["weights"] = jax.device_put(scaled.astype(np.float32))
-        if self.responded:
-            codes = _needed(data.codes, "the codes of all sensitive values")
-            self.table["codes"] = jax.device_put(codes)
-            true = data.true_index
-            if true is None:
-                if not response.preserves_fairness:
-                    raise InputError("this response needs each row's true sensitive value, but the table has none.")
-                true = np.zeros(len(data.free), np.int32)
-            self.table["true"] = _as_int32(true)
+        self.table = _on_device(data, response, self.collapsed)
         self.training_rows, self.validation_rows = _split(data.classes, plan)
-        self.optimiser = OptimiserKey(plan.optimiser, plan.momentum, plan.weight_decay)
-        self.transformation = transformation or transformation_of(self.optimiser)
-        loops = (
-            compiled_loops if transformation is None else compiled_loops.__wrapped__
-        )  # only our own optimisers can be cached by plan
-        self.epoch_loop, self.evaluation_loop = loops(
-            self.activation,
-            response if self.responded else None,
-            self.free_width,
-            self.optimiser if transformation is None else transformation,
-        )
+        optimiser = transformation or OptimiserKey(plan.optimiser, plan.momentum, plan.weight_decay)
+        self.transformation = transformation_of(optimiser)
+        responded = None if self.collapsed or response.mode == "none" else response
+        loops = compiled_loops(self.activation, responded, self.free_width, optimiser)
+        self.epoch_loop, self.evaluation_loop = loops
         self.key = jax.random.key_data(jax.random.key(plan.seed))
 
     # --- state ---
@@ -312,6 +287,27 @@ class _Run:
 
 
 # --- rows, rates, checks ---
+
+
+def _on_device(data: TrainingData, response: Response, collapsed: bool) -> dict[str, jax.Array]:
+    """What the compiled loops read. An aligned table is read where it is (Encoding.encode makes one), so a long table
+    is in memory once.
+    """
+    inputs, true = data.free, data.true_index
+    if not collapsed and response.mode == "none":
+        sensitive = _needed(data.sensitive, "the sensitive codes")
+        inputs = aligned_zeros((len(inputs), inputs.shape[1] + sensitive.shape[1]), np.float32)
+        np.concatenate([data.free, sensitive], axis=1, out=inputs)
+    table = {"inputs": jax.device_put(inputs), "classes": _as_int32(data.classes)}
+    if data.weights is not None:
+        scaled = np.asarray(data.weights, np.float64) / np.mean(data.weights)
+        table["weights"] = jax.device_put(scaled.astype(np.float32))
+    if not collapsed and response.mode != "none":
+        table["codes"] = jax.device_put(_needed(data.codes, "the codes of all sensitive values"))
+        if true is None and not response.preserves_fairness:
+            raise InputError("this response needs each row's true sensitive value, but the table has none.")
+        table["true"] = _as_int32(np.zeros(len(data.free), np.int32) if true is None else true)
+    return table
 
 
 def _split(classes: np.ndarray, plan: Plan) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Policies
 from bornfair.proof.bundle import FairModel
 from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, train
-from bornfair.training.presets import PRESETS, resolve_automatic, settings
+from bornfair.training.presets import resolve_automatic, settings
 from bornfair.training.projection import projection
 from bornfair.training.provenance import certify
 from bornfair.training.response import Mode, Response
@@ -62,18 +62,20 @@ class Recipe(TrainingOptions):
         chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(TrainingOptions)}
         return Recipe(seed=seed, **(chosen | changes))
 
-    def plan(self, rows: int) -> Plan:
+    @property
+    def settings(self) -> dict[str, Any]:
         named = self.optimiser if isinstance(self.optimiser, str) else None
-        given = {name: getattr(self, name) for name in PRESETS["default"] if name not in ("hidden", "optimiser")}
-        chosen = settings(self.preset, optimiser=named, **given)
-        chosen.pop("hidden")
+        return settings(self.preset, vars(self) | {"optimiser": named})
+
+    def plan(self, rows: int) -> Plan:
+        chosen = {name: value for name, value in self.settings.items() if name != "hidden"}
         if chosen["validation_fraction"] == 0 and self.patience is None:
             chosen["patience"] = None
         return Plan(seed=self.seed, **resolve_automatic(chosen, rows))
 
     @property
     def widths(self) -> Any:
-        return settings(self.preset, hidden=self.hidden)["hidden"]
+        return self.settings["hidden"]
 
     @property
     def transformation(self) -> Any:

@@ -240,6 +240,8 @@ def gamma_report(
         raise InputError(f"confidence must lie between 0 and 1, found {confidence!r}; 0.95 is usual.")
     notes: tuple[str, ...] = ()
     if isinstance(people, (list, tuple, np.ndarray)):
+        if sensitive_features or target is not None:
+            raise InputError("codes have no named columns; leave out the sensitive features and the target.")
         columns, size = _of_codes(people)
     else:
         domain = _domain_of(people, sensitive_features, target, combinations)

@@ -25,10 +25,12 @@ class OptimiserKey:
     weight_decay: float
 
 
-def transformation_of(plan: OptimiserKey) -> optax.GradientTransformation:
-    """The optimiser up to the step size, which each step multiplies in. All map a zero gradient history to a zero
-    update.
+def transformation_of(plan: OptimiserKey | optax.GradientTransformation) -> optax.GradientTransformation:
+    """The optimiser up to the step size, which each step multiplies in. All of ours map a zero gradient history to a
+    zero update.
     """
+    if not isinstance(plan, OptimiserKey):
+        return plan
     decay = [optax.add_decayed_weights(plan.weight_decay)] if plan.weight_decay else []
     return {
         "sgd": lambda: optax.chain(optax.identity(), *decay),
@@ -46,21 +48,19 @@ def compiled_loops(
     optimiser: OptimiserKey | optax.GradientTransformation,
 ) -> tuple[Any, Any]:
     """The compiled epoch and evaluation. Cached, so that fitting the same shapes again does not compile again."""
-    transformation = transformation_of(optimiser) if isinstance(optimiser, OptimiserKey) else optimiser
+    transformation = transformation_of(optimiser)
 
     def batch_loss(parameters: Parameters, table: dict[str, jax.Array], rows: jax.Array, key: jax.Array) -> jax.Array:
-        present = rows >= 0  # the last batch is filled up with -1
         inputs = table["inputs"][rows]
         if response is None:
             scores = forward(parameters, inputs, activation)
             losses = classification_loss(scores, table["classes"][rows])
         else:
             losses = _responded_loss(parameters, inputs, table, rows, key, response, free_width, activation)
-        weights = present if "weights" not in table else jnp.where(present, table["weights"][rows], 0.0)
         # By the full batch size also where the last batch has fewer rows: every row counts the same. (Averaging over
         # those few gives a stray row the weight of a whole batch, and it comes last: on census that cost up to 4
         # points of accuracy.)
-        return jnp.sum(losses * weights) / rows.shape[0]
+        return jnp.sum(losses * _weights(table, rows)) / rows.shape[0]
 
     def epoch(
         parameters: Parameters,
@@ -96,8 +96,7 @@ def compiled_loops(
                 inputs = jnp.concatenate([inputs, table["codes"][table["true"][rows]]], axis=1)
             scores = forward(parameters, inputs, activation)
             right = (scores[:, 0] > 0) == (classes == 1) if scores.shape[1] == 1 else jnp.argmax(scores, 1) == classes
-            weights = present if "weights" not in table else jnp.where(present, table["weights"][rows], 0.0)
-            loss = jnp.sum(classification_loss(scores, classes) * weights)
+            loss = jnp.sum(classification_loss(scores, classes) * _weights(table, rows))
             return (carry[0] + loss, carry[1] + jnp.sum(right * present), carry[2] + jnp.sum(present)), None
 
         zero = jnp.zeros(())
@@ -105,6 +104,12 @@ def compiled_loops(
         return loss / count, right / count
 
     return jax.jit(epoch), jax.jit(evaluation)
+
+
+def _weights(table: dict[str, jax.Array], rows: jax.Array) -> jax.Array:
+    """How much each row counts; the last batch is filled up with -1, which is nobody."""
+    present = rows >= 0
+    return present if "weights" not in table else jnp.where(present, table["weights"][rows], 0.0)
 
 
 def _responded_loss(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from bornfair.errors import InputError, shown
+from bornfair.checks import choice
 
 PRESETS: dict[str, dict[str, Any]] = {
     # Chosen on census and credit: as accurate as larger networks, and done in seconds.
@@ -33,11 +34,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def settings(preset: str, **chosen: Any) -> dict[str, Any]:
+def settings(preset: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The preset's settings, with those that were chosen (not None) put in their place."""
-    if preset not in PRESETS:
-        raise InputError(f"preset={preset!r} is not known; use one of {shown(PRESETS)}.")
-    return PRESETS[preset] | {name: value for name, value in chosen.items() if value is not None}
+    choice("preset", preset, PRESETS)
+    return {name: usual if chosen[name] is None else chosen[name] for name, usual in PRESETS[preset].items()}
 
 
 def resolve_automatic(chosen: dict[str, Any], rows: int) -> dict[str, Any]:

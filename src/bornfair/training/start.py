@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from bornfair.checks import choice
 from bornfair.errors import InputError, NoFairStart, shown
 from bornfair.models.model import Model
 from bornfair.models.network import Activation, Layer, Network, hidden_widths
@@ -56,7 +57,7 @@ class Bernoulli:
     def __post_init__(self) -> None:
         _require(_usable(self.scale), f"phi={self.phi} gives weights of ±{self.scale:g}, which float32 cannot hold")
         _require(0 <= self.p <= 1, f"p={self.p} is not a probability; use a number from 0 to 1")
-        _require_layers(self.layers)
+        choice("layers", self.layers, get_args(Layers))
 
     @property
     def scale(self) -> float:
@@ -73,7 +74,7 @@ class NearZero:
 
     def __post_init__(self) -> None:
         _require(_usable(self.scale), f"scale={self.scale} is not a number above 0 that float32 can hold")
-        _require_layers(self.layers)
+        choice("layers", self.layers, get_args(Layers))
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,8 @@ def draw(
     layers = default_layers((free_width, *hidden_widths(hidden), outputs), rng)
     bound = 1 / math.sqrt(max(inputs, 1))
     V = rng.uniform(-bound, bound, (len(layers[0].bias), sensitive_width))
-    layers = (_with_sensitive_weights(layers[0], np.zeros_like(V) if isinstance(start, Exact) else V), *layers[1:])
+    read = np.concatenate([layers[0].weight, np.zeros_like(V) if isinstance(start, Exact) else V], axis=1)
+    layers = (Layer(read, layers[0].bias), *layers[1:])
     match start:
         case Bernoulli() | NearZero():
             tossed = layers[:1] if start.layers == "first" else layers
@@ -239,10 +241,6 @@ def _listable(encoding: Encoding) -> bool:
     return Versions(encoding.domain).size <= ENUMERATION_LIMIT
 
 
-def _with_sensitive_weights(layer: Layer, V: np.ndarray) -> Layer:
-    return Layer(np.concatenate([layer.weight, V], axis=1), layer.bias)
-
-
 def _toss(layer: Layer, coin: Bernoulli | NearZero, rng: np.random.Generator) -> Layer:
     """A layer of the same shape, every parameter ±scale."""
     weight, bias = (np.where(rng.random(a.shape) < coin.p, 1, -1) for a in (layer.weight, layer.bias))
@@ -261,8 +259,8 @@ def _fitting(network: Network, inputs: int, outputs: int) -> Network:
 def _option(name: str, kind: type, key: str, value: str) -> float | str:
     allowed = [f.name for f in dataclasses.fields(kind)]
     if key not in allowed:
-        choice = f"use one of {shown(allowed)}" if allowed else "it takes none"
-        raise InputError(f"start '{name}' has no option {key!r}; {choice}.")
+        known = f"use one of {shown(allowed)}" if allowed else "it takes none"
+        raise InputError(f"start '{name}' has no option {key!r}; {known}.")
     if key == "layers":
         return value
     try:
@@ -273,10 +271,6 @@ def _option(name: str, kind: type, key: str, value: str) -> float | str:
 
 def _usable(scale: float) -> bool:
     return 0 < scale < LARGEST and float(np.float32(scale)) > 0
-
-
-def _require_layers(layers: str) -> None:
-    _require(layers in get_args(Layers), f"layers={layers!r} is not known; use one of {shown(get_args(Layers))}")
 
 
 def _require(condition: bool, problem: str) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 Say = Callable[[str], None]
 SPEAK_EVERY = 1.0  # seconds
+Task = TypeVar("Task")
 
 
 class Clock:
@@ -24,6 +26,12 @@ class Clock:
     @property
     def left(self) -> float:
         return self.deadline - time.monotonic()
+
+    def shared(self, tasks: Sequence[Task], part: float = 1.0) -> Iterator[tuple[Task, float]]:
+        """Each task with the seconds it may take: what is left of that part of the time, shared by those to come."""
+        until = self.spent + part * self.left
+        for done, task in enumerate(tasks):
+            yield task, (until - self.spent) / (len(tasks) - done)
 
     def say(self, text: str, *, every: float = 0.0, digits: int = 1) -> None:
         """Tell it, with the seconds before it, unless something was told less than `every` seconds ago."""

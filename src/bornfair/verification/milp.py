@@ -16,7 +16,6 @@ import numpy as np
 
 from bornfair.errors import InputError, plain_value
 from bornfair.models.model import Model
-from bornfair.people.encoding import Encoding
 from bornfair.people.features import RealFeature, Value
 from bornfair.twins.versions import Versions, require_flip_only
 from bornfair.verification.clock import Clock, Say
@@ -106,11 +105,10 @@ def _verified(reason: str, boxes: int = 1) -> Verdict:
 def _without_proof(clock: Clock, share: float, hunt: _Hunt, questions: list[_Programs]) -> tuple[list[_Programs], int]:
     """The questions for which safe bounds still allow twins after that share of the time, and how many it took."""
     rest, nodes, hunt.by = [], 0, "branch and bound"
-    until = clock.spent + share * clock.left
-    for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
+    for question, seconds in clock.shared(questions, share):
         program = question.margin
         judge, cost = hunt.judge(program, hunt.consider), _cost_of_margin(program)
-        tree = branch(program, cost, (until - clock.spent) / left, judge, lambda: 0.0, all_or_nothing=True)
+        tree = branch(program, cost, seconds, judge, lambda: 0.0, all_or_nothing=True)
         clock.say(
             f"values {program.pair}: margin at most {-tree.bound * _unit(program):.4g} by {tree.nodes} safe bounds"
         )
@@ -125,13 +123,13 @@ def _without_proof(clock: Clock, share: float, hunt: _Hunt, questions: list[_Pro
 def _claim_of_none(clock: Clock, seed: int, hunt: _Hunt, questions: list[_Programs]) -> str:
     """Ask HiGHS about each pair of sensitive values, until the hunt has twins. Else: its claim, in words."""
     found, allowed, ended, hunt.by = -math.inf, -math.inf, True, "HiGHS"
-    for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
-        program, limit = question.margin, 0.6 * clock.left / left
+    for question, seconds in clock.shared(questions):
+        program = question.margin
         judge = hunt.judge(program, hunt.consider)
-        claim = ask_highs(program, _cost_of_margin(program), limit, seed, judge)
+        claim = ask_highs(program, _cost_of_margin(program), 0.6 * seconds, seed, judge)
         if hunt.twins is None and program.sums[-1].shape[1] == 1 and claim.best <= 1e-6:
             # The best margin is 0: somebody may have f(u, i) > 0 = f(u, j), so f(u, i) alone is maximised.
-            ask_highs(*_tie(program), 0.2 * clock.left / left, seed, judge)
+            ask_highs(*_tie(program), 0.2 * seconds, seed, judge)
         if hunt.twins is not None:
             return ""
         best, bound = -claim.best * _unit(program), -claim.bound * _unit(program)
@@ -167,8 +165,8 @@ def largest_change(model: Model, *, timeout: float = 60.0, seed: int = 0, say: S
     bounds = [(question.most(output),) * 2 for question, output in tasks]  # proven, and as HiGHS claims
     for _ in range(2):  # the second round has what time the first has left over
         unmet = [i for i in range(len(tasks)) if bounds[i][0] > hunt.low * (1 + MET)]
-        for done, i in enumerate(unmet):
-            found = _bound_change(*tasks[i], clock, clock.left / (len(unmet) - done), seed, hunt)
+        for i, seconds in clock.shared(unmet):
+            found = _bound_change(*tasks[i], clock, seconds, seed, hunt)
             bounds[i] = min(bounds[i][0], found[0]), min(bounds[i][1], found[1])
     proven, claimed = (max(part) for part in zip(*bounds, strict=True))
     if proven > hunt.low * (1 + MET) and _exhaustible(model) and _all_pass(model, clock, hunt.measure):
@@ -235,7 +233,7 @@ class _Programs:
 
 def _programs(question: TwinQuestion, clock: Clock) -> list[_Programs]:
     """Together they cover all ordered pairs of sensitive values."""
-    pairs, sums, network = pairs_of_values(question.original.encoding), sums_of(question), question.model.network
+    pairs, sums, network = pairs_of_values(question), sums_of(question), question.model.network
     found = []
     for pair in pairs:
         reach = reach_of(question, sums, pair)
@@ -245,19 +243,16 @@ def _programs(question: TwinQuestion, clock: Clock) -> list[_Programs]:
             write_program(question, pair, reach, layers=len(network.layers), margin=with_margin)
             for with_margin in (True, False)
         )
-        found.append(_Programs(margin, plain, reach.gap_high[-1]))
+        found.append(_Programs(margin, plain, reach[-1].gap_high))
     return found
 
 
-def pairs_of_values(encoding: Encoding) -> list[Pair]:
-    """All ordered pairs of the sensitive values of twins: one by one if they are few. Twins of one listed value differ
-    in what takes every real value.
-    """
-    values = range(len(encoding.listed))
+def pairs_of_values(question: TwinQuestion) -> list[Pair]:
+    """All ordered pairs of the sensitive values of twins: one by one if they are few."""
+    values = range(len(question.views))
     if len(values) * (len(values) - 1) > PAIRS:
         return [(tuple(values), tuple(values))]
-    every = itertools.product(values, repeat=2) if encoding.spans else itertools.permutations(values, 2)
-    return [((i,), (j,)) for i, j in every]
+    return [((i,), (j,)) for i, j in question.pairs()]
 
 
 def _cost_of_margin(program: Program) -> np.ndarray:
@@ -307,9 +302,10 @@ class _Hunt:
         if (decided == decided[0]).all():
             return False
         pair = [values[0], values[int(np.argmax(decided != decided[0]))]]
-        self.twins = self.question.replayed([person, person], pair)
-        self.unconfirmed = self.unconfirmed or self.twins is None
-        return self.twins is not None
+        found = self.question.replayed([person, person], pair)
+        self.twins = found or self.twins
+        self.unconfirmed = self.unconfirmed or found is None
+        return found is not None
 
     def _inputs(self, person: Person, values: Sequence[Sensitive]) -> np.ndarray:
         versions = Versions(self.model.domain).at(values)

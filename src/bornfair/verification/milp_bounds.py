@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.errors import InputError
 from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
 from bornfair.verification.clock import Clock
-from bornfair.verification.milp_encoding import Pair, Program, Reach, later_gap, write_program
-from bornfair.verification.twin_question import TwinQuestion
+from bornfair.verification.milp_encoding import Pair, Program, Reach, Sums, later_gap, write_program
+from bornfair.verification.twin_question import TwinQuestion, solver_package
 
 Judge = Callable[[np.ndarray], bool]
 """Is told every solution found; True means that no more are needed."""
@@ -94,18 +93,8 @@ def ask_highs(
     return Claim(best, float(info.mip_dual_bound), ended)
 
 
-def _highspy() -> Any:
-    try:
-        import highspy
-    except ImportError as error:
-        raise InputError(
-            "the milp engine needs the HiGHS solver, which is not installed; pip install highspy."
-        ) from error
-    return highspy
-
-
 def _solver(program: Program, cost: np.ndarray, *, whole: bool, **options: Any) -> Any:
-    highspy = _highspy()
+    highspy = solver_package("highspy")
     solver = highspy.Highs()
     for name, value in (OPTIONS | options).items():
         solver.setOptionValue(name, value)
@@ -253,10 +242,9 @@ def tightened(question: TwinQuestion, pair: Pair, reach: Reach, seconds: float) 
     """The bounds of each sum made tighter by linear programs over all layers before it, as far as time allows."""
     clock, network = Clock(seconds), question.model.network
     for layer in range(1, len(network.layers)):
-        gap_low, gap_high = later_gap(network, layer, *reach.at(layer - 1))
-        low, high, known_low, known_high = reach.at(layer)
+        gap_low, gap_high = later_gap(network, layer, reach[layer - 1])
+        low, high, known_low, known_high = (ends.copy() for ends in reach[layer])
         gap_low, gap_high = np.maximum(gap_low, known_low), np.minimum(gap_high, known_high)
-        low, high = low.copy(), high.copy()
         program = write_program(question, pair, reach, layers=layer + 1, margin=False)
         relaxation = Relaxation(program)
 
@@ -277,7 +265,8 @@ def tightened(question: TwinQuestion, pair: Pair, reach: Reach, seconds: float) 
                 high[copy, neuron] = min(high[copy, neuron], -least([(z, -1.0)], exponent))
             gap_low[neuron] = max(gap_low[neuron], least([(first, 1.0), (second, -1.0)], exponent))
             gap_high[neuron] = min(gap_high[neuron], -least([(first, -1.0), (second, 1.0)], exponent))
-        reach = reach.replaced(layer, low, high, gap_low, gap_high)
+        # The bounds of later layers stay as they are: they remain true.
+        reach = [*reach[:layer], Sums(low, high, gap_low, gap_high), *reach[layer + 1 :]]
         if clock.left <= 0:
             break
     return reach

@@ -35,22 +35,16 @@ class NoProgram(Exception):
 # --- bounds of every sum ---
 
 
-@dataclass(frozen=True, eq=False)
-class Reach:
-    """Bounds of the sums z of each layer in both copies [2, neurons], and of their difference z_a − z_b [neurons]."""
+class Sums(NamedTuple):
+    """Bounds of the sums z of a layer in both copies [2, neurons], and of their difference z_a − z_b [neurons]."""
 
-    low: tuple[np.ndarray, ...]
-    high: tuple[np.ndarray, ...]
-    gap_low: tuple[np.ndarray, ...]
-    gap_high: tuple[np.ndarray, ...]
+    low: np.ndarray
+    high: np.ndarray
+    gap_low: np.ndarray
+    gap_high: np.ndarray
 
-    def at(self, layer: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        return self.low[layer], self.high[layer], self.gap_low[layer], self.gap_high[layer]
 
-    def replaced(self, layer: int, *bounds: np.ndarray) -> Reach:
-        """With tighter bounds of one layer; those of later layers stay as they are (they remain true)."""
-        layers = [bounds if i == layer else self.at(i) for i in range(len(self.low))]
-        return Reach(*zip(*layers, strict=True))
+Reach = list[Sums]  # of all layers
 
 
 def sums_of(question: TwinQuestion) -> Pruning:
@@ -63,15 +57,15 @@ def sums_of(question: TwinQuestion) -> Pruning:
 
 def reach_of(question: TwinQuestion, sums: Pruning, pair: Pair) -> Reach:
     """Bounds for two copies whose sensitive values are among those of the pair."""
-    network, found = question.model.network, list[tuple[np.ndarray, ...]]()
+    network, found = question.model.network, Reach()
     for i, (view_low, view_high) in enumerate(zip(sums.low, sums.high, strict=True)):
         low = np.stack([view_low[list(values)].min(axis=0) for values in pair])
         high = np.stack([view_high[list(values)].max(axis=0) for values in pair])
-        gap_low, gap_high = later_gap(network, i, *found[-1]) if i else _first_gap(question, pair)
+        gap_low, gap_high = later_gap(network, i, found[-1]) if i else _first_gap(question, pair)
         gap_low = np.maximum(gap_low, np.nextafter(low[0] - high[1], -np.inf))
         gap_high = np.minimum(gap_high, np.nextafter(high[0] - low[1], np.inf))
-        found.append((low, high, gap_low, gap_high))
-    return Reach(*zip(*found, strict=True))
+        found.append(Sums(low, high, gap_low, gap_high))
+    return found
 
 
 def _first_gap(question: TwinQuestion, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
@@ -105,11 +99,9 @@ def relu_gap(
     return least, most
 
 
-def later_gap(
-    network: Network, layer: int, low: np.ndarray, high: np.ndarray, gap_low: np.ndarray, gap_high: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def later_gap(network: Network, layer: int, before: Sums) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of the difference of a layer's sums, from the bounds of the layer before; rounded outward."""
-    least, most = relu_gap(low, high, gap_low, gap_high)
+    least, most = relu_gap(*before)
     weight = network.layers[layer].weight
     below, above = box_bounds(Network((Layer(weight, np.zeros(len(weight))),)), least[None], most[None])
     apart = np.abs(weight.astype(np.float64)) @ (np.abs(least) + np.abs(most)) > 0  # else the copies are alike here
@@ -205,17 +197,16 @@ def write_program(question: TwinQuestion, pair: Pair, reach: Reach, *, layers: i
         selectors.append(chosen)
         inputs[copy] += codes
     for i in range(layers):
-        size = np.maximum(np.abs(reach.low[i]), np.abs(reach.high[i])).max(axis=0)
+        size = np.maximum(np.abs(reach[i].low), np.abs(reach[i].high)).max(axis=0)
         exponent = np.array([_exponent(float(s)) for s in size])
         if i == len(network.layers) - 1:
             exponent[:] = exponent.max()  # outputs are compared with each other
-        columns = np.array([[draft.column(*ends) for ends in _ends(reach, i, copy, exponent)] for copy in (0, 1)])
+        columns = np.array([_write_columns(draft, *ends, exponent) for ends in zip(*reach[i][:2], strict=True)])
         for copy in (0, 1):
             _write_sums(draft, network, i, columns[copy], exponent, inputs[copy])
         if i + 1 < layers:
-            inputs = [_write_relus(draft, reach, i, copy, columns[copy], exponent, phases) for copy in (0, 1)]
-            low, high = relu_gap(*reach.at(i))
-            _write_gaps(draft, inputs, low, high, exponent)
+            inputs = [_write_relus(draft, columns[copy], exponent, phases) for copy in (0, 1)]
+            _write_gaps(draft, inputs, *relu_gap(*reach[i]), exponent)
         sums.append(columns)
         exponents.append(exponent)
     at = _write_margin(draft, sums[-1]) if margin else None
@@ -284,11 +275,9 @@ def _write_codes(draft: _Draft, question: TwinQuestion, values: tuple[int, ...])
     return chosen, terms
 
 
-def _ends(reach: Reach, layer: int, copy: int, exponent: np.ndarray) -> list[tuple[float, float]]:
-    lows, highs = reach.low[layer][copy], reach.high[layer][copy]
-    return [
-        (_scaled(float(a), -int(e)), _scaled(float(b), -int(e))) for a, b, e in zip(lows, highs, exponent, strict=True)
-    ]
+def _write_columns(draft: _Draft, low: np.ndarray, high: np.ndarray, exponent: np.ndarray) -> list[int]:
+    ends = zip(low.tolist(), high.tolist(), exponent.tolist(), strict=True)
+    return [draft.column(_scaled(least, -own), _scaled(most, -own)) for least, most, own in ends]
 
 
 def _write_sums(
@@ -303,10 +292,7 @@ def _write_sums(
         draft.row([int(columns[neuron]), *(at for _, at, _ in inputs)], [1.0, *entries], constant, constant)
 
 
-def _write_relus(
-    draft: _Draft, reach: Reach, layer: int, copy: int, columns: np.ndarray, exponent: np.ndarray,
-    phases: list[tuple[int, int, int]],
-) -> Terms:  # fmt: skip
+def _write_relus(draft: _Draft, columns: np.ndarray, exponent: np.ndarray, phases: list[tuple[int, int, int]]) -> Terms:
     """What the layer passes on. A neuron that is always on passes z itself, one that is always off nothing."""
     passed: Terms = []
     for neuron, (z, shift) in enumerate(zip(columns.tolist(), exponent.tolist(), strict=True)):

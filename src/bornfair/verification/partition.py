@@ -19,8 +19,7 @@ from bornfair.errors import InputError, shown
 from bornfair.models.model import Model
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Scale
-from bornfair.people.features import NUMERIC, Feature, NumericFeature, RealFeature, Value
-from bornfair.twins.relation import FreeSpace, free_space
+from bornfair.people.features import NUMERIC, Feature, RealFeature, Value
 
 Limit = tuple[Value, ...]
 """(low, high) of a number, ends included; the possible values of anything else."""
@@ -190,17 +189,6 @@ def ends_of(feature: Feature, limit: Limit) -> list[tuple[Any, Any]]:
     return [(int(limit == (level,)), int(level in limit)) for level in feature.levels()]
 
 
-def part_space(encoding: Encoding, part: Part) -> FreeSpace:
-    """The free vectors of the people of a part, in the columns of the whole encoding."""
-    space, inputs, columns = free_space(encoding), inputs_of(encoding), encoding.free_columns()
-    for name, limit in part.limits.items():
-        ends = zip(inputs[name], ends_of(encoding.domain.feature(name), limit), strict=True)
-        space.low[columns[name]], space.high[columns[name]] = np.array(
-            [[float(one.shown(low)), float(one.shown(high))] for one, (low, high) in ends]
-        ).T
-    return space
-
-
 # --- whom a question is about ---
 
 
@@ -262,24 +250,20 @@ def _numbers_for(wish: int, levels: Mapping[str, int], importance: Mapping[str, 
 
 def _closer(wish: int, numbers: dict[str, int], levels: Mapping[str, int]) -> dict[str, int]:
     """Change one or two features by one chunk each, as long as that brings the product closer to the wish."""
-    names = [name for name in numbers if levels[name] > 1]
-    steps = [(name, step) for name in names for step in (1, -1)]
+    steps = [(name, step) for name in numbers if levels[name] > 1 for step in (1, -1)]
+    pairs = {one: [[one, other] for other in steps if other[0] != one[0]] for one in steps}
+    moves = [move for one in steps for move in ([one], *pairs[one])]
+
+    def distance(numbers: dict[str, int]) -> float:
+        return abs(math.log(math.prod(numbers.values()) / wish))
+
     while True:
-        total = math.prod(numbers.values())
-        best, moved = abs(math.log(total / wish)), None
-        for one in steps:
-            for other in [("", 0), *steps]:
-                changed = dict(numbers)
-                for name, step in (one, other):
-                    if name:
-                        changed[name] += step
-                if one[0] == other[0] or not all(
-                    1 <= changed[name] <= levels[name] for name in (one[0], other[0] or one[0])
-                ):
-                    continue
-                distance = abs(math.log(math.prod(changed.values()) / wish))
-                if distance < best - 1e-12:
-                    best, moved = distance, changed
+        best, moved = distance(numbers), None
+        for move in moves:
+            changed = numbers | {name: numbers[name] + step for name, step in move}
+            possible = all(1 <= changed[name] <= levels[name] for name, _ in move)
+            if possible and distance(changed) < best - 1e-12:
+                best, moved = distance(changed), changed
         if moved is None:
             return numbers
         numbers = moved
@@ -299,26 +283,13 @@ def _extent(feature: Feature, limit: Limit) -> float:
     return len(limit)
 
 
-# --- cutting ---
-
-
 def _cut(feature: Feature, limit: Limit, number: int) -> tuple[Limit, ...]:
     """Chunks that differ by at most one in how many values they hold."""
-    if not isinstance(feature, NUMERIC):
-        return tuple(limit[a:b] for a, b in _runs(len(limit), number))
-    return _cut_range(feature, limit, number)
-
-
-def _cut_range(feature: NumericFeature, limit: Limit, number: int) -> tuple[Limit, ...]:
     if isinstance(feature, RealFeature):
         low, high = float(limit[0]), float(limit[1])
         inner = (low * (1 - i / number) + high * (i / number) for i in range(1, number))
-        borders = [low, *sorted({border for border in inner if low < border < high}), high]
-        return tuple(itertools.pairwise(borders))
-    low, high = int(limit[0]), int(limit[1])
-    return tuple((low + a, low + b - 1) for a, b in _runs(high - low + 1, number))
-
-
-def _runs(length: int, number: int) -> list[tuple[int, int]]:
-    borders = [length * i // number for i in range(number + 1)]
-    return list(itertools.pairwise(borders))
+        return tuple(itertools.pairwise([low, *sorted({border for border in inner if low < border < high}), high]))
+    whole = feature.kind == "integer"
+    values: Sequence[Any] = range(int(limit[0]), int(limit[1]) + 1) if whole else limit
+    borders = [len(values) * i // number for i in range(number + 1)]
+    return tuple((values[a], values[b - 1]) if whole else tuple(values[a:b]) for a, b in itertools.pairwise(borders))

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.errors import InputError
 from bornfair.models.model import Model
-from bornfair.models.network import Layer, Network
+from bornfair.models.network import Network
 from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
 from bornfair.verification.intervals import box_layers
 from bornfair.verification.partition import Limit, Part, ends_of, inputs_of
+from bornfair.verification.twin_question import solver_package
 
 Views = slice | list[int]
 EVERY_VIEW = slice(None)
@@ -139,24 +139,6 @@ def float_above(exact: Fraction) -> float:
     return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
 
-def without_dead_neurons(network: Network, pruning: Pruning) -> Network:
-    """The network that is left when neurons that are never active are removed.
-
-    A layer keeps one neuron of weight 0 rather than none.
-    """
-    layers = list(network.layers)
-    for i in range(len(pruning.low) - 1):
-        kept = np.flatnonzero(~pruning.never(i))
-        this, following = layers[i], layers[i + 1]
-        if len(kept):
-            layers[i] = Layer(this.weight[kept], this.bias[kept])
-            layers[i + 1] = Layer(following.weight[:, kept], following.bias)
-        else:
-            layers[i] = Layer(np.zeros((1, this.weight.shape[1])), np.zeros(1))
-            layers[i + 1] = Layer(np.zeros((len(following.bias), 1)), following.bias)
-    return Network(tuple(layers), network.activation)
-
-
 # --- as terms of a solver ---
 
 Term = Any  # a z3 expression: the package has no types
@@ -179,14 +161,6 @@ def raw_layers(model: Model, views: Sequence[int]) -> tuple[list[list[list[Fract
     return weights, biases
 
 
-def solver_package() -> Any:
-    try:
-        import z3
-    except ImportError as error:
-        raise InputError("the smt engine needs z3, which is not installed; pip install z3-solver.") from error
-    return z3
-
-
 @dataclass
 class Version:
     """The pruned network as read for one twin."""
@@ -195,8 +169,8 @@ class Version:
     """For each layer what its neurons receive; for the last one these are the outputs."""
     owners: list[list[int | None]] = field(default_factory=list)
     """For each hidden neuron the twin whose variable holds its output; None if it is never active."""
-    owned: list[tuple[Term, Term, float]] = field(default_factory=list)
-    """Output, what is received and its lower bound, of the neurons this twin owns."""
+    owned: list[tuple[Term, Term, bool]] = field(default_factory=list)
+    """Output, what is received, and whether that is passed on as it is, of the neurons this twin owns."""
 
 
 class NetworkTerms:
@@ -208,7 +182,7 @@ class NetworkTerms:
     def __init__(
         self, weights: list[list[list[Fraction]]], biases: list[list[Fraction]], inputs: list[list[Term]]
     ) -> None:
-        self.z3 = solver_package()
+        self.z3 = solver_package("z3")
         self.weights, self.biases, self.inputs = weights, biases, inputs
         self.products: dict[tuple[int, int, int], list[Any]] = {}
         self.kept: list[list[Term]] = []  # z3 frees a term when Python forgets it
@@ -230,8 +204,7 @@ class NetworkTerms:
             version.sums.append(sums)
             if layer == len(self.biases) - 1:
                 break
-            never = pruning.never(layer, views)
-            low = pruning.low[layer][views].min(axis=0)
+            never, always = pruning.never(layer, views), pruning.always(layer, views)
             owners: list[int | None] = []
             for i, received in enumerate(sums):
                 if other is not None and received.eq(other.sums[layer][i]):
@@ -239,7 +212,7 @@ class NetworkTerms:
                     continue
                 owners.append(None if never[i] else twin)
                 if not never[i]:
-                    version.owned.append((self._output(layer, i, twin), received, float(low[i])))
+                    version.owned.append((self._output(layer, i, twin), received, bool(always[i])))
             version.owners.append(owners)
             sources, ones = {whose: [i for i, owner in enumerate(owners) if owner == whose] for whose in (0, 1)}, []
             if other is not None and owners == other.owners[layer]:
@@ -250,19 +223,15 @@ class NetworkTerms:
     def number(self, value: Fraction | float) -> Term:
         exact = Fraction(value)
         if exact not in self.constants:
-            self.constants[exact] = self._exact(exact)
+            self.constants[exact] = self.z3.RealVal(f"{exact.numerator}/{exact.denominator}")
         return self.constants[exact]
-
-    def _exact(self, value: Fraction) -> Term:
-        return self.z3.RealVal(f"{value.numerator}/{value.denominator}")
 
     def definitions(self, version: Version) -> list[Term]:
         """What the outputs of a twin's own neurons are: max(received, 0)."""
-        defined: list[Term] = []
-        for output, received, low in version.owned:
-            linear = low >= 0
-            defined.append(output == (received if linear else self.z3.If(received > 0, received, 0)))
-        return defined
+        return [
+            output == (received if always else self.z3.If(received > 0, received, 0))
+            for output, received, always in version.owned
+        ]
 
     def _sum(self, layer: int, i: int, sources: Sources, ones: list[int]) -> Term:
         weights = self.weights[layer][i]

@@ -6,7 +6,6 @@ as linear arithmetic over the rationals. Twins it reports are replayed; that the
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,10 +18,10 @@ from bornfair.twins.relation import flip_relation
 from bornfair.twins.versions import require_flip_only
 from bornfair.verification.clock import Clock, Say
 from bornfair.verification.partition import Part, Relax, Where, importance_of_features, partition_domain, question_scope
-from bornfair.verification.prune import NetworkTerms, NeuronBounds, Pruning, Term, Version, raw_layers, solver_package
+from bornfair.verification.prune import NetworkTerms, NeuronBounds, Pruning, Term, Version, raw_layers
 from bornfair.verification.replay import Replay, falsified
 from bornfair.verification.structural import not_finite, undecided
-from bornfair.verification.twin_question import TwinQuestion
+from bornfair.verification.twin_question import TwinQuestion, solver_package
 from bornfair.verification.verdict import Verdict
 
 ENGINE = "smt"
@@ -182,7 +181,7 @@ class _Solver:
     """
 
     def __init__(self, question: TwinQuestion, seed: int) -> None:
-        self.z3 = solver_package()
+        self.z3 = solver_package("z3")
         self.question, self.seed = question, seed
         self.domain, self.columns = question.model.domain, question.model.encoding.free_columns()
         self.free_width, self.values = question.model.encoding.free_width, range(len(question.views))
@@ -203,13 +202,12 @@ class _Solver:
         clock = Clock(seconds)
         pairs: list[Pair] = [(None, None)]
         if len(self.values) <= 2:
-            # The two share all else unless each has own numbers; then their order matters.
-            choose = itertools.permutations if self.question.own else itertools.combinations
-            pairs = list(itertools.product(self.values, repeat=2) if self.question.spans else choose(self.values, 2))
+            # Unless each has own numbers the two share all else, and their order does not matter.
+            pairs = [(i, j) for i, j in self.question.pairs() if self.question.own or i < j]
         asked = [(question, pair) for pair in pairs for question in self._questions(part, pruning, pair)]
         worst: Answer = "unsat"
-        for i, (question, pair) in enumerate(asked):
-            answer, twins = self._solve(question, part, pair, Clock(clock.left / (len(asked) - i)))
+        for (question, pair), limit in clock.shared(asked):
+            answer, twins = self._solve(question, part, pair, Clock(limit))
             if answer == "sat":
                 return answer, twins
             worst = answer if answer != "unsat" else worst

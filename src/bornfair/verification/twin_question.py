@@ -8,6 +8,8 @@ replayed before anybody believes it.
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,10 @@ from bornfair.twins.versions import Versions
 from bornfair.verification.partition import Input, Part, Relax, Where, ends_of, inputs_of, whole_domain, within
 from bornfair.verification.replay import Replay, replay_people
 
+SOLVERS = {
+    "z3": "the smt engine needs z3, which is not installed; pip install z3-solver.",
+    "highspy": "the milp engine needs the HiGHS solver, which is not installed; pip install highspy.",
+}
 Person = dict[str, Value]
 Sensitive = tuple[Value, ...]
 
@@ -59,6 +65,13 @@ class TwinQuestion:
         if len(self.views) < 2 and not self.spans:
             found = f"{len(self.views)} sensitive value"
             raise InputError(f"where={dict(where or {})} leaves {found}; twins need two or more.")
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """All ordered pairs of sensitive values (positions in `views`) that twins can have. Twins of one listed value
+        differ in what takes every real value.
+        """
+        positions = range(len(self.views))
+        return [(i, j) for i, j in itertools.product(positions, positions) if i != j or self.spans]
 
     @cached_property
     def own(self) -> dict[str, Fraction]:
@@ -128,6 +141,14 @@ class TwinQuestion:
         versions = Versions(self.original.domain).at(sensitive)
         both = replay_people(self.original, list(zip(people, (0, 1), strict=True)), versions)
         return both if both.unfair_in else None
+
+
+def solver_package(name: str) -> Any:
+    """The Python package of a solver, which is loaded when it is asked."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InputError(SOLVERS[name]) from error
 
 
 def _with_reals_free(model: Model, where: Where | None) -> tuple[Model, Where | None]:

@@ -12,10 +12,8 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bornfair.baselines import milp_change
-from bornfair.baselines.milp import MILP, number_reach
-from bornfair.baselines.milp_change import change_of_probability, largest_probability_change
-from bornfair.baselines.milp_sigmoid import pieces
-from bornfair.baselines.milp_training import outcome_change, relaxed_slopes
+from bornfair.baselines.milp import MILP, number_reach, outcome_change, relaxed_slopes
+from bornfair.baselines.milp_change import change_of_probability, largest_probability_change, pieces
 from bornfair.baselines.penalised import Pace
 from bornfair.errors import InputError
 from bornfair.models.activations import sigmoid
@@ -231,8 +229,8 @@ def layers_of(one, other):
 
 
 def test_small_tables_get_more_epochs_in_smaller_batches():
-    assert Pace.of("auto", "auto", 1e-3, 0.0, rows=800, seed=0) == Pace(80, 32, 1e-3, 0.0, 0)
-    assert Pace.of(3, 7, 1e-3, 0.0, rows=800, seed=0).epochs == 3
+    assert Pace.of("auto", "auto", 1e-3, rows=800, seed=0) == Pace(80, 32, 1e-3, 0)
+    assert Pace.of(3, 7, 1e-3, rows=800, seed=0).epochs == 3
 
 
 # --- as a classifier ---

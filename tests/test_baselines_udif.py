@@ -233,14 +233,15 @@ def test_training_narrows_the_bounds_and_keeps_what_was_learnt(people):
 def test_the_weight_of_the_penalty_does_not_depend_on_the_batch():
     network, free, box = small_case(1, people=8)
     names = ("unit", "ranges", "code_centre", "code_radius")
-    table = {name: jnp.asarray(getattr(box, name), jnp.float32) for name in names}
-    table |= {"free": jnp.asarray(free), "codes": jnp.asarray(np.resize(CODES, (8, 2))), "labels": jnp.arange(8.0) % 2}
-    knobs = {"alpha": 0.3, "epsilon": 0.1, "gamma": 0.05, "codes": 1.0}
+    knobs = {name: jnp.asarray(getattr(box, name), jnp.float32) for name in names}
+    table = {"free": jnp.asarray(free), "codes": jnp.asarray(np.resize(CODES, (8, 2))), "labels": jnp.arange(8.0) % 2}
+    knobs |= {"alpha": 0.3, "epsilon": 0.1, "gamma": 0.05, "codes": 1.0}
     losses = jax.jit(row_losses("distributional"))
-    together = losses(network.to_jax(), table, jnp.arange(8), knobs)
-    halves = [losses(network.to_jax(), table, jnp.arange(i, i + 4), knobs) for i in (0, 4)]
+    together = losses(network.to_jax(), table, knobs)
+    parts = [{name: array[i : i + 4] for name, array in table.items()} for i in (0, 4)]
+    halves = [losses(network.to_jax(), part, knobs) for part in parts]
     assert np.allclose(np.asarray(together), np.concatenate(halves), rtol=1e-5)
-    entropy = np.asarray(losses(network.to_jax(), table, jnp.arange(8), knobs | {"alpha": 0.0}))
+    entropy = np.asarray(losses(network.to_jax(), table, knobs | {"alpha": 0.0}))
     # The bounds are nowhere narrower than without the move of up to γ.
     widths = box_widths(network, free, box, 0.1)
     assert (np.asarray(together) >= 0.7 * entropy + 0.3 * 512 * widths - 0.02).all()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from bornfair import datasets
 from bornfair.cli import app
-from bornfair.datasets import bank, catalogue, external, fetching, health, law
+from bornfair.datasets import catalogue, external, fetching, readable
 from bornfair.errors import InputError
 
 BANK = b"""\
@@ -28,7 +28,7 @@ decile1b,decile3,lsat,ugpa,zfygpa,zgpa,fulltime,fam_inc,gender,race1,tier,pass_b
 ,,30.5,3.0,,,,,,,,0,c,F,0.2,2
 3,2,35,3.1,-0.5,-0.6,2,2,male,hisp,3,1,b,F,0.8,3
 """
-AGES = ",".join(health.AGES)
+AGES = ",".join(readable.AGES)
 HEALTH = f"""\
 MemberID_t,YEAR_t,ClaimsTruncated,trainset,{AGES},age_MISS,sexMALE,sexFEMALE,sexMISS,no_Claims,\
 CharlsonIndexI_max,CharlsonIndexI_stdev,labNull,drugNull,Charlson>0
@@ -91,14 +91,19 @@ def kept(folder):
 # --- what the tables become ---
 
 
+def as_read(name, content):
+    entry = datasets.entry(name)
+    return entry.readable(entry.as_written(content))
+
+
 def test_bank_full_knows_no_duration_and_minus_one_is_no_number_of_days():
-    table = bank.read_full(BANK)
+    table = as_read("bank-full", BANK)
     assert list(table.columns) == ["age", "job", "pdays_known", "pdays", "y"]
     assert table["pdays_known"].tolist() == [False, True] and table["pdays"].tolist() == [0, 5]
 
 
 def test_law_full_keeps_students_with_gaps_and_says_so():
-    table = law.read_full(LAW)
+    table = as_read("law-full", LAW)
     assert not table.isna().any().any()
     assert table["complete"].tolist() == [True, False, True]
     assert table.loc[1, ["fulltime", "sex", "race"]].tolist() == ["not stated"] * 3
@@ -109,7 +114,7 @@ def test_law_full_keeps_students_with_gaps_and_says_so():
 
 
 def test_health_has_one_column_for_age_and_sex_and_none_for_the_answer():
-    table = health.read(HEALTH)
+    table = as_read("health", HEALTH)
     assert list(table.columns) == ["age", "sex", "ClaimsTruncated", "no_Claims", "labNull", "drugNull", "Charlson>0"]
     assert table["age"].tolist() == ["0-9", "80+"] and table["sex"].tolist() == ["male", "female"]
     assert table["Charlson>0"].tolist() == [False, True]

@@ -15,6 +15,7 @@ import oracle
 from bornfair.errors import InputError
 from bornfair.experiments import boundary_attacks, preservation
 from bornfair.experiments.boundary_attacks import Found, Twins, attack_integers, attack_reals
+from bornfair.experiments.printout import lines
 from bornfair.models.model import scores_under_every_code
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
@@ -31,12 +32,12 @@ def census() -> preservation.Census:
     return preservation.Census.prepare(3, training_rows=6000)
 
 
-def measured(name: str, census: preservation.Census) -> preservation.Outcome:
+def measured(name: str, census: preservation.Census) -> preservation.Attacked:
     return preservation.measure(name, census, people=20, crossings=40, **SMALL)
 
 
 @pytest.fixture(scope="module")
-def outcomes(census) -> dict[str, preservation.Outcome]:
+def outcomes(census) -> dict[str, preservation.Attacked]:
     return {name: measured(name, census) for name in preservation.ROWS}
 
 
@@ -134,12 +135,9 @@ def test_run_measures_the_rows_asked_for():
 
 
 def test_outcomes_become_text_and_json(outcomes):
-    header, *rows = preservation.table(outcomes.values())
-    assert (
-        header == tuple(name for name, _ in preservation.COLUMNS)
-        and len(rows) == 7
-        and {len(row) for row in rows} == {len(header)}
-    )
+    header, *rows = lines(preservation.COLUMNS, outcomes.values())
+    assert header == ("first-layer start", "response", "accuracy %", "stable %", "max change", "real", "integer", "s")
+    assert len(rows) == 7 and {len(row) for row in rows} == {len(header)}
     assert rows[-1][:2] == ("exactly 0", "expected") and rows[-1][4:7] == ("0", "0/40", "0/20")
     stored = json.loads(json.dumps([outcome.to_json() for outcome in outcomes.values()]))
     assert stored[0]["real_twins"]["person"]["relationship"] and stored[-1]["real_twins"] is None

@@ -584,7 +584,9 @@ def test_a_table_of_results_is_measured_row_by_row(tmp_path):
     columns = "model,pa_index,protected,cer_rate_pct,fal_rate_pct,und_rate_pct,unfair_reference_pct"
     table = tmp_path / "theirs.csv"
     table.write_text(f"{columns}\nT-1,1,sex,50,0,50,0\nT-2,1,sex,50,0,50,0\n")
-    (row,) = compare(tmp_path, table, timeout=FOREVER, only=["T-1"])
+    said: list[str] = []
+    (row,) = compare(tmp_path, table, timeout=FOREVER, only=["T-1"], say=said.append)
+    assert len(said) == 1 and said[0].startswith("T-1  sex  50.00")
     model = load_model(tmp_path / "T-1.nnet", sensitive=[1])
     fair, unfair = true_shares(model)
     assert row["certified"] == pytest.approx(100 * float(fair))

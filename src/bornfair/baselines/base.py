@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bornfair.checks import choice, number, whole
+from bornfair.checks import number, whole
 from bornfair.errors import Diverged, InputError, shown
-from bornfair.models.activations import ACTIVATIONS
 from bornfair.models.metrics import same_for_all
-from bornfair.models.network import Activation, Network, decisions, hidden_widths
+from bornfair.models.network import Network, decisions, hidden_widths
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.proof.bundle import FairModel
@@ -36,7 +35,6 @@ class BaselineData:
     positions: np.ndarray  # int64 [rows]: each row's own place in S
     encoding: Encoding
     seed: int
-    weights: np.ndarray | None = None
 
     @property
     def inputs(self) -> np.ndarray:
@@ -64,14 +62,14 @@ class Certified:
         return float(np.mean(self.certified))
 
 
+@dataclass(eq=False, repr=False)
 class Baseline(TableClassifier, metaclass=ABCMeta):
-    """A method to compare with, used like `FairClassifier`.
+    """A method to compare with, used like `FairClassifier`. Its options are the fields of a dataclass.
 
     Parameters
     ----------
     sensitive_features : names (or, for arrays, positions) of the columns in which twins may differ; all are inputs.
     hidden : hidden widths, or one of 'paper', 'shallow', 'deep', 'large'.
-    activation : 'relu', 'tanh', 'sigmoid' or 'gelu'.
     epochs, batch_size, learning_rate : how long, in what portions and how fast to learn.
     domain : who could exist; inferred from the training table when None.
     random_state : the seed; the same seed gives the same bytes.
@@ -81,30 +79,20 @@ class Baseline(TableClassifier, metaclass=ABCMeta):
     model_ : the trained `FairModel`; `domain_`, `classes_`.
     """
 
+    # Any: a constructor stores whatever it is given, fit checks; and a method may allow more, as None or 'auto'.
+    sensitive_features: Sequence[str | int] = ()
+    _: KW_ONLY
+    hidden: Any = "paper"
+    epochs: Any = 100
+    batch_size: Any = 256
+    learning_rate: Any = 1e-3
+    domain: Domain | None = None
+    random_state: Any = 0
+
     multiclass: ClassVar[bool] = False
     """Whether the method can tell more than two classes apart."""
-
-    def __init__(
-        self,
-        sensitive_features: Sequence[str | int] = (),
-        *,
-        hidden: str | Sequence[int] = "paper",
-        activation: Activation = "relu",
-        epochs: int = 100,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        domain: Domain | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        # Any: a constructor stores whatever it is given, fit checks; and a method may allow more, as None or 'auto'.
-        self.sensitive_features = sensitive_features
-        self.hidden: Any = hidden
-        self.activation = activation
-        self.epochs: Any = epochs
-        self.batch_size: Any = batch_size
-        self.learning_rate: Any = learning_rate
-        self.domain = domain
-        self.random_state = random_state
+    automatic: ClassVar[bool] = False
+    """Whether epochs and batch size may be 'auto'."""
 
     # --- what a method brings ---
 
@@ -119,9 +107,9 @@ class Baseline(TableClassifier, metaclass=ABCMeta):
     def _check_options(self) -> None:
         """Refuse options that cannot be used; a method with options of its own adds its checks."""
         hidden_widths(self.hidden)
-        choice("activation", self.activation, ACTIVATIONS)
-        whole("epochs", self.epochs, 0)
-        whole("batch_size", self.batch_size, 1)
+        for name, least in (("epochs", 0), ("batch_size", 1)):
+            if not (self.automatic and getattr(self, name) == "auto"):
+                whole(name, getattr(self, name), least)
         number("learning_rate", self.learning_rate, 0.0, float("inf"), open_low=True)
 
     # --- fitting ---

@@ -6,57 +6,36 @@ Both run the very loop that `FairClassifier` runs, with its presets and starts: 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from bornfair.baselines.base import Baseline, BaselineData, Certified
 from bornfair.models.network import Activation, Layer, Network
-from bornfair.people.domain import Domain
 from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.fitting import Recipe
 from bornfair.training.response import Response
 from bornfair.training.start import Plain, draw
 
 
+@dataclass(eq=False, repr=False)
 class _PlainTraining(Baseline):
     """Options as in `FairClassifier`; those left None follow the preset. Adds `history_`, one record an epoch."""
 
     multiclass: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        sensitive_features: Sequence[str | int] = (),
-        *,
-        preset: str = "default",
-        hidden: str | Sequence[int] | None = None,
-        activation: Activation = "relu",
-        optimiser: str | None = None,
-        learning_rate: float | None = None,
-        schedule: str | None = None,
-        weight_decay: float | None = None,
-        batch_size: int | Literal["auto"] | None = None,
-        epochs: int | Literal["auto"] | None = None,
-        validation_fraction: float | None = None,
-        patience: int | Literal["auto"] | None = None,
-        domain: Domain | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.sensitive_features = sensitive_features
-        self.preset = preset
-        self.hidden = hidden
-        self.activation = activation
-        self.optimiser = optimiser
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.domain = domain
-        self.random_state = random_state
+    preset: str = "default"
+    hidden: Any = None
+    activation: Activation = "relu"
+    optimiser: str | None = None
+    learning_rate: Any = None
+    schedule: str | None = None
+    weight_decay: float | None = None
+    batch_size: Any = None
+    epochs: Any = None
+    validation_fraction: float | None = None
+    patience: int | Literal["auto"] | None = None
 
     def _check_options(self) -> None:
         """Left to the plan and the network, which know what None and 'auto' stand for."""

@@ -18,19 +18,19 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bornfair.baselines.base import Baseline, BaselineData, Certified
-from bornfair.checks import number, whole
+from bornfair.baselines.penalised import Descent, Knobs, People, RowLosses
+from bornfair.checks import choice, number, whole
 from bornfair.errors import Diverged, InputError
 from bornfair.models.network import Activation, Layer, Network, Parameters, forward, forward_from_first, hidden_widths
-from bornfair.people.domain import Domain
 from bornfair.training.algorithm import Callback, Epoch, EpochRecord
-from bornfair.training.loops import OptimiserKey, classification_loss, transformation_of
+from bornfair.training.loops import classification_loss
 from bornfair.training.start import default_layers
 from bornfair.verification.intervals import box_bounds
 
@@ -40,11 +40,8 @@ TOGETHER = 2**16  # versions of people that are certified at once: bounds memory
 
 PHASES = ("producer", "consumer")
 
-Table = dict[str, jax.Array]
-Loss = Callable[[Parameters, Table, jax.Array], jax.Array]
-"""(parameters, some rows, the codes of all sensitive values) → the rows' mean loss. Hashable: compiled once."""
 
-
+@dataclass(eq=False, repr=False)
 class LCIFR(Baseline):
     """Certified individually fair representations: an encoder that brings twins together, and a robust classifier.
 
@@ -77,43 +74,21 @@ class LCIFR(Baseline):
     True
     """
 
-    def __init__(
-        self,
-        sensitive_features: Sequence[str | int] = (),
-        *,
-        hidden: str | Sequence[int] = (20, 20),
-        classifier_hidden: Sequence[int] = (),
-        activation: Activation = "relu",
-        weight: float = 10.0,
-        delta: float = 0.0,
-        attack_steps: int = 0,
-        robust_radius: float = 0.01,
-        epochs: int = 100,
-        batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.01,
-        validation_fraction: float = 0.2,
-        patience: int = 5,
-        domain: Domain | None = None,
-        callbacks: Sequence[Callback] = (),
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            sensitive_features, hidden=hidden, activation=activation, epochs=epochs, batch_size=batch_size,
-            learning_rate=learning_rate, domain=domain, random_state=random_state,
-        )  # fmt: skip
-        self.classifier_hidden = classifier_hidden
-        self.weight = weight
-        self.delta = delta
-        self.attack_steps = attack_steps
-        self.robust_radius = robust_radius
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.callbacks = callbacks
+    hidden: Any = (20, 20)
+    classifier_hidden: Sequence[int] = ()
+    activation: Activation = "relu"
+    weight: float = 10.0
+    delta: float = 0.0
+    attack_steps: int = 0
+    robust_radius: float = 0.01
+    weight_decay: float = 0.01
+    validation_fraction: float = 0.2
+    patience: int = 5
+    callbacks: Sequence[Callback] = ()
 
     def _check_options(self) -> None:
         super()._check_options()
+        choice("activation", self.activation, get_args(Activation))
         if not hidden_widths(self.hidden):
             raise InputError(
                 "hidden is empty, but the encoder's last width is that of the code; use for instance [20]."
@@ -154,7 +129,7 @@ class LCIFR(Baseline):
 
     def _descend(
         self,
-        loss: Loss,
+        losses: RowLosses,
         parameters: Parameters,
         rows: dict[str, np.ndarray],
         data: BaselineData,
@@ -162,26 +137,25 @@ class LCIFR(Baseline):
         phase: str,
         network: Callable[[Parameters], Network],
     ) -> tuple[Parameters, tuple[EpochRecord, ...]]:
-        """Adam on a loss, an epoch in one compiled loop; the rate is halved when held-out rows stop improving."""
+        """The rate is halved when held-out rows stop improving."""
         random = np.random.default_rng([data.seed, 1 + PHASES.index(phase)])
-        count, codes = len(data.labels), jnp.asarray(data.all_codes)
+        count, knobs = len(data.labels), {"all_codes": jnp.asarray(data.all_codes)}
         order = random.permutation(count)
         held_out, training = np.split(order, [int(self.validation_fraction * count)])
 
-        def with_twins() -> Table:
+        def with_twins() -> People:
             """The rows, each with a sensitive value drawn for its twin; it may be its own."""
-            return table | {"twin": jnp.asarray(random.integers(0, len(codes), count, dtype=np.int32))}
+            return table | {"twin": jnp.asarray(random.integers(0, len(data.all_codes), count, dtype=np.int32))}
 
         table = {name: jnp.asarray(array) for name, array in rows.items()}
         for_evaluation = with_twins()  # the same twins every epoch, so that epochs can be compared
-        epoch_loop, evaluation, optimiser = _compiled(loss, float(self.weight_decay))
-        state = optimiser.init(parameters)
+        descent = Descent(losses, parameters, float(self.weight_decay))
         rate, best, since = float(self.learning_rate), math.inf, 0
         history = []
         for epoch in range(1, self.epochs + 1):
             began = time.perf_counter()
             batches = _batches(random.permutation(training), self.batch_size)
-            parameters, state, mean = epoch_loop(parameters, state, with_twins(), codes, batches, rate)
+            mean = descent.epoch(with_twins(), batches, rate, knobs)
             if not math.isfinite(mean):
                 raise Diverged(
                     f"LCIFR's {phase} diverged in epoch {epoch}: the loss is {mean}; lower the learning rate "
@@ -189,18 +163,17 @@ class LCIFR(Baseline):
                 )
             validation = None
             if len(held_out):
-                lines = _batches(held_out, self.batch_size)
-                validation = float(evaluation(parameters, for_evaluation, codes, lines))
+                validation = descent.loss(for_evaluation, _batches(held_out, self.batch_size), knobs)
                 best, since = (validation, 0) if validation < best else (best, since + 1)
                 if since == self.patience:
                     rate, since = rate / 2, 0
             # Epochs are counted through both phases; what a callback does is not part of an epoch's time.
             number_of = epoch + PHASES.index(phase) * self.epochs
-            history.append(EpochRecord(number_of, float(mean), validation, None, time.perf_counter() - began))
-            shown = Epoch(history[-1], 2 * self.epochs, functools.partial(network, parameters))
+            history.append(EpochRecord(number_of, mean, validation, None, time.perf_counter() - began))
+            shown = Epoch(history[-1], 2 * self.epochs, functools.partial(network, descent.parameters))
             for callback in self.callbacks:
                 callback(shown)
-        return parameters, tuple(history)
+        return descent.parameters, tuple(history)
 
     # --- what LCIFR itself proves ---
 
@@ -273,15 +246,16 @@ def joined(encoder: Network, classifier: Network) -> Network:
 
 @dataclass(frozen=True)
 class _ProducerLoss:
-    """Cross entropy + weight · mean max(0, distance to the code of a random twin − delta); (encoder, helper)."""
+    """Cross entropy + weight · max(0, distance to the code of a random twin − delta); (encoder, helper)."""
 
     activation: Activation
     weight: float
     delta: float
     attack_steps: int
 
-    def __call__(self, parameters: Parameters, rows: Table, codes: jax.Array) -> jax.Array:
+    def __call__(self, parameters: Parameters, rows: People, knobs: Knobs) -> jax.Array:
         encoder, helper = parameters
+        codes = knobs["all_codes"]
         weight, bias = encoder[0]
         free_width = rows["free"].shape[1]
         shared = rows["free"] @ weight[:, :free_width].T + bias  # twins differ by what their sensitive codes add to it
@@ -308,7 +282,7 @@ class _ProducerLoss:
             # What the attack moves is the share of each value of S in the twin: all of one at first, then a mixture.
             shares = jax.nn.one_hot(rows["twin"], codes.shape[0])
             twin = jax.lax.stop_gradient(jax.lax.fori_loop(0, self.attack_steps, further, shares)) @ codes
-        return jnp.mean(entropy + self.weight * jax.nn.relu(distance(twin) - self.delta))
+        return entropy + self.weight * jax.nn.relu(distance(twin) - self.delta)
 
 
 @dataclass(frozen=True)
@@ -318,50 +292,21 @@ class _ConsumerLoss:
     activation: Activation
     radius: float
 
-    def __call__(self, head: Parameters, rows: Table, codes: jax.Array) -> jax.Array:
+    def __call__(self, head: Parameters, rows: People, knobs: Knobs) -> jax.Array:
         def losses(code: jax.Array) -> jax.Array:
             return classification_loss(forward(head, code, self.activation), rows["labels"])
 
         code = rows["code"]
         if len(head) == 1:
             towards_wrong = jnp.where(rows["labels"][:, None] == 1, -1.0, 1.0) * jnp.sign(head[0][0])
-            return jnp.mean(losses(code + self.radius * towards_wrong))
+            return losses(code + self.radius * towards_wrong)
 
         def worse(_: int, shift: jax.Array) -> jax.Array:
             uphill = jnp.sign(jax.grad(lambda s: jnp.sum(losses(code + s)))(shift))
             return jnp.clip(shift + CODE_STEP * self.radius * uphill, -self.radius, self.radius)
 
         shift = jax.lax.fori_loop(0, CODE_STEPS, worse, jnp.zeros_like(code))
-        return jnp.mean(losses(code + jax.lax.stop_gradient(shift)))
-
-
-# --- the compiled loop ---
-
-
-@functools.lru_cache(maxsize=32)
-def _compiled(loss: Loss, weight_decay: float) -> tuple[Any, Any, Any]:
-    """An epoch and an evaluation of this loss, compiled once, and the optimiser up to its learning rate."""
-    optimiser = transformation_of(OptimiserKey("adam", 0.0, weight_decay))
-
-    def some(table: Table, rows: jax.Array) -> Table:
-        return {name: array[rows] for name, array in table.items()}
-
-    def epoch(
-        parameters: Parameters, state: Any, table: Table, codes: jax.Array, batches: jax.Array, rate: jax.Array
-    ) -> tuple[Parameters, Any, jax.Array]:
-        def step(carry: tuple[Parameters, Any], rows: jax.Array) -> Any:
-            parameters, state = carry
-            value, gradient = jax.value_and_grad(loss)(parameters, some(table, rows), codes)
-            update, state = optimiser.update(gradient, state, parameters)
-            return (jax.tree.map(lambda p, u: p - rate * u, parameters, update), state), value
-
-        (parameters, state), values = jax.lax.scan(step, (parameters, state), batches)
-        return parameters, state, jnp.mean(values)
-
-    def evaluation(parameters: Parameters, table: Table, codes: jax.Array, batches: jax.Array) -> jax.Array:
-        return jnp.mean(jax.lax.map(lambda rows: loss(parameters, some(table, rows), codes), batches))
-
-    return jax.jit(epoch), jax.jit(evaluation), optimiser
+        return losses(code + jax.lax.stop_gradient(shift))
 
 
 def _batches(rows: np.ndarray, size: int) -> np.ndarray:

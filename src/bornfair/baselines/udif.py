@@ -8,26 +8,24 @@ codes in the box and six layers, 0.02 leaves a network that decides the same for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from bornfair.baselines.base import Baseline, BaselineData, Certified
-from bornfair.baselines.penalised import Pace, check_pace, plain_start, warn_if_constant
-from bornfair.baselines.probability_bounds import one_decision, probability_ends
+from bornfair.baselines.base import BaselineData, Certified
+from bornfair.baselines.penalised import Pace, Penalised, certified_between, train_penalised
 from bornfair.baselines.udif_certificates import Distributional, box_logits, certify_distribution
-from bornfair.baselines.udif_training import Mode, Similarity, train_udif
+from bornfair.baselines.udif_training import Mode, Similarity, grown, row_losses
 from bornfair.checks import choice, number, whole
-from bornfair.models.network import Network, hidden_widths
-from bornfair.people.domain import Domain
+from bornfair.models.network import Network
 from bornfair.twins.relation import free_space
 
-WEIGHT_DECAY = 1e-4
 MOST_PEOPLE = 1_000  # a distribution of so many is moved about; the paper takes 200
 
 
-class UDIF(Baseline):
+@dataclass(eq=False, repr=False)
+class UDIF(Penalised):
     """A relu network trained to have narrow bounds on the box of people similar to each person.
 
     Parameters
@@ -51,62 +49,33 @@ class UDIF(Baseline):
     True
     """
 
-    def __init__(
-        self,
-        sensitive_features: Sequence[str | int] = (),
-        *,
-        hidden: str | Sequence[int] = "paper",
-        mode: Mode = "distributional",
-        alpha: float = 0.001,
-        epsilon: float = 0.02,
-        gamma: float = 0.03,
-        epochs: int | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        learning_rate: float = 1e-3,
-        domain: Domain | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.sensitive_features = sensitive_features
-        self.hidden = hidden
-        self.mode = mode
-        self.alpha = alpha
-        self.epsilon = epsilon
-        self.gamma = gamma
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.domain = domain
-        self.random_state = random_state
+    mode: Mode = "distributional"
+    alpha: float = 0.001
+    epsilon: float = 0.02
+    gamma: float = 0.03
+
+    advice: ClassVar[str] = "lower alpha or epsilon, or train for longer"
 
     def _check_options(self) -> None:
-        hidden_widths(self.hidden)
-        check_pace(self.epochs, self.batch_size, self.learning_rate)
+        super()._check_options()
         choice("mode", self.mode, get_args(Mode))
         number("alpha", self.alpha, 0.0, 1.0)
         number("epsilon", self.epsilon, 0.0, float("inf"))
         number("gamma", self.gamma, 0.0, float("inf"))
 
-    def _train(self, data: BaselineData) -> Network:
+    def _learn(self, data: BaselineData, start: Network, pace: Pace) -> Network:
+        """Boxes and moves grow to their full size over the first half."""
         space = free_space(data.encoding)
-        self.similarity_ = Similarity.learnt(data.free, data.codes, data.all_codes, space.high - space.low)
-        pace = Pace.of(
-            self.epochs, self.batch_size, self.learning_rate, WEIGHT_DECAY, rows=len(data.free), seed=data.seed
-        )
-        network = train_udif(
-            plain_start(data.free.shape[1], data.codes.shape[1], self.hidden, data.seed),
-            data.free,
-            data.codes,
-            data.labels,
-            self.similarity_,
-            mode=self.mode,
-            alpha=self.alpha,
-            epsilon=self.epsilon,
-            gamma=self.gamma,
-            pace=pace,
-        )
-        if pace.epochs:
-            warn_if_constant("UDIF", network, data.inputs, "lower alpha or epsilon, or train for longer")
-        return network
+        similar = Similarity.learnt(data.free, data.codes, data.all_codes, space.high - space.low)
+        self.similarity_ = similar
+        people = {"free": data.free, "codes": data.codes, "labels": data.labels.astype(np.float32)}
+
+        def knobs(epoch: int) -> dict[str, Any]:
+            size = grown(epoch, pace.epochs)
+            strengths = {"alpha": self.alpha, "epsilon": size * self.epsilon, "gamma": size * self.gamma, "codes": size}
+            return strengths | vars(similar)
+
+        return train_penalised(start, people, row_losses(self.mode), pace, knobs, range(pace.epochs))
 
     def certify(self, X: Any, *, epsilon: float | None = None) -> Certified:
         """The bounds on each person's box; epsilon=0 asks about the sensitive values alone."""
@@ -114,15 +83,13 @@ class UDIF(Baseline):
         radius = self.epsilon if epsilon is None else epsilon
         number("epsilon", radius, 0.0, float("inf"))
         low, high = box_logits(self.model_.network, free, self.similarity_, radius)
-        least, most = probability_ends(low, high)
-        widths = np.minimum(np.nextafter(most - least, np.inf), 1.0)
-        return Certified(
-            one_decision(low, high),
-            float(np.mean(widths)),
+        return certified_between(
+            low,
+            high,
+            np.mean,
             f"the decision is the same for everybody in the box of radius {radius:g} around this row, whatever the "
             "sensitive value, in real arithmetic and in float32; the numbers bound how much the probability varies "
             "there, the number is their mean.",
-            widths,
         )
 
     def certify_distribution(

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bornfair.baselines.penalised import probability_widths
 from bornfair.baselines.probability_bounds import WIDEN, logit_bounds, logit_bounds_of_versions, probability_ends
 from bornfair.baselines.udif_training import Similarity, probability_width
 from bornfair.models.network import Network, Parameters, forward_from_first
@@ -80,8 +81,7 @@ def box_logits(
 
 def box_widths(network: Network, free: np.ndarray, similarity: Similarity, radius: float) -> np.ndarray:
     """g_i: p_max − p_min on each person's box, rounded up."""
-    least, most = probability_ends(*box_logits(network, free, similarity, radius))
-    return np.minimum(np.nextafter(most - least, np.inf), 1.0)
+    return probability_widths(*box_logits(network, free, similarity, radius))
 
 
 # --- the proven bound ---

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bornfair.baselines.penalised import Knobs, Pace, RowLosses, Table, cross_entropy, train_penalised
-from bornfair.models.network import Network, Parameters, forward
+from bornfair.baselines.penalised import Knobs, People, RowLosses, cross_entropy, next_interval
+from bornfair.models.network import Parameters, forward
 
 Mode = Literal["distributional", "local"]
 
@@ -65,37 +65,6 @@ def similarity_weights(free: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return weights / median if median > 0 else np.zeros_like(weights)
 
 
-def train_udif(
-    start: Network,
-    free: np.ndarray,
-    codes: np.ndarray,
-    labels: np.ndarray,
-    similarity: Similarity,
-    *,
-    mode: Mode,
-    alpha: float,
-    epsilon: float,
-    gamma: float,
-    pace: Pace,
-) -> Network:
-    """Train from `start` on encoded people. Boxes and moves grow to their full size over the first half."""
-    table = {
-        "free": free,
-        "codes": codes,
-        "labels": labels.astype(np.float32),
-        "unit": similarity.unit.astype(np.float32),
-        "ranges": similarity.ranges.astype(np.float32),
-        "code_centre": similarity.code_centre.astype(np.float32),
-        "code_radius": similarity.code_radius.astype(np.float32),
-    }
-
-    def knobs(epoch: int) -> dict[str, float]:
-        size = grown(epoch, pace.epochs)
-        return {"alpha": alpha, "epsilon": size * epsilon, "gamma": size * gamma, "codes": size}
-
-    return train_penalised(start, table, len(free), row_losses(mode), pace, knobs, range(pace.epochs))
-
-
 def grown(epoch: int, epochs: int) -> float:
     """The share of their full size that boxes and moves have in an epoch: fifths of it in the first five of ten.
 
@@ -107,21 +76,21 @@ def grown(epoch: int, epochs: int) -> float:
 
 @functools.lru_cache
 def row_losses(mode: Mode) -> RowLosses:
-    def losses(parameters: Parameters, table: Table, rows: jax.Array, knobs: Knobs) -> jax.Array:
-        free = table["free"][rows]
-        radius = knobs["epsilon"] * table["unit"], knobs["codes"] * table["code_radius"]
+    def losses(parameters: Parameters, people: People, knobs: Knobs) -> jax.Array:
+        free = people["free"]
+        radius = knobs["epsilon"] * knobs["unit"], knobs["codes"] * knobs["code_radius"]
 
         def width(moved: jax.Array) -> jax.Array:
-            return probability_width(parameters, moved, table["code_centre"], *radius)
+            return probability_width(parameters, moved, knobs["code_centre"], *radius)
 
         at = free
         if mode == "distributional":
-            reach = knobs["gamma"] * table["ranges"]
+            reach = knobs["gamma"] * knobs["ranges"]
             at = jax.lax.stop_gradient(_ascent(width, free, reach))
-        scores = forward(parameters, jnp.concatenate([free, table["codes"][rows]], axis=1), "relu")[:, 0]
+        scores = forward(parameters, jnp.concatenate([free, people["codes"]], axis=1), "relu")[:, 0]
         weight = knobs["alpha"]
         # R adds up the two classes' widths, which are the same.
-        return (1 - weight) * cross_entropy(scores, table["labels"][rows]) + weight * RELEASED_BATCH * 2 * width(at)
+        return (1 - weight) * cross_entropy(scores, people["labels"]) + weight * RELEASED_BATCH * 2 * width(at)
 
     return losses
 
@@ -148,6 +117,5 @@ def probability_width(
     centre = free @ weight[:, :split].T + code_centre @ weight[:, split:].T + bias
     reach = radius @ jnp.abs(weight[:, :split]).T + code_radius @ jnp.abs(weight[:, split:]).T
     for weight, bias in parameters[1:]:
-        low, high = jax.nn.relu(centre - reach), jax.nn.relu(centre + reach)
-        centre, reach = 0.5 * (low + high) @ weight.T + bias, 0.5 * (high - low) @ jnp.abs(weight).T
+        centre, reach = next_interval(centre, reach, weight, bias)
     return jax.nn.sigmoid(centre + reach)[:, 0] - jax.nn.sigmoid(centre - reach)[:, 0]

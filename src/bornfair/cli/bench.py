@@ -20,11 +20,6 @@ from bornfair.cli.output import LARGEST_SEED, print_json, print_table, say, tell
 app = typer.Typer(help="Measurements behind the claims.", no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.callback()
-def _group() -> None:
-    """Measurements behind the claims."""
-
-
 def option(name: str, kind: Any, default: Any, *flags: str, **facts: Any) -> inspect.Parameter:
     """Something that can be chosen; `name` is what `report` calls it, and the flag unless one is given."""
     declared = Annotated[kind, typer.Option(*flags, **facts)]

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Datasets to train on.", no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.callback()
-def _group() -> None:
-    """Datasets to train on."""
-
-
 @app.command("list")
 def list_datasets(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -70,15 +65,8 @@ def fetch(
 
 
 def _described(entry: Entry) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "description": entry.description,
-        "rows": entry.rows,
-        "columns": entry.columns,
-        "target": entry.target,
-        "sensitive": list(entry.sensitive),
-        "paper_sensitive": list(entry.paper_sensitive),
-        "source": entry.source,
-        "licence": entry.licence,
-        "embedded": entry.embedded,
-    }
+    shown = (
+        "name", "description", "rows", "columns", "target", "sensitive", "paper_sensitive", "source", "licence",
+        "embedded",
+    )  # fmt: skip
+    return {name: getattr(entry, name) for name in shown}

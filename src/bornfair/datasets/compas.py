@@ -37,11 +37,9 @@ def without_identity(original: bytes) -> bytes:
     return text.getvalue().encode()
 
 
-def read(content: bytes) -> pd.DataFrame:
-    table = pd.read_csv(io.BytesIO(content), keep_default_na=False)
-    table["c_charge_degree"] = table["c_charge_degree"].map({"F": "felony", "M": "misdemeanor"})
-    table["two_year_recid"] = table["two_year_recid"] == 1
-    return table
+def readable(raw: pd.DataFrame) -> pd.DataFrame:
+    degree = raw["c_charge_degree"].map({"F": "felony", "M": "misdemeanor"})
+    return raw.assign(c_charge_degree=degree, two_year_recid=raw["two_year_recid"] == 1)
 
 
 def _in_propublicas_study(row: dict[str, str]) -> bool:

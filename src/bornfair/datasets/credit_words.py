@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import pandas as pd
 
 COLUMNS: dict[str, dict[str, str] | None] = {
@@ -48,10 +46,6 @@ COLUMNS: dict[str, dict[str, str] | None] = {
     "risk": None,
 }  # fmt: skip
 """Columns of the file in order, with the words for their codes (None: a number, or handled below)."""
-
-
-def read(content: bytes) -> pd.DataFrame:
-    return readable(pd.read_csv(io.BytesIO(content), header=None, names=list(COLUMNS), sep=" "))
 
 
 def readable(raw: pd.DataFrame) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from bornfair.experiments.printout import (
     how_many_proven,
     lines,
 )
-from bornfair.experiments.runs import Say
+from bornfair.experiments.runs import Say, silent
 from bornfair.models.metrics import accuracy
 
 METHODS = {"fair": "ours", "unaware": "unaware", "erm": "erm"}
@@ -44,7 +44,7 @@ def run(
     preset: str = "paper",
     seeds: int = 5,
     methods: Sequence[str] = tuple(METHODS),
-    say: Say = None,
+    say: Say = silent,
 ) -> list[Outcome]:
     """Train each method on each of `seeds` splits."""
     for name in methods:
@@ -54,8 +54,7 @@ def run(
     for seed in range(seeds):
         split = Split.of(dataset, sensitive, seed)
         for method in methods:
-            if say:
-                say(f"seed {seed + 1} of {seeds}: {method}")
+            say(f"seed {seed + 1} of {seeds}: {method}")
             classifier, _ = fitted(METHODS[method], sensitive, split, seed, preset=preset, epochs=None)
             outcomes.append({
                 "method": method,

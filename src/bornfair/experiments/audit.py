@@ -11,7 +11,7 @@ from typing import Any
 
 from bornfair.errors import InputError
 from bornfair.experiments.printout import Columns, Printout, of_rows
-from bornfair.experiments.runs import Say
+from bornfair.experiments.runs import Say, silent
 from bornfair.experiments.timing import pin_to_one_core
 from bornfair.models.importers.nnet import load_nnet
 from bornfair.question import verify
@@ -52,7 +52,7 @@ def run(
     sensitive: Sequence[str] | None = None,
     timeout: float = 60.0,
     seed: int = 0,
-    say: Say = None,
+    say: Say = silent,
 ) -> list[Audited]:
     """A verdict for every .nnet file of a folder, in the order of their numbers."""
     place = Path(folder)
@@ -62,8 +62,7 @@ def run(
     audited = []
     for path in files:
         for position in sensitive or _positions(path):
-            if say:
-                say(f"{path.stem}, sensitive {position}")
+            say(f"{path.stem}, sensitive {position}")
             model = load_nnet(path, sensitive=[position], normalise="no")
             audited.append(
                 Audited(path.stem, model.network.widths, position, verify(model, timeout=timeout, seed=seed))

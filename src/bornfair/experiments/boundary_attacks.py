@@ -8,7 +8,6 @@ whole number of one column, in float32 as shipped.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +20,8 @@ from bornfair.models.rounding import EXECUTIONS
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, NumericFeature
-from bornfair.verification.exact import exact_scores, fractions
+from bornfair.verification.exact import exact_scores
+from bornfair.verification.replay import exact_input
 
 MOVES = 8  # other places to try for each person before giving up on a crossing
 GROUP = 2048  # people or intervals looked at together: bounds memory
@@ -149,16 +149,16 @@ def _to_the_boundary(lens: _Lens, people: pd.DataFrame, accepted: np.ndarray, re
 
 def _confirmed(suspects: _Suspects) -> tuple[Twins, ...]:
     """Those suspects whose two decisions differ in exact arithmetic, starting from their raw values."""
-    lens, numbers = suspects.lens, suspects.numbers[suspects.differ]
-    shares = suspects.people.iloc[np.flatnonzero(suspects.differ)]
-    values = suspects.values[suspects.differ]
-    logits = [exact_scores(lens.network, lens.exact_inputs(shares, numbers, side))[:, 0].tolist() for side in values.T]
+    network, encoding = suspects.lens.network, suspects.lens.encoding
     twins = []
-    for i, pair in enumerate(zip(*logits, strict=True)):
-        if (pair[0] > 0) != (pair[1] > 0):
-            moved = {feature.name: float(v) for feature, v in zip(lens.numeric, numbers[i], strict=True)}
-            person = _shared(lens.encoding.domain, shares.iloc[i]) | moved
-            twins.append(_twins(lens.encoding.domain, "exact", person, values[i], pair))
+    for i in np.flatnonzero(suspects.differ):
+        moved = zip(suspects.lens.numeric, suspects.numbers[i].tolist(), strict=True)
+        person = _shared(encoding.domain, suspects.people.iloc[i]) | {feature.name: number for feature, number in moved}
+        pair = suspects.values[i].tolist()
+        inputs = np.stack([exact_input(encoding, person, value) for value in pair])
+        logits = exact_scores(network, inputs)[:, 0].tolist()
+        if (logits[0] > 0) != (logits[1] > 0):
+            twins.append(_twins(encoding.domain, "exact", person, pair, logits))
     return tuple(twins)
 
 
@@ -334,14 +334,6 @@ class _Lens:
         encoded = np.ldexp(numbers - self.centre, -self.exponent)
         values = (fixed + encoded @ self.weights[0][0][:, self.places].T) + self.offsets[value]
         return self.network.estimated_from_first(values)[:, 0]
-
-    def exact_inputs(self, table: pd.DataFrame, numbers: np.ndarray, value: np.ndarray) -> np.ndarray:
-        """Network inputs as Fractions: what the raw numbers say, without any rounding."""
-        inputs = fractions(np.concatenate([self.categories(table), self.codes[value]], axis=1))
-        for j, place in enumerate(self.places):
-            centre, scale = Fraction(float(self.centre[j])), Fraction(2) ** -int(self.exponent[j])
-            inputs[:, place] = [(Fraction(number) - centre) * scale for number in numbers[:, j].tolist()]
-        return inputs
 
 
 # --- showing people ---

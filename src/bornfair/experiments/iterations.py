@@ -20,8 +20,8 @@ from bornfair.models.model import scores_under_every_code
 from bornfair.models.network import decisions
 from bornfair.people.encoding import Encoding
 
-METHODS = ("erm", "ours", "lcifr", "lcifr_attack")
 NAMES = {"erm": "ERM", "ours": "ours", "lcifr": "LCIFR", "lcifr_attack": "LCIFR with its attack"}
+METHODS = tuple(NAMES)
 LCIFR = {"hidden": "paper", "batch_size": 64}  # the same network and portions as the others
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     # `ERM` has no callbacks; FairClassifier without a response is the same training, bit for bit.

@@ -7,7 +7,7 @@ differently among people who could exist, found by `boundary_attacks`: a stable 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,8 +17,8 @@ import pandas as pd
 from bornfair.checks import choice, whole
 from bornfair.experiments.boundary_attacks import Twins, attack_integers, attack_reals
 from bornfair.experiments.methods import Split
-from bornfair.experiments.printout import Columns, Lines, Printout, lines, of_rows
-from bornfair.experiments.runs import Say
+from bornfair.experiments.printout import Columns, Printout, of_rows
+from bornfair.experiments.runs import Say, silent
 from bornfair.models.metrics import accuracy, same_for_all
 from bornfair.models.model import scores_under_every_code
 from bornfair.models.network import Network, decisions
@@ -63,7 +63,7 @@ COLUMNS: Columns = (
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Attacked:
     """One row of the table, measured. Times are left out when outcomes are compared."""
 
     name: str
@@ -99,11 +99,6 @@ class Outcome:
         return asdict(self)
 
 
-def table(outcomes: Iterable[Outcome]) -> Lines:
-    """The outcomes as text, headers first."""
-    return lines(COLUMNS, outcomes)
-
-
 def report(*, say: Say, **choices: Any) -> Printout:
     outcomes = run(say=say, **choices)
     told = [(o, o.integer_twins) for o in outcomes if o.integer_twins is not None]
@@ -119,8 +114,8 @@ def run(
     people: int = 300,
     crossings: int = 250,
     rows: Sequence[str] | None = None,
-    say: Say = None,
-) -> list[Outcome]:
+    say: Say = silent,
+) -> list[Attacked]:
     """Train and attack each row (all, or those named). Everything but the times follows from the seed."""
     names = list(ROWS) if rows is None else list(rows)
     for name in names:
@@ -128,8 +123,7 @@ def run(
     census = Census.prepare(seed)
     outcomes = []
     for i, name in enumerate(names):
-        if say is not None:
-            say(f"{name} ({i + 1} of {len(names)})")
+        say(f"{name} ({i + 1} of {len(names)})")
         plan = Plan(epochs=epochs, batch_size=64, optimiser="sgd", learning_rate=0.01, seed=seed)
         outcomes.append(measure(name, census, plan, people=people, crossings=crossings))
     return outcomes
@@ -183,7 +177,7 @@ def measure(
     people: int = 300,
     crossings: int = 250,
     hidden: str | Sequence[int] = "paper",
-) -> Outcome:
+) -> Attacked:
     """Train one row and measure all its columns."""
     whole("people", people, 0)
     whole("crossings", crossings, 0)
@@ -196,7 +190,7 @@ def measure(
     reals = attack_reals(network, encoding, test, most=crossings, seed=plan.seed)
     chosen = np.random.default_rng([plan.seed, 32]).permutation(len(test))[:people]
     integers = attack_integers(network, encoding, test.iloc[chosen], column=SWEPT)
-    return Outcome(
+    return Attacked(
         name=name,
         start=ROWS[name].label,
         response=ROWS[name].response.mode,

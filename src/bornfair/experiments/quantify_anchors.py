@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bornfair.errors import InputError
-from bornfair.experiments.printout import Columns, Outcome, Printout, of_rows
-from bornfair.experiments.runs import Say
+from bornfair.experiments.printout import Columns, Outcome, Printout, lines, of_rows
+from bornfair.experiments.runs import Say, silent
 from bornfair.experiments.timing import pin_to_one_core
 from bornfair.quantification.measure import shares_of
 from bornfair.quantification.records import NOTHING_SEEN, Shares
@@ -39,26 +39,25 @@ def compare(
     timeout: float = 60.0,
     only: Sequence[str] | None = None,
     seed: int = 0,
-    say: Say = None,
+    say: Say = silent,
 ) -> list[Outcome]:
     """Measure every row of the table (or the models named), to be read beside what FairQuant reached."""
     try:
         text = Path(anchors_csv).read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot read the table '{anchors_csv}': {error}") from error
-    lines = list(csv.DictReader(text.splitlines()))
-    missing = [name for name in NEEDED if not lines or name not in lines[0]]
+    theirs = list(csv.DictReader(text.splitlines()))
+    missing = [name for name in NEEDED if not theirs or name not in theirs[0]]
     if missing:
         raise InputError(f"'{anchors_csv}' lacks the columns {missing}; it needs {list(NEEDED)}.")
     rows = []
-    for line in lines:
+    for line in theirs:
         if only and line["model"] not in only:
             continue
         path, sensitive = Path(models_dir) / f"{line['model']}.nnet", [int(line["pa_index"])]
         model = load_model(path, sensitive=sensitive, normalise="no")  # they take raw numbers
         rows.append(_row(line, shares_of(model, timeout=timeout, seed=seed)))
-        if say:
-            say("  ".join(lines(COLUMNS, rows[-1:])[1]))
+        say("  ".join(lines(COLUMNS, rows[-1:])[1]))
     return rows
 
 

@@ -7,7 +7,7 @@ the networks' own accuracy on them shows that they are the right ones.
 
 from __future__ import annotations
 
-import io
+import functools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +17,9 @@ import numpy as np
 import pandas as pd
 
 from bornfair import datasets
-from bornfair.datasets import credit_words
-from bornfair.datasets.rawfile import embedded
 from bornfair.errors import InputError
 from bornfair.experiments.printout import Columns, Outcome, Printout, lines, of_rows
-from bornfair.experiments.runs import Say
+from bornfair.experiments.runs import Say, silent
 from bornfair.models.importers.nnet import load_nnet, read_nnet
 from bornfair.people.domain import Domain
 
@@ -72,33 +70,28 @@ def adult_inputs(test: str | Path | None = None) -> tuple[pd.DataFrame, str]:
     """
     table = datasets.load("census").table
     if test is not None:
-        names = [*table.columns[:2], "fnlwgt", *table.columns[2:]]
-        other = pd.read_csv(test, header=None, names=names, skiprows=1, skipinitialspace=True)
+        other = pd.read_csv(test, skiprows=1, **datasets.entry("census").layout)
         other["income"] = other["income"].str.rstrip(".")
         table = pd.concat([other[table.columns], table], ignore_index=True)
     table = table[~(table == "?").any(axis=1)].reset_index(drop=True)
-    for name in table.columns:
-        if name in BINS:
-            table[name] = np.minimum(table[name] // BINS[name], 19).astype(np.int64)
-        elif not pd.api.types.is_integer_dtype(table[name]):
-            table[name] = _positions(table[name])
-    return table, "income"
+    binned = {name: np.minimum(table[name] // width, 19).astype(np.int64) for name, width in BINS.items()}
+    return _as_numbers(table.assign(**binned)), "income"
 
 
 def german_inputs() -> tuple[pd.DataFrame, str]:
     """The german table as the networks read it, with its target."""
-    raw = pd.read_csv(
-        io.BytesIO(embedded(datasets.entry("credit").raw)), header=None, names=list(credit_words.COLUMNS), sep=" "
-    ).rename(columns=SPELT)
+    raw = datasets.entry("credit").as_written().rename(columns=SPELT)
     table = raw.drop(columns=["personal_status", "credit"])
     table["age"] = (raw["age"] >= YOUNG).astype(np.int64)
     table["sex"] = raw["personal_status"].isin(["A91", "A93", "A94"]).astype(np.int64)
-    for name in table.columns:
-        if name in GROUPS:
-            table[name] = raw[name].map(GROUPS[name])
-        elif not pd.api.types.is_integer_dtype(table[name]):
-            table[name] = _positions(raw[name])
-    return table.assign(credit=(raw["credit"] == 1).astype(np.int64)), "credit"
+    grouped = {name: raw[name].map(numbers) for name, numbers in GROUPS.items()}
+    return _as_numbers(table.assign(**grouped, credit=(raw["credit"] == 1).astype(np.int64))), "credit"
+
+
+def _as_numbers(table: pd.DataFrame) -> pd.DataFrame:
+    """Each text as its position among the sorted ones of its column."""
+    texts = [name for name in table.columns if not pd.api.types.is_integer_dtype(table[name])]
+    return table.assign(**{name: table[name].astype(str).rank(method="dense").astype(np.int64) - 1 for name in texts})
 
 
 def held_out(rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -117,23 +110,19 @@ def run(
     timeout: float = 20.0,
     epochs: int = 60,
     seed: int = 0,
-    say: Say = None,
+    say: Say = silent,
 ) -> list[Outcome]:
     """Repair each network of a folder of .nnet files for its sensitive feature. `timeout` is for verdicts before."""
     from bornfair.question import verify
     from bornfair.repairing import repair
 
-    tables = {"AC": lambda: adult_inputs(adult_test), "GC": german_inputs}
-    known: dict[str, tuple[pd.DataFrame, str]] = {}
+    inputs = functools.cache(lambda adult: adult_inputs(adult_test) if adult else german_inputs())
     outcomes = []
     for name, sensitive in questions:
         path = Path(models) / f"{name}.nnet"
         if not path.is_file():
             raise InputError(f"there is no network '{path}'; give the folder with {name}.nnet.")
-        kind = name[:2]
-        if kind not in known:
-            known[kind] = tables[kind]()
-        table, target = known[kind]
+        table, target = inputs(name in ADULT)
         named = named_domain(path, table, target)
         original = load_nnet(path, sensitive=[sensitive], domain=named, normalise="no")  # they take raw numbers
         before = verify(original, timeout=timeout, seed=seed)
@@ -158,8 +147,7 @@ def run(
             # For the repair and its proof; the verdict about the original comes on top.
             "seconds": time.perf_counter() - began,
         })  # fmt: skip
-        if say:
-            say(" | ".join(lines(COLUMNS, outcomes[-1:])[1]))
+        say(" | ".join(lines(COLUMNS, outcomes[-1:])[1]))
     return outcomes
 
 
@@ -177,8 +165,3 @@ def named_domain(path: Path, table: pd.DataFrame, target: str) -> Domain:
     names = [name for name in table.columns if name != target]
     features = [feature.model_dump() | {"name": name} for feature, name in zip(own.features, names, strict=True)]
     return Domain.model_validate({"features": features, "label": {"name": target, "classes": [0, 1]}})
-
-
-def _positions(column: pd.Series) -> pd.Series:
-    """Each value's position among the sorted ones."""
-    return column.astype(str).rank(method="dense").astype(np.int64) - 1

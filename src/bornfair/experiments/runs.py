@@ -6,6 +6,7 @@ the results of all of them to `FOLDER/EXPERIMENT.csv`, `.json`, `.svg` and `.png
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -24,8 +25,12 @@ from bornfair.experiments import plots
 from bornfair.experiments.printout import Lines, Outcome, Printout, Table
 from bornfair.files import write_atomically
 
-Say = Callable[[str], None] | None
-"""Where progress is told, if anywhere."""
+Say = Callable[[str], None]
+"""Where progress is told."""
+
+
+def silent(_: str) -> None:
+    """Nowhere."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ class Experiment:
     def run(
         self, folder: str | Path, *, rows: Sequence[tuple[str, str]] | None = None, names: Sequence[str] | None = None,
         methods: Sequence[str] | None = None, widths: Sequence[str] | None = None, seeds: int = 3,
-        epochs: int | None = None, jobs: int = 1, say: Say = None,
+        epochs: int | None = None, jobs: int = 1, say: Say = silent,
     ) -> list[Outcome]:  # fmt: skip
         """Run all that is not in the folder yet, and write CSV, JSON and figure. Datasets not here are left out."""
         wanted = known(names, list(dict.fromkeys(name for name, _ in rows or self.rows)), "dataset")
@@ -141,8 +146,6 @@ class Progress:
 
     def step(self, outcome: Outcome) -> None:
         self.done += 1
-        if self.say is None:
-            return
         left = (time.monotonic() - self.began) / self.done * (self.total - self.done)
         what = f"{outcome['dataset']} ({outcome['sensitive']}), {outcome['method']}, seed {outcome['seed']}"
         self.say(f"[{self.done} of {self.total}, about {left / 60:.1f} min left] {what}: {outcome['seconds']:.1f} s")
@@ -150,7 +153,7 @@ class Progress:
 
 def _here(runs: Sequence[Run], say: Say) -> list[Run]:
     absent = [name for name in dict.fromkeys(run.dataset for run in runs) if datasets.where(name) is None]
-    for name in absent if say else ():
+    for name in absent:
         say(f"{name} is not here and is left out; see: bornfair datasets list")
     return [run for run in runs if run.dataset not in absent]
 
@@ -161,13 +164,13 @@ def run_all(
     folder: Folder,
     *,
     jobs: int = 1,
-    say: Say = None,
+    say: Say = silent,
 ) -> list[Outcome]:
     """The outcomes of all runs, in their order; those that are finished already are read."""
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, found {jobs}.")
     open_runs = [run for run in runs if folder.finished(run) is None]
-    if say and len(open_runs) < len(runs):
+    if len(open_runs) < len(runs):
         say(f"{len(runs) - len(open_runs)} of {len(runs)} runs were finished before, in {folder.path}")
     progress = Progress(len(open_runs), say)
     if open_runs:
@@ -186,7 +189,8 @@ def _work_and_keep(work: Callable[[Run], Outcome], run: Run, folder: Folder) -> 
 
 def write_results(folder: Folder, name: str, outcomes: Sequence[Outcome], **facts: Any) -> list[Path]:
     """All runs as CSV, and as JSON with everything needed to redo them."""
-    document = {"experiment": name, **facts, "versions": versions(), "runs": list(outcomes)}
+    ours = {"bornfair": __version__} | versions("jax", "optax", "numpy", "scikit-learn")
+    document = {"experiment": name, **facts, "versions": ours, "runs": list(outcomes)}
     plain = [{k: v for k, v in o.items() if not isinstance(v, (dict, list))} for o in outcomes]
     columns = list(dict.fromkeys(key for row in plain for key in row))
     text = io.StringIO()
@@ -199,9 +203,13 @@ def write_results(folder: Folder, name: str, outcomes: Sequence[Outcome], **fact
     ]
 
 
-def versions() -> dict[str, str]:
-    packages = ("jax", "optax", "numpy", "scikit-learn")
-    return {"bornfair": __version__, "python": platform.python_version()} | {p: metadata.version(p) for p in packages}
+def versions(*packages: str) -> dict[str, str]:
+    """Of Python and of the packages that are installed."""
+    found = {"python": platform.python_version()}
+    for package in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
 
 
 def known(chosen: Iterable[str] | None, all_names: Sequence[str], what: str) -> list[str]:

@@ -10,7 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from bornfair.checks import whole
 from bornfair.experiments import timing
 from bornfair.experiments.preservation import Census
 from bornfair.experiments.printout import Columns, Lines, Printout, Table, lines
-from bornfair.experiments.runs import Say
+from bornfair.experiments.runs import Say, silent
 from bornfair.experiments.speed import BATCH_SIZE
 from bornfair.experiments.timing import Epochs, Measured, Stopwatch
 from bornfair.models.network import hidden_widths
@@ -187,7 +187,7 @@ def run_scaling(
     *,
     columns: int = WIDTH,
     epochs: int | None = None,
-    say: Say = None,
+    say: Say = silent,
 ) -> ScalingReport:
     """Measure each length of table in a fresh process on one core; more epochs are timed where they are short."""
     whole("columns", columns, 2)
@@ -196,20 +196,16 @@ def run_scaling(
     parts = []
     for count in rows:
         timed = epochs or int(np.clip(5 * 10**6 // count, 3, 30))
-        if say is not None:
-            say(f"{count:,} rows, {timed} epochs")
+        say(f"{count:,} rows, {timed} epochs")
         settings = {"measure": "size", "rows": count, "columns": columns, "epochs": timed}
         parts.append(ScalingReport.from_json(timing.in_own_process("bornfair.experiments.scaling", settings, say)))
-    return ScalingReport(
-        parts[0].hidden, parts[0].batch_size, parts[0].core, tuple(size for part in parts for size in part.sizes)
-    )
+    return replace(parts[0], sizes=tuple(size for part in parts for size in part.sizes))
 
 
-def run_large(*, hidden: str | Sequence[int] = "large", steps: int = 100, say: Say = None) -> LargeReport:
+def run_large(*, hidden: str | Sequence[int] = "large", steps: int = 100, say: Say = silent) -> LargeReport:
     """Train a large network on census for twice `steps` steps, in a fresh process on all cores it is given."""
     whole("steps", steps, 1)
-    if say is not None:
-        say(f"{list(hidden_widths(hidden))} on census, {steps} steps to warm up and {steps} timed")
+    say(f"{list(hidden_widths(hidden))} on census, {steps} steps to warm up and {steps} timed")
     settings = {"measure": "large", "hidden": list(hidden_widths(hidden)), "steps": steps}
     return LargeReport.from_json(timing.in_own_process("bornfair.experiments.scaling", settings, say, one_thread=False))
 

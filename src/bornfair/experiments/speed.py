@@ -7,12 +7,9 @@ stands beside them: where the two disagree, the core was lent to somebody else a
 
 from __future__ import annotations
 
-import contextlib
-import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from importlib import metadata
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,7 +18,7 @@ from bornfair.checks import whole
 from bornfair.experiments import timing
 from bornfair.experiments.preservation import Census
 from bornfair.experiments.printout import Columns, Lines, Printout, Table, lines
-from bornfair.experiments.runs import Say
+from bornfair.experiments.runs import Say, silent, versions
 from bornfair.experiments.timing import Epochs, Lap, Measured, Stopwatch, timed
 from bornfair.models.network import hidden_widths
 from bornfair.training.algorithm import Plan, TrainingData, train
@@ -173,7 +170,7 @@ def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def run_epochs(*, repeats: int = 7, rows: int | None = None, say: Say = None) -> SpeedReport:
+def run_epochs(*, repeats: int = 7, rows: int | None = None, say: Say = silent) -> SpeedReport:
     """Measure in a fresh process; `rows` trains on the first so many rows of the census only."""
     whole("repeats", repeats, 1)
     if rows is not None:
@@ -224,9 +221,9 @@ def measure_epochs(repeats: int, rows: int | None) -> SpeedReport:
         learning_rate=LEARNING_RATE,
         repeats=repeats,
         core=timing.only_core(),
-        versions=_versions(),
+        versions=versions("jax", "torch", "scikit-learn"),
         contenders=tuple(
-            Contender(name, *zip(*laps[name], strict=True), first=turns[name][0])
+            Contender(name, tuple(wall for wall, _ in laps[name]), tuple(own for _, own in laps[name]), turns[name][0])
             if name in turns
             else Contender(name, problem=MISSING)
             for name in LABELS
@@ -268,20 +265,15 @@ def _pytorch(data: TrainingData, *, loader: bool) -> tuple[float, Turn]:
     table = torch.utils.data.TensorDataset(inputs, targets)
     batches = torch.utils.data.DataLoader(table, batch_size=BATCH_SIZE, shuffle=True)
 
-    def step(some_inputs: Any, some_targets: Any) -> None:
-        optimiser.zero_grad()
-        loss_of(model(some_inputs)[:, 0], some_targets).backward()
-        optimiser.step()
+    def sliced() -> Iterator[tuple[Any, Any]]:
+        for rows in torch.randperm(len(inputs)).split(BATCH_SIZE):
+            yield inputs[rows], targets[rows]
 
     def epoch() -> None:
-        if loader:
-            for some_inputs, some_targets in batches:
-                step(some_inputs, some_targets)
-        else:
-            order = torch.randperm(len(inputs))
-            for begin in range(0, len(order), BATCH_SIZE):
-                rows = order[begin : begin + BATCH_SIZE]
-                step(inputs[rows], targets[rows])
+        for some_inputs, some_targets in batches if loader else sliced():
+            optimiser.zero_grad()
+            loss_of(model(some_inputs)[:, 0], some_targets).backward()
+            optimiser.step()
 
     return timed(epoch)[0], lambda: timed(epoch)
 
@@ -303,14 +295,6 @@ def _scikit_learn(data: TrainingData) -> tuple[float, Turn]:
 def _inputs(data: TrainingData) -> np.ndarray:
     assert data.sensitive is not None
     return np.concatenate([data.free, data.sensitive], axis=1)
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in ("jax", "torch", "scikit-learn"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from bornfair import datasets
 from bornfair.errors import InputError, shown
 from bornfair.experiments.methods import Split
 from bornfair.experiments.printout import Columns, Printout, of_rows
-from bornfair.experiments.runs import Say
+from bornfair.experiments.runs import Say, silent
 from bornfair.models.metrics import accuracy
 from bornfair.people.encoding import Encoding
 from bornfair.proof.bundle import FairModel
@@ -45,7 +45,7 @@ ENGINES: tuple[Engine, ...] = ("auto", "bounds", "milp", "smt")
 
 
 @dataclass(frozen=True)
-class Row:
+class Judged:
     """One start, judged by one engine."""
 
     dataset: str
@@ -84,8 +84,8 @@ def run(
     partitions: int | None = None,
     timeout: float = 1800.0,
     seed: int = 0,
-    say: Say = None,
-) -> list[Row]:
+    say: Say = silent,
+) -> list[Judged]:
     """Judge a start of each kind on each dataset by each engine: the median of three rounds after one to warm up."""
     chosen = [name for name in PAPER if name in datasets.NAMES] if names is None else list(names)
     for name in chosen:
@@ -105,8 +105,7 @@ def run(
             model = FairModel(network, encoding)
             right = accuracy(split.truth, model.predict(split.people))
             for engine in engines or ENGINES:
-                if say:
-                    say(f"{name}, {kind}, {engine}")
+                say(f"{name}, {kind}, {engine}")
                 cut = partitions or PAPER[name].partitions
                 rounds = 1 if engine == "smt" else 4
                 asked = [
@@ -115,7 +114,7 @@ def run(
                 ]
                 # The first round compiles, which the paper's times do not hold either; milliseconds need more than one.
                 verdict = sorted(asked[1:] or asked, key=lambda found: found.seconds)[len(asked[1:]) // 2]
-                rows.append(Row(name, kind, engine, verdict, right))
+                rows.append(Judged(name, kind, engine, verdict, right))
     return rows
 
 
@@ -124,7 +123,7 @@ def report(*, say: Say, **choices: Any) -> Printout:
     return of_rows("Starts of the paper's network", COLUMNS, rows, numbers_from=4, sentences=ratios(rows))
 
 
-def ratios(rows: Sequence[Row]) -> list[str]:
+def ratios(rows: Sequence[Judged]) -> list[str]:
     """How many times longer the smt engine took than the quickest other one, for each start both verified."""
     told = []
     for smt in (row for row in rows if row.engine == "smt"):

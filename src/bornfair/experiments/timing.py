@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 from pydantic import TypeAdapter
 
 from bornfair.errors import BornfairError
-from bornfair.experiments.runs import Say
+from bornfair.experiments.runs import Say, silent
 
 Lap = tuple[float, float]
 """Seconds by the wall's clock, and of the processor."""
@@ -105,7 +105,7 @@ def yes_or_no(met: bool | None) -> str:
 
 
 def in_own_process(
-    module: str, settings: dict[str, Any], say: Say = None, *, one_thread: bool = True
+    module: str, settings: dict[str, Any], say: Say = silent, *, one_thread: bool = True
 ) -> dict[str, Any]:
     """Run `module` as a program: settings in, progress to `say`, the JSON document it prints last comes back."""
     environment = os.environ | {"JAX_PLATFORMS": "cpu"}  # the contenders are compared on the same processor
@@ -122,7 +122,7 @@ def in_own_process(
         for line in process.stdout:
             if line.startswith("{"):
                 result = json.loads(line)
-            elif say is not None:
+            else:
                 say(line.rstrip())
         status = process.wait()
         errors.seek(0)

@@ -8,7 +8,6 @@ of sex together with the columns a rule moves, and what it costs.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -37,21 +36,15 @@ RULES = {
     # each other, so the rule exchanges the two values, which leaves nothing of the column to be used.
     "credit": "sex: male<->female, single: False<->True",
 }
-SHARES = {
-    "accuracy": "accuracy", "flip-stable": "flip_stable", "swap-stable": "swap_stable",
-    "among those moved": "moved_stable", "selection difference": "selection_difference",
-    "odds difference": "odds_difference",
-}  # fmt: skip
-
-
-def _percent(what: str, own: Sequence[Outcome]) -> str:
-    return f"{percent(own, what)} %"
-
-
 COLUMNS: Columns = (
     ("dataset", lambda own: own[0]["dataset"]),
     ("method", lambda own: NAMES[own[0]["method"]]),
-    *((header, functools.partial(_percent, what)) for header, what in SHARES.items()),
+    ("accuracy", lambda own: f"{percent(own, 'accuracy')} %"),
+    ("flip-stable", lambda own: f"{percent(own, 'flip_stable')} %"),
+    ("swap-stable", lambda own: f"{percent(own, 'swap_stable')} %"),
+    ("among those moved", lambda own: f"{percent(own, 'moved_stable')} %"),
+    ("selection difference", lambda own: f"{percent(own, 'selection_difference')} %"),
+    ("odds difference", lambda own: f"{percent(own, 'odds_difference')} %"),
     ("proven for the swap", how_many_proven),
 )
 
@@ -95,9 +88,11 @@ def _trained(run: Run, split: Split) -> FairModel:
     classifier, _ = fitted(kind, [run.sensitive], split, run.seed, preset="default", **options, **extra)
     model: FairModel = classifier.model_
     if run.method == "repaired":
-        rows = split.X.assign(**{str(split.y.name): split.y})
+        target = str(split.y.name)
         epochs = {} if options["epochs"] is None else {"epochs": options["epochs"]}
-        return repair(model, rows, target=split.y.name, twins=rule, seed=run.seed, **epochs).model
+        return repair(
+            model, split.X.assign(**{target: split.y}), target=target, twins=rule, seed=run.seed, **epochs
+        ).model
     return model
 
 
@@ -115,12 +110,9 @@ def moved_rows(domain: Domain, people: pd.DataFrame) -> np.ndarray:
 
 def group_differences(truth: np.ndarray, chosen: np.ndarray, groups: pd.Series) -> dict[str, float]:
     """Between groups, the largest difference of the selection rate, and of the true or false positive rate."""
-    rates = []
-    for group in groups.unique():
-        who = (groups == group).to_numpy()
-        rates.append([chosen[who].mean(), chosen[who & truth].mean(), chosen[who & ~truth].mean()])
-    spread = np.ptp(np.array(rates), axis=0)
-    return {"selection_difference": float(spread[0]), "odds_difference": float(max(spread[1:]))}
+    names = ["selection_rate", "true_positive_rate", "false_positive_rate"]
+    selected, *odds = np.ptp(metrics.group_metrics(truth, chosen, groups, True)[names].to_numpy(), axis=0)
+    return {"selection_difference": float(selected), "odds_difference": float(max(odds))}
 
 
 def table(outcomes: Sequence[Outcome]) -> Lines:

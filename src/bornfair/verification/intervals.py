@@ -173,9 +173,7 @@ def _passes(
 
 def _by_matrix(relation: Relation) -> list[list[int]]:
     """The places of views with the same matrix, which is then taken through the first layer once."""
-    matrices = {
-        id(matrix): sha256(np.ascontiguousarray(matrix)).digest() for matrix in distinct_matrices(relation.views)
-    }
+    matrices = {id(matrix): sha256(matrix.tobytes()).digest() for matrix in distinct_matrices(relation.views)}
     places: dict[bytes, list[int]] = {}
     for i, view in enumerate(relation.views):
         places.setdefault(matrices[id(view.matrix)], []).append(i)

@@ -22,7 +22,7 @@ test: lint
 
 # The tests that need PyTorch, which `make test` skips where it is not installed.
 torch: $(BENCH)
-	@BORNFAIR_NEED_TORCH=1 $(BIN)/pytest tests/test_interop_torch.py tests/test_speed.py
+	@BORNFAIR_NEED_TORCH=1 $(BIN)/pytest tests/models/importers/test_torch.py tests/experiments/test_speed.py
 
 # All of `make test` at the lowest versions that pyproject.toml admits.
 floors:
@@ -39,7 +39,7 @@ format: $(DEV)
 
 # All fuzzers. Another seed each time, which is printed: make nightly HOURS=8, or ONLY=bundles COUNT=20000 SEED=7.
 nightly: $(DEV)
-	@$(BIN)/python tests/nightly.py $(if $(HOURS),--hours $(HOURS)) $(if $(COUNT),--count $(COUNT)) \
+	@$(BIN)/python tests/support/nightly.py $(if $(HOURS),--hours $(HOURS)) $(if $(COUNT),--count $(COUNT)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only '$(ONLY)')
 
 # Installs PyTorch for the comparison; bornfair itself never needs it.

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from bornfair import Domain, FairClassifier, FairnessWarning, load
 from bornfair.errors import InputError, NoFairStart
 from bornfair.models.network import decisions
-from conftest import make_people
+from samples import make_people
 
 QUICK = {"epochs": 6, "hidden": (16,), "learning_rate": 0.01}
 

@@ -14,7 +14,7 @@ import bornfair
 from bornfair import files, load
 from bornfair.cli import run
 from bornfair.errors import InputError
-from conftest import make_people
+from samples import make_people
 
 QUICK = ["--target", "grant", "--sensitive", "sex", "--epochs", "2", "--hidden", "4"]
 CONTENT = {"domain.json": b"{}", "model.onnx": b"m"}
@@ -22,7 +22,7 @@ CONTENT = {"domain.json": b"{}", "model.onnx": b"m"}
 
 def test_killed_at_any_step_and_written_by_several_at_once_it_is_whole():
     environment = os.environ | {"PYTHONPATH": str(Path(bornfair.__file__).parents[1])}
-    command = [sys.executable, str(Path(__file__).parent / "kill_points.py"), "10"]
+    command = [sys.executable, str(Path(__file__).parent / "support" / "kill_points.py"), "10"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("always whole") == 8, done.stdout

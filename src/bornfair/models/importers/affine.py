@@ -300,6 +300,7 @@ def _log_softmax(rows: np.ndarray) -> np.ndarray:
 
 FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     **{name: functools.partial(function.value, np) for name, function in ACTIVATIONS.items()},
+    "sigmoid": lambda z: np.exp(-np.logaddexp(0.0, -z)),  # exact to the last bits for very negative logits too
     "softmax": lambda z: np.exp(_log_softmax(z)),
     "log_softmax": _log_softmax,
 }

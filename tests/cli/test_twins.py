@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from bornfair.cli import main
-from conftest import make_people
+from samples import make_people
 
 QUICK = ["--epochs", "5", "--hidden", "16"]
 

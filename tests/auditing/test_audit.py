@@ -15,7 +15,7 @@ from bornfair.errors import InputError
 from bornfair.quantification.marginals import marginals_of
 from bornfair.question import load_model
 from bornfair.report import certificate_document
-from conftest import make_people
+from samples import make_people
 
 
 @pytest.fixture(scope="module")

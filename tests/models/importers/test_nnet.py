@@ -9,23 +9,9 @@ from bornfair import Domain, verify
 from bornfair.errors import InputError
 from bornfair.models.importers.nnet import load_nnet, read_nnet
 from bornfair.question import load_model
+from interop_models import NNET as TEXT
 
 # Two inputs (0..9 and 0..1), one hidden layer of two neurons, one output.
-TEXT = """// made by hand
-2,2,1,2,
-2,2,1,
-0,
-0,0,
-9,1,
-0,0,0,
-1,1,1,
-1.0,-2.0,
--1.0,0.5,
-0.25,
--0.5,
-1.0,3.0,
--4.0,
-"""
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from bornfair.errors import InputError
 from bornfair.models.activations import sigmoid
 from bornfair.models.network import Layer, Network
 from bornfair.verification.exact import exact_decisions, exact_scores, fractions
-from conftest import make_people
+from samples import make_people
 
 QUICK = {"hidden": (8, 4), "epochs": 30, "batch_size": 32, "learning_rate": 0.01}
 CODES = np.array([[-1.0, 0.5], [0.0, -1.0], [1.0, 0.5]], np.float32)

@@ -117,3 +117,20 @@ def disagreements(model: FairModel, count: int = 10_000) -> int:
 
 def categories(name: str, *values: Any) -> CategoricalFeature:
     return CategoricalFeature(name=name, categories=values)
+
+
+NNET = """// made by hand
+2,2,1,2,
+2,2,1,
+0,
+0,0,
+9,1,
+0,0,0,
+1,1,1,
+1.0,-2.0,
+-1.0,0.5,
+0.25,
+-0.5,
+1.0,3.0,
+-4.0,
+"""

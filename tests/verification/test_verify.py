@@ -12,8 +12,8 @@ from bornfair.models.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.question import load_model
 from bornfair.verification.replay import replay
-from conftest import bornfair, make_people
-from test_nnet import TEXT
+from interop_models import NNET as TEXT
+from samples import bornfair, make_people
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from bornfair import Domain
 from bornfair.errors import InputError
 from bornfair.people.encoding import Encoding, Policies
 from bornfair.twins.relation import flip_relation, free_space
-from conftest import make_people
+from samples import make_people
 
 
 def encoding_of(table, sensitive=("sex",), **policies):

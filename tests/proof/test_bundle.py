@@ -9,7 +9,7 @@ from onnx import numpy_helper
 
 from bornfair import FairClassifier, load
 from bornfair.errors import InputError
-from conftest import make_people
+from samples import make_people
 
 
 @pytest.fixture(scope="module")

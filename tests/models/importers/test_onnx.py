@@ -21,8 +21,8 @@ from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature
 from bornfair.proof.bundle import FairModel
 from bornfair.question import load_model
-from conftest import make_people
 from interop_models import WIDTH, GraphMaker, categories, disagreements, people, random_layer
+from samples import make_people
 
 SCALE = np.array([50, 30, 1.5, 1], np.float32)
 SPREAD = np.array([20, 17, 1.1, 3], np.float32)

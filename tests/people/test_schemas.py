@@ -1,17 +1,15 @@
 """The published JSON Schemas are those of the code, and they judge files as the code does."""
 
 import json
-from pathlib import Path
 
 import jsonschema
 import pytest
 
 from bornfair import Domain, FairClassifier, FairModel
 from bornfair.proof.bundle import bundle_files
-from conftest import make_people
-
-PUBLISHED = Path(__file__).parent.parent / "docs" / "schemas" / "domain.schema.json"
-CERTIFICATE = PUBLISHED.with_name("certificate.schema.json")
+from samples import CERTIFICATE_SCHEMA as CERTIFICATE
+from samples import DOMAIN_SCHEMA as PUBLISHED
+from samples import make_people
 
 
 def test_the_published_schema_is_current():

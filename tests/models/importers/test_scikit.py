@@ -35,8 +35,8 @@ from bornfair import verify
 from bornfair.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.question import load_model
-from conftest import make_people
 from interop_models import disagreements
+from samples import make_people
 
 TABLE = make_people(200, seed=3)
 PEOPLE = TABLE.drop(columns=["grant", "owner"])

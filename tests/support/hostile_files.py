@@ -51,14 +51,14 @@ def prepare(folder: Path) -> None:
     """A good file of every kind."""
     import numpy as np
     import pandas as pd
+    from conftest import make_people
+    from test_interop_keras import config_of, stack, write_h5, write_keras
 
     import checker_fuzz
     from bornfair.cli import run as command
     from bornfair.proof.bundle import load_bundle
     from bornfair.verification.search import search
-    from conftest import make_people
     from interop_models import GraphMaker, people, random_layer
-    from test_interop_keras import config_of, stack, write_h5, write_keras
 
     table = make_people(40, seed=7)
     table.to_csv(folder / "people.csv", index=False)

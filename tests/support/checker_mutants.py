@@ -1,6 +1,6 @@
 """The checker broken on purpose, one line at a time: does a test notice?
 
-    python tests/checker_mutants.py [NUMBER …]       runs the checker's tests on each broken copy; prints the survivors
+    python tests/support/checker_mutants.py [NUMBER …]     runs the tests on each broken copy; prints the survivors
 
 Each entry is (what is there, what stands there instead). A survivor is a check that no test needs.
 """
@@ -14,8 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-TESTS = ("checker_domain", "checker_tampering", "twins_checker", "checker_hostile", "checker_proofs")
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = ("checker_domain", "checker_tampering", "checker_twins", "checker_hostile", "checker_proofs")
 
 MUTANTS: dict[str, tuple[tuple[str, str], ...]] = {  # by the tests that are run first
     "checker_hostile": (
@@ -94,7 +94,7 @@ def survives(first: str, old: str, new: str) -> bool:
         if source.count(old) != 1:
             raise SystemExit(f"{old!r} is in the checker {source.count(old)} times, not once")
         file.write_text(source.replace(old, new))
-        tests = [f"tests/test_{name}.py" for name in [first, *(name for name in TESTS if name != first)]]
+        tests = [f"tests/proof/test_{name}.py" for name in [first, *(name for name in TESTS if name != first)]]
         command = [sys.executable, "-m", "pytest", "-xq", "-p", "no:cacheprovider", *tests]
         environment = os.environ | {"PYTHONPATH": place}
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode == 0

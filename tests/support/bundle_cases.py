@@ -24,7 +24,7 @@ from bornfair.people.encoding import Encoding, Policies, Scale
 from bornfair.people.features import NUMERIC, BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files
-from conftest import make_people
+from samples import make_people
 
 Files = dict[str, bytes]
 

@@ -16,8 +16,8 @@ from bornfair.errors import InputError
 from bornfair.models.importers import affine, onnx_operators
 from bornfair.people.domain import Domain
 from bornfair.question import load_model
-from conftest import make_people
 from interop_models import WIDTH, GraphMaker, categories, people, random_layer
+from samples import make_people
 
 RANDOM = np.random.default_rng(0)
 W1, W2 = random_layer(RANDOM, WIDTH, 3), random_layer(RANDOM, 3, 1)

@@ -24,7 +24,7 @@ from bornfair.twins.relation import flip_relation
 from bornfair.verification.attack import Attack, find_twins
 from bornfair.verification.cancel import cancelling
 from bornfair.verification.lens import Lens
-from conftest import make_people
+from samples import make_people
 
 SEX = CategoricalFeature(name="sex", categories=("female", "male"))
 

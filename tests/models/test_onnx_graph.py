@@ -20,7 +20,7 @@ from bornfair.models.onnx_graph import METADATA, onnx_bytes
 from bornfair.people.encoding import Encoding, Policies
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.proof.bundle import FairModel
-from conftest import make_people
+from samples import make_people
 
 onnxruntime.set_default_logger_severity(4)  # a refused row is an exception here, and needs no log line too
 

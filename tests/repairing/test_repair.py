@@ -19,7 +19,7 @@ from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.repairing import compare, repair
 from bornfair.repairing.fine_tune import Lesson, fine_tune
 from bornfair.twins.versions import Versions
-from conftest import make_people
+from samples import make_people
 
 NNET = (  # 3 inputs, 2 neurons, 1 output
     "2,3,1,2,\n3,2,1,\n0,\n0,0,0,\n99,9,1,\n0,0,0,0,\n1,1,1,1,\n"

@@ -23,7 +23,7 @@ from bornfair.verification.exact import exact_decisions, exact_scores, fractions
 from bornfair.verification.milp_bounds import Claim
 from bornfair.verification.replay import exact_input
 from brute_force import random_model
-from conftest import make_people
+from samples import make_people
 
 QUICK = {"hidden": (8, 4), "epochs": 30, "batch_size": 32, "learning_rate": 0.01}
 ROUNDING = 1e-12  # of the oracle, whose sigmoid is floating point

@@ -18,7 +18,8 @@ from bornfair.proof import checker
 from bornfair.proof.bundle import bundle_files
 from bornfair.twins.versions import Versions
 from bundle_cases import Forgery, answer
-from test_schemas import CERTIFICATE, PUBLISHED
+from samples import CERTIFICATE_SCHEMA as CERTIFICATE
+from samples import DOMAIN_SCHEMA as PUBLISHED
 from twin_cases import HOURS, JOB, LABEL, OWNER, SEX, SHOE, TITLE, biased_labels, everybody, served_bytes, tied
 
 RULES = "sex: f<->m, title: Mr<->Ms; job: clerk->nurse->cook->clerk; shoe: 5-x, owner: True<->False"

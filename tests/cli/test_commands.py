@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import bornfair, make_people
+from samples import bornfair, make_people
 
 FIELDS = {"bundle", "accuracy", "empirical_fairness", "verdict", "proof", "gamma", "epochs", "seconds"}
 QUICK = ["--epochs", "5", "--hidden", "16"]

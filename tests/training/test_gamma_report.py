@@ -14,7 +14,7 @@ from bornfair.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
 from bornfair.training.gamma import code_columns, gamma_report, solve_domain, solve_first_layer
-from conftest import bornfair as run
+from samples import bornfair as run
 
 SEX = CategoricalFeature(name="sex", categories=("f", "m"))
 RACE = CategoricalFeature(name="race", categories=("a", "b", "c"))

@@ -11,7 +11,7 @@ RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 
-.PHONY: demo test torch floors lint format bench nightly pins clean
+.PHONY: demo test check torch floors lint format bench nightly pins clean
 
 demo: $(RUN)
 	@$(BIN)/bornfair demo
@@ -19,6 +19,10 @@ demo: $(RUN)
 # A file's tests run in one process, so that what takes long to set up is set up once.
 test: lint
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# Lint, types and the quick tests, in about a minute: while working.
+check: lint
+	@$(BIN)/pytest -n 2 --dist loadfile --quick
 
 # The tests that need PyTorch, which `make test` skips where it is not installed.
 torch: $(BENCH)

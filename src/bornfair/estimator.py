@@ -44,14 +44,14 @@ class FairClassifier(TrainingOptions, TableClassifier):
         the closest one that ignores the sensitive values: approximate fairness becomes exact, and is certified.
     draws : random responses per row and step for 'sampled'.
     optimiser : 'sgd', 'momentum', 'adam', 'adamw', or an optax transformation (without its learning rate).
-    learning_rate, schedule, weight_decay, batch_size, epochs, validation_fraction, patience : see `training.Plan`.
+    learning_rate, schedule, weight_decay, batch_size, epochs, validation_fraction, patience : see `training.algorithm.Plan`.
     class_weight : None, 'balanced', or a weight for each class.
     combinations : with several sensitive features, 'all' combinations of their values exist, or the 'observed' ones.
     domain : who could exist; inferred from the training table when None.
-    missing, unseen, outside : what to do with values that do not fit; see `encoding.Policies`.
+    missing, unseen, outside : what to do with values that do not fit; see `people.encoding.Policies`.
     warm_start : go on from the network of the last fit.
     checkpoint : a file from which an interrupted fit goes on.
-    callbacks : functions called after each epoch with a `training.Epoch`.
+    callbacks : functions called after each epoch with a `training.algorithm.Epoch`.
     random_state : the seed; the same seed gives the same bytes.
 
     Attributes

@@ -56,7 +56,16 @@ class Asking(ReadingOptions, total=False):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Question:
-    """A model over its domain, which says who is sensitive and who is whose twin, and a table of real people."""
+    """A model over its domain, which says who is sensitive and who is whose twin, and a table of real people.
+
+    >>> import pandas as pd
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> people = pd.DataFrame({"age": [20, 30, 40, 50], "woman": [0, 1, 0, 1], "paid": [0, 0, 1, 1]})
+    >>> bank = LogisticRegression().fit(people[["age", "woman"]], people["paid"])
+    >>> asked = Question.of(bank, people, target="paid", sensitive_features=["woman"])
+    >>> asked.model.domain.free_names, asked.answers.tolist()
+    (('age',), [0, 0, 1, 1])
+    """
 
     model: Model
     table: pd.DataFrame | None = None
@@ -66,11 +75,19 @@ class Question:
     def of(model: Any, people: Any = None, *, as_it_is: bool = False, **asking: Unpack[Asking]) -> Question:
         """The question about a model, read from wherever it is.
 
-        model: whatever can be read (`load_model`). people: who could exist, as a `Domain` or a domain.json, or a table
-        of real people (a data frame, a CSV or Parquet file); `domain` and `table` name the two where both are given.
-        target: the column of the table that is no feature. sensitive_features: names or positions from 0. twins: who
-        else counts as a twin, as "sex: Male<->Female, relationship: Husband<->Wife". decision, threshold, normalise:
-        how to read a file that does not say so itself (`ReadingOptions`).
+        Args:
+            model: whatever can be read (`load_model`): a bundle, an .onnx, .h5, .keras or .nnet file, a scikit-learn
+                classifier or pipeline, a torch.nn.Sequential, a FairClassifier or FairModel.
+            people: who could exist, as a `Domain` or a domain.json, or a table of real people (a data frame, a CSV or
+                Parquet file). Where both are given, `domain` and `table` name them.
+            as_it_is: the features that a trained model calls sensitive need not be those that are asked about.
+            target: the column of the table that is no feature.
+            sensitive_features: names, or positions from 0.
+            twins: who else counts as a twin, as "sex: Male<->Female, relationship: Husband<->Wife".
+            decision, threshold, normalise: how to read a file that does not say so itself (`ReadingOptions`).
+
+        Raises:
+            InputError: if the model or the table cannot be read, or they do not fit each other.
         """
         domain, table = asking.pop("domain", None), asking.pop("table", None)
         target, sensitive = asking.pop("target", None), asking.pop("sensitive_features", None)
@@ -125,10 +142,31 @@ def verify(
     """Whether two individuals who differ only in the sensitive features, or by declared rules, always get the same
     decision.
 
-    model, people, sensitive_features, twins, table, target, …: as in `Question.of`. engine: 'auto', 'bounds', 'smt' or
-    'milp', for a second opinion. partitions, soft_timeout (seconds for each partition), where (a sub-population) and
-    relax (how much other numbers of twins may differ): for 'smt'. resume: a file from which an interrupted search goes
-    on. A table also serves to show twins close to a real person.
+    Args:
+        model, people, sensitive_features, twins, table, target, …: as in `Question.of`. A table also serves to show
+            twins close to a real person.
+        engine: 'auto', or 'bounds', 'smt' or 'milp' for a second opinion.
+        timeout: seconds.
+        partitions, soft_timeout: for 'smt': into how many parts the domain is cut, and seconds for each.
+        where: for 'smt': a sub-population, as {"age": (30, 40), "job": ["nurse"]}.
+        relax: for 'smt': by how much other numbers of twins may differ, as {"age": 2}.
+        seed: the same seed asks in the same order.
+        resume: a file from which an interrupted search goes on.
+        say: is told how far it is.
+
+    Returns:
+        A verdict that is true only if it is "verified"; "falsified" comes with the two people.
+
+    Raises:
+        InputError: if the model cannot be read, or the question cannot be asked.
+
+    >>> import pandas as pd
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> people = pd.DataFrame({"age": [20, 30, 40, 50], "woman": [0, 1, 0, 1]})
+    >>> unfair = LogisticRegression(C=100).fit(people, people["woman"])
+    >>> verdict = verify(unfair, people, sensitive_features=["woman"])
+    >>> verdict.verdict, sorted(twin["woman"] for twin in verdict.twins)
+    ('falsified', [0, 1])
     """
     check_question(engine, timeout, where, relax)
     asked = Question.of(model, people, **asking)

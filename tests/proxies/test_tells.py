@@ -131,7 +131,7 @@ def test_the_scores_of_two_models_are_asked_too():
     weight = np.zeros((1, encoding.width))
     weight[0, encoding.free_columns()["height"]], weight[0, -1] = 0.2, 5.0
     reads = FairModel(Network((Layer(weight, np.zeros(1)),)), encoding)
-    part = proxy_report(table, domain, reads, project(reads)).about[0]
+    part = proxy_report(table, domain, model=reads, after=project(reads)).about[0]
     height = next(tell for tell in part.features if tell.name == "height")
     assert part.score.auc > 0.99 and part.score.tells
     assert part.score_after.auc == pytest.approx(height.auc, abs=0.02)  # all that is left is what height tells

@@ -47,9 +47,27 @@ def audit(
 ) -> Report:
     """A report on one model, or on several side by side.
 
-    model: anything `Question.of` takes, or a mapping of names to such models. people, sensitive_features, twins, table,
-    target, …: as there; `target` is the column of the table that holds the true answers. timeout: seconds for the proof
-    and the measuring of the domain together, for each model.
+    Args:
+        model: anything `Question.of` takes, or a mapping of names to such models.
+        people, sensitive_features, twins, table, target, …: as there; `target` is the column of the table that holds
+            the true answers.
+        timeout: seconds for the proof and the measuring of the domain together, for each model.
+        seed: the same seed asks in the same order.
+        say: is told how far it is.
+
+    Returns:
+        A report to look at, to save and to read as JSON.
+
+    Raises:
+        InputError: if a model cannot be read, or the table does not fit it.
+
+    >>> import pandas as pd
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> people = pd.DataFrame({"age": [20, 30, 40, 50], "woman": [0, 1, 0, 1], "paid": [0, 1, 0, 1]})
+    >>> bank = LogisticRegression(C=100).fit(people[["age", "woman"]], people["paid"])
+    >>> report = audit(bank, people, target="paid", sensitive_features=["woman"], timeout=2)
+    >>> report.documents[0].verdict.verdict, report.documents[0].people.unfair
+    ('falsified', 4)
     """
     number("timeout", timeout, 0.0, float("inf"), open_low=True)
     sources = dict(model) if isinstance(model, Mapping) else {_name_of(model): model}

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bornfair.cli.options import Combinations, Dataset, Json, Option, Seed, Sensitive, Target
 from bornfair.cli.output import print_json, print_table, tell
 from bornfair.errors import InputError
 
 if TYPE_CHECKING:
     from bornfair.training.gamma import GammaReport
 
-Option = typer.Option
 MOST_LINES = 40
 
 
@@ -21,17 +21,18 @@ def gamma(
     people: Annotated[
         Path | None, typer.Argument(help="A CSV or Parquet table, or a domain.json.", show_default=False)
     ] = None,
-    sensitive: Annotated[list[str] | None, Option(help="A sensitive column; repeat for several.")] = None,
-    target: Annotated[str | None, Option(help="The column that is predicted; it is no feature.")] = None,
-    dataset: Annotated[str | None, Option(help="Ask about a built-in dataset instead of a table.")] = None,
+    sensitive: Sensitive = None,
+    target: Target = None,
+    dataset: Dataset = None,
     codes: Annotated[
         str | None, Option(help='Ask about codes: "-1,1", or with columns "2,-1,-1; -1,2,-1; -1,-1,2".')
     ] = None,
-    combinations: Annotated[str, Option(help="Sensitive combinations that exist: all or observed.")] = "all",
+    combinations: Combinations = "all",
     draws: Annotated[int, Option(help="Random responses whose mean is looked at.")] = 1,
     tolerance: Annotated[float, Option(help="How far their mean code may be off; codes lie between -1 and 1.")] = 0.1,
     confidence: Annotated[float, Option(help="How likely it shall stay within the tolerance.")] = 0.95,
-    json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Which γ preserves fairness for these codes, why, and how many draws does a sampled response need?
 

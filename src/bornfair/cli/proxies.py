@@ -29,14 +29,13 @@ def proxies(
     json: Json = False,
 ) -> None:
     """Which features tell the sensitive value, alone and together, and which swaps would make twins of more people?"""
-    from bornfair.people.domain import Domain
     from bornfair.proxies.tells import proxy_report
 
     if not sensitive:
         raise InputError("name the sensitive columns with --sensitive.")
     people, target = table_of(table, dataset, target)
     people = without(people, drop)
-    found = proxy_report(people, Domain.infer(people, target=target, sensitive=sensitive), model, after, seed)
+    found = proxy_report(people, sensitive_features=sensitive, target=target, model=model, after=after, seed=seed)
     if json:
         print_json(found.to_json())
         return

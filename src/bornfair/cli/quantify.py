@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from bornfair.cli.options import Decision, Normalise, Threshold, asking
-from bornfair.cli.output import LARGEST_SEED, print_json, print_table, say, tell
+from bornfair.cli.options import (
+    Data,
+    Decision,
+    DomainFile,
+    Json,
+    ModelFile,
+    Normalise,
+    Option,
+    Seed,
+    Sensitive,
+    Target,
+    Threshold,
+    Timeout,
+    Twins,
+    asking,
+)
+from bornfair.cli.output import print_json, print_table, say, tell
 
 if TYPE_CHECKING:
     from bornfair.quantification.records import Shares
 
-Option = typer.Option
-
 
 def quantify(
-    model: Annotated[Path, typer.Argument(help="A bundle, .onnx, .nnet or .h5.")],
-    domain: Annotated[
-        Path | None, Option(help="Who could exist (domain.json); as the model or the table says by default.")
-    ] = None,
-    sensitive: Annotated[
-        list[str] | None, Option(help="A sensitive feature: name or position from 0; repeat for several.")
-    ] = None,
-    twins: Annotated[
-        list[str] | None, Option(help='Who else counts as twins: "sex: Male<->Female, relationship: Husband<->Wife".')
-    ] = None,
-    data: Annotated[Path | None, Option(help="A table of real people: which of them have an unequal twin?")] = None,
-    target: Annotated[str | None, Option(help="A column of the table that is no feature.")] = None,
+    model: ModelFile,
+    domain: DomainFile = None,
+    sensitive: Sensitive = None,
+    twins: Twins = None,
+    data: Data = None,
+    target: Target = None,
     over: Annotated[
         str,
         Option(help="How people are weighted: uniform, or data (each feature as often as in the table, independent)."),
     ] = "uniform",
     precision: Annotated[float, Option(help="Stop when at most this share is undecided.")] = 0.0,
-    timeout: Annotated[float, Option(help="Seconds.")] = 60.0,
+    timeout: Timeout = 60.0,
     most: Annotated[int, Option(help="How many people and groups to show.")] = 5,
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
-    seed: Annotated[int, Option(min=0, max=LARGEST_SEED, help="The same seed draws the same people.")] = 0,
-    json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
     """Which share of everybody who could exist is proven fair, proven unfair, or neither? Interrupt it at any time.
 

@@ -34,7 +34,14 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a .zip knows: the same model 
 
 
 class FairModel(Model):
-    """A model as people keep it and hand it over: it can be asked, certified, saved and served."""
+    """A model as people keep it and hand it over: it can be asked, certified, saved and served.
+
+    >>> from bornfair import FairClassifier, datasets
+    >>> people = datasets.load("credit").table
+    >>> clf = FairClassifier(["sex"], hidden=[4], epochs=1).fit(people.drop(columns="risk"), people["risk"])
+    >>> clf.model_.verify().verdict, clf.model_.empirical_fairness(people)
+    ('verified', 1.0)
+    """
 
     def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
         """Ask the verifier anew, from the weights alone, whether twins always get the same decision."""
@@ -83,7 +90,25 @@ def bundle_files(model: Model, *, sensitive: bool = True) -> dict[str, bytes]:
 
 
 def load_bundle(path: str | Path) -> FairModel:
-    """Read a bundle. Its certificate must be about these very files; `bornfair check` examines the proof itself."""
+    """Read a bundle. Its certificate must be about these very files; `bornfair check` examines the proof itself.
+
+    Args:
+        path: the folder or .zip that `save` or `bornfair train` wrote.
+
+    Returns:
+        The model with its certificate.
+
+    Raises:
+        InputError: if a file is missing, damaged, or not the one that the certificate speaks of.
+
+    >>> import tempfile
+    >>> from bornfair import FairClassifier, datasets
+    >>> people = datasets.load("credit").table
+    >>> clf = FairClassifier(["sex"], hidden=[4], epochs=1).fit(people.drop(columns="risk"), people["risk"])
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     load_bundle(clf.save(f"{place}/bundle")).certificate.verdict.verdict
+    'verified'
+    """
     place = Path(path)
     try:
         if not recover(place):

@@ -7,6 +7,7 @@ up as questions: should they count as twins?
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -75,18 +76,40 @@ class Proxies:
         }
 
 
-def proxy_report(table: Any, domain: Domain, model: Any = None, after: Any = None, seed: int = 0) -> Proxies:
-    """What gives the sensitive features of a domain away, on the rows of a table.
+def proxy_report(
+    table: Any,
+    domain: Domain | None = None,
+    *,
+    sensitive_features: Sequence[str] = (),
+    target: str | None = None,
+    model: Any = None,
+    after: Any = None,
+    seed: int = 0,
+) -> Proxies:
+    """What gives the sensitive features away, on the rows of a table.
 
-    model, after: a model (and another to compare, say its repaired form) whose score is asked too.
+    Args:
+        table: real people.
+        domain: who could exist, and what is sensitive; read off the table if it is left out.
+        sensitive_features, target: for the domain that is read off.
+        model, after: a model (and another to compare, say its repaired form) whose score is asked too.
+        seed: the same seed splits the rows in the same way.
 
-    >>> from bornfair import Domain, datasets
+    Returns:
+        For each sensitive feature how well every other one tells it, and swaps that might count as twins.
+
+    Raises:
+        InputError: if no feature is sensitive, or a value of one has too few rows.
+
+    >>> from bornfair import datasets
     >>> people = datasets.load("census").table.head(3000)
-    >>> found = proxy_report(people, Domain.infer(people, target="income", sensitive=["sex"]))
+    >>> found = proxy_report(people, sensitive_features=["sex"], target="income")
     >>> found.suggestions[0].rule_text
     'sex: Female<->Male, relationship: Wife<->Husband'
     """
     people = as_pandas(table)
+    if domain is None:
+        domain = Domain.infer(people, target=target, sensitive=sensitive_features)
     if not domain.sensitive:
         raise InputError("no feature is sensitive, so there is nothing to give away; name sensitive features.")
     for name in domain.names:

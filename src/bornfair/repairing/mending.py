@@ -139,11 +139,22 @@ def repair(
 ) -> Repaired:
     """The fair model closest to a given one, by the rows of a table.
 
-    model, people, sensitive_features, twins, table, …: as in `Question.of`; a table is needed, and the features that
-    are asked about need not be those that the model calls sensitive. target: the column of labels to fine-tune on;
-    without it the original's own opinions are taught. method: 'plain' drops what the model
-    knew of the sensitive features, 'least_squares' moves it to others, 'auto' lets the validation rows choose. test:
-    rows to measure on; by default a fifth of the table is kept aside.
+    Args:
+        model, people, sensitive_features, twins, table, …: as in `Question.of`; a table is needed, and the features
+            that are asked about need not be those that the model calls sensitive.
+        target: the column of labels to fine-tune on; without it the original's own opinions are taught.
+        method: 'plain' drops what the model knew of the sensitive features, 'least_squares' moves it to others, 'auto'
+            lets the validation rows choose.
+        fine_tune, epochs: whether to train on from the projected model, and how long at most.
+        test: rows to measure on; by default a fifth of the table is kept aside.
+        seed: the same seed gives the same bytes.
+        say: is told how far it is.
+
+    Returns:
+        The fair model with its certificate, what it cost, and whose decision changed.
+
+    Raises:
+        InputError: if the model cannot be read, or the table does not fit it.
 
     >>> from bornfair import FairClassifier, datasets
     >>> people = datasets.load("credit").table

@@ -26,7 +26,18 @@ from bornfair.verification.confirm import confirm_encoded
 
 
 class FairnessWarning(UserWarning):
-    """The guarantee is weaker than one might expect."""
+    """The guarantee is weaker than one might expect.
+
+    >>> import warnings
+    >>> from bornfair import FairClassifier, FairnessWarning, datasets
+    >>> people = datasets.load("credit").table
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     sampled = FairClassifier(["sex"], response="sampled", hidden=[4], epochs=1)
+    ...     _ = sampled.fit(people.drop(columns="risk"), people["risk"])
+    >>> [warning.category is FairnessWarning for warning in caught]
+    [True]
+    """
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -217,16 +217,21 @@ def gamma_report(
 ) -> GammaReport:
     """Which γ preserves fairness for these people's codes, why, how noisy a sampled response is.
 
-    people:             a table (or its path), a `Domain` (or the path of its .json), or codes: a list of one number,
-                        or one list of numbers, for each sensitive value.
-    sensitive_features: the sensitive columns, if not as the domain says.
-    target:             a column of the table that is no feature.
-    combinations:       which sensitive combinations of a table exist: 'all' or the 'observed' ones.
-    draws:              random responses whose mean is looked at.
-    tolerance:          how far that mean may be off; codes lie between −1 and 1.
-    confidence:         with which probability it shall stay within the tolerance.
+    Args:
+        people: a table (or its path), a `Domain` (or the path of its .json), or codes: a list of one number, or one
+            list of numbers, for each sensitive value.
+        sensitive_features: the sensitive columns, if not as the domain says.
+        target: a column of the table that is no feature.
+        combinations: which sensitive combinations of a table exist: 'all' or the 'observed' ones.
+        draws: random responses whose mean is looked at.
+        tolerance: how far that mean may be off; codes lie between −1 and 1.
+        confidence: with which probability it shall stay within the tolerance.
 
-    Raises InputError for what cannot be read, and where nothing is sensitive.
+    Returns:
+        γ or None, the equation with its terms, and the noise of each code.
+
+    Raises:
+        InputError: for what cannot be read, and where nothing is sensitive.
 
     >>> report = gamma_report([-1, 1], tolerance=0.5)
     >>> report.gamma, report.columns[0].sum_text, report.noise[0].draws_needed

@@ -12,7 +12,11 @@ Arithmetic = Literal["real", "float32"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found out, how, and about which arithmetic (`real`: exact numbers; `float32`: as executed)."""
+    """What was found out, how, and about which arithmetic (`real`: exact numbers; `float32`: as executed).
+
+    >>> bool(Verdict("undecided", "none", "bounds", (), "the time is up"))
+    False
+    """
 
     verdict: Answer
     proof: Proof

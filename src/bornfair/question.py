@@ -26,7 +26,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import unknown_column
 from bornfair.people.labels import class_positions
 from bornfair.people.tables import as_pandas, read_table
-from bornfair.proof.bundle import load_bundle, own_model
+from bornfair.proof.bundle import FairModel, load_bundle, own_model
 from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.marginals import marginals_of
 from bornfair.quantification.measure import shares_of
@@ -67,7 +67,7 @@ class Question:
     (('age',), [0, 0, 1, 1])
     """
 
-    model: Model
+    model: FairModel
     table: pd.DataFrame | None = None
     target: str | None = None
 
@@ -250,7 +250,7 @@ def load_model(
     twins: str | Sequence[str] | None = None,
     as_it_is: bool = False,
     **reading: Unpack[ReadingOptions],
-) -> Model:
+) -> FairModel:
     """A model with its domain and sensitive features.
 
     `source` is a bundle, an .onnx, .h5, .keras or .nnet file, a fitted scikit-learn classifier or pipeline, a
@@ -261,7 +261,19 @@ def load_model(
     `as_it_is`: what a trained model calls sensitive need not be what is asked about. `decision`, `threshold` and
     `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
     """
-    asked = Reading(**reading)
+    return FairModel.of(_read(source, Reading(**reading), domain, sensitive, table, target, twins, as_it_is))
+
+
+def _read(
+    source: Any,
+    asked: Reading,
+    domain: Domain | str | Path | None,
+    sensitive: Sequence[str | int] | None,
+    table: Any,
+    target: str | None,
+    twins: str | Sequence[str] | None,
+    as_it_is: bool,
+) -> Model:
     people = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
     for what, own in (("a FairModel", source), ("a FairClassifier", getattr(source, "model_", None))):
         if isinstance(own, Model):

@@ -51,7 +51,6 @@ def prepare(folder: Path) -> None:
     """A good file of every kind."""
     import numpy as np
     import pandas as pd
-    from conftest import make_people
     from test_interop_keras import config_of, stack, write_h5, write_keras
 
     import checker_fuzz
@@ -59,6 +58,7 @@ def prepare(folder: Path) -> None:
     from bornfair.proof.bundle import load_bundle
     from bornfair.verification.search import search
     from interop_models import GraphMaker, people, random_layer
+    from samples import make_people
 
     table = make_people(40, seed=7)
     table.to_csv(folder / "people.csv", index=False)

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-import bornfair.verification.frontier as engine
 from bornfair.verification.boxes import Boxes
-from bornfair.verification.frontier import TIME_IS_UP, Clock, Frontier
+from bornfair.verification.clock import Clock
+from bornfair.verification.frontier import TIME_IS_UP, Frontier
 
 
 def line(*weights):
@@ -76,7 +76,7 @@ def test_work_ends_with_a_reason_with_the_time_or_with_the_last_box():
 
 def test_progress_comes_once_a_second_with_the_time_left(monkeypatch):
     said, now = [], iter([0.0, 0.5, 1.0, 1.9, 2.0, 2.1, 9.0])
-    monkeypatch.setattr(engine.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr("bornfair.verification.clock.time.monotonic", lambda: next(now))
     clock = Clock(8.0, said.append)
     for _ in range(4):
         clock.report(lambda: "half done")

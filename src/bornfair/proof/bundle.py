@@ -43,6 +43,13 @@ class FairModel(Model):
     ('verified', 1.0)
     """
 
+    @staticmethod
+    def of(model: Model) -> FairModel:
+        """The same model, to be kept."""
+        if isinstance(model, FairModel):
+            return model
+        return FairModel(model.network, model.encoding, model.certificate, model.original, model.note)
+
     def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
         """Ask the verifier anew, from the weights alone, whether twins always get the same decision."""
         return decide(self, timeout=timeout, seed=seed)

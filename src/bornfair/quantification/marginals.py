@@ -21,7 +21,7 @@ PIECES = 50  # of a real feature's range: of equal content, and uniform inside
 def marginals_of(domain: Domain, table: Any) -> dict[str, dict[Any, float]]:
     """The weights of every free feature's values, from the rows of a table that belong to the domain.
 
-    >>> from bornfair.people.domain import BooleanFeature, CategoricalFeature
+    >>> from bornfair.people.features import BooleanFeature, CategoricalFeature
     >>> people = Domain(features=(CategoricalFeature(name="job", categories=("smith", "nurse")),
     ...                           BooleanFeature(name="sex")), sensitive=("sex",))
     >>> marginals_of(people, pd.DataFrame({"job": ["nurse", "smith", "nurse"]}))

@@ -41,6 +41,7 @@ class Clock:
 
     def report(self, progress: Callable[[], str], *, at_once: bool = False) -> None:
         """Tell how far it is and how long it may still take, once a second at most."""
-        if self.listener is not None and (at_once or self.spent - self.spoken >= SPEAK_EVERY):
-            self.spoken = self.spent
-            self.listener(f"{progress()}, at most {max(self.left, 0.0):.0f} s left")
+        now = time.monotonic()
+        if self.listener is not None and (at_once or now - self.began - self.spoken >= SPEAK_EVERY):
+            self.spoken = now - self.began
+            self.listener(f"{progress()}, at most {max(self.deadline - now, 0.0):.0f} s left")

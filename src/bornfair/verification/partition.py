@@ -42,7 +42,7 @@ class Part:
     def holds(self, person: Mapping[str, Any], domain: Domain) -> bool:
         """Whether a person (raw values) is one of them.
 
-        >>> from bornfair.people.domain import IntegerFeature
+        >>> from bornfair.people.features import IntegerFeature
         >>> people = Domain(features=(IntegerFeature(name="age", low=18, high=99),))
         >>> whole_domain(people, {"age": (30, 40)}).holds({"age": 35}, people)
         True
@@ -87,7 +87,7 @@ def partition_domain(
     With `count`, the chunk that matters most is cut next, and what matters is the `importance` of its feature (all
     the same unless given) divided by its number of chunks. Small changes then bring the product close to the wish.
 
-    >>> from bornfair.people.domain import IntegerFeature
+    >>> from bornfair.people.features import IntegerFeature
     >>> ranges = {"age": (18, 99), "hours": (1, 9)}
     >>> people = Domain(features=tuple(IntegerFeature(name=n, low=a, high=b) for n, (a, b) in ranges.items()))
     >>> len(partition_domain(people, size=10)), len(partition_domain(people, count=12))

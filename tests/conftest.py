@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, settings
 
 from samples import make_people
+
+HERE = Path(__file__).parent
 
 settings.register_profile(
     "bornfair",
@@ -15,6 +19,38 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("bornfair")
+
+
+# Modules that take longer than some seconds, by room: `make check` leaves them to `make test`.
+SLOW = {
+    ".": "estimator examples files hostile_files nightly sklearn",
+    "auditing": "audit",
+    "baselines": "base lcifr milp udif",
+    "cli": "commands printing",
+    "experiments": "accuracy preservation repair_anchors runs speed",
+    "models": "network onnx_graph shipped",
+    "models/importers": "heads hostile import_fuzz keras onnx scikit",
+    "people": "schemas",
+    "proof": "checker_domain checker_hostile checker_proofs checker_tampering vnnlib",
+    "proxies": "tells",
+    "quantification": "measure people",
+    "repairing": "projection repair",
+    "report": "browser document",
+    "training": "algorithm gamma_network response start",
+    "twins": "fairness real_sensitive",
+    "verification": "attack engines_agree intervals linear milp nasty_models search smt structural",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out the modules that take long")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not config.getoption("--quick") or not collection_path.is_relative_to(HERE):
+        return None
+    room, name = collection_path.parent.relative_to(HERE), collection_path.stem.removeprefix("test_")
+    return name in SLOW.get(str(room), "").split() or None
 
 
 @pytest.fixture

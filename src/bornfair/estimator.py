@@ -44,7 +44,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
         the closest one that ignores the sensitive values: approximate fairness becomes exact, and is certified.
     draws : random responses per row and step for 'sampled'.
     optimiser : 'sgd', 'momentum', 'adam', 'adamw', or an optax transformation (without its learning rate).
-    learning_rate, schedule, weight_decay, batch_size, epochs, validation_fraction, patience : see `training.algorithm.Plan`.
+    learning_rate, schedule, weight_decay, batch_size, epochs, validation_fraction, patience : see `algorithm.Plan`.
     class_weight : None, 'balanced', or a weight for each class.
     combinations : with several sensitive features, 'all' combinations of their values exist, or the 'observed' ones.
     domain : who could exist; inferred from the training table when None.

@@ -51,13 +51,13 @@ def prepare(folder: Path) -> None:
     """A good file of every kind."""
     import numpy as np
     import pandas as pd
-    from test_interop_keras import config_of, stack, write_h5, write_keras
 
     import checker_fuzz
     from bornfair.cli import run as command
     from bornfair.proof.bundle import load_bundle
     from bornfair.verification.search import search
     from interop_models import GraphMaker, people, random_layer
+    from keras_files import config_of, stack, write_h5, write_keras
     from samples import make_people
 
     table = make_people(40, seed=7)

@@ -14,6 +14,7 @@ from bornfair.errors import InputError
 from bornfair.experiments import configurations, iterations, table2
 from bornfair.experiments.methods import METHODS, domain_of, epochs_for, make
 from bornfair.experiments.runs import Folder, Run, run_all
+from samples import double
 
 CREDIT = [("credit", "sex")]
 
@@ -71,10 +72,6 @@ def test_an_interrupted_table_goes_on_where_it_stopped(small):
         {k: v for k, v in o.items() if k != "seconds"} for o in outcomes
     ]
     assert sum(file.stat().st_mtime_ns == before[file] for file in kept) == 11
-
-
-def double(run):
-    return {"seconds": 0.0, "value": 2 * run.seed}
 
 
 def test_runs_may_go_on_at_the_same_time(tmp_path):

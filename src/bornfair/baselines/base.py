@@ -165,8 +165,7 @@ class Baseline(TableClassifier, metaclass=ABCMeta):
 
     def _require_twins(self) -> None:
         check_is_fitted(self)
-        if not self.domain_.sensitive:
-            raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+        self.domain_.require_sensitive()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

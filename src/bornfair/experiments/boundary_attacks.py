@@ -216,10 +216,8 @@ class _Sweep:
 
     def signs(self, person: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
         """int [values, intervals]: +1 accepted throughout the interval, −1 rejected throughout, 0 not known."""
-        scale = self.lens.encoding.scales[self.column]
-        middle, radius = (
-            (np.ldexp(v, -scale.exponent))[:, None] for v in ((first + last) / 2 - scale.centre, (last - first) / 2)
-        )
+        column = self.lens.encoding.number(self.column)
+        middle, radius = column.encode((first + last) / 2)[:, None], column.slope * ((last - first) / 2)[:, None]
         # Absent categories add exact zeros, so a sum rounds once for each feature at most.
         rounding = _gamma(len(self.lens.encoding.domain.features) + self.lens.codes.shape[1])
         slopes = radius * self.slope
@@ -255,11 +253,10 @@ class _Sweep:
 
     def decided_differently(self, pairs: np.ndarray) -> list[tuple[int, int]]:
         """Which (person, number) pairs the network, run as shipped, decides by the sensitive value."""
-        scale = self.lens.encoding.scales[self.column]
-        found = []
+        column, found = self.lens.encoding.number(self.column), []
         for part in (pairs[i : i + CHUNK] for i in range(0, len(pairs), CHUNK)):
             free = self.free[part[:, 0]]
-            free[:, self.place] = np.ldexp(part[:, 1] - scale.centre, -scale.exponent)
+            free[:, self.place] = column.encode(part[:, 1])
             decided = decisions(scores_under_every_code(self.lens.network, free, self.lens.encoding.codes))
             found += [(int(person), int(number)) for person, number in part[(decided != decided[0]).any(axis=0)]]
         return found
@@ -302,9 +299,6 @@ class _Lens:
         self.numeric: list[NumericFeature] = [f for f in encoding.domain.free_features if isinstance(f, NUMERIC)]
         self.places = [columns[feature.name].start for feature in self.numeric]
         self.low, self.high = (np.array([getattr(f, end) for f in self.numeric], float) for end in ("low", "high"))
-        scales = [encoding.scales[feature.name] for feature in self.numeric]
-        self.centre = np.array([scale.centre for scale in scales])
-        self.exponent = np.array([scale.exponent for scale in scales], dtype=int)
         self.weights = network.wide
         self.codes = encoding.codes.astype(np.float64)
         sensitive = self.weights[0][0][:, self.free_width :]
@@ -331,7 +325,8 @@ class _Lens:
 
     def logits(self, fixed: np.ndarray, numbers: np.ndarray, value: np.ndarray) -> np.ndarray:
         """Logits in float64. The code's part is added last: where it is 0, twins get the same bits."""
-        encoded = np.ldexp(numbers - self.centre, -self.exponent)
+        columns = [self.encoding.number(feature.name) for feature in self.numeric]
+        encoded = np.stack([column.encode(numbers[:, j]) for j, column in enumerate(columns)], axis=1)
         values = (fixed + encoded @ self.weights[0][0][:, self.places].T) + self.offsets[value]
         return self.network.estimated_from_first(values)[:, 0]
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.twins.versions import Versions
 
@@ -60,8 +59,7 @@ def survives_every_change(
 
     declared=False: for every value of S only, the declared rules left aside ("flip-stable").
     """
-    if not domain.sensitive:
-        raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+    domain.require_sensitive()
     versions = Versions(domain)
     count = versions.size if declared else domain.sensitive_space.size
     return same_for_all(decide(versions.table(table, version)) for version in range(count))

@@ -109,8 +109,7 @@ class Model:
 
         declared=False: for every sensitive value, the declared rules left aside.
         """
-        if not self.domain.sensitive:
-            raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+        self.domain.require_sensitive()
         versions = Versions(self.domain)
         count = versions.size if declared else versions.sensitive_size
         decided = decisions(self.scores_of_versions(table))[:count]

@@ -61,6 +61,17 @@ class NumberColumn:
         return self._through(Fraction(1), Fraction) - constant, constant
 
     @property
+    def slope(self) -> float:
+        """By how much the code grows with each unit."""
+        return float(self.line[0])
+
+    @property
+    def zero(self) -> float:
+        """The number whose code is 0."""
+        slope, constant = self.line
+        return float(-constant / slope)
+
+    @property
     def ends(self) -> tuple[float, float]:
         """The codes of the smallest and the largest value, each with the roundings of the steps."""
         return float(self.encode(self.feature.low)), float(self.encode(self.feature.high))
@@ -68,7 +79,7 @@ class NumberColumn:
     @property
     def spacing(self) -> float:
         """How far apart the codes of two neighbours are; 0 for real numbers, which have none."""
-        return float(self.line[0]) if self.feature.kind == "integer" else 0.0
+        return self.slope if self.feature.kind == "integer" else 0.0
 
     def _through(self, value: Any, made: Callable[[float], Any]) -> Any:
         for name, number in self.steps:

@@ -165,6 +165,12 @@ class Encoding:
         """How each free feature is part of the free vector u, where nothing is merged."""
         return {feature.name: self._free(feature) for feature in self.domain.free_features}
 
+    def number(self, name: str) -> NumberColumn:
+        """How a free number is part of u."""
+        column = self.free_vector[name]
+        assert isinstance(column, NumberColumn)
+        return column
+
     def _free(self, feature: Feature) -> Column:
         if not isinstance(feature, NUMERIC):
             return one_hot(feature)

@@ -212,6 +212,10 @@ class Population(_Record):
                 return feature
         raise InputError(unknown_column(name, self.names, "feature"))
 
+    def require_sensitive(self) -> None:
+        if not self.sensitive:
+            raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+
     @property
     def real_sensitive(self) -> tuple[str, ...]:
         """The sensitive features of which every real value counts."""

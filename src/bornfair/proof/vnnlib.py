@@ -127,8 +127,7 @@ def _check_exportable(network: Network, margin: float) -> None:
 
 def _counted(encoding: Encoding, network: Network, relation: Relation | None) -> int:
     """How many pairs there are, asked before anything of that size is made."""
-    if not encoding.domain.sensitive:
-        raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+    encoding.domain.require_sensitive()
     if relation is None and encoding.spans:
         raise InputError(
             f"{shown(encoding.domain.real_sensitive)} is a real number, of which every value counts, and a query lists "
@@ -184,10 +183,9 @@ def _bounds(encoding: Encoding, relation: Relation, *, exact_ends: bool) -> tupl
     low, high = ([Fraction(float(end)) for end in ends] for ends in (relation.free.low, relation.free.high))
     for feature in encoding.domain.free_features if exact_ends else ():
         if isinstance(feature, NUMERIC):
-            place, scale = encoding.free_columns()[feature.name].start, encoding.scales[feature.name]
-            centre, unit = Fraction(scale.centre), Fraction(2) ** scale.exponent
-            low[place] = min(low[place], (Fraction(feature.low) - centre) / unit)
-            high[place] = max(high[place], (Fraction(feature.high) - centre) / unit)
+            place, column = encoding.free_columns()[feature.name].start, encoding.number(feature.name)
+            low[place] = min(low[place], *column.exact(feature.low))
+            high[place] = max(high[place], *column.exact(feature.high))
     return [_float32_below(end) for end in low], [-_float32_below(-end) for end in high]
 
 

@@ -58,8 +58,7 @@ def treatment(model: Model, table: Any) -> Treatment:
     Of a real-valued sensitive feature the levels of its grid are looked at: whoever is unfair is, others may be.
     """
     frame = as_pandas(table)
-    if not model.domain.sensitive:
-        raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+    model.domain.require_sensitive()
     relation = None
     try:
         relation = grid_relation(model.encoding)

@@ -270,8 +270,7 @@ def _histogram(
     joined = [e[0] for e in ends] + [ends[-1][1]]
     if joined[0] != low or joined[-1] != high or any(a[1] != b[0] for a, b in pairwise(ends)):
         raise InputError(f"the ranges of the marginal of '{name}' must cover [{low}, {high}] without gaps or overlaps.")
-    scale = encoding.scales[name]
-    edges = np.ldexp(np.array(joined, np.float64) - scale.centre, -scale.exponent)
+    edges = encoding.number(name).encode(joined)
     edges[0], edges[-1] = free.low[column], free.high[column]
     if not (np.diff(edges) > 0).all():
         raise InputError(f"the ranges of the marginal of '{name}' are too small to be told apart.")

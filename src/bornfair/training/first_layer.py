@@ -43,9 +43,9 @@ class FirstLayer:
         for feature in encoding.domain.free_features:
             block, groups = weight[:, encoding.free_columns()[feature.name]], encoding.merged.get(feature.name)
             if isinstance(feature, NUMERIC):
-                scale = encoding.scales[feature.name]
-                slope = np.zeros(len(block)) if groups else np.ldexp(block[:, 0], -scale.exponent)
-                numbers[feature.name] = Slope(slope, scale.centre)
+                column = encoding.number(feature.name)
+                slope = np.zeros(len(block)) if groups else block[:, 0] * column.slope
+                numbers[feature.name] = Slope(slope, column.zero)
             elif feature.kind == "boolean":
                 no_and_yes = np.stack([np.zeros(len(block)), block[:, 0]])
                 levels[feature.name] = _alike(no_and_yes, groups)
@@ -72,10 +72,10 @@ class FirstLayer:
         for feature in encoding.domain.free_features:
             place, groups = encoding.free_columns()[feature.name], encoding.merged.get(feature.name)
             if isinstance(feature, NUMERIC):
-                scale, own = encoding.scales[feature.name], self.numbers[feature.name]
+                column, own = encoding.number(feature.name), self.numbers[feature.name]
                 if not groups:  # a mirrored number is shown as 0, its middle
-                    weight[:, place] = np.ldexp(own.slope, scale.exponent)[:, None]
-                bias += own.slope * (scale.centre - own.centre)
+                    weight[:, place] = (own.slope / column.slope)[:, None]
+                bias += own.slope * (column.zero - own.centre)
             elif feature.kind == "boolean":
                 no, yes = _alike(self.levels[feature.name], groups)
                 weight[:, place] = (yes - no)[:, None]

@@ -282,8 +282,7 @@ def _domain_of(people: Any, sensitive: Sequence[str] | None, target: str | None,
         people = Domain.infer(people, target=target, sensitive=sensitive or (), combinations=combinations)
     elif sensitive and tuple(sensitive) != people.sensitive:
         people = people.with_sensitive(sensitive)
-    if not people.sensitive:
-        raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+    people.require_sensitive()
     return people
 
 

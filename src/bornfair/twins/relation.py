@@ -234,8 +234,7 @@ def element_view(encoding: Encoding, h: int, *, exact: bool = True) -> tuple[np.
 
 def _mirror_offset(encoding: Encoding, name: str, exact: bool) -> float:
     """(total − 2·centre)·2^-exponent: what a mirrored number is off from −x."""
-    column = encoding.free_vector[name]
-    assert isinstance(column, NumberColumn)
+    column = encoding.number(name)
     slope, constant = column.line
     shift = slope * Fraction(column.feature.low + column.feature.high) + 2 * constant
     if exact and Fraction(float(shift)) != shift:

@@ -127,8 +127,7 @@ def _checked(model: Model, arithmetic: Sequence[Arithmetic], seconds: float) -> 
         raise InputError(f"arithmetic is {arithmetic!r}; give one or more of {shown(allowed)}, as a tuple.")
     if not seconds > 0:
         raise InputError(f"seconds is {seconds!r}; a search needs some time, such as 5.0.")
-    if not model.domain.sensitive:
-        raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
+    model.domain.require_sensitive()
     if not model.network.function.exact:
         if "float32" not in arithmetic:
             raise InputError(

@@ -218,7 +218,7 @@ def importance_of_features(model: Model) -> dict[str, float]:
     for feature in model.domain.free_features:
         block = weight[:, columns[feature.name]]
         if isinstance(feature, NUMERIC):
-            moved = np.abs(block[:, 0]) * np.ldexp(feature.high - feature.low, -encoding.scales[feature.name].exponent)
+            moved = np.abs(block[:, 0]) * (feature.high - feature.low) * encoding.number(feature.name).slope
         elif feature.kind == "boolean":
             moved = np.abs(block[:, 0])
         else:

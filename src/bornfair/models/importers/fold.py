@@ -202,9 +202,9 @@ def _over_encoding(first: Affine, tape: Tape, encoding: Encoding) -> Affine:
         share = first.weight[:, tape.columns[feature.name]]
         place = places[feature.name]
         if isinstance(feature, NUMERIC):
-            scale = encoding.scales[feature.name]
-            weight[:, place.start] = np.ldexp(share[:, 0], scale.exponent)
-            bias += share[:, 0] * scale.centre
+            column = encoding.number(feature.name)
+            weight[:, place.start] = share[:, 0] / column.slope
+            bias += share[:, 0] * column.zero
         elif feature.kind == "boolean":
             weight[:, place.start] = share[:, 1] - share[:, 0]
             bias += share[:, 0]

@@ -97,8 +97,10 @@ class Network:
     @property
     def broken_layer(self) -> int | None:
         """The first layer that holds NaN or infinity."""
-        fine = [np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all() for layer in self.layers]
-        return fine.index(False) if not all(fine) else None
+        for i, layer in enumerate(self.layers):
+            if not (np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all()):
+                return i
+        return None
 
     def sensitive_weights(self, free_width: int) -> np.ndarray:
         """V: the part of the first layer that reads the sensitive codes (the columns behind the free ones)."""

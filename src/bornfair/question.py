@@ -33,7 +33,8 @@ from bornfair.quantification.measure import shares_of
 from bornfair.quantification.people import people_of, treatment
 from bornfair.quantification.records import Over, Shares
 from bornfair.quantification.variables import Marginal
-from bornfair.verification.decide import Engine, Say, check_question, decide
+from bornfair.verification.clock import Say
+from bornfair.verification.decide import Engine, check_question, decide
 from bornfair.verification.verdict import Verdict
 
 FILES = "a bundle (a folder or .zip) or a .nnet, .onnx, .h5 or .keras file"

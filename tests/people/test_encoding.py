@@ -1,5 +1,7 @@
 """How a row becomes numbers, and back."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,8 @@ from hypothesis import strategies as st
 
 from bornfair import Domain
 from bornfair.errors import InputError
-from bornfair.people.encoding import Encoding, Policies
+from bornfair.people.encoding import Encoding, Policies, Scale
+from bornfair.people.features import CategoricalFeature, IntegerFeature
 from bornfair.twins.relation import flip_relation, free_space
 from samples import make_people
 
@@ -151,3 +154,14 @@ def test_a_combination_that_does_not_exist_is_named():
         InputError, match=r"sensitive combination 'male', 'b' of \(sex, race\) is in the table but not among the 4"
     ):
         encoding.sensitive_index(encoding.encode(table.assign(sex="male", race="b")))
+
+
+def test_listed_codes_are_exact_though_float32_cannot_hold_them():
+    """Of 8,009 combinations the centred codes have more than the 24 bits of a float32."""
+    features = (IntegerFeature(name="age", low=0, high=6006), CategoricalFeature(name="sex", categories=("f", "m")))
+    rows = [(age, "f") for age in range(6007)] + [(age, "m") for age in range(2002)]
+    domain = Domain(features=features, sensitive=("age", "sex"), combinations=tuple(rows))
+    encoding = Encoding(domain, {"age": Scale(centre=0.0, exponent=0)})
+    assert np.abs(domain.sensitive_space.features[0].codes).max() > 2**24
+    numbers = encoding.listed_codes[:, 0].tolist()
+    assert [Fraction(number) for number in numbers] == [encoding.exact_code(row)[0] for row in rows]

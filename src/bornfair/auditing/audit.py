@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -20,13 +20,13 @@ from bornfair.models.model import Model
 from bornfair.question import Asking, Question
 from bornfair.report import DomainFacts, Report, certificate_document
 from bornfair.report import facts as parts
+from bornfair.verification.clock import Say
 from bornfair.verification.decide import decide
 
 if TYPE_CHECKING:
     from bornfair.quantification.records import Estimate, Shares
     from bornfair.verification.verdict import Verdict
 
-Say = Callable[[str], None]
 
 LEAST_ROWS_FOR_PROXIES = 50
 MOST_AFFECTED = 5

@@ -40,7 +40,7 @@ class NumberColumn:
 
     def encode(self, numbers: Any) -> Any:
         """In float64: what the network sees before it is rounded to float32."""
-        return self._through(np.float64(numbers), lambda number: number)
+        return self._through(np.asarray(numbers, np.float64), lambda number: number)
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """The number behind a code, in float64; a whole number is the nearest one."""

@@ -218,7 +218,11 @@ class Encoding:
             return np.array([[float(code) for code in self.exact_code(values)] for values in self.listed])
         if self.raw:
             return np.array(self.listed, dtype=np.float64)
-        return self.domain.sensitive_space.codes.astype(np.float64)  # float32 holds them exactly
+        # Not the codes in float32: of many listed combinations they may have more digits than it holds.
+        space = self.domain.sensitive_space
+        exact = [np.ldexp(coded.codes.astype(np.float64), -coded.exponent) for coded in space.features]
+        blocks = [codes[space.level_indices[:, j]] for j, codes in enumerate(exact)]
+        return np.concatenate(blocks, axis=1) if blocks else np.zeros((1, 0))
 
     def exact(self, person: Mapping[str, Value]) -> np.ndarray:
         """A person's network input as Fractions: what the raw values say, before `encode` rounds."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Unpack, get_args
 
@@ -38,10 +38,10 @@ from bornfair.training.projection import (
 )
 from bornfair.training.response import Response
 from bornfair.twins.versions import Versions
+from bornfair.verification.clock import Say
 from bornfair.verification.confirm import confirm_encoded
 
 Method = Literal["auto", "plain", "least_squares"]
-Say = Callable[[str], None]
 EPOCHS = 60
 FEWEST_ROWS = 20
 MEASURED, VALIDATED = 0.2, 0.15  # shares of the rows kept aside to measure on, and to choose by

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,6 +17,7 @@ from bornfair.checks import choice, number
 from bornfair.errors import InputError, plain_value
 from bornfair.models.model import Model
 from bornfair.twins.versions import Versions
+from bornfair.verification.clock import Say
 from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.verdict import Verdict
 
@@ -25,7 +25,6 @@ MOST_VERSIONS = 64  # of each person, asked of an imported model's original
 MOST_REPLAYS = 16
 
 Engine = Literal["auto", "bounds", "smt", "milp"]
-Say = Callable[[str], None]
 
 
 def decide(
@@ -77,7 +76,7 @@ def check_question(engine: str, timeout: float, where: Any = None, relax: Any = 
 
 def _as_read(model: Model, verdict: Verdict) -> Verdict:
     """What a proof about the network says of the model it was read from: nothing about its rounding, saturation and
-    ties. Its original is model about people for whom those may matter.
+    ties. Its original is asked about people for whom those may matter.
     """
     from bornfair.verification.replay import falsified, replay
 

@@ -33,6 +33,7 @@ RACE = CategoricalFeature(name="race", categories=("a", "b", "c"))
 BAND = IntegerFeature(name="band", low=0, high=3)
 AGE = IntegerFeature(name="age", low=17, high=21)
 JOB = CategoricalFeature(name="job", categories=("x", "y", "z"))
+ONLY = CategoricalFeature(name="land", categories=("here",))
 OWNS = BooleanFeature(name="owns")
 PAY = RealFeature(name="pay", low=-1.3, high=2.1)
 
@@ -41,6 +42,7 @@ DOMAINS = {
     "three values": Domain(features=(RACE, AGE, JOB), sensitive=("race",)),
     "four values, chosen by columns": Domain(features=(BAND, JOB, OWNS), sensitive=("band",)),
     "composite": Domain(features=(AGE, SEX, RACE), sensitive=("sex", "race")),
+    "a category without others": Domain(features=(AGE, ONLY, SEX), sensitive=("sex",)),
 }
 STYLES = ("normal", "quarters", "tiny differences", "1e8 and 1e-8")
 
@@ -167,6 +169,21 @@ def test_safe_bounds_prove_a_margin_that_intervals_miss(monkeypatch: pytest.Monk
     verdict = decide_by_milp(model, timeout=10)
     assert verdict.verdict == "verified" and not somebody_is_unfair(model)
     assert verdict.arithmetic == ("real",) and "safe bounds" in verdict.reason
+
+
+def test_a_program_that_allows_nobody_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(*arguments: object, **named: object) -> Program:
+        program = write_program(*arguments, **named)
+        lowered = np.minimum(program.row_upper, 0.0), np.minimum(program.row_lower, 0.0)
+        return dataclasses.replace(program, row_upper=lowered[0], row_lower=lowered[1])
+
+    monkeypatch.setattr(milp, "EXHAUSTIVE_WORK", 0)
+    models = (random_model(seed, DOMAINS["three values"], "normal") for seed in itertools.count())
+    model = next(model for model in models if decide_by_milp(model, timeout=5).engine == "milp")
+    monkeypatch.setattr(milp, "write_program", nobody)
+    verdict = decide_by_milp(model, timeout=5)
+    assert verdict.verdict == "undecided" and "allows nobody" in verdict.reason
+    assert largest_change(model, timeout=5).high == math.inf
 
 
 def test_the_word_of_highs_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,10 +339,11 @@ def test_the_program_holds_every_person_with_their_scores(name: str, tight: bool
         pair = (0, len(everyone) - 1)
         lower, upper = program.lower.copy(), program.upper.copy()
         for feature in model.domain.free_features:
-            place = [placed.column for placed in program.inputs[0]][model.encoding.free_columns()[feature.name]]
+            placed = program.inputs[0][model.encoding.free_columns()[feature.name]]
             level = list(feature.levels()).index(person[feature.name])
-            fixed = np.eye(len(place))[level] if feature.kind == "categorical" else np.array([level])
-            lower[place] = upper[place] = fixed
+            shown = np.eye(len(placed))[level] if feature.kind == "categorical" else [person[feature.name]]
+            for at, number in zip(placed, shown, strict=True):
+                lower[at.column] = upper[at.column] = math.ldexp(number - at.base, -at.shift)
         for columns, value in zip(program.selectors, pair, strict=True):
             lower[columns] = upper[columns] = np.eye(len(columns))[value]
         found: list[np.ndarray] = []

@@ -157,23 +157,29 @@ def largest_change(model: Model, *, timeout: float = 60.0, seed: int = 0, say: S
     hunt = _Hunt(model)
     hunt.sample(seed)
     try:
-        questions = _programs(hunt.question, clock)
+        bounds = _bounds_of_changes(clock, seed, hunt)
     except NoProgram as error:
         return hunt.change(math.inf, math.inf, f"no bound: {error}", clock)
-    tasks = [(question, output) for question in questions for output in range(model.network.outputs)]
-    tasks.sort(key=lambda task: -task[0].most(task[1]))
-    bounds = [(question.most(output),) * 2 for question, output in tasks]  # proven, and as HiGHS claims
-    for _ in range(2):  # the second round has what time the first has left over
-        unmet = [i for i in range(len(tasks)) if bounds[i][0] > hunt.low * (1 + MET)]
-        for i, seconds in clock.shared(unmet):
-            found = _bound_change(*tasks[i], clock, seconds, seed, hunt)
-            bounds[i] = min(bounds[i][0], found[0]), min(bounds[i][1], found[1])
     proven, claimed = (max(part) for part in zip(*bounds, strict=True))
     if proven > hunt.low * (1 + MET) and _exhaustible(model) and _all_pass(model, clock, hunt.measure):
         proven = math.nextafter(hunt.low, math.inf)
     proven, claimed = max(proven, hunt.low), max(claimed, hunt.low)
     why = "time ran out" if clock.left <= 0 else "what is left is lost to the rounding of floating-point programs"
     return hunt.change(proven, claimed, "found and proven meet" if proven <= hunt.low * (1 + MET) else why, clock)
+
+
+def _bounds_of_changes(clock: Clock, seed: int, hunt: _Hunt) -> list[tuple[float, float]]:
+    """Upper bounds of the change for every pair of values and every output: proven, and as HiGHS claims."""
+    outputs = range(hunt.model.network.outputs)
+    tasks = [(question, output) for question in _programs(hunt.question, clock) for output in outputs]
+    tasks.sort(key=lambda task: -task[0].most(task[1]))
+    bounds = [(question.most(output),) * 2 for question, output in tasks]
+    for _ in range(2):  # the second round has what time the first has left over
+        unmet = [i for i in range(len(tasks)) if bounds[i][0] > hunt.low * (1 + MET)]
+        for i, seconds in clock.shared(unmet):
+            found = _bound_change(*tasks[i], clock, seconds, seed, hunt)
+            bounds[i] = min(bounds[i][0], found[0]), min(bounds[i][1], found[1])
+    return bounds
 
 
 def _bound_change(

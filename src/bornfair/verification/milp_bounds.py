@@ -17,7 +17,7 @@ import numpy as np
 
 from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
 from bornfair.verification.clock import Clock
-from bornfair.verification.milp_encoding import Pair, Program, Reach, Sums, later_gap, write_program
+from bornfair.verification.milp_encoding import NoProgram, Pair, Program, Reach, Sums, later_gap, write_program
 from bornfair.verification.twin_question import TwinQuestion, solver_package
 
 Judge = Callable[[np.ndarray], bool]
@@ -192,6 +192,8 @@ def branch(
             return Tree(min(settled, known), nodes)
         bound, solution = relaxation.minimum(cost, lower, upper, clock.left)
         bound, nodes = max(bound, known), nodes + 1
+        if nodes == 1 and bound == math.inf:  # there are people, so a program without any is not about them
+            raise NoProgram("the program that was written allows nobody")
         if solution is not None and judge(solution):
             return Tree(min(settled, bound), nodes)
         limit = cutoff()

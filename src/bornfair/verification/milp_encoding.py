@@ -234,7 +234,9 @@ def _write_people(draft: _Draft, question: TwinQuestion) -> tuple[list[list[Plac
                 pairs = zip(question.inputs[name], ends, strict=True)
                 written = [_write_input(draft, one, *limits) for one, limits in pairs]
                 if feature.kind == "categorical":
-                    draft.row([at.column for at, _ in written], [1.0] * len(written), 1.0, 1.0)
+                    # One of them is 1. Columns count from the lowest value: 1, not 0, of a category without others.
+                    missing = 1.0 - sum(low for low, _ in ends)
+                    draft.row([at.column for at, _ in written], [1.0] * len(written), missing, missing)
             placed[copy] += [at for at, _ in written]
             terms[copy] += [(start + j, *entry) for j, (_, entries) in enumerate(written) for entry in entries]
     return placed, terms

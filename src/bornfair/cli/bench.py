@@ -151,7 +151,9 @@ COMMANDS = (
     Command(
         "repair", "repair_anchors", "Repair the public networks of Fairify: verdict and accuracy before and after.",
         (MODELS, option("adult_test", Path | None, None,
-                        help="The adult.test file, to measure on the rows the networks' authors kept aside."), SEED),
+                        help="The adult.test file, to measure on the rows the networks' authors kept aside."),
+         option("compas", Path | None, None,
+                help="ProPublica's compas-scores-two-years.csv; without it the compas networks are left out."), SEED),
     ),
 )  # fmt: skip
 for command in COMMANDS:

@@ -8,11 +8,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from bornfair import datasets
 from bornfair.cli import bench
 from bornfair.errors import InputError
-from bornfair.experiments import configurations, iterations, table2
-from bornfair.experiments.methods import METHODS, domain_of, epochs_for, make
+from bornfair.experiments import configurations, iterations, methods, table2
+from bornfair.experiments.methods import METHODS, Split, fitted, settings_to_compare
 from bornfair.experiments.runs import Folder, Run, run_all
 from samples import double
 
@@ -44,7 +43,8 @@ def test_ours_is_fair_verified_and_accepted_and_as_good_as_unaware(small):
 
 def test_table_2_stands_beside_the_papers(small):
     _, outcomes = small
-    header, age, sex = table2.table(outcomes, "accuracy")
+    header, age, sex, mean = table2.table(outcomes, "accuracy")
+    assert mean[0] == "mean of 2 rows" and mean[1].endswith("/ 75.50") and mean[6].endswith("/ 75.25")
     assert header == ("dataset (attribute)", "ERM", "LCIFR", "MILP", "U-DIF", "unaware", "ours")
     assert age[1].endswith("/ 75.50") and sex[5].endswith("/ –") and sex[0] == "credit (sex)"
     assert table2.findings(outcomes)[0].startswith("ours: 2 of 2 runs without an unfair test person; 2 verified")
@@ -68,8 +68,8 @@ def test_an_interrupted_table_goes_on_where_it_stopped(small):
     said = []
     again = table2.run(folder, names=["credit"], seeds=1, epochs=4, say=said.append)
     assert said[0].startswith("11 of 12 runs were finished before") and len(said) == 2
-    assert [{k: v for k, v in o.items() if k != "seconds"} for o in again] == [
-        {k: v for k, v in o.items() if k != "seconds"} for o in outcomes
+    assert [{k: v for k, v in o.items() if "seconds" not in k} for o in again] == [
+        {k: v for k, v in o.items() if "seconds" not in k} for o in outcomes
     ]
     assert sum(file.stat().st_mtime_ns == before[file] for file in kept) == 11
 
@@ -128,15 +128,48 @@ def test_configurations_stay_fair(tmp_path):
     assert (tmp_path / "configurations.png").is_file()
 
 
-def test_small_tables_are_trained_longer():
-    assert epochs_for(800) == 1000 and epochs_for(26_049) == 100
+def test_small_tables_may_be_trained_longer():
+    assert [c["epochs"] for c in settings_to_compare("ours", 800, {})] == [100, 1000, 2000]
+    assert settings_to_compare("erm", 26_049, {}) == [{"epochs": 100}]
 
 
-def test_methods_that_are_compared_learn_equally_long():
+def test_methods_that_are_compared_choose_from_the_same_lengths():
     """LCIFR once had a tenth of our epochs on credit, and looked five points worse than it is."""
-    domain = domain_of(datasets.load("credit"), "sex")
-    made = {m: make(m, ["sex"], domain, 800, 0) for m in ("ours", "erm", "unaware", "lcifr")}
-    assert {m: c.epochs for m, c in made.items()} == dict.fromkeys(made, 1000)
+    lengths = {m: {c["epochs"] for c in settings_to_compare(m, 800, {})} for m in ("ours", "erm", "unaware", "lcifr")}
+    assert set(map(tuple, map(sorted, lengths.values()))) == {(100, 1000, 2000)}
+    assert settings_to_compare("ours", 800, {"epochs": 3}) == [{"epochs": 3}], "a quick look has nothing to choose"
+
+
+def test_settings_are_chosen_without_a_look_at_the_test_rows(monkeypatch):
+    """The people they are chosen on are training rows, none of them a test row, and are not learnt from."""
+    run = Run("credit", "sex", "udif", 0, (("epochs", 2),))
+    split = Split.of("credit", ["sex"], 0)
+    looked = []
+
+    def learnt(method, sensitive, given, seed, **settings):
+        looked.append(given)
+        return fitted(method, sensitive, given, seed, **settings)
+
+    monkeypatch.setattr(methods, "fitted", learnt)
+    chosen, compared = methods.chosen_settings(run, split)
+    assert [c["settings"]["alpha"] for c in compared] == [0.0003, 0.001, 0.003]
+    fair = [c for c in compared if c["empirical_fairness"] >= methods.STABLE] or compared
+    assert chosen == max(fair, key=lambda c: c["accuracy"])["settings"]
+    for given in looked:
+        assert len(given.people) == 160 and len(given.X) == 640
+        assert sorted([*given.X.index, *given.people.index]) == sorted(split.X.index)
+        assert given.people.equals(split.X.loc[given.people.index])
+
+
+def test_negating_an_age_mirrors_it(tmp_path):
+    (outcome,) = table2.run(tmp_path, rows=[("credit", "age")], methods=["erm"], seeds=1, epochs=4)
+    split = Split.of("credit", ["age"], 0)
+    classifier, _ = fitted("erm", ["age"], split, 0, epochs=4)
+    ages = split.domain.feature("age")
+    other = split.people.assign(age=ages.low + ages.high - split.people["age"])
+    same = (classifier.predict(split.people) == classifier.predict(other)).mean()
+    assert outcome["negation_fairness"] == same and outcome["empirical_fairness"] <= same
+    assert len(table2.negated([outcome])) == 2 and table2.counts([outcome])[1][1] == "200"
 
 
 @pytest.mark.parametrize("command", bench.COMMANDS, ids=lambda command: command.name)

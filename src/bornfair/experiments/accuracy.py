@@ -55,7 +55,7 @@ def run(
         split = Split.of(dataset, sensitive, seed)
         for method in methods:
             say(f"seed {seed + 1} of {seeds}: {method}")
-            classifier, _ = fitted(METHODS[method], sensitive, split, seed, preset=preset, epochs=None)
+            classifier, _ = fitted(METHODS[method], sensitive, split, seed, preset=preset)
             outcomes.append({
                 "method": method,
                 "seed": seed,

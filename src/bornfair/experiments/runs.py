@@ -86,10 +86,12 @@ class Experiment:
     tables: Mapping[str, Callable[[Sequence[Outcome]], Lines]]
     """What is printed: titles, with what was chosen in braces, and their tables."""
     numbers_from: int = 1
+    more_rows: Sequence[tuple[str, str]] = ()
+    """Rows that are left out unless their dataset is asked for by name."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of every run; the number of epochs can be chosen."""
     networks: Mapping[str, int] = field(default_factory=dict)
-    """Epochs by network, where networks are compared too; the large one is trained once."""
+    """Epochs by network, where networks are compared too; the large one is trained once, unless epochs are given."""
     alternating: bool = False
     """Whether the methods take turns, so that a busy moment of the machine meets all of them alike."""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -104,17 +106,21 @@ class Experiment:
         epochs: int | None = None, jobs: int = 1, say: Say = silent,
     ) -> list[Outcome]:  # fmt: skip
         """Run all that is not in the folder yet, and write CSV, JSON and figure. Datasets not here are left out."""
-        wanted = known(names, list(dict.fromkeys(name for name, _ in rows or self.rows)), "dataset")
+        usual = rows or self.rows
+        offered = [*usual, *self.more_rows]
+        wanted = known(
+            names or [name for name, _ in usual], list(dict.fromkeys(name for name, _ in offered)), "dataset"
+        )
         chosen, networks = known(methods, self.methods, "method"), known(widths, list(self.networks), "network")
         fixed = dict(self.options) | ({} if epochs is None else {"epochs": epochs})
         variants = [{"epochs": self.networks[name], "hidden": name} | fixed for name in networks] or [fixed]
         runs = [
             Run(name, sensitive, method, seed, tuple(sorted(options.items())))
-            for name, sensitive in rows or self.rows
+            for name, sensitive in offered
             if name in wanted
             for options in variants
             for method in chosen
-            for seed in range(seeds if options.get("hidden") != "large" else 1)
+            for seed in range(1 if options.get("hidden") == "large" and epochs is None else seeds)
         ]
         if self.alternating:
             runs.sort(key=lambda run: run.seed)
@@ -126,9 +132,11 @@ class Experiment:
 
     def report(self, *, folder: Path, say: Say, **choices: Any) -> Printout:
         """The same, to be printed."""
+        began = time.monotonic()
         outcomes = self.run(folder, say=say, **choices)
         found = {} if self.findings is None else {"findings": self.findings(outcomes)}
-        sentences = [*found.get("findings", []), f"Runs, CSV, JSON and plots: {folder}"]
+        took = f"{len(outcomes)} runs; this command took {(time.monotonic() - began) / 60:.1f} min."
+        sentences = [*found.get("findings", []), took, f"Runs, CSV, JSON and plots: {folder}"]
         tables = [
             Table(title.format(**choices), table(outcomes), self.numbers_from) for title, table in self.tables.items()
         ]

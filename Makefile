@@ -11,7 +11,7 @@ RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 
-.PHONY: demo test check torch floors lint format bench nightly pins clean
+.PHONY: demo test check torch floors proofs lint format bench nightly pins clean
 
 demo: $(RUN)
 	@$(BIN)/bornfair demo
@@ -31,6 +31,10 @@ torch: $(BENCH)
 # All of `make test` at the lowest versions that pyproject.toml admits.
 floors:
 	@$(MAKE) test VENV=.venv-floors PINS=floors.txt
+
+# The theorems of docs/theory.md, checked by Coq in seconds. Needs Coq and no package of ours.
+proofs:
+	@$(PYTHON) proofs/check.py
 
 lint: $(DEV)
 	@$(BIN)/ruff check

@@ -23,7 +23,7 @@ settings.load_profile("bornfair")
 
 # Modules that take longer than some seconds, by room: `make check` leaves them to `make test`.
 SLOW = {
-    ".": "estimator examples files hostile_files nightly sklearn",
+    ".": "estimator examples files hostile_files nightly proofs sklearn",
     "auditing": "audit",
     "baselines": "base lcifr milp udif",
     "cli": "commands printing",

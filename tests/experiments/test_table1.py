@@ -25,5 +25,5 @@ def test_every_engine_proves_the_starts_on_credit():
 
 
 def test_an_unknown_dataset_is_named():
-    with pytest.raises(InputError, match=r"table 1 has no dataset 'health' to run; use 'census', 'bank', 'credit'"):
-        table1.run(names=["health"])
+    with pytest.raises(InputError, match=r"dataset 'houses' is not known here; use 'census', 'bank', 'credit'"):
+        table1.run(names=["houses"])

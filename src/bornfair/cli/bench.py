@@ -122,8 +122,20 @@ COMMANDS = (
     ),
     Command(
         "iterations", "iterations",
-        "The paper's Figure 4: fairness, accuracy and time after each epoch on census. One process, so times compare.",
-        (METHODS, SEEDS, epochs(100, "Epochs (LCIFR: of each of its two phases)."), folder("iterations")), (SEED,),
+        "The paper's Figure 4: fairness, accuracy and time after each epoch, on census unless datasets are named. One "
+        "process, so times compare.",
+        (NAMES, METHODS, SEEDS, epochs(100, "Epochs (LCIFR: of each of its two phases)."), folder("iterations")),
+        (SEED,),
+    ),
+    Command(
+        "mistakes", "mistakes",
+        "Whom do we decide wrongly whom others decide rightly? The paper's analysis of its misclassified cases.",
+        (NAMES, SEEDS, epochs(None, "Epochs, for a quick look.")), (SEED,),
+    ),
+    Command(
+        "authors", "authors",
+        "How much of the distance to the paper's numbers do its authors' released settings explain? On census.",
+        (SEEDS, epochs(None, "Epochs, for a quick look.")), (SEED,),
     ),
     Command(
         "configurations", "configurations",

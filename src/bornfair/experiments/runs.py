@@ -107,7 +107,7 @@ class Experiment:
     ) -> list[Outcome]:  # fmt: skip
         """Run all that is not in the folder yet, and write CSV, JSON and figure. Datasets not here are left out."""
         usual = rows or self.rows
-        offered = [*usual, *self.more_rows]
+        offered = rows or [*self.rows, *self.more_rows]
         wanted = known(
             names or [name for name, _ in usual], list(dict.fromkeys(name for name, _ in offered)), "dataset"
         )

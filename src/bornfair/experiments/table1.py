@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bornfair import datasets
-from bornfair.errors import InputError, shown
 from bornfair.experiments.methods import Split
 from bornfair.experiments.printout import Columns, Printout, of_rows
-from bornfair.experiments.runs import Say, silent
+from bornfair.experiments.runs import Say, known, silent
 from bornfair.models.metrics import accuracy
 from bornfair.people.encoding import Encoding
 from bornfair.proof.bundle import FairModel
@@ -87,14 +86,11 @@ def run(
     say: Say = silent,
 ) -> list[Judged]:
     """Judge a start of each kind on each dataset by each engine: the median of three rounds after one to warm up."""
-    chosen = [name for name in PAPER if name in datasets.NAMES] if names is None else list(names)
-    for name in chosen:
-        if name not in PAPER or name not in datasets.NAMES:
-            raise InputError(
-                f"table 1 has no dataset {name!r} to run; use {shown(n for n in PAPER if n in datasets.NAMES)}."
-            )
     rows = []
-    for name in chosen:
+    for name in known(names, list(PAPER), "dataset"):
+        if datasets.where(name) is None and not names:
+            say(f"{name} is not here and is left out; see: bornfair datasets list")
+            continue
         split = Split.of(name, datasets.entry(name).sensitive[:1], seed)
         encoding = Encoding.fit(split.domain, split.X)
         for kind in starts or STARTS:

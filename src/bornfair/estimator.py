@@ -38,11 +38,13 @@ class FairClassifier(TrainingOptions, TableClassifier):
     hidden : hidden widths, or one of 'paper', 'shallow', 'deep', 'large'.
     activation : 'relu', 'tanh', 'sigmoid' or 'gelu'.
     init : the fair start: 'exact', 'bernoulli:phi=-10,p=0.5', 'near_zero:scale=1e-10', 'constant', a network or model.
-    response : 'expected' (exact, certified), 'sampled' (Algorithm 1 as printed) or 'none' (plain training, not fair).
-    gamma : 'solve' for the γ that preserves fairness, or a number; then nothing is certified unless it is 0.
+    response : how Algorithm 1 is read. A row's own value randomised, 'expected' (exact, certified) or 'sampled'; the
+        values of the whole table randomised, as printed: 'population' (exact, certified at every γ) or
+        'population_sampled'; or 'none' (plain training, not fair).
+    gamma : 'solve' for the γ that preserves fairness, or a number; other than 0 only 'population' preserves it.
     project : where training alone proves nothing (sampled response, γ other than 0), replace the network in the end by
         the closest one that ignores the sensitive values: approximate fairness becomes exact, and is certified.
-    draws : random responses per row and step for 'sampled'.
+    draws : random responses per row and step for 'sampled' and 'population_sampled'.
     optimiser : 'sgd', 'momentum', 'adam', 'adamw', or an optax transformation (without its learning rate).
     learning_rate, schedule, weight_decay, batch_size, epochs, validation_fraction, patience : see `algorithm.Plan`.
     class_weight : None, 'balanced', or a weight for each class.

@@ -42,17 +42,25 @@ def test_frequencies_of_draws_match_the_formula(size, gamma, draws):
         assert (np.abs(found - found.sum() * expected[value]) < 5 * spread + 1).all()
 
 
-def test_only_the_exact_expectation_at_gamma_zero_preserves_fairness():
+@given(st.floats(-800, 800))
+def test_exact_expectations_preserve_fairness_of_own_values_at_gamma_zero_of_the_population_at_every_gamma(gamma):
     assert Response("expected", 0.0).preserves_fairness
-    assert not Response("expected", 0.1).preserves_fairness
-    assert not Response("sampled", 0.0).preserves_fairness
-    assert not Response("none").preserves_fairness
+    assert Response("population", gamma).preserves_fairness
+    assert Response("expected", gamma).preserves_fairness == (gamma == 0)
+    assert not any(Response(mode, gamma).preserves_fairness for mode in ("sampled", "population_sampled", "none"))
+
+
+@given(st.integers(2, 9), st.floats(-800, 800), st.integers(0, 10**6))
+def test_a_random_person_is_released_as_the_mean_row_of_the_matrix(size, gamma, seed):
+    response, shares = Response("population", gamma), np.random.default_rng(seed).dirichlet(np.ones(size))
+    np.testing.assert_allclose(response.release(shares), shares @ response.matrix(size), rtol=1e-9)
+    assert response.release(shares).sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("guessed",), r"response='guessed' is not known; use one of 'expected', 'sampled', 'none'"),
+        (("guessed",), r"response='guessed' is not known; use one of 'expected', 'sampled', 'population', "),
         (("sampled", math.nan), "gamma must be a finite number, found nan"),
         (("sampled", 0.0, 0), "draws must be a whole number of at least 1, found 0"),
     ],

@@ -49,13 +49,17 @@ def train(
         str, Option(help="The start: exact, bernoulli:phi=-10,p=0.5, near_zero:scale=1e-10, constant.")
     ] = "exact",
     response: Annotated[
-        str, Option(help="expected (certified), sampled (Algorithm 1 as printed) or none (not fair).")
+        str,
+        Option(
+            help="Own value randomised: expected (certified) or sampled; everybody's, as Algorithm 1 is printed: "
+            "population (certified) or population_sampled; or none (not fair)."
+        ),
     ] = "expected",
     gamma: Annotated[str, Option(help="solve for the γ that preserves fairness, or a number.")] = "solve",
     project: Annotated[
         bool, Option("--project", help="Make a sampled training exactly fair in the end, by the smallest change.")
     ] = False,
-    draws: Annotated[int, Option(help="Random responses per row and step, for sampled.")] = 1,
+    draws: Annotated[int, Option(help="Random responses per row and step, for the sampled ones.")] = 1,
     optimiser: Annotated[str | None, Option(help="sgd, momentum, adam or adamw.")] = None,
     learning_rate: Annotated[float | None, Option()] = None,
     batch_size: Annotated[int | None, Option()] = None,

@@ -18,6 +18,10 @@ from bornfair.verification.verdict import Verdict
 RESPONSES = {
     "expected": "Every row counted as each sensitive value, weighted by its probability (expected response, {gamma}).",
     "sampled": "Sensitive values were drawn at random (sampled response, {gamma}, {draws} for each row and step).",
+    "population": "Every row counted as each sensitive value, weighted by how often the population releases it "
+    "(population response, {gamma}).",
+    "population_sampled": "Each row met the randomised sensitive values of people drawn at random (sampled population "
+    "response, {gamma}, {draws} for each row and step).",
     "none": "The true sensitive values were used: plain training, without a promise of fairness.",
 }
 

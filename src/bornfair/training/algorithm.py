@@ -1,8 +1,9 @@
 """Algorithm 1: learn with the sensitive value randomised, one compiled loop per epoch.
 
-While the sensitive weights V are exactly 0 and the response is the exact expectation at γ = 0, all |S| copies of a
-row are the same computation and V's gradient is exactly 0 (docs/theory.md). Then one pass over the free columns serves
-all copies and V is never touched: fair training runs the very loop that plain training (ERM) runs, on fewer columns.
+While the sensitive weights V are exactly 0 and the response is an exact expectation that makes the mean code 0 (own
+values at γ = 0, the population's at every γ), all |S| copies of a row are the same computation and V's gradient is
+exactly 0 (docs/theory.md). Then one pass over the free columns serves all copies and V is never touched: fair training
+runs the very loop that plain training (ERM) runs, on fewer columns.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from bornfair.errors import Diverged, InputError
 from bornfair.models.network import Network, Parameters
 from bornfair.people.encoding import aligned_zeros
 from bornfair.training.loops import OptimiserKey, OptimiserName, compiled_loops, transformation_of
+from bornfair.training.population import Released
 from bornfair.training.response import Response
 
 Schedule = Literal["constant", "cosine"]
@@ -173,8 +175,12 @@ class _Run:
         no_sensitive = start.widths[0] == self.free_width
         zero_start = start.ignores_sensitive(self.free_width)
         self.collapsed = no_sensitive or (response.preserves_fairness and zero_start)
-        self.table = _on_device(data, response, self.collapsed)
         self.training_rows, self.validation_rows = _split(data.classes, plan)
+        self.table = _on_device(data, response, self.collapsed)
+        self.released = None
+        if response.of_population and not self.collapsed:
+            self.released = _released(data, response, self.training_rows)
+            self.table |= {name: jax.device_put(array) for name, array in self.released.tables().items()}
         optimiser = transformation or OptimiserKey(plan.optimiser, plan.momentum, plan.weight_decay)
         self.transformation = transformation_of(optimiser)
         responded = None if self.collapsed or response.mode == "none" else response
@@ -186,9 +192,11 @@ class _Run:
 
     def initial_state(self, optimiser_state: list[np.ndarray] | None) -> _State:
         parameters = self.start.to_jax()
+        weight, bias = parameters[0]
         if self.collapsed:
-            weight, bias = parameters[0]
             parameters[0] = (weight[:, : self.free_width], bias)
+        elif self.released is not None:
+            parameters[0] = (weight, jnp.asarray(self.released.bias_of_centred(weight, bias)))
         optimiser = self.transformation.init(parameters)
         if optimiser_state:
             optimiser = _unflattened(optimiser, optimiser_state)
@@ -276,6 +284,8 @@ class _Run:
         if self.collapsed:
             weight = np.concatenate([layers[0][0], self.start.sensitive_weights(self.free_width)], axis=1)
             layers[0] = (weight, layers[0][1])
+        elif self.released is not None:
+            layers[0] = (layers[0][0], self.released.bias_of_shipped(*layers[0]))
         return Network.from_jax(layers, self.activation)
 
     def result(self, state: _State) -> Training:
@@ -304,10 +314,17 @@ def _on_device(data: TrainingData, response: Response, collapsed: bool) -> dict[
         table["weights"] = jax.device_put(scaled.astype(np.float32))
     if not collapsed and response.mode != "none":
         table["codes"] = jax.device_put(_needed(data.codes, "the codes of all sensitive values"))
-        if true is None and not response.preserves_fairness:
+        if true is None and response.reads_values:
             raise InputError("this response needs each row's true sensitive value, but the table has none.")
         table["true"] = _as_int32(np.zeros(len(data.free), np.int32) if true is None else true)
     return table
+
+
+def _released(data: TrainingData, response: Response, rows: np.ndarray) -> Released:
+    codes = _needed(data.codes, "the codes of all sensitive values")
+    true = None if data.true_index is None else data.true_index[rows]
+    weights = None if data.weights is None else np.asarray(data.weights, np.float64)[rows]
+    return Released.of(response, codes, true, weights)
 
 
 def _split(classes: np.ndarray, plan: Plan) -> tuple[np.ndarray, np.ndarray]:

@@ -200,7 +200,7 @@ def training_data(
         return TrainingData(encoded.free, classes, weights=weights)
     if response.mode == "none":
         return TrainingData(encoded.free, classes, sensitive=encoded.sensitive, weights=weights)
-    index = None if response.preserves_fairness else encoding.sensitive_index(encoded)
+    index = encoding.sensitive_index(encoded) if response.reads_values else None
     return TrainingData(encoded.free, classes, true_index=index, codes=encoding.codes, weights=weights)
 
 
@@ -208,10 +208,10 @@ def resolve_response(recipe: Recipe, domain: Domain) -> Response:
     """The response with its γ: the one that preserves fairness, or the one asked for (with a warning)."""
     if recipe.gamma != "solve":
         response = Response(recipe.response, recipe.gamma, recipe.draws)
-        if response.gamma != 0 and response.mode != "none" and domain.sensitive:
+        if response.gamma != 0 and response.mode in ("expected", "sampled") and domain.sensitive:
             warnings.warn(
                 f"γ = {response.gamma:g} lets the true sensitive value through: no fairness is certified "
-                "(γ = 0 preserves it).",
+                "(γ = 0 preserves it); response='population' preserves it at every γ.",
                 FairnessWarning,
                 stacklevel=3,
             )

@@ -129,13 +129,20 @@ def _responded_loss(
     offsets = table["codes"] @ weight[:, free_width:].T  # [|S|, width]
     shared = (inputs @ weight[:, :free_width].T + bias)[:, None, :]
     true, size = table["true"][rows], offsets.shape[0]
-    if response.mode == "sampled":
-        values = response.draw(key, true, size)  # [rows, draws]
+    if response.draws_values:
+        if response.of_population:
+            # A random person's released value has the distribution r: nobody needs to be looked up.
+            values = jax.random.choice(key, size, (rows.shape[0], response.draws), p=table["release"])
+        else:
+            values = response.draw(key, true, size)  # [rows, draws]
         first = shared + offsets[values]
         probabilities = jnp.full(values.shape, 1.0 / response.draws)
     else:
         first = shared + offsets[None, :, :]
-        probabilities = jnp.asarray(response.matrix(size), jnp.float32)[true]
+        if response.of_population:
+            probabilities = table["release"][None, :]
+        else:
+            probabilities = jnp.asarray(response.matrix(size), jnp.float32)[true]
     copies = first.shape[1]
     scores = forward_from_first(parameters, first.reshape(-1, first.shape[-1]), activation)
     losses = classification_loss(scores, jnp.repeat(table["classes"][rows], copies))

@@ -52,15 +52,35 @@ def privacy_of(response: Response, training: Training) -> str:
         return "none: training saw the true values"
     if training.collapsed:
         return "complete: training never read the sensitive values"
+    if not training.history:
+        return "complete: no step was made"
+    if not response.reads_values:
+        return "complete: every value of S counts the same, whatever the true one"
     if response.mode == "expected":
-        if response.gamma == 0:
-            return "complete: every value of S counts the same, whatever the true one"
         return "none: the exact expectation is a function of the true values"
+    return _privacy_of_values(response, training) + _privacy_of_held_out(training)
+
+
+def _privacy_of_values(response: Response, training: Training) -> str:
     draws = response.draws * len(training.history)
-    return (
-        f"local differential privacy with ε = {privacy(response.gamma):g} for each draw, "
-        f"ε = {privacy(response.gamma, draws):g} for all {draws} draws of a row"
-    )
+    each = f"local differential privacy with ε = {privacy(response.gamma):g} for each draw"
+    if response.mode == "population":
+        return (
+            "no differential privacy: training knew the exact share of each sensitive value among all rows; "
+            "whose value is whose it did not read"
+        )
+    if response.mode == "population_sampled":
+        return (
+            f"{each}, for the person whose value was drawn; somebody is drawn {draws} times on average over the whole "
+            "training, more often or never as chance has it"
+        )
+    return f"{each}, ε = {privacy(response.gamma, draws):g} for all {draws} draws of a row"
+
+
+def _privacy_of_held_out(training: Training) -> str:
+    """Early stopping judges held-out rows as they are: their values are not randomised."""
+    judged = any(record.validation_loss is not None for record in training.history)
+    return "; rows held out for validation were judged with their true values" if judged else ""
 
 
 def _why_not(response: Response) -> str:
@@ -70,6 +90,7 @@ def _why_not(response: Response) -> str:
     return {
         "none": "the network was trained on the true values; ",
         "sampled": "sampled response keeps fairness in expectation only; ",
+        "population_sampled": "sampled response keeps fairness in expectation only; ",
         "expected": f"γ = {response.gamma:g} lets the true value through; ",
     }[response.mode]
 

@@ -1,7 +1,9 @@
 """How the sensitive value is randomised while training (paper §3.3).
 
-P(ŝ = ω_j | s = ω_i) = e^{γ·1[i=j]} / (e^γ + |S| − 1). Two readings of Algorithm 1: *sampled* draws ŝ, *expected* takes
-the exact expectation over ŝ. Which γ preserves fairness is answered in `gamma`, how noisy draws are in `drift`.
+P(ŝ = ω_j | s = ω_i) = e^{γ·1[i=j]} / (e^γ + |S| − 1). Three readings of Algorithm 1 (docs/theory.md §2): a row gets
+its own value randomised, drawn (*sampled*) or in exact expectation (*expected*), or, as printed, the randomised value
+of everybody in the table (*population*, and drawn: *population_sampled*). Which γ preserves fairness is answered in
+`gamma` and `gamma_population`, how noisy draws are in `drift`.
 """
 
 from __future__ import annotations
@@ -18,15 +20,19 @@ from bornfair.errors import InputError
 if TYPE_CHECKING:
     import jax
 
-Mode = Literal["expected", "sampled", "none"]
+Mode = Literal["expected", "sampled", "population", "population_sampled", "none"]
 
 
 @dataclass(frozen=True)
 class Response:
     """The mechanism of one training run.
 
-    mode 'expected': every row once per value of S, weighted by its probability; exact.
-    mode 'sampled': `draws` random values per row and step, as Algorithm 1 prints it.
+    mode 'expected': every row once per value of S, weighted by the probability that its own value is released as it.
+    mode 'sampled': `draws` random releases of its own value per row and step.
+    mode 'population': every row once per value of S, weighted by the probability that a random person of the table
+        is released as it: the expectation of Algorithm 1 as printed. Codes are centred at the mean released code.
+    mode 'population_sampled': `draws` random people per row and step, each released once; Algorithm 1 as printed takes
+        all people of the table instead.
     mode 'none': the true value (plain empirical risk minimisation, no fairness).
     """
 
@@ -42,8 +48,25 @@ class Response:
 
     @property
     def preserves_fairness(self) -> bool:
-        """Whether exact preservation (docs/theory.md) applies to updates made with this response."""
-        return self.mode == "expected" and self.gamma == 0
+        """Whether exact preservation applies to updates made with this response (docs/theory.md §3 and §4).
+
+        The mean code must be exactly 0: of centred codes at γ = 0, of codes centred at their release at every γ.
+        """
+        return self.mode == "population" or (self.mode == "expected" and self.gamma == 0)
+
+    @property
+    def draws_values(self) -> bool:
+        return self.mode in ("sampled", "population_sampled")
+
+    @property
+    def of_population(self) -> bool:
+        """Whether a row meets the values of everybody, not its own."""
+        return self.mode in ("population", "population_sampled")
+
+    @property
+    def reads_values(self) -> bool:
+        """Whether training needs people's sensitive values: not where every value of S counts the same."""
+        return self.draws_values or self.mode == "none" or self.gamma != 0
 
     def keep_probability(self, size: int) -> float:
         """p = P(ŝ = s)."""
@@ -52,6 +75,10 @@ class Response:
     def matrix(self, size: int) -> np.ndarray:
         """All of P(ŝ | s), float64 [|S|, |S|], a row for each true value."""
         return np.ones((1, 1)) if size == 1 else response_probabilities(size, self.gamma)
+
+    def release(self, shares: np.ndarray) -> np.ndarray:
+        """r(ω), the distribution of the released value of a random person: float64 [|S|]."""
+        return released_shares(shares, self.gamma) if len(shares) > 1 else np.ones(1)
 
     def draw(self, key: jax.Array, true: jax.Array, size: int) -> jax.Array:
         """Random responses for rows with true positions `true`: int32 [rows, draws]."""
@@ -94,11 +121,25 @@ def response_probabilities(size: int, gamma: float) -> np.ndarray:
     return matrix
 
 
+def released_shares(shares: np.ndarray, gamma: float) -> np.ndarray:
+    """r(ω) = Σ_s share(s)·P(ω | s) = (p − q)·share(ω) + q: how often each value is released, over a whole population.
+
+    >>> released_shares(np.array([0.75, 0.25]), 0.0).tolist()
+    [0.5, 0.5]
+    """
+    whole_population = np.asarray(shares, np.float64)
+    if whole_population.ndim != 1 or (whole_population < 0).any() or not np.isclose(whole_population.sum(), 1.0):
+        raise InputError(f"shares must be numbers of at least 0 that sum to 1, found {np.asarray(shares).tolist()}.")
+    kept, other = kept_and_other(len(whole_population), gamma)
+    return (kept - other) * whole_population + other
+
+
 def privacy(gamma: float, draws: int = 1) -> float:
     """ε of local differential privacy for a person whose value is randomised `draws` times: ε = |γ|·draws.
 
-    Only the sampled response gives it. The exact expectation over ŝ uses the true value of every row whenever γ ≠ 0,
-    without any noise, and gives none. Draws count over the whole training: epochs times draws per row.
+    Only sampled responses give it. The exact expectation over ŝ uses the true value of every row (or the population's
+    exact shares) whenever γ ≠ 0, without any noise, and gives none. Draws count over the whole training: epochs times
+    draws per row where a row's own value is released; how often a random person is drawn, chance decides.
 
     >>> privacy(0.5, draws=4)
     2.0

@@ -14,6 +14,7 @@ from bornfair.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
 from bornfair.training.gamma import code_columns, gamma_report, solve_domain, solve_first_layer
+from bornfair.training.response import released_shares
 from samples import bornfair as run
 
 SEX = CategoricalFeature(name="sex", categories=("f", "m"))
@@ -105,6 +106,9 @@ def test_a_table_says_who_its_people_are(tmp_path) -> None:
         ([[1, 2], [3]], {}, "as many numbers"),
         ([float("nan"), 1], {}, "finite"),
         (people(AGE, sensitive=()), {}, "no feature is sensitive"),
+        ([-1, 1], {"shares": [1.0]}, "one number of at least 0 for each of the 2 sensitive values"),
+        ([-1, 1], {"shares": [1.0, -1.0]}, "one number of at least 0"),
+        (people(AGE, SEX, sensitive=("sex",)), {"shares": [1.0, 1.0]}, "shares belong to codes"),
         ("nowhere.csv", {"sensitive_features": ["sex"]}, "there is no file"),
         ("nowhere.json", {}, "cannot read"),
     ],
@@ -114,7 +118,88 @@ def test_what_cannot_be_asked_is_refused(asked, options, said) -> None:
         gamma_report(asked, **options)
 
 
+# --- the population reading ---
+
+
+def test_a_skewed_population_leaves_only_gamma_zero_to_centred_codes() -> None:
+    table = pd.DataFrame({"age": [20, 30, 40, 50], "sex": ["f", "m", "m", "m"]})
+    found = gamma_report(table, sensitive_features=["sex"]).population
+    assert (found.gamma, [(one.column, one.mean) for one in found.means]) == (0.0, [("sex", 0.5)])  # (3 − 1)/4
+    assert "only γ = 0 solves" in found.reason and "for every γ" in found.note
+
+
+def test_a_balanced_population_is_solved_by_every_gamma() -> None:
+    table = pd.DataFrame({"age": [20, 30, 40, 50], "sex": ["f", "m", "f", "m"]})
+    found = gamma_report(table, sensitive_features=["sex"]).population
+    assert found.means[0].mean == 0.0 and "every γ solves" in found.reason
+
+
+def test_each_column_of_a_composite_population_has_its_mean() -> None:
+    table = pd.DataFrame({
+        "age": [18, 19, 20, 21], "sex": ["f", "m", "m", "m"], "race": ["a", "a", "b", "c"],
+        "pay": [0.0, 2.0, 9.9, 10.0],
+    })  # fmt: skip
+    domain = people(AGE, PAY, SEX, RACE, sensitive=("sex", "race", "pay"))
+    space = domain.sensitive_space
+    grid = np.clip(np.round(table["pay"] / 10 * 16), 0, 16).astype(int)  # PAY has 17 levels
+    levels = np.stack([(table["sex"] == "m").astype(int), [0, 0, 1, 2], grid], axis=1)
+    inferred = gamma_report(table, sensitive_features=["sex", "race", "pay"])
+    expected = space.codes[space.index_of(levels)].astype(np.float64).mean(axis=0)
+    np.testing.assert_allclose([one.mean for one in inferred.population.means], expected, atol=1e-7)
+
+
+def test_observed_combinations_are_coded_apart_and_people_counted_once_each() -> None:
+    table = pd.DataFrame({"sex": ["f", "f", "m", "m", "m"], "race": ["a", "b", "a", "a", "a"], "age": [20] * 4 + [21]})
+    report = gamma_report(table, sensitive_features=["sex", "race"], combinations="observed")
+    space = Domain.infer(table, sensitive=("sex", "race"), combinations="observed").sensitive_space
+    codes = np.array(
+        [space.codes[space.values.index(value)] for value in zip(table["sex"], table["race"], strict=True)]
+    )
+    np.testing.assert_allclose([one.mean for one in report.population.means], codes.mean(axis=0), atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("codes", "shares", "gamma"),
+    [
+        ([-1, 1], [0.5, 0.5], 0.0),
+        ([-1, 1], [2, 1], 0.0),
+        ([0, 1], [0.5, 0.5], None),  # (e^γ − 1)/2 + 1 = 0
+        ([-1, 2], [3, 1], np.log(5)),  # c̄ = −1/4: (e^γ − 1)/4 = 1
+        ([[-1, 0], [2, 0]], [3, 1], np.log(5)),  # a column that says nothing makes no demand
+        ([[-1, -1], [2, 1]], [3, 1], None),  # the second column demands another γ
+        ([3, 3], [1, 4], 0.0),
+    ],
+)
+def test_codes_with_shares_are_solved_as_by_hand(codes, shares, gamma) -> None:
+    found = gamma_report(codes, shares=shares).population
+    assert found.gamma == (None if gamma is None else pytest.approx(gamma))
+    if found.gamma is not None:
+        share = np.array(shares) / np.sum(shares)
+        table = np.array(codes, float).reshape(len(codes), -1)
+        mean = released_shares(share, found.gamma) @ table
+        assert mean[np.ptp(table, axis=0) > 0] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_without_people_the_population_reading_is_not_answered() -> None:
+    nobody = pd.DataFrame({"s": ["x", "y", None, None], "t": [None, None, "p", "q"], "a": [1, 2, 3, 4]})
+    assert gamma_report(nobody, sensitive_features=["s", "t"]).population is None
+    assert gamma_report([-1, 1]).population is None
+    assert gamma_report(people(AGE, SEX, sensitive=("sex",))).to_json()["population"] is None
+
+
 # --- the command ---
+
+
+def test_the_command_answers_the_population_reading_beside_the_other(tmp_path) -> None:
+    pd.DataFrame({"age": [20, 30, 40], "sex": ["f", "m", "m"]}).to_csv(tmp_path / "people.csv", index=False)
+    asked = ["gamma", "people.csv", "--sensitive", "sex"]
+    shown = run(*asked, cwd=tmp_path).stdout
+    assert "The population reading of Algorithm 1" in shown and "0.333333" in shown
+    found = json.loads(run(*asked, "--json", cwd=tmp_path).stdout)
+    assert found["gamma"] == found["population"]["gamma"] == 0.0
+    assert found["population"]["means"] == [{"column": "sex", "mean": pytest.approx(1 / 3)}]
+    none = run("gamma", "--codes", "-1,2", "--shares", "3,1", "--json", cwd=tmp_path)
+    assert none.returncode == 1 and json.loads(none.stdout)["population"]["gamma"] == pytest.approx(np.log(5))
 
 
 def test_the_command_prints_the_report_and_the_same_as_json(tmp_path) -> None:

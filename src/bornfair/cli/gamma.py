@@ -13,6 +13,7 @@ from bornfair.errors import InputError
 
 if TYPE_CHECKING:
     from bornfair.training.gamma import GammaReport
+    from bornfair.training.gamma_population import PopulationGamma
 
 MOST_LINES = 40
 
@@ -27,6 +28,9 @@ def gamma(
     codes: Annotated[
         str | None, Option(help='Ask about codes: "-1,1", or with columns "2,-1,-1; -1,2,-1; -1,-1,2".')
     ] = None,
+    shares: Annotated[
+        str | None, Option(help='With --codes: which share of the people has each value, as "0.67,0.33".')
+    ] = None,
     combinations: Combinations = "all",
     draws: Annotated[int, Option(help="Random responses whose mean is looked at.")] = 1,
     tolerance: Annotated[float, Option(help="How far their mean code may be off; codes lie between -1 and 1.")] = 0.1,
@@ -36,7 +40,8 @@ def gamma(
 ) -> None:
     """Which γ preserves fairness for these codes, why, and how many draws does a sampled response need?
 
-    Status 0: there is one. Status 1: there is none, because the codes do not sum to 0.
+    Status 0: there is one. Status 1: there is none, because the codes do not sum to 0. Both are about a row's own value
+    randomised; for a table the population reading of Algorithm 1 is answered beside it.
     """
     from bornfair.training.gamma import gamma_report
 
@@ -52,6 +57,7 @@ def gamma(
         asked, target = loaded.table, target or loaded.target
     report = gamma_report(
         asked, sensitive_features=sensitive, target=target, combinations=combinations,  # type: ignore[arg-type]
+        shares=None if shares is None else [share for row in _numbers(shares, "--shares") for share in row],
         draws=draws, tolerance=tolerance, confidence=confidence,
     )  # fmt: skip
     if json:
@@ -62,7 +68,7 @@ def gamma(
         raise typer.Exit(1)
 
 
-def _numbers(text: str) -> list[list[float]]:
+def _numbers(text: str, option: str = "--codes") -> list[list[float]]:
     """Codes from the command line: values apart by semicolons, or by commas where each has one code.
 
     >>> _numbers("-1,1"), _numbers("1,0; 0,1")
@@ -72,7 +78,7 @@ def _numbers(text: str) -> list[list[float]]:
     try:
         return [[float(code) for code in row] for row in rows]
     except ValueError as error:
-        raise InputError(f'--codes {text!r}: {error}; write numbers as in "-1,1" or "1,-1; -1,1".') from None
+        raise InputError(f'{option} {text!r}: {error}; write numbers as in "-1,1" or "1,-1; -1,1".') from None
 
 
 def _print(report: GammaReport) -> None:
@@ -86,9 +92,11 @@ def _print(report: GammaReport) -> None:
             f"values is answered with probability 1/{report.values:,}.",
             "",
         )
-    tell(f"The equation, with k = {report.values:,}: {EQUATION}.", "")
+    tell(f"The equation of a row's own value, with k = {report.values:,}: {EQUATION}.", "")
     rows = [(column.name, column.sum_text) for column in report.columns[:MOST_LINES]]
     print_table("Σ c, the codes of all sensitive values", ["input", "sum"], rows, numbers_from=99)
+    if report.population is not None:
+        _print_population(report.population)
     if report.noise:
         off = f"off by {report.tolerance:g}, {report.draws:,} draw{'s' if report.draws > 1 else ''}"
         lines = [
@@ -104,3 +112,14 @@ def _print(report: GammaReport) -> None:
         tell(f"{len(report.columns) - MOST_LINES:,} more inputs are in --json.")
     for note in report.notes:
         tell(f"Note: {note}.")
+
+
+def _print_population(population: PopulationGamma) -> None:
+    found = "no γ" if population.gamma is None else f"γ = {population.gamma:.6g}"
+    tell(
+        f"The population reading of Algorithm 1 (a row meets everybody's randomised value): {population.equation}.",
+        f"{found}: {population.reason}; {population.note}.",
+        "",
+    )
+    rows = [(one.column, f"{one.mean:.6g}") for one in population.means[:MOST_LINES]]
+    print_table("c̄, the mean code of the people", ["input", "mean"], rows)

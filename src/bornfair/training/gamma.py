@@ -5,6 +5,7 @@ There is at most one answer. Write g(ω) for the derivative, G for its sum, p = 
 equation of s is (p − q)·g(s) + q·G = 0. If p ≠ q then g is the same for every s, and such parameters put no demand
 on γ (Lemma 3.3). So p = q = 1/|S|, that is γ = 0, and then G = 0: solving means checking G = 0. A solution preserves
 fairness in expectation and to first order; with sensitive weights that start at exactly 0 it does so exactly.
+This is about responses that randomise a row's own value; the population reading is in `gamma_population`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from bornfair.checks import number, whole
 from bornfair.errors import InputError, NoGamma
 from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature, Value
+from bornfair.people.tables import as_pandas, read_table
 from bornfair.training.drift import draws_needed, drift_probability, response_variance
+from bornfair.training.gamma_population import PopulationGamma, solve_population, solve_table
 
 CENTRED = "centred codes (for two values −1 and +1, for k values k·e_i − 1)"
 EQUATION = "p·c(s) + (1 − p)/(k − 1)·Σ_{ω≠s} c(ω) = 0 for every s, so Σ c = 0 and p = 1/k"
@@ -198,6 +201,7 @@ class GammaReport:
     confidence: float
     noise: tuple[Noise, ...]
     notes: tuple[str, ...]
+    population: PopulationGamma | None = None  # the population reading, where it is known who the people are
 
     def to_json(self) -> dict[str, Any]:
         columns = [{**asdict(column), "sum": float(column.total)} for column in self.columns]
@@ -211,11 +215,14 @@ def gamma_report(
     sensitive_features: Sequence[str] | None = None,
     target: str | None = None,
     combinations: Literal["all", "observed"] = "all",
+    shares: Sequence[float] | None = None,
     draws: int = 1,
     tolerance: float = 0.1,
     confidence: float = 0.95,
 ) -> GammaReport:
     """Which γ preserves fairness for these people's codes, why, how noisy a sampled response is.
+
+    γ is asked for responses that randomise a row's own value, and beside it for the population reading.
 
     Args:
         people: a table (or its path), a `Domain` (or the path of its .json), or codes: a list of one number, or one
@@ -223,12 +230,14 @@ def gamma_report(
         sensitive_features: the sensitive columns, if not as the domain says.
         target: a column of the table that is no feature.
         combinations: which sensitive combinations of a table exist: 'all' or the 'observed' ones.
+        shares: with codes, which share of the people (or how many) has each value; a table says so itself.
         draws: random responses whose mean is looked at.
         tolerance: how far that mean may be off; codes lie between −1 and 1.
         confidence: with which probability it shall stay within the tolerance.
 
     Returns:
-        γ or None, the equation with its terms, and the noise of each code.
+        γ or None, the equation with its terms, the noise of each code, and the answer of the population reading
+        where the people are known.
 
     Raises:
         InputError: for what cannot be read, and where nothing is sensitive.
@@ -238,27 +247,38 @@ def gamma_report(
     (0.0, '−1 + 1 = 0', 80)
     >>> gamma_report([0, 1]).gamma is None
     True
+    >>> gamma_report([-1, 1], shares=[0.75, 0.25]).population.means[0].mean
+    -0.5
     """
     whole("draws", draws, 1)
     number("tolerance", tolerance, 0.0, float("inf"), open_low=True)
     if not 0 < confidence < 1:
         raise InputError(f"confidence must lie between 0 and 1, found {confidence!r}; 0.95 is usual.")
     notes: tuple[str, ...] = ()
+    population: PopulationGamma | None = None
     if isinstance(people, (list, tuple, np.ndarray)):
         if sensitive_features or target is not None:
             raise InputError("codes have no named columns; leave out the sensitive features and the target.")
         columns, size = _of_codes(people)
+        if shares is not None:
+            population = solve_population(columns, [_checked_shares(shares, size)] * len(columns))
     else:
+        if shares is not None:
+            raise InputError("shares belong to codes; leave them out, a table of people says them itself.")
+        people = _read(people)
         domain = _domain_of(people, sensitive_features, target, combinations)
         columns, size = code_columns(domain), domain.sensitive_space.size
+        if not isinstance(people, Domain):
+            population = solve_table(columns, as_pandas(people), domain)
         notes = tuple(_note(feature) for feature in domain.sensitive_features if isinstance(feature, RealFeature))
     asked = columns, draws, tolerance, confidence
     try:
         solution = _solved(columns, size)
     except NoGamma as error:
-        return GammaReport(None, str(error).rstrip("."), None, size, *asked, (), notes)
+        return GammaReport(None, str(error).rstrip("."), None, size, *asked, (), notes, population)
     noise = tuple(_noise(column, draws, tolerance, confidence) for column in columns)
-    return GammaReport(solution.gamma, solution.note, solution.p, size, *asked, noise, (*notes, NOT_FAIRNESS))
+    notes = (*notes, NOT_FAIRNESS)
+    return GammaReport(solution.gamma, solution.note, solution.p, size, *asked, noise, notes, population)
 
 
 def _of_codes(codes: Sequence[Any] | np.ndarray) -> tuple[tuple[CodeColumn, ...], int]:
@@ -270,14 +290,26 @@ def _of_codes(codes: Sequence[Any] | np.ndarray) -> tuple[tuple[CodeColumn, ...]
     return _listed_columns(table), len(table)
 
 
-def _domain_of(people: Any, sensitive: Sequence[str] | None, target: str | None, combinations: Any) -> Domain:
-    if isinstance(people, (str, Path)):
-        if Path(people).suffix.lower() == ".json":
-            people = Domain.load(people)
-        else:
-            from bornfair.people.tables import read_table
+def _checked_shares(shares: Sequence[float], size: int) -> Sequence[float]:
+    good = [isinstance(share, (int, float, np.number)) and np.isfinite(share) and share >= 0 for share in shares]
+    if len(good) != size or not all(good) or not any(shares):
+        raise InputError(
+            f"shares must be one number of at least 0 for each of the {size} sensitive values, not all 0, "
+            f"found {list(shares)}."
+        )
+    return [float(share) for share in shares]
 
-            people = read_table(people)
+
+def _read(people: Any) -> Any:
+    """A domain or a table, where a path of one is given."""
+    if not isinstance(people, (str, Path)):
+        return people
+    if Path(people).suffix.lower() == ".json":
+        return Domain.load(people)
+    return read_table(people)
+
+
+def _domain_of(people: Any, sensitive: Sequence[str] | None, target: str | None, combinations: Any) -> Domain:
     if not isinstance(people, Domain):
         people = Domain.infer(people, target=target, sensitive=sensitive or (), combinations=combinations)
     elif sensitive and tuple(sensitive) != people.sensitive:

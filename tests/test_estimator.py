@@ -193,6 +193,17 @@ def test_sampled_response_and_large_gamma_say_that_nothing_is_certified(table):
     assert exact.certificate_.response["local_privacy"].startswith("none: the exact expectation")
 
 
+def test_the_papers_preset_starts_as_the_paper_prints_and_says_that_it_hardly_learns(table):
+    X, y = table.drop(columns="grant"), table["grant"]
+    with pytest.warns(UserWarning, match=r"the start has ±4.5e-05 in every layer.*may learn nothing; init='exact'"):
+        clf = FairClassifier(["sex"], preset="paper", epochs=5).fit(X, y)
+    assert len(set(clf.predict(X))) == 1 and clf.certificate_.verdict.proof == "bounds"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fair = FairClassifier(["sex"], preset="paper", init="exact", epochs=5).fit(X, y)
+    assert fair.certificate_.verdict.proof == "structural"
+
+
 def test_a_saved_model_is_the_same_model(table, fitted, tmp_path):
     X = table.drop(columns="grant")
     path = fitted.save(tmp_path / "bundle")

@@ -37,7 +37,9 @@ class FairClassifier(TrainingOptions, TableClassifier):
     preset : 'default', or 'paper' for the setting of the paper's experiments. Options left None follow the preset.
     hidden : hidden widths, or one of 'paper', 'shallow', 'deep', 'large'.
     activation : 'relu', 'tanh', 'sigmoid' or 'gelu'.
-    init : the fair start: 'exact', 'bernoulli:phi=-10,p=0.5', 'near_zero:scale=1e-10', 'constant', a network or model.
+    init : the fair start: 'exact', 'bernoulli:phi=-10,p=0.5', 'near_zero:scale=1e-10', 'shared_scalar:draw=uniform',
+        'constant', a network or model. Preset 'default' starts 'exact', 'paper' as printed ('bernoulli:layers=all'),
+        which hardly learns.
     response : how Algorithm 1 is read. A row's own value randomised, 'expected' (exact, certified) or 'sampled'; the
         values of the whole table randomised, as printed: 'population' (exact, certified at every γ) or
         'population_sampled'; or 'none' (plain training, not fair).

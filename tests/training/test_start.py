@@ -23,6 +23,7 @@ from bornfair.training.start import (
     FromModel,
     NearZero,
     Plain,
+    SharedScalar,
     default_layers,
     draw,
     fair_start,
@@ -86,7 +87,7 @@ def test_exact_is_plain_without_the_sensitive_weights(seed, attempt):
     np.testing.assert_array_equal(exact.layers[1].weight, plain.layers[1].weight)
 
 
-@pytest.mark.parametrize("start", [Exact(), Plain(), Bernoulli(), NearZero(), Constant(1.5)])
+@pytest.mark.parametrize("start", [Exact(), Plain(), Bernoulli(), NearZero(), SharedScalar(), Constant(1.5)])
 def test_same_seed_gives_the_same_bytes(start):
     first = draw(start, **SHAPE, seed=7)
     assert same_bytes(first, draw(start, **SHAPE, seed=7))
@@ -112,6 +113,24 @@ def test_coins_in_all_layers_when_asked(start):
     for layer in draw(start, **SHAPE, seed=0).layers:
         np.testing.assert_array_equal(np.abs(layer.weight), np.float32(start.scale))
         np.testing.assert_array_equal(np.abs(layer.bias), np.float32(start.scale))
+
+
+def test_a_shared_scalar_fills_the_first_layers_weights_and_nothing_else():
+    plain = draw(Plain(), **SHAPE, seed=3)
+    for start, sizes in ((SharedScalar(), [1e-10, 1e-10]), (SharedScalar(0.5, "uniform"), [0.0, 0.5])):
+        network = draw(start, **SHAPE, seed=3)
+        (number,) = np.unique(network.layers[0].weight)
+        assert np.float32(sizes[0]) <= abs(number) <= np.float32(sizes[1])
+        np.testing.assert_array_equal(network.layers[0].bias, plain.layers[0].bias)
+        for a, b in zip(network.layers[1:], plain.layers[1:], strict=True):
+            np.testing.assert_array_equal(a.weight, b.weight)
+
+
+def test_the_uniform_scalar_is_one_draw_of_either_sign():
+    start = SharedScalar(1e-10, "uniform")
+    numbers = [draw(start, **SHAPE, seed=seed).layers[0].weight[0, 0] for seed in range(20)]
+    assert len(set(numbers)) == 20 and min(numbers) < 0 < max(numbers)
+    assert max(map(abs, numbers)) <= np.float32(1e-10)
 
 
 def test_constant_answers_its_value_to_everybody():
@@ -152,6 +171,12 @@ def test_near_zero_starts_are_proven_by_bounds_on_a_census(census, start, activa
     assert len(started.attempts) >= 1
     assert started.attempts[-1].verdict == "verified"
     assert started.attempts[-1].seconds > 0
+
+
+@pytest.mark.parametrize("start", [SharedScalar(), SharedScalar(draw="uniform")])
+def test_the_authors_start_is_proven_by_bounds_on_a_census(census, start):
+    started = fair_start(start, encoding=census, hidden="paper", outputs=1, seed=1)
+    assert started.verdict.proof == "bounds" and started.verdict.arithmetic == ("real", "float32")
 
 
 def test_proven_near_zero_starts_decide_the_same_for_sampled_people(census):
@@ -246,6 +271,8 @@ def test_zero_weights_are_proven_for_more_values_than_can_be_listed():
         ("bernoulli:phi=-8,p=0.3", Bernoulli(phi=-8.0, p=0.3)),
         ("bernoulli: layers=all , p = 1", Bernoulli(p=1.0, layers="all")),
         ("near_zero:scale=1e-6", NearZero(scale=1e-6)),
+        ("shared_scalar", SharedScalar(1e-10, "fixed")),
+        ("shared_scalar:draw=uniform,scale=1e-3", SharedScalar(1e-3, "uniform")),
         ("constant", Constant(0.0)),
         ("constant:value=-1", Constant(-1.0)),
     ],
@@ -257,7 +284,7 @@ def test_starts_are_named(text, start):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("zero", "start 'zero' is not known; use one of 'exact', 'plain', 'bernoulli', 'near_zero', 'constant'"),
+        ("zero", "start 'zero' is not known; use one of 'exact', 'plain', 'bernoulli', 'near_zero', 'shared_scalar', "),
         ("from_model", "start 'from_model' is not known"),
         ("", "start '' is not known"),
         ("exact:p=1", "start 'exact' has no option 'p'; it takes none"),
@@ -273,6 +300,9 @@ def test_starts_are_named(text, start):
         ("near_zero:scale=0", "scale=0.0 is not a number above 0"),
         ("near_zero:scale=-1", "scale=-1.0 is not a number above 0"),
         ("near_zero:layers=second", "layers='second' is not known; use one of 'first', 'all'"),
+        ("shared_scalar:draw=normal", "draw='normal' is not known; use one of 'fixed', 'uniform'"),
+        ("shared_scalar:scale=0", "scale=0.0 is not a number above 0"),
+        ("shared_scalar:layers=all", "has no option 'layers'; use one of 'scale', 'draw'"),
         ("constant:value=inf", "value=inf is not a finite float32 number"),
     ],
 )

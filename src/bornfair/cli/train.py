@@ -46,8 +46,12 @@ def train(
     hidden: Annotated[str | None, Option(help="Hidden widths such as 128,64, or paper, shallow, deep, large.")] = None,
     activation: Annotated[str, Option(help="relu, tanh, sigmoid or gelu.")] = "relu",
     init: Annotated[
-        str, Option(help="The start: exact, bernoulli:phi=-10,p=0.5, near_zero:scale=1e-10, constant.")
-    ] = "exact",
+        str | None,
+        Option(
+            help="The start: exact, bernoulli:phi=-10,p=0.5, near_zero:scale=1e-10, shared_scalar:draw=uniform or "
+            "constant; by default as the preset says, exact or (paper) bernoulli:layers=all."
+        ),
+    ] = None,
     response: Annotated[
         str,
         Option(

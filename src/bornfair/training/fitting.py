@@ -21,7 +21,17 @@ from bornfair.training.presets import resolve_automatic, settings
 from bornfair.training.projection import projection
 from bornfair.training.provenance import certify
 from bornfair.training.response import Mode, Response
-from bornfair.training.start import FairStart, FromModel, Plain, Start, draw, fair_start, parse_start
+from bornfair.training.start import (
+    Bernoulli,
+    FairStart,
+    FromModel,
+    NearZero,
+    Plain,
+    Start,
+    draw,
+    fair_start,
+    parse_start,
+)
 from bornfair.verification.confirm import confirm_encoded
 
 
@@ -47,7 +57,7 @@ class TrainingOptions:
     preset: str = "default"
     hidden: str | Sequence[int] | None = None
     activation: Activation = "relu"
-    init: str | Start | Network | FairModel = "exact"
+    init: str | Start | Network | FairModel | None = None
     response: Mode = "expected"
     gamma: float | Literal["solve"] = "solve"
     project: bool = False
@@ -79,7 +89,7 @@ class Recipe(TrainingOptions):
         return settings(self.preset, vars(self) | {"optimiser": named})
 
     def plan(self, rows: int) -> Plan:
-        chosen = {name: value for name, value in self.settings.items() if name != "hidden"}
+        chosen = {name: value for name, value in self.settings.items() if name not in ("hidden", "init")}
         if chosen["validation_fraction"] == 0 and self.patience is None:
             chosen["patience"] = None
         return Plan(seed=self.seed, **resolve_automatic(chosen, rows))
@@ -94,13 +104,14 @@ class Recipe(TrainingOptions):
 
     @property
     def start(self) -> Start:
-        if isinstance(self.init, str):
-            return parse_start(self.init)
-        if isinstance(self.init, Network):
-            return FromModel(self.init)
-        if isinstance(self.init, FairModel):
-            return FromModel(self.init.network)
-        return self.init
+        init = self.settings["init"]
+        if isinstance(init, str):
+            return parse_start(init)
+        if isinstance(init, Network):
+            return FromModel(init)
+        if isinstance(init, FairModel):
+            return FromModel(init.network)
+        return init
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +145,7 @@ def fit_table(
         kind = recipe.start if isinstance(recipe.start, FromModel) else Plain()
         network = draw(kind, free_width=encoding.free_width, sensitive_width=encoding.sensitive_width, **shape)
     else:
+        _warn_of_slow_start(recipe.start)
         start = fair_start(recipe.start, encoding=encoding, **shape)
         network = start.network
     return continue_fit(
@@ -202,6 +214,16 @@ def training_data(
         return TrainingData(encoded.free, classes, sensitive=encoded.sensitive, weights=weights)
     index = encoding.sensitive_index(encoded) if response.reads_values else None
     return TrainingData(encoded.free, classes, true_index=index, codes=encoding.codes, weights=weights)
+
+
+def _warn_of_slow_start(start: Start) -> None:
+    if isinstance(start, (Bernoulli, NearZero)) and start.layers == "all":
+        warnings.warn(
+            f"the start has ±{start.scale:.2g} in every layer, so hardly any gradient reaches the first ones and the "
+            "network may learn nothing; init='exact' is fair and learns.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def resolve_response(recipe: Recipe, domain: Domain) -> Response:

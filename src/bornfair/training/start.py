@@ -27,6 +27,7 @@ from bornfair.verification.decide import decide
 from bornfair.verification.verdict import Verdict
 
 Layers = Literal["first", "all"]
+Scalar = Literal["fixed", "uniform"]
 LARGEST = float(np.finfo(np.float32).max)
 SECONDS_FOR_A_START = 10.0
 """A start that is fair is proven in far less; longer thought about one draw is better spent on the next."""
@@ -46,8 +47,9 @@ class Exact:
 class Bernoulli:
     """The paper's near-zero start: each parameter is +e^phi with probability p, else −e^phi.
 
-    By default in the first layer only, the others being as in `Plain`: with e^-10 in every layer the signal
-    shrinks by a factor of hundreds at each, and so does the gradient on its way back; fair, but it does not learn.
+    The paper means every parameter (layers='all', and what preset='paper' starts from). There the signal shrinks by a
+    factor of hundreds at each layer, and so does the gradient on its way back: fair, but it does not learn. By default
+    in the first layer only, the others being as in `Plain`.
     """
 
     phi: float = -10.0
@@ -66,7 +68,10 @@ class Bernoulli:
 
 @dataclass(frozen=True)
 class NearZero:
-    """Each parameter is ±scale by a fair coin; the paper authors' code starts the first layer so, at 1e-10."""
+    """Each parameter is ±scale by a fair coin: the paper's Bernoulli start at another scale, a variant of our own.
+
+    Biases are tossed too, so every neuron starts at its kink; what the paper's authors released is `SharedScalar`.
+    """
 
     p: ClassVar[float] = 0.5
     scale: float = 1e-10
@@ -75,6 +80,22 @@ class NearZero:
     def __post_init__(self) -> None:
         _require(_usable(self.scale), f"scale={self.scale} is not a number above 0 that float32 can hold")
         choice("layers", self.layers, get_args(Layers))
+
+
+@dataclass(frozen=True)
+class SharedScalar:
+    """As the paper's authors released it: one number in every weight of the first layer, all else as in `Plain`.
+
+    draw 'fixed': the number is `scale` (their script for the law school table). draw 'uniform': it is drawn once from
+    ±scale (their script for the census).
+    """
+
+    scale: float = 1e-10
+    draw: Scalar = "fixed"
+
+    def __post_init__(self) -> None:
+        _require(_usable(self.scale), f"scale={self.scale} is not a number above 0 that float32 can hold")
+        choice("draw", self.draw, get_args(Scalar))
 
 
 @dataclass(frozen=True)
@@ -94,12 +115,14 @@ class FromModel:
     network: Network = field(repr=False)
 
 
-Start = Exact | Plain | Bernoulli | NearZero | Constant | FromModel
-STARTS: dict[str, type[Exact | Plain | Bernoulli | NearZero | Constant]] = {
+Named = Exact | Plain | Bernoulli | NearZero | SharedScalar | Constant
+Start = Named | FromModel
+STARTS: dict[str, type[Named]] = {
     "exact": Exact,
     "plain": Plain,
     "bernoulli": Bernoulli,
     "near_zero": NearZero,
+    "shared_scalar": SharedScalar,
     "constant": Constant,
 }
 """The starts that can be asked for by name."""
@@ -172,6 +195,9 @@ def draw(
         case Bernoulli() | NearZero():
             tossed = layers[:1] if start.layers == "first" else layers
             layers = (*(_toss(layer, start, rng) for layer in tossed), *layers[len(tossed) :])
+        case SharedScalar(scale=scale):
+            number = rng.uniform(-scale, scale) if start.draw == "uniform" else scale
+            layers = (Layer(np.full_like(layers[0].weight, number), layers[0].bias), *layers[1:])
         case Constant(value=value):
             layers = tuple(Layer(np.zeros_like(layer.weight), np.zeros_like(layer.bias)) for layer in layers)
             layers = (*layers[:-1], Layer(layers[-1].weight, np.full(outputs, value)))
@@ -261,7 +287,7 @@ def _option(name: str, kind: type, key: str, value: str) -> float | str:
     if key not in allowed:
         known = f"use one of {shown(allowed)}" if allowed else "it takes none"
         raise InputError(f"start '{name}' has no option {key!r}; {known}.")
-    if key == "layers":
+    if key in ("layers", "draw"):
         return value
     try:
         return float(value)

@@ -1,4 +1,4 @@
-"""The table of theory §3: only exact zeros with the expected response survive attacks at the decision boundary."""
+"""The tables of theory §4 to §6: only exact zeros with an exact expectation survive attacks at the boundary."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def measured(name: str, census: preservation.Census) -> preservation.Attacked:
 
 @pytest.fixture(scope="module")
 def outcomes(census) -> dict[str, preservation.Attacked]:
-    return {name: measured(name, census) for name in preservation.ROWS}
+    return {name: measured(name, census) for name in preservation.TABLES["starts"]}
 
 
 # --- the table, small ---
@@ -72,7 +72,7 @@ def test_sampling_unbalances_even_exact_zeros(outcomes):
     assert outcomes["exact/sampled"].flip_stable < 1
 
 
-@pytest.mark.parametrize("name", [name for name in preservation.ROWS if name != "exact/expected"])
+@pytest.mark.parametrize("name", [name for name in preservation.TABLES["starts"] if name != "exact/expected"])
 def test_shown_twins_differ_in_sex_alone_and_really_get_different_decisions(census, outcomes, name):
     network = preservation.train_row(name, census, SMALL["plan"], hidden=SMALL["hidden"])
     assert outcomes[name].real_twins is not None
@@ -132,6 +132,41 @@ def test_run_measures_the_rows_asked_for():
     assert found[0].epochs == 1 and found[0].integer_tried == 3 and found[0].max_sensitive_weight == 0.0
     with pytest.raises(InputError, match="row='exact' is not known"):
         preservation.run(rows=["exact"])
+
+
+def test_every_row_stands_in_a_table_and_every_table_can_be_asked_for():
+    assert set(preservation.ROWS) == {name for names in preservation.TABLES.values() for name in names}
+    with pytest.raises(InputError, match="table='all' is not known; use one of 'starts', 'authors', 'draws'"):
+        preservation.run(table="all")
+
+
+def test_the_authors_start_passes_the_test_set_and_fails_at_every_crossing(census):
+    for name in preservation.TABLES["authors"]:
+        row = measured(name, census)
+        assert row.flip_stable > 0.999 and row.max_sensitive_weight > 0
+        assert row.real_tried == 40 and row.real_unfair >= 39
+
+
+def test_many_draws_move_the_sensitive_weights_less_than_one_and_are_as_unfair_at_every_crossing(census, outcomes):
+    one, *many = outcomes["exact/sampled"], *(measured(f"exact/sampled_{draws}", census) for draws in (16, 64))
+    assert all(0 < row.max_sensitive_weight < one.max_sensitive_weight / 2 for row in many)
+    assert all(row.real_unfair >= 39 for row in many)
+
+
+def test_a_privacy_budget_leaves_exact_zeros_to_the_population_response_alone(census):
+    own, population, drawn = (measured(name, census) for name in preservation.TABLES["population"])
+    assert (population.max_logit_change, population.real_unfair, population.integer_unfair) == (0.0, 0, 0)
+    assert own.real_unfair >= 39 and drawn.real_unfair >= 39
+
+
+def test_several_seeds_and_the_verifier_have_columns_of_their_own():
+    choices = {"epochs": 1, "people": 3, "crossings": 5, "rows": ["exact/expected"], "seeds": 2, "verify": 20.0}
+    (header, *rows) = preservation.report(say=lambda _: None, **choices).tables[0].lines
+    assert header[0] == "seed" and header[-2:] == ("verifier", "s")
+    assert [(row[0], row[1], row[-2]) for row in rows] == [
+        ("0", "exactly 0", "verified"),
+        ("1", "exactly 0", "verified"),
+    ]
 
 
 def test_outcomes_become_text_and_json(outcomes):

@@ -86,10 +86,19 @@ COMMANDS = (
     Command(
         "preservation", "preservation",
         "Does fairness survive training? Starts and responses on census, attacked over people who could exist.",
-        (epochs(100, "Epochs of training."),
+        (option("table", str, "starts", help="A table of docs/theory.md: starts, authors, draws or population."),
+         epochs(100, "Epochs of training."),
          option("people", int, 300, help="People for the attack over whole numbers."),
          option("crossings", int, 250, help="Decision boundaries to cross in the attack over real numbers."),
-         several("rows", "--row", "Only this row (start/response); repeat for several."), SEED),
+         option("verify", float, 0.0, help="Seconds for the verifier beside the attacks; 0 does not ask it."),
+         several("rows", "--row", "This row (start/response) instead of a table; repeat for several."),
+         option("seeds", int, 1, help="How many seeds, from --seed on."), SEED),
+    ),
+    Command(
+        "neurons", "fair_neurons",
+        "Which neurons of a start are fair with unfair inputs (the set L of Theorem 3.4), and does a γ solve for them?",
+        (NAMES, several("starts", "--start", "Only this start; repeat for several."),
+         option("seeds", int, 2, help="How many seeds.")),
     ),
     Command(
         "accuracy", "accuracy",

@@ -1,4 +1,4 @@
-"""Which training keeps a fair network fair? The table of docs/theory.md §3, measured anew on census.
+"""Which training keeps a fair network fair? The tables of docs/theory.md §4, §5 and §6, measured anew on census.
 
 Each row is a start of the first layer and a response (paper Algorithm 1). The last columns count twins who are decided
 differently among people who could exist, found by `boundary_attacks`: a stable test set is not yet a fair network.
@@ -6,6 +6,7 @@ differently among people who could exist, found by `boundary_attacks`: a stable 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,18 +15,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import choice, whole
+from bornfair.checks import choice, number, whole
 from bornfair.experiments.boundary_attacks import Twins, attack_integers, attack_reals
 from bornfair.experiments.methods import Split
 from bornfair.experiments.printout import Columns, Printout, of_rows
 from bornfair.experiments.runs import Say, silent
 from bornfair.models.metrics import accuracy, same_for_all
-from bornfair.models.model import scores_under_every_code
+from bornfair.models.model import Model, scores_under_every_code
 from bornfair.models.network import Network, decisions
 from bornfair.people.encoding import Encoding
 from bornfair.training.algorithm import Plan, TrainingData, train
 from bornfair.training.response import Response
-from bornfair.training.start import Bernoulli, Exact, NearZero, Plain, Start, draw
+from bornfair.training.start import Bernoulli, Exact, NearZero, Plain, SharedScalar, Start, draw
+from bornfair.verification.decide import decide
 
 SWEPT = "capital-gain"  # the column of which the integer attack tries every whole number
 
@@ -47,9 +49,29 @@ ROWS: dict[str, Row] = {
     "near_zero/sampled": Row(NearZero(1e-10), Response("sampled"), "near zero, ±1e-10"),
     "exact/sampled": Row(Exact(), Response("sampled"), "exactly 0"),
     "exact/expected": Row(Exact(), Response("expected"), "exactly 0"),
+    "shared_scalar/expected": Row(SharedScalar(), Response("expected"), "one number, 1e-10"),
+    "shared_uniform/expected": Row(SharedScalar(draw="uniform"), Response("expected"), "one number, drawn"),
+    "exact/sampled_16": Row(Exact(), Response("sampled", draws=16), "exactly 0"),
+    "exact/sampled_64": Row(Exact(), Response("sampled", draws=64), "exactly 0"),
+    "exact/expected_gamma_1": Row(Exact(), Response("expected", 1.0), "exactly 0"),
+    "exact/population_gamma_1": Row(Exact(), Response("population", 1.0), "exactly 0"),
+    "exact/population_sampled_gamma_1": Row(Exact(), Response("population_sampled", 1.0), "exactly 0"),
 }
-"""The rows of the table by name; all of them with γ = 0."""
+"""All rows by name; with γ = 0 and one draw where the name says nothing else."""
 
+TABLES: dict[str, tuple[str, ...]] = {
+    "starts": (
+        "plain/none", "plain/expected", "near_zero/expected", "bernoulli/expected", "near_zero/sampled",
+        "exact/sampled", "exact/expected",
+    ),
+    "authors": ("shared_scalar/expected", "shared_uniform/expected"),
+    "draws": ("exact/sampled", "exact/sampled_16", "exact/sampled_64", "exact/expected"),
+    "population": ("exact/expected_gamma_1", "exact/population_gamma_1", "exact/population_sampled_gamma_1"),
+}  # fmt: skip
+"""The tables of docs/theory.md: starts and authors in §5, draws in §6, population in §4."""
+
+SEED: Columns = (("seed", lambda row: str(row.seed)),)
+VERIFIER: Columns = (("verifier", lambda row: row.verdict),)
 COLUMNS: Columns = (
     ("first-layer start", lambda row: row.start),
     ("response", lambda row: row.response),
@@ -88,6 +110,8 @@ class Attacked:
     real_twins: Twins | None
     """The first twins confirmed, to look at."""
     integer_twins: Twins | None
+    verdict: str | None
+    """What the verifier says of the trained network, in float32 over the whole domain; None if it was not asked."""
     training_seconds: float = field(compare=False)
     seconds: float = field(compare=False)
 
@@ -101,32 +125,44 @@ class Attacked:
 
 def report(*, say: Say, **choices: Any) -> Printout:
     outcomes = run(say=say, **choices)
+    several = len({o.seed for o in outcomes}) > 1
+    asked = any(o.verdict is not None for o in outcomes)
+    columns = (*(SEED if several else ()), *COLUMNS[:-1], *(VERIFIER if asked else ()), *COLUMNS[-1:])
     told = [(o, o.integer_twins) for o in outcomes if o.integer_twins is not None]
     sentences = [line for o, twins in told for line in ("", f"{o.start}, {o.response}: {twins}")]
     title = "Census, sensitive: sex. Twins with different decisions found"
-    return of_rows(title, COLUMNS, outcomes, numbers_from=2, sentences=sentences)
+    return of_rows(title, columns, outcomes, numbers_from=3 if several else 2, sentences=sentences)
 
 
 def run(
     *,
+    table: str = "starts",
     seed: int = 0,
+    seeds: int = 1,
     epochs: int = 100,
     people: int = 300,
     crossings: int = 250,
+    verify: float = 0.0,
     rows: Sequence[str] | None = None,
     say: Say = silent,
 ) -> list[Attacked]:
-    """Train and attack each row (all, or those named). Everything but the times follows from the seed."""
-    names = list(ROWS) if rows is None else list(rows)
+    """Train and attack each row (of a table, or those named) for each seed from `seed` on. Everything but the times
+    follows from the seed. `verify`: seconds for the verifier, beside the attacks.
+    """
+    choice("table", table, TABLES)
+    names = list(rows or TABLES[table])
     for name in names:
         choice("row", name, ROWS)
-    census = Census.prepare(seed)
-    outcomes = []
-    for i, name in enumerate(names):
-        say(f"{name} ({i + 1} of {len(names)})")
-        plan = Plan(epochs=epochs, batch_size=64, optimiser="sgd", learning_rate=0.01, seed=seed)
-        outcomes.append(measure(name, census, plan, people=people, crossings=crossings))
-    return outcomes
+    whole("seed", seed, 0)
+    whole("seeds", seeds, 1)
+    outcomes: list[Attacked] = []
+    for one in range(seed, seed + seeds):
+        census = Census.prepare(one)
+        for name in names:
+            say(f"{name}, seed {one} ({len(outcomes) + 1} of {len(names) * seeds})")
+            plan = Plan(epochs=epochs, batch_size=64, optimiser="sgd", learning_rate=0.01, seed=one)
+            outcomes.append(measure(name, census, plan, people=people, crossings=crossings, verify=verify))
+    return sorted(outcomes, key=lambda outcome: names.index(outcome.name))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,10 +212,12 @@ def measure(
     *,
     people: int = 300,
     crossings: int = 250,
+    verify: float = 0.0,
     hidden: str | Sequence[int] = "paper",
 ) -> Attacked:
     """Train one row and measure all its columns."""
     whole("people", people, 0)
+    number("verify", verify, 0.0, math.inf)
     whole("crossings", crossings, 0)
     began = time.perf_counter()
     network, encoding, test = train_row(name, census, plan, hidden=hidden), census.encoding, census.test
@@ -193,7 +231,7 @@ def measure(
     return Attacked(
         name=name,
         start=ROWS[name].label,
-        response=ROWS[name].response.mode,
+        response=_told(ROWS[name].response),
         seed=plan.seed,
         epochs=plan.epochs,
         accuracy=accuracy(census.truth, decided[own, np.arange(len(test))]),
@@ -207,9 +245,20 @@ def measure(
         integer_tried=integers.tried,
         real_twins=next(iter(reals.twins), None),
         integer_twins=next(iter(integers.twins), None),
+        verdict=decide(Model(network, encoding), timeout=verify, seed=plan.seed).verdict if verify else None,
         training_seconds=trained - began,
         seconds=time.perf_counter() - began,
     )
+
+
+def _told(response: Response) -> str:
+    """The response in a cell of the table.
+
+    >>> _told(Response("sampled", draws=16)), _told(Response("population", 1.0))
+    ('sampled, 16 draws', 'population, γ = 1')
+    """
+    draws = f", {response.draws} draws" if response.draws > 1 else ""
+    return response.mode.replace("_", ", ") + (f", γ = {response.gamma:g}" if response.gamma else "") + draws
 
 
 def _classes(income: pd.Series) -> np.ndarray:

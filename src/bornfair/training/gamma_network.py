@@ -76,6 +76,14 @@ def solve_network(
     return uniform(len(table), equations, worst.residual, neurons, note)
 
 
+def fair_neurons(
+    network: Network, codes: np.ndarray, free: np.ndarray, *, most_people: int = 256
+) -> tuple[FairNeuron, ...]:
+    """The set L of Theorem 3.4 by itself: what `solve_network` solves for, also where no γ solves."""
+    table = checked_codes(codes).astype(np.float64)
+    return _fair_with_unfair_inputs(network, table, _checked_people(network, table, free, most_people))[0]
+
+
 class _Demand(NamedTuple):
     """What the parameters of some neurons of one layer ask of γ."""
 

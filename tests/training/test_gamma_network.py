@@ -238,6 +238,20 @@ def test_networks_agree_with_the_closed_form(seed: int, centred: bool, activatio
         assert solve_network(net, codes, PEOPLE).gamma == expected
 
 
+def test_taken_literally_the_equation_of_a_bias_has_no_solution_not_even_with_zero_sensitive_weights() -> None:
+    """The derivative by the bias of an active neuron is 1 whatever s is, so its expectation is 1 under every response.
+    We ask the equation only of parameters whose derivative depends on s, which is charitable."""
+    sums, inputs = np.full((1, 2, 1), 3.0), np.array([[[0.5, -1.0], [0.5, 1.0]]])  # one person, both values, V = 0
+    with module._double_precision():
+        depends, mean, _ = (np.asarray(a)[0] for a in module._derivatives("relu")(sums, inputs))
+    assert (depends.tolist(), mean.tolist()) == (
+        [False, True, False],
+        [0.5, 0.0, 1.0],
+    )  # of x, of the code, of the bias
+    net = network(([[1, -2, 0]], [9.0]), ([[1]], [0]), activation="relu")
+    assert solve_network(net, SIGNS, PEOPLE).gamma == 0.0
+
+
 def test_a_linear_model_is_a_network_with_one_layer() -> None:
     assert solve_network(network(([[1, -2, 0]], [0.5])), SIGNS, PEOPLE).neurons == (FairNeuron(1, 0, True),)
     with pytest.raises(NoGamma, match=r"weight on sensitive column 0 depends on s, and its mean over s is 0\.5"):

@@ -1,5 +1,5 @@
-"""How large is the noise of the sampled response? Chebyshev: a mean of δ draws with variance σ² each leaves its
-expectation by more than τ with probability at most σ²/(δ·τ²) (paper §3.3).
+"""How large is the noise of the sampled response? Chebyshev: a mean of m draws with variance σ² each leaves its
+expectation by more than τ with probability at most σ²/(m·τ²) (paper §3.3, where the number of draws is δ).
 
 What the bound does not give: it is about one step and one parameter. It does not add up over the steps of a training,
 where drifts accumulate, nor hold for all parameters at once. And a small drift is not fairness: any drift other than 0
@@ -45,7 +45,7 @@ def response_variance(codes: np.ndarray, gamma: float, true_index: int | np.ndar
 
 
 def drift_probability(variance: float, draws: int, threshold: float) -> float:
-    """A bound on P(|drift| > threshold) for the mean of `draws` independent draws: min(1, σ²/(δ·τ²)).
+    """A bound on P(|drift| > threshold) for the mean of `draws` independent draws: min(1, σ²/(m·τ²)).
 
     >>> drift_probability(variance=1.0, draws=100, threshold=0.5)
     0.04

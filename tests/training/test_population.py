@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import warnings
 from fractions import Fraction
 
@@ -23,6 +24,7 @@ from bornfair.training.algorithm import Plan, TrainingData, _split, train
 from bornfair.training.population import Released
 from bornfair.training.response import Response, released_shares, response_probabilities
 from bornfair.training.start import Exact, NearZero, Plain, draw
+from samples import bornfair as run
 from samples import make_people
 from twin_cases import served
 
@@ -322,3 +324,23 @@ def test_partial_fit_begins_with_no_step_and_says_so(people):
     with pytest.warns(FairnessWarning):
         clf = FairClassifier(["sex"], response="population_sampled", **QUICK).partial_fit(X, y, classes=["no", "yes"])
     assert "drawn 1 times on average" in clf.certificate_.response["local_privacy"]
+
+
+def test_the_command_trains_with_a_budget_and_its_page_says_how(tmp_path):
+    make_people(80, seed=3).to_csv(tmp_path / "people.csv", index=False)
+    asked = ["train", "people.csv", "--target", "grant", "--sensitive", "sex", "--epochs", "2", "--hidden", "4"]
+    done = run(*asked, "--response", "population", "--gamma", "1", "--out", "bundle", "--json", cwd=tmp_path)
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert (found["verdict"], found["proof"], found["gamma"]) == ("verified", "structural", 1.0)
+    assert "how often the population releases it (population response, γ = 1)" in page(tmp_path / "bundle")
+    drawn = run(*asked, "--response", "population_sampled", "--draws", "3", "--out", "drawn", cwd=tmp_path)
+    assert drawn.returncode in (1, 3)
+    assert "people drawn at random (sampled population response, γ = 0, 3 draws" in page(tmp_path / "drawn")
+    refused = run(*asked, "--response", "populace", cwd=tmp_path)
+    assert refused.returncode == 2 and "response='populace' is not known" in refused.stderr
+
+
+def page(bundle) -> str:
+    (written,) = bundle.glob("*.html")
+    return written.read_text()

@@ -165,3 +165,21 @@ def test_listed_codes_are_exact_though_float32_cannot_hold_them():
     assert np.abs(domain.sensitive_space.features[0].codes).max() > 2**24
     numbers = encoding.listed_codes[:, 0].tolist()
     assert [Fraction(number) for number in numbers] == [encoding.exact_code(row)[0] for row in rows]
+
+
+@pytest.mark.parametrize("value", [0.19, -3.7e9, 1e-7])
+@pytest.mark.parametrize("noise", [0.0, 1e-15])
+def test_a_constant_column_stays_small(value, noise):
+    """Its spread is not 0 in floating point, and the network was shown rounding errors divided by it."""
+    table = pd.DataFrame({"rate": np.full(999, value), "s": [True, False, True] * 333})
+    table.loc[::2, "rate"] *= 1 + noise
+    encoding = Encoding.fit(Domain.infer(table, sensitive=["s"]), table)
+    shown = encoding.encode(table).free
+    assert np.abs(shown).max() <= 1e-5 and len(np.unique(shown)) <= 2
+
+
+def test_numbers_far_from_0_and_close_together_are_told_apart():
+    table = pd.DataFrame({"time": 1.7e9 + np.linspace(-50.5, 50.5, 998) + 40, "s": [True, False] * 499})
+    encoding = Encoding.fit(Domain.infer(table, sensitive=["s"]), table)
+    shown = encoding.encode(table).free
+    assert abs(shown.mean()) < 0.5 and 0.5 < shown.std() < 2

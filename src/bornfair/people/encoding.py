@@ -30,6 +30,7 @@ MissingPolicy = Literal["error", "impute"]
 UnseenPolicy = Literal["error", "ignore"]
 OutsidePolicy = Literal["allow", "clip", "error"]
 MOST_STEPS = 2**50  # of a whole number from its centre
+NEARLY_CONSTANT = 2.0**-40  # of their size: values that are no further apart are one value, and rounding
 
 
 class Policies(BaseModel):
@@ -465,12 +466,17 @@ def _check_lattice(name: str, ends: tuple[int, int], scale: Scale) -> None:
 
 
 def _scale(feature: NumericFeature, numbers: np.ndarray) -> Scale:
-    mean = float(np.mean(numbers)) if len(numbers) else 0.0
-    spread = float(np.std(numbers)) if len(numbers) else 1.0
+    if not len(numbers):
+        return Scale(centre=0.0, exponent=0)
+    mean, spread = float(np.mean(numbers)), float(np.std(numbers))
     centre = float(round(mean)) if feature.kind == "integer" else float(np.float32(mean))
+    if feature.kind == "real" and abs(centre - mean) > spread / 4:
+        centre = mean  # a short number would lie outside the values
     if not np.isfinite(centre):
         centre = 0.0
-    exponent = round(np.log2(spread)) if spread > 0 and np.isfinite(spread) else 0
+    # In floating point the spread of a constant need not be 0; divided by it, rounding would be shown as a number.
+    apart = numbers.max() - numbers.min() > NEARLY_CONSTANT * np.abs(numbers).max()
+    exponent = round(np.log2(spread)) if apart and spread > 0 and np.isfinite(spread) else 0
     return Scale(centre=centre, exponent=int(np.clip(exponent, -1000, 1000)))
 
 

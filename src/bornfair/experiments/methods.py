@@ -134,7 +134,8 @@ def fitted(method: str, sensitive: Sequence[str], split: Split, seed: int, **opt
 def chosen_settings(run: Run, split: Split) -> tuple[dict[str, Any], list[Outcome]]:
     """The settings that decide best about people set aside from the training rows, and how all of them did.
 
-    The most accurate of those that keep 99 % of these people's decisions, or of all where none does.
+    The most accurate of those that keep 99 % of these people's decisions, or of all where none does. ERM promises
+    nothing of the kind: the most accurate.
     """
     candidates = settings_to_compare(run.method, len(split.X), dict(run.options))
     if len(candidates) == 1:
@@ -145,7 +146,8 @@ def chosen_settings(run: Run, split: Split) -> tuple[dict[str, Any], list[Outcom
         right = metrics.accuracy(within.truth.to_numpy(), classifier.predict(within.people))
         stable = classifier.empirical_fairness(within.people)
         found.append({"settings": settings, "accuracy": right, "empirical_fairness": stable})
-    fair = [outcome for outcome in found if outcome["empirical_fairness"] >= STABLE] or found
+    asked = 0.0 if run.method == "erm" else STABLE
+    fair = [outcome for outcome in found if outcome["empirical_fairness"] >= asked] or found
     return max(fair, key=lambda outcome: outcome["accuracy"])["settings"], found
 
 

@@ -2,7 +2,7 @@
 
 All are given the same rows of the same splits and the same domain. Ours, ERM and unaware run plain SGD as the paper
 does; LCIFR, MILP and U-DIF keep the optimisers of their authors. What the paper leaves open (how long to train, how
-much a penalty weighs) is chosen anew in every split, on a fifth of its training rows; test rows are measured on once.
+much a penalty weighs) is chosen anew in every split, on fifths of its training rows; test rows are measured on once.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ WEIGHTS: dict[str, tuple[str, tuple[float, ...]]] = {
     "udif": ("alpha", (0.0003, 0.001, 0.003)),
 }
 """How much fairness counts in a method's loss, where it has such a weight: its name, and the values to choose from."""
+CHOSEN_ON = 1_000  # validation people, or as many as there are: by fewer, chance chooses
 STABLE = 0.99  # settings that keep so many decisions of validation people are preferred to those that do not
 CERTIFY_ROWS = 1000  # test people the methods' own certificates are asked about, as LCIFR's authors do
 
@@ -91,11 +92,18 @@ class Split:
         )
         return Split(X, y, people, truth, domain_of(data, *sensitive))
 
-    def within(self, seed: int) -> Split:
-        """The rows to learn from, cut again: the people to choose settings on are none of those to measure on."""
-        rows = np.random.default_rng([seed, 21]).permutation(len(self.X))
-        kept, learnt = np.split(rows, [round(0.2 * len(rows))])
-        return Split(self.X.iloc[learnt], self.y.iloc[learnt], self.X.iloc[kept], self.y.iloc[kept], self.domain)
+    def within(self, seed: int) -> list[Split]:
+        """The rows to learn from, cut again: the people to choose settings on are none of those to measure on.
+
+        One fifth is set aside, and where that is fewer than CHOSEN_ON people, further fifths in turn.
+        """
+        fifths = np.array_split(np.random.default_rng([seed, 21]).permutation(len(self.X)), 5)
+        found = []
+        for i in range(min(5, -(-CHOSEN_ON // len(fifths[0])))):
+            learnt = np.concatenate([rows for j, rows in enumerate(fifths) if j != i])
+            kept = self.X.iloc[fifths[i]], self.y.iloc[fifths[i]]
+            found.append(Split(self.X.iloc[learnt], self.y.iloc[learnt], *kept, self.domain))
+        return found
 
 
 def domain_of(data: Dataset, *sensitive: str) -> Domain:
@@ -140,11 +148,14 @@ def chosen_settings(run: Run, split: Split) -> tuple[dict[str, Any], list[Outcom
     candidates = settings_to_compare(run.method, len(split.X), dict(run.options))
     if len(candidates) == 1:
         return candidates[0], []
-    within, found = split.within(run.seed), list[Outcome]()
+    found = list[Outcome]()
     for settings in candidates:
-        classifier, _ = fitted(run.method, [run.sensitive], within, run.seed, **settings)
-        right = metrics.accuracy(within.truth.to_numpy(), classifier.predict(within.people))
-        stable = classifier.empirical_fairness(within.people)
+        measured = []
+        for part in split.within(run.seed):
+            classifier, _ = fitted(run.method, [run.sensitive], part, run.seed, **settings)
+            right = metrics.accuracy(part.truth.to_numpy(), classifier.predict(part.people))
+            measured.append((right, classifier.empirical_fairness(part.people)))
+        right, stable = (float(np.mean(shares)) for shares in zip(*measured, strict=True))
         found.append({"settings": settings, "accuracy": right, "empirical_fairness": stable})
     asked = 0.0 if run.method == "erm" else STABLE
     fair = [outcome for outcome in found if outcome["empirical_fairness"] >= asked] or found

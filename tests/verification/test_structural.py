@@ -131,6 +131,141 @@ def test_structural_proof_is_equality_of_functions(seed):
     assert bool(prove_structurally(candidate, relation)) == same
 
 
+# --- behind the first layer ---
+
+
+def layered(*layers: tuple[list[list[float]], list[float]], activation: str = "relu") -> Network:
+    """A network from rows of weights and biases; two free inputs and the code, as `SEX` shows them."""
+    return Network(tuple(Layer(np.array(w, float), np.array(b, float)) for w, b in layers), activation)
+
+
+def both_ways(candidate: Network, free_width: int = 2) -> tuple[tuple[str, ...], str]:
+    """What is proven with a list of the views and without one, which must be the same; and the reason."""
+    listed = prove_structurally(candidate, SEX)
+    unlisted = prove_zero_weights(candidate, free_width, np.ones(3))
+    assert listed.arithmetic == unlisted.arithmetic
+    return listed.arithmetic, listed.reason
+
+
+READS = [[1.0, 2, 0], [3, -1, 5], [-1, 1, 0]]  # the second neuron reads the code
+
+
+def test_a_neuron_that_nobody_reads_is_a_dead_end():
+    candidate = layered((READS, [0, 1, 0]), ([[1, 0, 2], [2, -0.0, 1]], [0, 0]), ([[1, -1]], [0]))
+    assert both_ways(candidate) == (
+        ("real", "float32"),
+        "from layer 2 of 3 on no neuron depends on what differs between twins",
+    )
+    assert refutes(candidate, SEX, ("real", "float32"), 0) is None
+    read = layered((READS, [0, 1, 0]), ([[1, 1e-30, 2], [2, 0, 1]], [0, 0]), ([[1, -1]], [0]))
+    assert both_ways(read)[0] == ()
+    assert "neuron 1 responds differently to views 0 and 1" in both_ways(read)[1]
+
+
+def test_the_neuron_named_is_one_that_reaches_the_outputs():
+    candidate = layered(([[1, 2, 7], [3, -1, 5]], [0, 0]), ([[0, 1]], [0]))
+    assert "neuron 1 responds" in prove_structurally(candidate, SEX).reason
+    assert "neuron 1 reads the sensitive codes" in prove_zero_weights(candidate, 2).reason
+
+
+def test_a_dead_end_may_be_several_layers_long():
+    candidate = layered(
+        (READS, [0, 1, 0]), ([[1, 0, 2], [0, 1, 1]], [0, 0]), ([[1, 0], [1, 0]], [0, 1]), ([[1, -1]], [0])
+    )
+    arithmetic, reason = both_ways(candidate)
+    assert arithmetic == ("real", "float32") and reason.startswith("from layer 3 of 4 on")
+
+
+def test_a_relu_that_is_off_for_everybody_passes_nothing_on():
+    shut = layered((READS, [0, 1, 0]), ([[-1, -2, 0], [1, 0, 1]], [0, 0]), ([[3, -1]], [0.5]))
+    assert both_ways(shut)[0] == ("real", "float32")
+    assert refutes(shut, SEX, ("real", "float32"), 0) is None
+    for above, bias in ((1e-9, 0), (0, 1e-9)):
+        ajar = layered((READS, [0, 1, 0]), ([[-1, -2, above], [1, 0, 1]], [bias, 0]), ([[3, -1]], [0.5]))
+        assert both_ways(ajar)[0] == ()
+    smooth = layered((READS, [0, 1, 0]), ([[-1, -2, 0], [1, 0, 1]], [0, 0]), ([[3, -1]], [0.5]), activation="tanh")
+    assert both_ways(smooth)[0] == ()
+    outputs = layered((READS, [0, 1, 0]), ([[-1, -2, 0]], [0]))  # an output has no relu
+    assert both_ways(outputs)[0] == ()
+
+
+TWO_ALIKE = [[3.0, -1, 5], [1, 2, 0], [3, -1, 5]]
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid", "gelu"])
+def test_neurons_that_are_one_function_cancel_in_real_arithmetic_only(activation):
+    candidate = layered((TWO_ALIKE, [1, 0, 1]), ([[0.1, 1, -0.1]], [-0.5]), activation=activation)
+    arithmetic, reason = both_ways(candidate)
+    assert arithmetic == ("real",)
+    assert reason == (
+        "from layer 2 of 2 on no neuron depends on what differs between twins: weights on it cancel exactly"
+    )
+    near = np.nextafter(np.float32(0.1), np.float32(1))
+    for rows, biases, out in (
+        (TWO_ALIKE, [1, 0, 1], [0.1, 1, -near]),
+        (TWO_ALIKE, [1, 0, np.nextafter(np.float32(1), np.float32(2))], [0.1, 1, -0.1]),
+        ([[3, -1, 5], [1, 2, 0], [3, -1, np.nextafter(np.float32(5), np.float32(9))]], [1, 0, 1], [0.1, 1, -0.1]),
+    ):
+        assert both_ways(layered((rows, biases), ([out], [-0.5]), activation=activation))[0] == ()
+
+
+def test_a_multiple_of_a_relu_is_a_relu_and_of_another_activation_nothing():
+    rows, tenth = [[0.75, -0.25, 1.25], [1, 2, 0], [3, -1, 5]], float(np.float32(0.1))  # the third is 4 times the first
+    layers = (rows, [0.25, 0, 1]), ([[-4 * tenth, 1, tenth]], [-0.5])
+    assert both_ways(layered(*layers))[0] == ("real",)
+    assert refutes(layered(*layers), SEX, ("real",), 0) is None
+    assert both_ways(layered(*layers, activation="tanh"))[0] == ()
+    turned = layered(([*rows[:2], [-3, 1, -5]], [0.25, 0, -1]), layers[1])  # −4 times: the other side of the kink
+    assert both_ways(turned)[0] == ()
+
+
+def test_weights_cancel_over_any_number_of_neurons_and_factors():
+    """Three neurons are 1, 3 and 5 times one function; 7·1 + 1·3 − 2·5 = 0."""
+    one = np.array([3.0, -1, 5])
+    rows = [one.tolist(), (3 * one).tolist(), (5 * one).tolist()]
+    for out, arithmetic in (([7, 1, -2], ("real",)), ([7, 1, -2.000001], ()), ([7, 1, 0], ())):
+        assert both_ways(layered((rows, [2, 6, 10]), ([out, [0, 0, 0]], [0, 1])))[0] == arithmetic
+
+
+def test_a_neuron_that_overflows_float32_is_not_multiplied_away():
+    """The second neuron gives ∞ for one twin and 0 for the other in float32: 0·∞ is NaN, and NaN is not above 0."""
+    for big, arithmetic in ((1e38, ("real",)), (1e30, ("real", "float32"))):
+        first = ([[1, 1, 0], [big, big, 3 * big]], [1, -2 * big])
+        candidate = layered(first, ([[1, 0]], [0]))
+        assert both_ways(candidate)[0] == arithmetic
+        apart = refutes(candidate, SEX, ("float32",), 0)
+        assert (apart is None) == ("float32" in arithmetic)
+    verdict = prove_structurally(candidate := layered(([[1, 1, 0], [1e38, 1e38, 3e38]], [1, 0]), ([[1, 0]], [0])), SEX)
+    assert verdict.reason.endswith("; in float32 a sum before may overflow")
+    assert prove_zero_weights(candidate, 2).arithmetic == ("real",)  # how large inputs are was not said
+
+
+def test_overflow_in_a_layer_behind_the_first_is_seen():
+    first = ([[1, 1, 0], [1e20, 0, 1e20]], [1, 0])
+    deep = layered(first, ([[1, 0], [0, 1e20]], [0, 0]), ([[1, 0]], [0]))
+    assert both_ways(deep)[0] == ("real",)
+    assert refutes(deep, SEX, ("float32",), 0) is not None
+
+
+def test_a_sub_network_that_is_fair_makes_all_behind_it_fair():
+    """Lemma 3.2: whatever stands behind layer 2, which twins share."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        rest = [(rng.normal(size=(3, 2)), rng.normal(size=3)), (rng.normal(size=(1, 3)), rng.normal(size=1))]
+        candidate = layered((READS, [0, 1, 0]), ([[1, 0, 2], [2, 0, 1]], [0, 1]), *rest)
+        assert both_ways(candidate)[0] == ("real", "float32")
+        assert refutes(candidate, SEX, ("real", "float32"), 1) is None
+
+
+def test_bands_are_never_thought_to_cancel_in_the_first_layer():
+    views = (View(np.eye(3, 2), np.array([0, 0, 1.0]), np.array([0, 0, 0.5])),) * 2
+    relation = Relation(views, SEX.free)
+    assert prove_structurally(layered((READS, [0, 1, 0]), ([[1, 0, 2]], [0])), relation)
+    assert prove_structurally(layered((TWO_ALIKE, [1, 0, 1]), ([[1, 1, -1]], [0])), relation).arithmetic == ("real",)
+    told = prove_structurally(layered((READS, [0, 1, 0]), ([[1, 1, 2]], [0])), relation)
+    assert "neuron 1 reads what takes every value of a band" in told.reason
+
+
 # --- what it must not prove ---
 
 

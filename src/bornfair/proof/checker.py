@@ -42,6 +42,7 @@ MOST_VALUES = 100_000  # sensitive values, or versions of a person, that are loo
 MOST_RULES, MOST_ELEMENTS = 100, 10_000  # for twins, and of the group that they generate
 MOST_STEPS = 10**7  # to multiply rules out
 MOST_PRODUCTS = 2**26  # of whole numbers, to show that weights cancel
+MOST_WEIGHTS = 2**22  # of neurons that are compared with one another, to show that they cancel
 PIECES = 16  # into which a real-valued sensitive feature is cut where each value is looked at by itself
 FLOAT, INT64, STRING, BOOL, DOUBLE = 1, 7, 8, 9, 11  # element types of ONNX
 ACTIVATIONS = {"Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "Gelu": "gelu"}
@@ -820,43 +821,145 @@ def read_model(content: bytes, people: People) -> Network:
     return network
 
 
-# --- structural proofs: the first layer cannot tell twins apart ---
+# --- structural proofs: what differs between twins cannot reach the decision ---
 
 
 def prove_structurally(network: Network, people: People) -> set[str]:
     """The arithmetics in which what differs between twins cannot reach the decision.
 
-    Of sensitive features that is shown for whatever is fed to the model, in the domain or not: each of their inputs is
-    the same number for all values, bit by bit, or all first-layer weights multiply it by 0 (in float32 and in real
-    numbers), or what they add to every neuron is the same (in real ones). Of a feature that rules move, for the values
-    that a rule turns into one another. Feature by feature is no loss: sensitive values may change one at a time, and a
-    rule is undone by repeating it, so what one feature adds cannot make up for another.
+    Of sensitive features that is shown for whatever is fed to the model, in the domain or not; of a feature that rules
+    move, for the values that a rule turns into one another. From layer to layer it is followed which neurons may be
+    another number for a twin (`first_alike`). In the first layer none may be whose inputs are the same numbers, bit by
+    bit, or multiplied by 0 (in float32 and in real numbers), or add up to the same (in real ones). Feature by feature
+    is no loss: sensitive values may change one at a time, and a rule is undone by repeating it, so what one feature
+    adds cannot make up for another.
     """
-    held, rows, everybody, cancelling = {"real", "float32"}, network.layers[0][0], people.everybody(), []
+    rows, pairs, apart = network.layers[0][0], dict[str, list[tuple[Any, Any]]](), dict[str, list[int]]()
     for name, places in places_of(network).items():
-        sensitive, pairs = name in people.sensitive_set, twin_values(people, name)
-        if sensitive and any(network.columns[j].unlisted for j in places):
-            pairs.append((pairs[0][0], None))
-        read = {j: network.columns[j] for j in places if any(row[j] for row in rows)}
-        for column in (network.columns[j] for j in places if pairs and j not in read):
-            ends = column.limits if sensitive and column.limits else everybody[name]
-            if column.table is None and not is_finite(column, ends):
-                held.discard("float32")  # 0·∞ is not 0
-        others = partners(pairs)
-        apart = {j: column for j, column in read.items() if differs(column, others)}
-        if apart:
-            held.discard("float32")  # weights that cancel do so in exact numbers only
-            cancelling.append((name, pairs, apart))
-    work = sum(len(pairs) * len(apart) * len(rows) for _, pairs, apart in cancelling)
+        pairs[name] = twin_values(people, name)
+        if name in people.sensitive_set and any(network.columns[j].unlisted for j in places):
+            pairs[name].append((pairs[name][0][0], None))
+        others = partners(pairs[name])
+        apart[name] = [j for j in places if any(row[j] for row in rows) and differs(network.columns[j], others)]
+    layer = first_alike(network, [any(row[j] for several in apart.values() for j in several) for row in rows])
+    if layer is not None:  # by weights of 0; but 0·∞ is not 0
+        sizes = input_sizes(network, people)
+        moved = (sizes[j] for j, column in enumerate(network.columns) if pairs[column.feature])
+        finite = all(size < math.inf for size in moved) and (layer == 0 or stay_finite(network, layer, sizes))
+        return {"real", "float32"} if finite else {"real"}
+    told = told_apart(network, pairs, apart)
+    if first_alike(network, [i in told for i in range(len(rows))], cancelling=True) is None:
+        raise Rejected(next(told[i] for i in heard(network) if i in told))
+    return {"real"}  # weights that cancel do so in exact numbers only
+
+
+def told_apart(network: Network, pairs: dict[str, Any], apart: dict[str, list[int]]) -> dict[int, str]:
+    """The neurons of the first layer that twins may tell apart, in exact numbers, and by what."""
+    rows, found = network.layers[0][0], dict[int, str]()
+    work = sum(len(pairs[name]) * len(several) * len(rows) for name, several in apart.items())
     need(work <= MOST_PRODUCTS, "to show that the weights of so many values cancel takes too long")
-    for name, pairs, apart in cancelling:
-        weights = [whole([row[j] for j in apart]) for row in rows]
-        for here, there in pairs:
-            change = whole([column.value(there, True) - column.value(here, True) for column in apart.values()])
-            for neuron in (i for i, row in enumerate(weights) if sum(map(mul, row, change))):
-                told = f"{here!r} from {'a value not listed' if there is None else repr(there)}"
-                raise Rejected(f"first-layer neuron {neuron} tells {name} {told}, which twins may have")
-    return held
+    for name, several in apart.items():
+        weights = [whole([row[j] for j in several]) for row in rows]
+        columns = [network.columns[j] for j in several]
+        for here, there in pairs[name] if several else ():
+            change = whole([column.value(there, True) - column.value(here, True) for column in columns])
+            for neuron in (i for i, row in enumerate(weights) if i not in found and sum(map(mul, row, change))):
+                other = "a value not listed" if there is None else repr(there)
+                found[neuron] = f"first-layer neuron {neuron} tells {name} {here!r} from {other}, which twins may have"
+    return found
+
+
+def first_alike(network: Network, apart: list[bool], *, cancelling: bool = False) -> int | None:
+    """The first layer of which no neuron may be another number for a twin, given which of the first layer may; None if
+    an output may.
+
+    A neuron may be if it reads one that may with a weight other than 0. Not so if (`cancelling`, in exact numbers) its
+    weights on neurons that are one function add up to 0; nor if it is a hidden relu that is off whatever is fed: all
+    its weights and its bias are at most 0, and what a relu gives is not below. A neuron that weights of 0 keep from the
+    outputs may be what it likes.
+    """
+    last, work = len(network.layers) - 1, 0
+    for depth, (rows, bias) in enumerate(network.layers):
+        if depth:
+            before = [i for i, other in enumerate(apart) if other]
+            likely = same_signs(network, depth - 1, before) if cancelling else []
+            work += len(likely) * len(network.layers[depth - 1][0][0])
+            need(work <= MOST_WEIGHTS, "to show that so many neurons cancel takes too long")
+            groups = alike(network, depth - 1, likely)
+            alone = set(before) - {i for group in groups for i in group}
+            apart = [any(row[i] for i in alone) or not all(cancels(row, group) for group in groups) for row in rows]
+            if network.activation == "relu" and depth < last:
+                apart = [other and (b > 0 or max(row) > 0) for other, row, b in zip(apart, rows, bias, strict=True)]
+        if not any(apart):
+            return depth
+    return None
+
+
+def same_signs(network: Network, depth: int, neurons: list[int]) -> list[int]:
+    """Those neurons whose weights and bias have the same signs as another's: no others can be one function."""
+    (rows, bias), found = network.layers[depth], dict[Any, list[int]]()
+    for i in neurons:
+        found.setdefault(tuple((w > 0) - (w < 0) for w in (*rows[i], bias[i])), []).append(i)
+    return [i for several in found.values() if len(several) > 1 for i in several]
+
+
+def alike(network: Network, depth: int, neurons: list[int]) -> list[dict[int, Fraction]]:
+    """Groups of neurons that are one function of what they read, up to a factor: each neuron with its own.
+
+    Equal weights and bias make equal functions; of a relu also those that are a positive multiple: max(c·z, 0) is
+    c·max(z, 0). A neuron that reads nothing is not asked about.
+    """
+    (rows, bias), found = network.layers[depth], dict[Any, dict[int, Fraction]]()
+    for i in neurons:
+        numbers = [Fraction(w) for w in (*rows[i], bias[i])]
+        size = next(abs(w) for w in numbers if w) if network.activation == "relu" else Fraction(1)
+        found.setdefault(tuple(w / size for w in numbers), {})[i] = size
+    return [group for group in found.values() if len(group) > 1]
+
+
+def cancels(row: Sequence[float], group: dict[int, Fraction]) -> bool:
+    return sum(Fraction(row[i]) * factor for i, factor in group.items()) == 0
+
+
+def heard(network: Network) -> list[int]:
+    """Which neurons of the first layer a path of weights other than 0 connects with an output."""
+    found = set(range(len(network.layers[-1][1])))
+    for rows, _ in reversed(network.layers[1:]):
+        found = {j for i in found for j, weight in enumerate(rows[i]) if weight}
+    return sorted(found)
+
+
+def input_sizes(network: Network, people: People) -> list[float]:
+    """How large each input may be as executed: sensitive ones for whatever the graph lets through, others for everybody
+    of the domain; infinite where it overflows.
+    """
+    everybody, found = people.everybody(), []
+    for column in network.columns:
+        if column.table is not None:
+            found.append(max(map(abs, column.table.values()), default=0.0))
+            continue
+        sensitive = column.feature in people.sensitive_set
+        ends = column.limits if sensitive and column.limits else everybody[column.feature]
+        try:  # every step grows with the number, or stays
+            found.append(max(abs(column.value(end, False)) for end in ends))
+        except Rejected:
+            found.append(math.inf)
+    return found
+
+
+def stay_finite(network: Network, layer: int, sizes: list[float]) -> bool:
+    """Whether no sum before this layer overflows in float32, in any order, for inputs that are no larger than this.
+
+    A sum of n products is at most Σ|w||x| + |b| in size, and one part in 2^23 for each of them more by rounding; what
+    an activation gives, at most as much as its sum, or 1, and the 2^-10 is for its own rounding and for ours.
+    """
+    for rows, bias in network.layers[:layer]:
+        more = 1 + 2.0**-10 + (len(sizes) + 8) * 2.0**-23
+        if more > 1.25 or not all(size < 2.0**126 for size in sizes):
+            return False
+        sums = [sum(map(mul, map(abs, row), sizes)) + abs(b) for row, b in zip(rows, bias, strict=True)]
+        sizes = [max(size, 1.0) * more for size in sums]
+    return all(size < 2.0**126 for size in sizes)
 
 
 def places_of(network: Network) -> dict[str, list[int]]:
@@ -905,14 +1008,6 @@ def differs(column: Column, others: Partners) -> bool:
         return any(value != table.get(other, 0.0) for raw, value in table.items() for other in others.get(raw, ()))
     sides = [{column.value(raw, exact) for raw in others} for exact in (False, True)]
     return any(len(side) > 1 for side in sides)
-
-
-def is_finite(column: Column, ends: tuple[float, ...]) -> bool:
-    """Whether the input that a number becomes is finite between these ends: every step grows with it, or stays."""
-    try:
-        return all(math.isfinite(column.value(end, False)) for end in ends)
-    except Rejected:
-        return False
 
 
 def whole(numbers: Sequence[Any]) -> list[int]:

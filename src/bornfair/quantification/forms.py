@@ -19,8 +19,8 @@ from bornfair.quantification.variables import Variables
 from bornfair.twins.relation import Relation
 from bornfair.verification.backward import Arrays
 from bornfair.verification.linear import LinearBounds
-from bornfair.verification.structural import distinct_matrices
 from bornfair.verification.verdict import Arithmetic
+from bornfair.verification.views import distinct_matrices
 
 MOST_VIEWS = 12
 NUMBERS = 2**18  # per array: NumPy passes over it many times, so it should not be far from the caches

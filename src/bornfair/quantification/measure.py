@@ -30,8 +30,9 @@ from bornfair.verification.clock import Clock
 from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier
 from bornfair.verification.search import checked_arithmetic
-from bornfair.verification.structural import not_finite, prove_structurally
+from bornfair.verification.structural import prove_structurally
 from bornfair.verification.verdict import Arithmetic
+from bornfair.verification.views import not_finite
 
 FEW = 64  # people in a box who are looked at one by one rather than cut apart
 SAMPLES = 200_000

@@ -63,7 +63,7 @@ def treatment(model: Model, table: Any) -> Treatment:
     try:
         relation = grid_relation(model.encoding)
     except InputError:  # the twins cannot be listed; a proof from the structure needs no list
-        if model.covers_execution and confirm_encoded(model.network, model.encoding):
+        if model.covers_execution and "float32" in confirm_encoded(model.network, model.encoding).arithmetic:
             return _all_alike(model.scores(frame))
         if model.original is None:
             raise

@@ -17,8 +17,8 @@ import numpy as np
 from bornfair.models.activations import ACTIVATIONS, ActivationFunction, Enclosure
 from bornfair.models.network import Network
 from bornfair.models.rounding import EXECUTIONS, FLOOR, LARGEST, OWN_UNIT
-from bornfair.verification.structural import differing_inputs, distinct_matrices, radii
 from bornfair.verification.verdict import Arithmetic
+from bornfair.verification.views import differing_inputs, distinct_matrices, radii
 
 if TYPE_CHECKING:
     from bornfair.twins.relation import Relation

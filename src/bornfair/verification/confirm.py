@@ -5,35 +5,39 @@ from __future__ import annotations
 import dataclasses
 import time
 
+import numpy as np
+
 from bornfair.errors import InputError
 from bornfair.models.network import Network
+from bornfair.people.columns import NumberColumn
 from bornfair.people.encoding import Encoding
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.twins.relation import Relation, twin_relation
 from bornfair.verification.intervals import prove_by_intervals
-from bornfair.verification.structural import prove_structurally, prove_zero_weights, undecided
-from bornfair.verification.verdict import Verdict
+from bornfair.verification.structural import prove_structurally, prove_zero_weights
+from bornfair.verification.verdict import Verdict, undecided
 
 
 def confirm_encoded(network: Network, encoding: Encoding) -> Verdict:
-    """Whether twins of this domain always get the same decision. Zero sensitive weights need no list of the twins,
+    """Whether twins of this domain always get the same decision. Codes that cannot reach it need no list of the twins,
     where the network is shown only what declared twins have in common.
     """
     began = time.perf_counter()
-    verdict = prove_zero_weights(network, encoding.free_width)
-    group, size = encoding.domain.twin_group, encoding.domain.sensitive_space.size
-    if encoding.merges_twins and verdict:
+    verdict = prove_zero_weights(network, encoding.free_width, _input_sizes(encoding))
+    group = encoding.domain.twin_group
+    listed = encoding.domain.sensitive_space.size * (1 if encoding.merges_twins else group.size)
+    if encoding.merges_twins and verdict and ("float32" in verdict.arithmetic or listed > ENUMERATION_LIMIT):
         if named := " and ".join(group.moved):
             reason = f"{verdict.reason}, and {named} of declared twins look the same to the network"
             verdict = dataclasses.replace(verdict, reason=reason)
-    elif (size := size * (1 if encoding.merges_twins else group.size)) <= ENUMERATION_LIMIT:
+    elif listed <= ENUMERATION_LIMIT:
         try:
             return confirm(network, twin_relation(encoding))
         except InputError as error:  # the views cannot be written down exactly
             verdict = undecided("structural", str(error).rstrip("."))
     else:
         what = "sensitive values" if encoding.merges_twins else "versions of a person"
-        verdict = undecided("structural", f"{verdict.reason} and the {size:,} {what} are too many to list")
+        verdict = undecided("structural", f"{verdict.reason} and the {listed:,} {what} are too many to list")
     return dataclasses.replace(verdict, seconds=time.perf_counter() - began)
 
 
@@ -49,3 +53,10 @@ def confirm(network: Network, relation: Relation) -> Verdict:
             reason = f"{verdict.reason}; {bounded.reason}"
             verdict = dataclasses.replace(verdict, engine="structural, intervals", reason=reason)
     return dataclasses.replace(verdict, seconds=time.perf_counter() - began)
+
+
+def _input_sizes(encoding: Encoding) -> np.ndarray:
+    """How large each input may become for people of the domain, whatever was rounded."""
+    columns = encoding.columns.values()
+    parts = [np.abs(c.ends).max(keepdims=True) if isinstance(c, NumberColumn) else abs(c.table).max(0) for c in columns]
+    return np.concatenate([np.zeros(0), *parts]) * (1 + 2.0**-20)

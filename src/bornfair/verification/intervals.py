@@ -15,8 +15,8 @@ import numpy as np
 from bornfair.errors import InputError
 from bornfair.models.network import Network
 from bornfair.verification.backward import Arrays, Box, Shape, Traced, arrays_of, trace
-from bornfair.verification.structural import distinct_matrices, not_finite, require_fit, undecided
-from bornfair.verification.verdict import Arithmetic, Verdict
+from bornfair.verification.verdict import Arithmetic, Verdict, undecided
+from bornfair.verification.views import distinct_matrices, not_finite, require_fit
 
 if TYPE_CHECKING:
     from bornfair.twins.relation import FreeSpace, Relation

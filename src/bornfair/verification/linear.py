@@ -16,8 +16,8 @@ from bornfair.models.network import Network, decisions
 from bornfair.twins.relation import Relation
 from bornfair.verification import backward
 from bornfair.verification.backward import Arrays, Findings, Lines, Shape, arrays_of
-from bornfair.verification.structural import not_finite, require_fit
 from bornfair.verification.verdict import Arithmetic
+from bornfair.verification.views import not_finite, require_fit
 
 NUMBERS = {True: 2**22, False: 2**17}  # per array, compiled or not: what fits the caches, where NumPy passes many times
 

@@ -25,9 +25,8 @@ from bornfair.verification.milp_bounds import Judge, ask_highs, branch, tightene
 from bornfair.verification.milp_encoding import NoProgram, Pair, Program, reach_of, sums_of, write_program
 from bornfair.verification.prune import float_below
 from bornfair.verification.replay import Replay, exact_input, falsified, replay
-from bornfair.verification.structural import undecided
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion
-from bornfair.verification.verdict import Verdict
+from bornfair.verification.verdict import Verdict, undecided
 
 ENGINE = "milp"
 

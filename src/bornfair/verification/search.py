@@ -28,8 +28,8 @@ from bornfair.verification.exact import agree, executes_exactly, inputs_of_views
 from bornfair.verification.frontier import INTERRUPTED, TOO_CLOSE, Frontier
 from bornfair.verification.linear import LinearBounds
 from bornfair.verification.replay import exact_input, falsified, person_of, replay, versions_at
-from bornfair.verification.structural import prove_structurally, undecided
-from bornfair.verification.verdict import Arithmetic, Verdict
+from bornfair.verification.structural import prove_structurally
+from bornfair.verification.verdict import Arithmetic, Verdict, undecided
 
 ENGINE = "bounds"
 FEW = 32  # people in a box who are looked at one by one rather than cut apart

@@ -20,9 +20,9 @@ from bornfair.verification.clock import Clock, Say
 from bornfair.verification.partition import Part, Relax, Where, importance_of_features, partition_domain, question_scope
 from bornfair.verification.prune import NetworkTerms, NeuronBounds, Pruning, Term, Version, raw_layers
 from bornfair.verification.replay import Replay, falsified
-from bornfair.verification.structural import not_finite, undecided
 from bornfair.verification.twin_question import TwinQuestion, solver_package
-from bornfair.verification.verdict import Verdict
+from bornfair.verification.verdict import Verdict, undecided
+from bornfair.verification.views import not_finite
 
 ENGINE = "smt"
 Answer = Literal["sat", "unsat", "unknown", "unconfirmed"]

@@ -37,3 +37,7 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def undecided(engine: str, reason: str) -> Verdict:
+    return Verdict("undecided", "none", engine, (), reason)

@@ -38,7 +38,8 @@ SLOW = {
     "report": "browser document",
     "training": "algorithm gamma_network response start",
     "twins": "fairness real_sensitive",
-    "verification": "attack engines_agree intervals linear milp nasty_models search smt structural",
+    "verification": "attack engines_agree intervals linear milp nasty_models search smt structural structures "
+    "tolerance",
 }
 
 

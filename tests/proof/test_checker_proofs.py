@@ -818,6 +818,105 @@ def test_weights_that_cancel_only_for_the_combinations_that_exist_are_no_structu
             structural(columns, [[0.3, -0.3]], people)
 
 
+# --- structural proofs behind the first layer ---
+
+SOMEBODY = people_of([whole("n", 0, 3), boolean("s")], ["s"])
+SEEN = [Column("n", None, (("Sub", 1.0),)), Column("s", {False: -1.0, True: 1.0})]
+FIRST = [[1.0, 0], [2, 1], [-1, 0]], [0.5, -1, 1]  # the second neuron reads s
+
+
+def proven(*layers, activation="relu", people=SOMEBODY, columns=SEEN):
+    """The arithmetics in which a network is proven structurally; none if it is not."""
+    try:
+        return checker.prove_structurally(network_of(columns, layers, activation=activation), people)
+    except Rejected as error:
+        assert "which twins may have" in str(error)
+        return set()
+
+
+BOTH = {"real", "float32"}
+TINY = 2.0**-149
+
+
+def test_a_neuron_that_no_output_can_hear_may_tell_twins_apart():
+    assert proven(FIRST, ([[1, 0, 1]], [0])) == BOTH
+    assert proven(FIRST, ([[1, -0.0, 1]], [0])) == BOTH
+    assert proven(FIRST, ([[1, TINY, 1]], [0])) == set()
+    for way, held in (([0, 1, 1], BOTH), ([TINY, 1, 1], set())):  # the first of the second layer depends on s
+        second = [[1, 1, 0], [0, 0, 1], [1, 0, 0]], [0, 1, 0]
+        assert proven(FIRST, second, ([way], [-1])) == held
+        assert proven(FIRST, second, ([way], [-1]), activation="tanh") == held
+
+
+def test_the_neuron_that_is_named_is_heard():
+    for rows, out, named in (([[1, 5], [2, 1]], [0, 1], 1), ([[1, 5], [2, 1]], [1, 0], 0)):
+        network = network_of(SEEN, [(rows, [0, 0]), ([out], [0])])
+        with pytest.raises(Rejected, match=f"first-layer neuron {named} tells s False from True"):
+            checker.prove_structurally(network, SOMEBODY)
+
+
+def test_a_hidden_relu_that_is_never_on_passes_nothing_on():
+    after = [[5, 1]], [-1]
+    assert proven(FIRST, ([[-1, -2, 0], [1, 0, 1]], [0, 0]), after) == BOTH
+    assert proven(FIRST, ([[-1, -2, TINY], [1, 0, 1]], [0, 0]), after) == set()
+    assert proven(FIRST, ([[-1, -2, 0], [1, 0, 1]], [TINY, 0]), after) == set()
+    assert proven(FIRST, ([[-1, -2, 0], [1, 0, 1]], [0, 0]), after, activation="tanh") == set()
+    assert proven(FIRST, ([[-1, -2, -1]], [0])) == set()  # an output is no relu
+    assert proven(([[1, 0], [0, -1]], [0, 0]), ([[1, 1]], [0])) == set()  # and inputs may be below 0
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid", "gelu"])
+def test_neurons_that_are_one_function_cancel_in_exact_numbers_only(activation):
+    def found(rows, bias, out):
+        return proven((rows, bias), ([out, [0, 0, 0]], [0, 1]), activation=activation)
+
+    rows, bias = [[2, 1], [1, 0], [2, 1]], [0.3, 0, 0.3]
+    assert found(rows, bias, [0.1, 1, -0.1]) == {"real"}
+    assert found(rows, bias, [0.1, 1, -0.1 * (1 + 2.0**-22)]) == set()
+    assert found([*rows[:2], [2, 1 + 2.0**-23]], bias, [0.1, 1, -0.1]) == set()
+    assert found(rows, [0.3, 0, 0.3 * (1 + 2.0**-22)], [0.1, 1, -0.1]) == set()
+    relu = {"real"} if activation == "relu" else set()
+    assert found([*rows[:2], [6, 3]], [1, 0, 3], [3, 1, -1]) == relu
+    assert found([*rows[:2], [6, 3]], [1, 0, 3], [2, 1, -1]) == set()
+    assert found([*rows[:2], [-2, -1]], [1, 0, -1], [1, 1, 1]) == set()  # the other side of the kink
+
+
+def test_a_number_that_overflows_is_not_proven_harmless_by_a_weight_of_zero():
+    """0·∞ is NaN, wherever it stands."""
+    for big, held in ((1e38, {"real"}), (1e30, BOTH)):
+        assert proven(([[1, 0], [big, 3 * big]], [1, 0]), ([[1, 0]], [0])) == held  # a sum of the first layer
+    for big, held in ((1e20, {"real"}), (1e15, BOTH)):  # of the second
+        assert proven(([[1, 0], [big, big]], [1, 0]), ([[1, 0], [0, big]], [0, 0]), ([[1, 0]], [0])) == held
+    many = [Column("n", None, (("Sub", 1.0),)), *(Column("s", {False: -1.0, True: 1.0}) for _ in range(3))]
+    shared = ([[1, 0, 0, 0], [0, 1e38, 1e38, 1e38]], [1, 0])  # each product is finite
+    assert proven(shared, ([[1, 0]], [0]), columns=many) == {"real"}
+
+
+@pytest.mark.parametrize(("limits", "held"), [((-1e300, 1e300), {"real"}), ((0.0, 1e6), BOTH), (None, BOTH)])
+def test_a_dead_end_is_finite_for_whatever_the_graph_lets_through(limits, held):
+    people = people_of([whole("n", 0, 3), whole("s", 1, 9)], ["s"])
+    columns = [SEEN[0], Column("s", None, (("Sub", 1.0),), limits)]
+    assert proven(FIRST, ([[1, 0, 1]], [0]), people=people, columns=columns) == held
+
+
+def test_no_more_neurons_are_compared_than_can_be_in_time(monkeypatch):
+    layers = [([[2, 1], [1, 0], [2, 1]], [0.3, 0, 0.3]), ([[1, 1, -1]], [0])]
+    monkeypatch.setattr(checker, "MOST_WEIGHTS", 3)
+    with pytest.raises(Rejected, match="so many neurons cancel takes too long"):
+        checker.prove_structurally(network_of(SEEN, layers), SOMEBODY)
+    alone = [([[2, 1], [1, 0], [2, -1]], [0.3, 0, 0.3]), layers[1]]  # of other signs: nothing is compared
+    with pytest.raises(Rejected, match="first-layer neuron 0 tells"):
+        checker.prove_structurally(network_of(SEEN, alone), SOMEBODY)
+
+
+def test_neurons_cancel_whatever_is_fed_to_them():
+    """Unlike weights of the first layer, which cancel for some values only."""
+    people = people_of([whole("n", 0, 3), category("s", "p", "q")], ["s"])
+    columns = [SEEN[0], Column("s", {"p": 2.0, "q": 1.0}, unlisted=True)]
+    layers = ([[2, 1], [1, 0], [2, 1]], [0.3, 0, 0.3]), ([[1, 1, -1]], [0])
+    assert proven(*layers, people=people, columns=columns) == {"real"}
+
+
 @settings(max_examples=200)
 @given(SEEDS)
 def test_a_structural_proof_is_never_wrong(seed):

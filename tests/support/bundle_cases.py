@@ -112,6 +112,22 @@ def _cancelling() -> FairModel:
     return hand_made((HOURS, RACE), ("race",), [(first, [-3, 5]), ([[1, -1]], [0.25])]).certified(timeout=10)
 
 
+def _dead_end() -> FairModel:
+    """A neuron of the first layer reads owner, one of the second reads that, and no output reads it."""
+    first = [[1, 0, 0], [-1, 0.5, 2], [0.5, 1, 0]]
+    layers = [(first, [-3, 1, 0]), ([[1, 0, -1], [0.5, 1, 0], [-1, 0, 2]], [0.5, 0, 1]), ([[1, 0, -1]], [0.25])]
+    days = IntegerFeature(name="days", low=1, high=8)
+    return hand_made((HOURS, days, OWNER), ("owner",), layers).certified(timeout=10)
+
+
+def _cancelling_neurons() -> FairModel:
+    """Two neurons read owner, the one as three times the other, and the next layer takes their difference."""
+    first = [[1, 0, 2], [3, 0, 6], [0.5, 1, 0]]
+    layers = [(first, [-3, -9, 0]), ([[3, -1, 1], [-1.5, 0.5, -1]], [-2, 1]), ([[1, -1]], [0.25])]
+    days = IntegerFeature(name="days", low=1, high=8)
+    return hand_made((HOURS, days, OWNER), ("owner",), layers).certified(timeout=10)
+
+
 def _classes() -> FairModel:
     """Three classes; twins differ in race and grade, which count a little."""
     first = [[1, 0, 0.01, 0.02, 0.03, 0.02], [0, 1, 0.02, 0.01, 0.03, 0.01], [-1, -1, 0, 0, 0, 0]]
@@ -143,6 +159,8 @@ _MODELS: dict[str, Callable[[], FairModel]] = {
     "falsified": _falsified,
     "undecided": _undecided,
     "cancelling": _cancelling,
+    "dead end": _dead_end,
+    "cancelling neurons": _cancelling_neurons,
     "classes": _classes,
     "exact": _exact,
     "tanh": _tanh,

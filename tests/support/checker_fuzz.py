@@ -51,7 +51,7 @@ def random_bundle(chance: random.Random) -> Files:
         outside=chance.choice(["allow", "clip", "error"]),
     )
     width = sum(_width(f, f.name in named) for f in features)
-    sizes = [width, *chance.choice([(2,), (3,), (2, 2)]), 1 if len(classes) == 2 else len(classes)]
+    sizes = [width, *chance.choice([(2,), (3,), (2, 2), (3, 3)]), 1 if len(classes) == 2 else len(classes)]
     style = chance.choice(["halves", "halves", "normal", "sparse"])
     layers = [
         ([[_weight(style, chance) for _ in range(a)] for _ in range(b)], [_weight(style, chance) for _ in range(b)])
@@ -145,7 +145,8 @@ def one_case(seed: str, bases: list[Files], outcomes: Counter[str]) -> str | Non
         outcomes["archive"] += 1
         return problem and f"archive: {problem}"
     families = chance.choice(
-        [[name] for name in MUTATIONS] + [["weights", "graph", "domain", "likely"], ["likely"]] * 3
+        [[name] for name in MUTATIONS]
+        + [["weights", "graph", "domain", "likely"], ["likely"], ["structure", "likely"]] * 3
     )
     what, forgery = forge(chance.choice(bases), families, chance, changes=chance.choice([0, 1, 1, 1, 2, 3]))
     files = forgery.sealed()

@@ -209,6 +209,56 @@ def twins_made_alike(forgery: Forgery, chance: random.Random) -> str | None:
     return f"the weights of inputs {first} to {last} are alike"
 
 
+# --- of what reaches the decision: a forger lets it end behind the first layer, or nearly ---
+
+
+def dependence_cut_off(forgery: Forgery, chance: random.Random) -> str | None:
+    """Some neurons are kept from the next layer by weights of 0; one may be forgotten, or be huge."""
+    depth = chance.randrange(1, len(_weights(forgery)) // 2)
+    before, after = forgery.constant(f"weight {depth - 1}"), forgery.constant(f"weight {depth}")
+    reads = [i for i, row in enumerate(before) if row[-1] != 0] if depth == 1 else list(range(len(before)))
+    chosen = [i for i in reads if chance.random() < 0.9]
+    after[:, chosen] = 0.0
+    if chance.random() < 0.2:
+        after[chance.randrange(len(after)), chance.choice(chosen)] = chance.choice([1e-30, 1.0])
+    if chance.random() < 0.2:
+        before[chosen] = np.clip(before[chosen], -30, 30) * np.float32(1e37)
+        forgery.put(f"weight {depth - 1}", before)
+    forgery.put(f"weight {depth}", after)
+    return f"what {len(chosen)} neurons before layer {depth} pass on"
+
+
+def neurons_cancelled(forgery: Forgery, chance: random.Random) -> str | None:
+    """Two neurons become one function, up to a factor, and cancel in the next layer; or nearly."""
+    depth = chance.randrange(1, len(_weights(forgery)) // 2)
+    names = f"weight {depth - 1}", f"bias {depth - 1}", f"weight {depth}"
+    rows, bias, after = (forgery.constant(name) for name in names)
+    one, other = chance.sample(range(len(rows)), 2)
+    factor = np.float32(chance.choice([1, 1, 2, 0.5, -1]))
+    rows[other], bias[other] = factor * rows[one], factor * bias[one]
+    after[:, one] = -factor * after[:, other]
+    if chance.random() < 0.4:
+        spoiled = chance.choice([rows, after])
+        at = chance.randrange(len(spoiled)), chance.choice([one, other, 0]) if spoiled is after else -1
+        spoiled[at] = np.nextafter(spoiled[at], np.float32(9))
+    for name, values in zip(names, (rows, bias, after), strict=True):
+        forgery.put(name, values)
+    return f"neurons {one} and {other} before layer {depth}"
+
+
+def neurons_shut(forgery: Forgery, chance: random.Random) -> str | None:
+    """Neurons behind the first layer whose weights and bias are not above 0: never on, if they are relus."""
+    depth = chance.randrange(1, len(_weights(forgery)) // 2)
+    weights, bias = forgery.constant(f"weight {depth}"), forgery.constant(f"bias {depth}")
+    chosen = [i for i in range(len(weights)) if chance.random() < 0.7]
+    weights[chosen], bias[chosen] = -np.abs(weights[chosen]), -np.abs(bias[chosen])
+    if chance.random() < 0.3:
+        bias[chance.choice(chosen)] = 1e-3
+    forgery.put(f"weight {depth}", weights)
+    forgery.put(f"bias {depth}", bias)
+    return f"{len(chosen)} neurons of layer {depth} are off"
+
+
 def unseen_let_through(forgery: Forgery, chance: random.Random) -> str | None:
     """A category that is not listed gets zeros instead of a refusal, or the other way round."""
     attributes = [
@@ -590,6 +640,8 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
 }  # fmt: skip
 
 
+MUTATIONS["structure"] = (dependence_cut_off, neurons_cancelled, neurons_shut)
+
 # What unfair models were called fair by, when they were.
 MUTATIONS["likely"] = (
     combinations_changed, single_value, twins_made_alike, unseen_let_through, let_through, rules_changed, range_changed,
@@ -618,7 +670,8 @@ def forge(files: Files, families: Sequence[str], chance: random.Random, *, chang
 def _changed(forgery: Forgery, mutation: Mutation, chance: random.Random) -> str | None:
     """What was changed; a forger whose earlier change left nothing to change has changed nothing."""
     try:
-        return mutation(forgery, chance)
+        with np.errstate(all="ignore"):
+            return mutation(forgery, chance)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return None
 

@@ -301,7 +301,9 @@ def _contradiction(files: Files, found: dict[str, Any], seed: int, count: int) -
     judge = Judge(files, found["arithmetic"], random.Random(seed))
     if found["verdict"] == "falsified":
         return judge.about_twins(json.loads(files["certificate.json"]))
-    return judge.about_everybody(count, anything=found["proof"] == "structural")
+    structural = found["proof"] == "structural"
+    same = judge.about_scores(count // 5, anything=True) if structural else None
+    return same or judge.about_everybody(count, anything=structural)
 
 
 class Judge:
@@ -310,8 +312,8 @@ class Judge:
         self.graph, self.session = Graph(files["model.onnx"]), session_of(files["model.onnx"])
         self.features = {feature["name"]: feature for feature in self.domain["features"]}
         self.exact = not self.graph.operators(self.graph.label) & {"Tanh", "Gelu", "Sigmoid"}
-        sizes = [abs(v).max(initial=0) for kind, v in self.graph.constants.values() if kind in (FLOAT, DOUBLE)]
-        self.tame = max((float(s) for s in sizes if s < 1e300), default=0.0) < 1e5
+        sizes = [float(abs(v).max(initial=0)) for kind, v in self.graph.constants.values() if kind in (FLOAT, DOUBLE)]
+        self.tame = max((size for size in sizes if size < 1e300), default=0.0) < 1e5
 
     def answers(self, people: list[Person]) -> list[tuple[str, np.ndarray]]:
         """What people provably get, once for each way of computing: None where that way does not tell."""
@@ -344,14 +346,7 @@ class Judge:
         return _without(labels, refused)
 
     def about_everybody(self, count: int, *, anything: bool) -> str | None:
-        sensitive, chance = self.domain["sensitive"], self.chance
-        free = [name for name in self.features if name not in sensitive]
-        lists = [values_of(self.features[name], chance, 8) for name in free]
-        people = [dict(zip(free, values, strict=True)) for values in some(lists, chance, count)]
-        versions = self._versions(anything)
-        rules = [[], *self.domain.get("twins", [])]
-        groups = [[q for rule in rules if (q := moved(p, rule, sensitive)) is not None] for p in people]
-        rows = [(i, q | v) for i, group in enumerate(groups) for q in group for v in versions]
+        rows = self.twins(count, anything=anything)
         for how, labels in self.answers([person for _, person in rows]):
             first: dict[int, int] = {}
             for k, (i, person) in enumerate(rows):
@@ -361,6 +356,33 @@ class Judge:
                 if labels[one] != labels[k]:
                     return f"in {how} {rows[one][1]} gets {labels[one]}, and is decided differently as {person}"
         return None
+
+    def about_scores(self, count: int, *, anything: bool) -> str | None:
+        """How the scores behind decisions differ between twins: a structural proof says that they do not."""
+        rows = self.twins(count, anything=anything)
+        machines = [Machine("exact" if self.exact else "float64")]
+        if "real" not in self.arithmetic or not (self.exact or self.tame):
+            machines = []
+        if "float32" in self.arithmetic:
+            machines += [Machine("float32"), Machine("float32", lambda n: range(n - 1, -1, -1))]
+        for machine in machines:
+            _, scores, refused = self.graph.run([person for _, person in rows], machine)
+            first: dict[int, int] = {}
+            for k, (i, person) in enumerate(rows):
+                if not refused[k] and not _equal(scores[first.setdefault(i, k)], scores[k], machine.kind):
+                    return f"in {machine.kind} {rows[first[i]][1]} has other scores than {person}"
+        return None
+
+    def twins(self, count: int, *, anything: bool) -> list[tuple[int, Person]]:
+        """Up to so many people, with their twins; who belong together have one number."""
+        sensitive, chance = self.domain["sensitive"], self.chance
+        free = [name for name in self.features if name not in sensitive]
+        lists = [values_of(self.features[name], chance, 8) for name in free]
+        people = [dict(zip(free, values, strict=True)) for values in some(lists, chance, count)]
+        versions = self._versions(anything)
+        rules = [[], *self.domain.get("twins", [])]
+        groups = [[q for rule in rules if (q := moved(p, rule, sensitive)) is not None] for p in people]
+        return [(i, q | v) for i, group in enumerate(groups) for q in group for v in versions]
 
     def _versions(self, anything: bool) -> list[Person]:
         """Sensitive values that exist, some of many; or anything that may be fed."""
@@ -406,3 +428,10 @@ class Judge:
 
 def _without(labels: np.ndarray, gone: np.ndarray) -> np.ndarray:
     return np.where(gone, None, labels)
+
+
+def _equal(one: np.ndarray, other: np.ndarray, kind: str) -> bool:
+    if kind == "exact":
+        return bool((one == other).all())
+    room = 1e-10 if kind == "float64" else 0.0  # our own rounding, where fractions cannot follow
+    return np.allclose(one.astype(float), other.astype(float), rtol=room, atol=room, equal_nan=True)

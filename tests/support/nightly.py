@@ -13,6 +13,7 @@ import checker_fuzz
 import hostile_files
 import import_fuzz
 import nasty_models
+import structure_fuzz
 from fuzzing import Summary
 
 Run = Callable[[int, int], Summary]
@@ -20,6 +21,7 @@ Run = Callable[[int, int], Summary]
 FUZZERS: dict[str, Run] = {
     "small models": brute_force.run,
     "nasty models": nasty_models.run,
+    "structures": structure_fuzz.run,
     "forged bundles": checker_fuzz.run,
     "imported models": import_fuzz.run,
     "hostile files": hostile_files.run,

@@ -955,11 +955,11 @@ def stay_finite(network: Network, layer: int, sizes: list[float]) -> bool:
     """
     for rows, bias in network.layers[:layer]:
         more = 1 + 2.0**-10 + (len(sizes) + 8) * 2.0**-23
-        if more > 1.25 or not all(size < 2.0**126 for size in sizes):
-            return False
         sums = [sum(map(mul, map(abs, row), sizes)) + abs(b) for row, b in zip(rows, bias, strict=True)]
+        if more > 1.25 or not all(size < 2.0**126 for size in sums):  # nor is a sum NaN, as 0·∞ would make it
+            return False
         sizes = [max(size, 1.0) * more for size in sums]
-    return all(size < 2.0**126 for size in sizes)
+    return True
 
 
 def places_of(network: Network) -> dict[str, list[int]]:

@@ -101,6 +101,11 @@ COMMANDS = (
          option("seeds", int, 2, help="How many seeds.")),
     ),
     Command(
+        "tolerance", "tolerance",
+        "Is a network with small sensitive weights fair? Starts near zero on a finite domain, and what is certified.",
+        (SEED,),
+    ),
+    Command(
         "accuracy", "accuracy",
         "What does fairness cost? Ours beside training without the sensitive column, and with it.",
         (option("dataset", str, "census", help="A built-in dataset."),

@@ -25,7 +25,7 @@ MEANING_TITLES = {
 }
 PROOFS = {
     "structural": "Structural: the sensitive values cannot reach the decision. What the network computes from them is "
-    "the same for all of them from the first layer on, whatever the rest of the person is.",
+    "the same for all of them from some layer on, whatever the rest of the person is.",
     "bounds": "By bounds: everybody who could exist was divided into parts, and in each part bounds that cover every "
     "rounding show that all twins get the same decision.",
     "none": "None. Nothing here lets a checker conclude that the model is fair.",

@@ -15,8 +15,13 @@ from hypothesis import strategies as st
 
 from bornfair.errors import InputError
 from bornfair.models.network import Layer, Network
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import IntegerFeature, Label
+from bornfair.proof import checker
+from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.twins.relation import FreeSpace, Relation, View
-from bornfair.verification.confirm import confirm
+from bornfair.verification.confirm import confirm, confirm_encoded
 from bornfair.verification.structural import prove_structurally, prove_zero_weights
 from oracle import STYLES, exact_inputs, refutes, small_network, small_relation
 
@@ -326,6 +331,27 @@ def test_zero_weights_need_no_list_of_values(free_width, value):
 def test_zero_weights_refuse_an_impossible_width():
     with pytest.raises(InputError, match="free_width is 5"):
         prove_zero_weights(network([[1, 2, 3]]), 5)
+
+
+@pytest.mark.parametrize(
+    ("out", "arithmetic"), [([1, 0, 0], ("real", "float32")), ([1, 1, -1], ("real",)), ([1, 1, 0], ())]
+)
+def test_sensitive_values_that_cannot_be_listed_end_behind_the_first_layer_too(out, arithmetic):
+    """A million combinations: a dead end, neurons that cancel, and one that is read."""
+    sensitive = [IntegerFeature(name=name, low=0, high=1000) for name in ("s", "t")]
+    features = (IntegerFeature(name="n", low=0, high=3), *sensitive)
+    domain = Domain(features=features, sensitive=("s", "t"), label=Label(name="y", classes=("no", "yes")))
+    encoding = Encoding(domain, {f.name: Scale(centre=0.0, exponent=0) for f in features}, {})
+    first = Layer(np.array([[1.0, 0, 0], [2, 1, 3], [2, 1, 3]]), np.array([-1.5, 0, 0]))
+    model = FairModel(Network((first, Layer(np.array([out], float), -np.ones(1)))), encoding)
+    verdict = confirm_encoded(model.network, encoding)
+    assert verdict.arithmetic == arithmetic
+    assert verdict or "1,002,001 sensitive values are too many to list" in verdict.reason
+    if verdict:
+        assert verdict.reason.startswith("from layer 2 of 2 on no neuron depends on the sensitive codes")
+        found = checker.check_files(bundle_files(model.certified(timeout=5)))
+        # What is fed beside the range may overflow in float32, and the checker asks about anything.
+        assert found["verdict"] == "verified" and found["proof"] == "structural" and "real" in found["arithmetic"]
 
 
 # --- speed and manners ---

@@ -258,9 +258,9 @@ def test_groups_name_where_the_unfairness_sits():
     for group in groups:
         inside = group.holds(everybody)
         assert group.share == pytest.approx(inside.mean(), abs=0.03)
-        assert group.low <= unfair[inside].mean() <= group.high
+        assert group.inside.low <= unfair[inside].mean() <= group.inside.high
         assert group.contains == pytest.approx(unfair[inside].sum() / unfair.sum(), abs=0.1)
-        assert group.low > unfair.mean() - 0.02
+        assert group.inside.low > unfair.mean() - 0.02
         assert 1 <= len(group.conditions) <= 3
         assert group.to_json()["kind"] == "estimate"
     assert affected_groups(model, samples=4000, seed=2) == groups

@@ -136,16 +136,14 @@ def test_the_limits_fit_what_the_report_holds():
 
 
 def test_a_measurement_that_got_less_far_than_the_proof_says_so():
-    assert "The proof of the verdict covers everyone" in words(
-        dataclasses.replace(fair(), shares=Shares(0.9, 0.0, 0.1))
-    )
+    assert "The proof of the verdict covers everyone" in words(dataclasses.replace(fair(), shares=Shares(0.9, 0.0)))
     assert "covers everyone" not in words(undecided())
 
 
 def test_contradictions_are_pointed_out_not_smoothed_over():
-    claimed = dataclasses.replace(fair(), shares=Shares(0.9, 0.1, 0.0), people=People(10, 1))
+    claimed = dataclasses.replace(fair(), shares=Shares(0.9, 0.1), people=People(10, 1))
     assert "Both cannot be true" in words(claimed) and "outside the domain, or decided in another" in words(claimed)
-    sampled = dataclasses.replace(undecided(), shares=Shares(0.9, 0.0, 0.1, Estimate(0.5, 0.4, 0.6)))
+    sampled = dataclasses.replace(undecided(), shares=Shares(0.9, 0.0, Estimate(0.5, 0.4, 0.6)))
     assert "the proof counts" in words(sampled)
     other = dataclasses.replace(everything(), certificate=dataclasses.replace(fair().certificate, verdict="verified"))
     assert "The certificate says verified, this examination falsified." in words(other)
@@ -194,7 +192,7 @@ def test_proven_shares_are_rounded_down_and_open_ones_up(share):
 
 @pytest.mark.parametrize("share", [1e-9, 4e-6, 0.0004])
 def test_tiny_shares_stay_visible_in_the_chart_and_in_numbers(share):
-    shares = Shares(1 - share, share, 0.0)
+    shares = Shares(1 - share, share)
     document = Document(UNDECIDED, shares=shares)
     assert f"Proven unfair: {spaced(percent(share, 'down'))}" in words(document)
     (width,) = re.findall(r'class="unfair"[^>]*width="([\d.]+)"', charts.shares_bar(740, shares))
@@ -241,7 +239,7 @@ def test_charts_stay_inside_their_frame(history, counts, width):
         UNDECIDED,
         score_gaps=Histogram(edges, tuple(counts)),
         history=tuple(HistoryPoint(i + 1, right, same) for i, (right, same) in enumerate(history)),
-        shares=Shares(0.5, 0.5, 0.0, Estimate(history[0][0] or 0.0, 0.0, 1.0)),
+        shares=Shares(0.5, 0.5, Estimate(history[0][0] or 0.0, 0.0, 1.0)),
     )
     page = to_html(document)
     for picture in re.findall(r'<svg class="(?:broad|slim)".*?</svg>', page):
@@ -291,7 +289,7 @@ def test_a_comparison_tells_each_model_and_draws_those_measured_alike():
 
 def test_a_chart_never_mixes_proven_shares_with_counted_rows():
     models = [
-        Document(UNDECIDED, model="a", shares=Shares(0.5, 0.0, 0.5), metrics=Metrics(0.8)),
+        Document(UNDECIDED, model="a", shares=Shares(0.5, 0.0), metrics=Metrics(0.8)),
         Document(UNDECIDED, model="b", people=People(10, 1), metrics=Metrics(0.8)),
     ]
     assert "Fairness against accuracy" not in words(Comparison(tuple(models)))
@@ -401,6 +399,9 @@ def test_numpy_numbers_are_plain_in_json():
         ({"format": "other"}, "a report's JSON form says 'bornfair-report/1'"),
         ({"shares": {"certified": 0.5}}, "report.shares: .*falsified"),
         ({"shares": 3}, "report.shares: found 3"),
+        ({"shares": {"certified": 0.5, "falsified": 0.5}}, "report.shares: .*undecided"),
+        ({"shares": {"certified": 0.5, "falsified": 0.5, "undecided": 0.5}}, "sum to 1, found 1.5"),
+        ({"groups": [{"text": "all", "share": 1.0}]}, "'share' is not a field of it; the fields are 'text', 'covers'"),
         ({"sharse": None}, "'sharse' is not a field of it"),
         ({"history": {}}, "report.history: found {}; give a list"),
         ({"verdict": {"verdict": "fine", "proof": "none", "engine": "", "arithmetic": [], "reason": ""}}, "'fine'"),
@@ -414,10 +415,10 @@ def test_json_that_is_no_report_is_refused_by_name(change, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Shares(0.5, 0.5, 0.5), "sum to 1, found 1.5"),
-        (lambda: Shares(1.5, -0.5, 0.0), "certified of shares: found 1.5; give a share from 0 to 1"),
-        (lambda: Shares(float("nan"), 0.0, 1.0), "certified of shares: found nan"),
+        (lambda: Shares(1.5, -0.5), "certified of shares: found 1.5; give a share from 0 to 1"),
+        (lambda: Shares(float("nan"), 0.0), "certified of shares: found nan"),
         (lambda: Estimate(0.5, 0.6, 0.7), "found 0.5 outside 0.6 to 0.7"),
+        (lambda: Group("all", 1.5), "share of group: found 1.5"),
         (lambda: Histogram((0.0, 1.0), (1, 2)), "2 edges .* and 2 counts"),
         (lambda: Histogram((0.0, 1.0), (-1,)), "found -1"),
         (lambda: People(3, 4), "4 of 3"),

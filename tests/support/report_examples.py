@@ -53,6 +53,10 @@ CERTIFICATE = CertificateFacts(
 )
 
 
+def guess(unfair: float, low: float, high: float) -> Estimate:
+    return Estimate(unfair, low, high, confidence=0.95)
+
+
 def everything() -> Document:
     """A falsified model with every part there is."""
     return Document(
@@ -70,20 +74,20 @@ def everything() -> Document:
                  "Here the declared rule carries the relationship along."),
         ),
         shares=Shares(
-            0.812345, 0.000004, 1 - 0.812345 - 0.000004, Estimate(0.0312, 0.0279, 0.0348, 0.95, 10_000), 18_244, 60.0,
+            0.812345, 0.000004, Estimate(0.0312, 0.0279, 0.0348, 10_000, 0.95), 18_244, 60.0,
         ),
         people=People(
             15_060, 1057, source="the test table",
             most_affected=tuple(
-                Affected(17 + 100 * i, ANNA | {"age": 30 + i}, BOB | {"age": 30 + i}, ("<=50K", ">50K"), 0.42 - i / 50,
-                         "capital-gain up from 5,178 to 6,100")
+                Affected(17 + 100 * i, ANNA | {"age": 30 + i}, BOB | {"age": 30 + i}, ("<=50K", ">50K"),
+                         gap=0.42 - i / 50, undo="capital-gain up from 5,178 to 6,100")
                 for i in range(14)
             ),
         ),
         groups=(
-            Group("capital-gain ≥ 7 and relationship in {Husband, Wife}", 0.042, Estimate(0.31, 0.27, 0.36), 0.61),
-            Group("hours-per-week ≥ 45 and education = Masters", 0.11, Estimate(0.062, 0.05, 0.077), 0.22),
-            Group("age ≤ 25", 0.2, Estimate(0.0004, 0.0, 0.0021), 0.003),
+            Group("capital-gain ≥ 7 and relationship in {Husband, Wife}", 0.042, guess(0.31, 0.27, 0.36), 0.61),
+            Group("hours-per-week ≥ 45 and education = Masters", 0.11, guess(0.062, 0.05, 0.077), 0.22),
+            Group("age ≤ 25", 0.2, guess(0.0004, 0.0, 0.0021), 0.003),
         ),
         metrics=Metrics(0.8551, 0.7712, 0.9068, 0.9298, 15_060),
         group_metrics=(
@@ -137,7 +141,7 @@ def undecided() -> Document:
         verdict=Verdict("undecided", "none", "bounds", (), "the time is up", boxes=52_000, seconds=60.0),
         model="deep and narrow",
         domain=dataclasses.replace(DOMAIN, twins=()),
-        shares=Shares(0.27, 0.0, 0.73, Estimate(0.0, 0.0, 0.00037, 0.95, 10_000), 52_000, 60.0),
+        shares=Shares(0.27, 0.0, Estimate(0.0, 0.0, 0.00037, 10_000, 0.95), 52_000, 60.0),
     )
 
 
@@ -172,9 +176,9 @@ def hostile() -> Document:
         made=HOSTILE,
         domain=DomainFacts(features, HOSTILE, 2, 2, (HOSTILE,), HOSTILE, (HOSTILE, "</td></table>")),
         twins=(Pair((person, twin), (HOSTILE, "שלום"), (0.1, 0.9), HOSTILE),),
-        shares=Shares(0.5, 0.25, 0.25, Estimate(0.3, 0.2, 0.4, 0.95, 10), 1, 1.0, HOSTILE),
-        people=People(10, 1, (Affected(HOSTILE, person, twin, (HOSTILE, "b"), 0.1, HOSTILE),), HOSTILE),
-        groups=(Group(HOSTILE, 0.1, Estimate(0.1, 0.0, 0.2), 0.1),),
+        shares=Shares(0.5, 0.25, Estimate(0.3, 0.2, 0.4, 10, 0.95), 1, 1.0, over=HOSTILE),
+        people=People(10, 1, (Affected(HOSTILE, person, twin, (HOSTILE, "b"), gap=0.1, undo=HOSTILE),), source=HOSTILE),
+        groups=(Group(HOSTILE, 0.1, guess(0.1, 0.0, 0.2), 0.1),),
         metrics=Metrics(0.5),
         group_metrics=(GroupMetrics(HOSTILE, 1, 0.5, 0.5, 0.5, 0.5),),
         making={HOSTILE: HOSTILE},

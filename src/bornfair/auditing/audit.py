@@ -24,7 +24,6 @@ from bornfair.verification.clock import Say
 from bornfair.verification.decide import decide
 
 if TYPE_CHECKING:
-    from bornfair.quantification.records import Estimate, Shares
     from bornfair.verification.verdict import Verdict
 
 
@@ -91,7 +90,7 @@ def examine(
     say: Say | None = None,
 ) -> parts.Document:
     """All that can be said about one model in about the given time."""
-    from bornfair.quantification.measure import shares_of
+    from bornfair.quantification import affected_groups, shares_of
 
     progress = say or (lambda text: None)
     model, rows = asked.model, asked.people
@@ -102,7 +101,7 @@ def examine(
     left = max(timeout - (time.monotonic() - began), min(timeout, 1.0))
     progress("measuring how much of the domain is treated fairly")
     shares = shares_of(model, timeout=left, seed=seed, say=say)
-    groups = _groups(model, seed) if shares.certified < 1 else ()
+    groups = affected_groups(model, most=MOST_GROUPS, seed=seed) if shares.certified < 1 else ()
     found: dict[str, Any] = {}
     if rows is not None:
         progress(f"looking at the {len(rows):,} people of the table")
@@ -111,7 +110,7 @@ def examine(
     imported = {} if model.original is None else {"Imported": _imported(model)}
     reading = {"Reading": model.note} if model.note else {}
     return dataclasses.replace(
-        document, model=name, domain=DomainFacts.of(model.domain), shares=_shares(shares), groups=groups,
+        document, model=name, domain=DomainFacts.of(model.domain), shares=shares, groups=tuple(groups),
         making={**document.making, **imported, **reading}, **found,
     )  # fmt: skip
 
@@ -126,36 +125,6 @@ def _certified(model: Model, verdict: Verdict) -> parts.Document:
     return dataclasses.replace(certificate_document(model.certificate.to_json(), model.domain), verdict=verdict)
 
 
-def _shares(found: Shares) -> parts.Shares:
-    guess = found.estimate
-    return parts.Shares(
-        certified=found.certified,
-        falsified=found.falsified,
-        undecided=found.undecided,
-        estimate=None if guess is None else _estimate(guess),
-        boxes=found.boxes,
-        seconds=found.seconds,
-    )
-
-
-def _estimate(found: Estimate) -> parts.Estimate:
-    return parts.Estimate(found.unfair, found.low, found.high, found.confidence, found.samples)
-
-
-def _groups(model: Model, seed: int) -> tuple[parts.Group, ...]:
-    from bornfair.quantification import affected_groups
-
-    return tuple(
-        parts.Group(
-            text=group.text,
-            covers=group.share,
-            unfair_inside=_estimate(group.inside),
-            holds=group.contains,
-        )
-        for group in affected_groups(model, most=MOST_GROUPS, seed=seed)
-    )
-
-
 # --- about the people of a table ---
 
 
@@ -163,18 +132,9 @@ def _of_people(model: Model, rows: pd.DataFrame, answers: np.ndarray | None, see
     from bornfair.quantification.people import people_of, treatment
 
     treated = treatment(model, rows)
-    who = people_of(model, rows, MOST_AFFECTED, treated=treated)
     right, by_group = ({}, ()) if answers is None else _against_truth(model, rows, model.classes[answers])
     found: dict[str, Any] = {
-        "people": parts.People(
-            rows=who.rows,
-            unfair=who.unfair,
-            values=who.values,
-            most_affected=tuple(
-                parts.Affected(one.row, one.person, one.twin, one.decisions, one.gap, one.undo_text)
-                for one in who.most_affected
-            ),
-        ),
+        "people": people_of(model, rows, MOST_AFFECTED, treated=treated),
         "score_gaps": _gaps(treated.scores),
         "metrics": parts.Metrics(**right, empirical_fairness=float(np.mean(treated.fair)), rows=len(rows)),
         "group_metrics": by_group,

@@ -110,7 +110,7 @@ def _print(document: Any) -> None:
     print_table("How much", ["", ""], rows, numbers_from=1)
     if document.groups:
         lines = [
-            (group.text, percent(group.covers), percent(group.unfair_inside.unfair), percent(group.holds))
+            (group.text, percent(group.share), percent(group.inside.unfair), percent(group.contains))
             for group in document.groups
         ]
         headers = ["who is affected (estimates)", "of the domain", "unfair inside", "of all unfair"]

@@ -83,7 +83,10 @@ def _print(found: Shares) -> None:
     print_table(f"Of everybody who could exist ({weighted})", ["", ""], rows)
     tell(f"In {' and '.join(found.arithmetic)} arithmetic; {found.reason}.", "")
     if found.groups:
-        lines = [(g.text, percent(g.share), percent(g.unfair), percent(g.contains)) for g in found.groups]
+        lines = [
+            (group.text, percent(group.share), percent((group.inside or NOTHING_SEEN).unfair), percent(group.contains))
+            for group in found.groups
+        ]
         print_table(
             "Where it sits (estimates)", ["people with", "of the domain", "unfair inside", "of all unfair"], lines
         )

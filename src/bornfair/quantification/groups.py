@@ -17,7 +17,7 @@ from bornfair.models.model import Model
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.quantification.estimate import clopper_pearson, disagree, people_at_random
 from bornfair.quantification.forms import Bounder
-from bornfair.quantification.records import Condition, Group, fulfilled
+from bornfair.quantification.records import Condition, Estimate, Group, fulfilled
 from bornfair.quantification.variables import Marginal, variables
 from bornfair.twins.relation import grid_relation
 
@@ -51,11 +51,8 @@ def affected_groups(
         return []
     rules = _rules(model, people, unfair)
     fresh, truly = _drawn(model, owner, samples, [seed, 2], began + seconds)
-    overall = float(truly.mean())
-    groups = [_measured(rule, fresh, truly) for rule in rules]
-    groups = [group for group in groups if group.low > overall]
-    groups.sort(key=lambda group: -group.share * (group.unfair - overall))
-    return groups[:most]
+    measured = filter(None, (_measured(rule, fresh, truly) for rule in rules))
+    return [group for _, group in sorted(measured, key=lambda found: -found[0])[:most]]
 
 
 def _drawn(model: Model, owner: Bounder, count: int, seed: list[int], until: float) -> tuple[pd.DataFrame, np.ndarray]:
@@ -125,12 +122,13 @@ def _condition(feature: Feature, ranked: list[Value] | None, low: float, high: f
     return None if bottom is None and top is None else Condition(feature.name, bottom, top)
 
 
-def _measured(rule: tuple[Condition, ...], people: pd.DataFrame, unfair: np.ndarray) -> Group:
-    inside = fulfilled(rule, people)
+def _measured(rule: tuple[Condition, ...], people: pd.DataFrame, unfair: np.ndarray) -> tuple[float, Group] | None:
+    """The excess of unfair people, as a share of everybody, and the group; None where there may be no excess."""
+    overall, inside = float(unfair.mean()), fulfilled(rule, people)
     size, found = int(inside.sum()), int((inside & unfair).sum())
     low, high = clopper_pearson(found, size) if size else (0.0, 1.0)
+    if low <= overall:
+        return None
+    share, guess = size / len(people), Estimate(found / max(size, 1), low, high, len(people))
     text = " and ".join(condition.text for condition in rule)
-    every = max(int(unfair.sum()), 1)
-    return Group(
-        text, rule, size / len(people), found / max(size, 1), low, high, found / every, len(people)
-    )  # fmt: skip
+    return share * (guess.unfair - overall), Group(text, share, guess, found / max(int(unfair.sum()), 1), rule)

@@ -5,6 +5,7 @@ They refuse what cannot be a share or an interval, so that no report shows nonse
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from numbers import Real
@@ -25,30 +26,40 @@ Over = Literal["uniform", "data"]
 """How people are weighted: all alike, or each feature as often as in a table."""
 
 
-def _require_shares(record: object, *names: str) -> None:
-    for name in names:
-        value = getattr(record, name)
-        if not (isinstance(value, Real) and 0 <= float(value) <= 1):
-            kind = type(record).__name__.lower()
-            raise InputError(f"{name} of {kind}: found {value!r}; give a share from 0 to 1.")
+Share = float  # from 0 to 1
+
+
+class Checked:
+    """A record that refuses a field declared as `Share` with any other number in it."""
+
+    def __post_init__(self) -> None:
+        for declared in dataclasses.fields(self):  # type: ignore[arg-type]
+            if declared.type not in ("Share", "Share | None"):
+                continue
+            value = getattr(self, declared.name)
+            if declared.type == "Share | None" and (value is None or value != value):
+                object.__setattr__(self, declared.name, None)  # NaN, the rate of nobody, is the same as missing
+            elif not (isinstance(value, Real) and 0 <= float(value) <= 1):
+                kind = type(self).__name__.lower()
+                raise InputError(f"{declared.name} of {kind}: found {value!r}; give a share from 0 to 1.")
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Checked):
     """The share of unfair people in a sample, and a range that holds the true share with the given confidence.
 
     Never a proof. Where a sensitive feature is real-valued, `unfair` counts people for whom two values were found that
     are decided differently, and `high` all who are not proven to be treated alike for every value.
     """
 
-    unfair: float
-    low: float
-    high: float
+    unfair: Share
+    low: Share
+    high: Share
     samples: int | None = None
-    confidence: float = CONFIDENCE
+    confidence: Share = CONFIDENCE
 
     def __post_init__(self) -> None:
-        _require_shares(self, "unfair", "low", "high", "confidence")
+        super().__post_init__()
         if not self.low <= self.unfair <= self.high:
             raise InputError(
                 f"an estimate lies in its interval, found {self.unfair} outside {self.low} to {self.high}; "
@@ -106,41 +117,37 @@ def fulfilled(conditions: tuple[Condition, ...], table: pd.DataFrame) -> np.ndar
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Checked):
     """People who share a rule. All numbers are estimates from a fresh sample.
 
-    share: of everybody; unfair (low, high): of the group, with an interval; contains: of all unfair people.
+    share: of everybody; inside: how many of the group are treated unfairly; contains: of all unfair people.
     """
 
     text: str
-    conditions: tuple[Condition, ...]
-    share: float
-    unfair: float
-    low: float
-    high: float
-    contains: float
-    samples: int
-    confidence: float = CONFIDENCE
-    kind: str = "estimate"
-
-    @property
-    def inside(self) -> Estimate:
-        """How many of the group are treated unfairly."""
-        return Estimate(self.unfair, self.low, self.high, self.samples, self.confidence)
+    share: Share
+    inside: Estimate | None = None
+    contains: Share | None = None
+    conditions: tuple[Condition, ...] = ()
 
     def holds(self, table: pd.DataFrame) -> np.ndarray:
         """Which rows of a table belong to the group."""
         return fulfilled(self.conditions, table)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        inside = (self.inside or NOTHING_SEEN).to_json()
+        return {
+            "text": self.text, "conditions": [asdict(condition) for condition in self.conditions], "share": self.share,
+            **{name: inside[name] for name in ("unfair", "low", "high")}, "contains": self.contains,
+            **{name: inside[name] for name in ("samples", "confidence", "kind")},
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Affected:
     """One row of a table whose decision hangs on the sensitive values, and the twin who is decided otherwise.
 
-    `undo` names the smallest change of other features found after which all versions get one decision.
+    `undo` names the smallest change of other features found after which all versions get one decision; a report that
+    was read back knows it as a sentence only.
     """
 
     row: Any
@@ -149,7 +156,7 @@ class Affected:
     decisions: tuple[Any, ...] = ()
     scores: tuple[list[float], ...] = ()
     gap: float | None = None
-    undo: Mapping[str, Any] | None = None
+    undo: Mapping[str, Any] | str | None = None
 
     @property
     def undo_text(self) -> str:
@@ -163,6 +170,8 @@ class Affected:
         """
         if self.undo is None:
             return "no change of one or two other features was found that undoes it"
+        if isinstance(self.undo, str):
+            return self.undo
 
         def text(value: Any) -> str:
             return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -179,12 +188,14 @@ class People:
     """The rows of a table: how many have a twin who is decided otherwise, and whom it affects most.
 
     values: with how many sensitive values each row was looked at, where these are not all there are.
+    source: what the table is called, if it has a name.
     """
 
     rows: int
     unfair: int
     most_affected: tuple[Affected, ...] = ()
     values: int | None = None
+    source: str = ""
 
     def __post_init__(self) -> None:
         if not 0 <= self.unfair <= self.rows:
@@ -201,7 +212,7 @@ class People:
 
 
 @dataclass(frozen=True)
-class Shares:
+class Shares(Checked):
     """Shares of the domain. `certified` and `falsified` are proven lower bounds; `undecided` is what is left of 1.
 
     People are free vectors: everything but the sensitive values. `estimate` is None where no sample was drawn.
@@ -209,11 +220,11 @@ class Shares:
     `groups` (estimates) tell where in the domain the unfairness sits, `people` whom of a table it affects.
     """
 
-    certified: float
-    falsified: float
+    certified: Share
+    falsified: Share
     estimate: Estimate | None = None
-    boxes: int = 0
-    seconds: float = 0.0
+    boxes: int | None = 0
+    seconds: float | None = 0.0
     reason: str = ""
     arithmetic: tuple[Arithmetic, ...] = ()
     interrupted: bool = False
@@ -223,14 +234,14 @@ class Shares:
     people: People | None = None
 
     def __post_init__(self) -> None:
-        _require_shares(self, "certified", "falsified")
+        super().__post_init__()
         if self.certified + self.falsified > 1 + 1e-9:
             total = self.certified + self.falsified
             raise InputError(f"certified and falsified shares sum to 1 at most, found {total!r}.")
 
     @property
     def undecided(self) -> float:
-        return 1.0 - self.certified - self.falsified
+        return max(1.0 - self.certified - self.falsified, 0.0)
 
     def to_json(self) -> dict[str, Any]:
         shares = {"certified": self.certified, "falsified": self.falsified, "undecided": self.undecided}

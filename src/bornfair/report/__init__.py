@@ -1,23 +1,19 @@
 """What a person looks at: the facts about a model as one HTML page, a Markdown card or JSON."""
 
+from bornfair.quantification.records import Affected, Estimate, Group, People, Shares
 from bornfair.report.certificate_page import certificate_document, render
 from bornfair.report.domain_facts import DomainFacts, FeatureFacts
 from bornfair.report.facts import (
-    Affected,
     CertificateFacts,
     Comparison,
     Document,
-    Estimate,
-    Group,
     GroupMetrics,
     Histogram,
     HistoryPoint,
     Metrics,
     Pair,
-    People,
     Proxy,
     Repair,
-    Shares,
 )
 from bornfair.report.report import Report, from_json, to_html, to_json, to_markdown
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from bornfair.report.facts import Estimate, Histogram, HistoryPoint, Shares
+from bornfair.quantification.records import Estimate, Shares
+from bornfair.report.facts import Histogram, HistoryPoint
 from bornfair.report.formatting import clipped, number, percent, round_percent, visible
 
 LETTER = 13.0  # pixels

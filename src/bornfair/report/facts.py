@@ -1,94 +1,24 @@
 """What is there to say about an audited model? Plain records, all optional but the verdict, that JSON can hold.
 
-Nothing here computes fairness: the numbers come from whoever measured them. Records refuse what cannot be a share,
-an interval or a histogram, so that no report shows nonsense in a serious type.
+Nothing here computes fairness: the numbers come from whoever measured them, and what quantification measured stays in
+its own records. Records refuse what cannot be a share, an interval or a histogram, so that no report shows nonsense in
+a serious type.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from numbers import Real
 from typing import Any, get_args
 
 from bornfair.errors import InputError, shown
+from bornfair.quantification.records import Checked, Group, People, Share, Shares
 from bornfair.report.domain_facts import DomainFacts
 from bornfair.verification.verdict import Answer, Arithmetic, Proof, Verdict
 
-Share = float  # from 0 to 1
-
-
-class Checked:
-    """A record that refuses a field declared as `Share` with any other number in it."""
-
-    def __post_init__(self) -> None:
-        for declared in dataclasses.fields(self):  # type: ignore[arg-type]
-            if declared.type not in ("Share", "Share | None"):
-                continue
-            value = getattr(self, declared.name)
-            if declared.type == "Share | None" and (value is None or value != value):
-                object.__setattr__(self, declared.name, None)  # NaN, the rate of nobody, is the same as missing
-            elif not (isinstance(value, Real) and 0 <= float(value) <= 1):
-                kind = type(self).__name__.lower()
-                raise InputError(f"{declared.name} of {kind}: found {value!r}; give a share from 0 to 1.")
-
-
-# --- everyone who could exist: what quantification measures, field by field ---
-
-
-@dataclass(frozen=True)
-class Estimate(Checked):
-    """A share seen in a sample of `samples` people, with its confidence interval. Never a proof."""
-
-    unfair: Share
-    low: Share
-    high: Share
-    confidence: Share = 0.95
-    samples: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.low <= self.unfair <= self.high:
-            raise InputError(
-                f"an estimate lies in its interval, found {self.unfair} outside {self.low} to {self.high}; "
-                "give low ≤ unfair ≤ high."
-            )
-
-
-@dataclass(frozen=True)
-class Shares(Checked):
-    """How much of the domain is proven fair, proven unfair, open. `over`: "uniform domain" or "marginals"."""
-
-    certified: Share
-    falsified: Share
-    undecided: Share
-    estimate: Estimate | None = None
-    boxes: int | None = None
-    seconds: float | None = None
-    over: str = "uniform domain"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        total = self.certified + self.falsified + self.undecided
-        if abs(total - 1) > 1e-9:
-            raise InputError(f"certified, falsified and undecided shares sum to 1, found {total!r}; give all three.")
-
-
-@dataclass(frozen=True)
-class Group(Checked):
-    """A group of people in words, the share of the domain it covers, how many inside are affected (an estimate),
-    and the share of all affected people it holds."""
-
-    text: str
-    covers: Share
-    unfair_inside: Estimate | None = None
-    holds: Share | None = None
-
-
-# --- single people, and the rows of a table ---
+# --- single people, and how scores differ ---
 
 
 @dataclass(frozen=True)
@@ -123,38 +53,6 @@ class Pair:
     @property
     def _key(self) -> list[list[tuple[str, str]]]:
         return [sorted((name, str(value)) for name, value in person.items()) for person in self.people]
-
-
-@dataclass(frozen=True)
-class Affected:
-    """One person of the data set whose decision hangs on the sensitive value, and the twin who is decided otherwise."""
-
-    row: int | str
-    person: Mapping[str, Any]
-    twin: Mapping[str, Any]
-    decisions: tuple[Any, ...] = ()
-    gap: float | None = None
-    undo: str = ""
-
-
-@dataclass(frozen=True)
-class People:
-    """The rows of a data set: how many of them have a twin who is decided otherwise, and whom it hits hardest."""
-
-    rows: int
-    unfair: int
-    most_affected: tuple[Affected, ...] = ()
-    source: str = ""
-    values: int | None = None
-    """How many sensitive values each row was looked at with, where they are not all there are."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.unfair <= self.rows:
-            raise InputError(f"unfair rows: {self.unfair} of {self.rows}; give a count from 0 to the number of rows.")
-
-    @property
-    def share(self) -> float:
-        return self.unfair / self.rows if self.rows else 0.0
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 
+from bornfair.quantification.records import Affected, Estimate, Group, Shares
 from bornfair.report import charts
 from bornfair.report.blocks import Block, Chart, Entry, Listing, Meter, Part, Row, Table, Text
-from bornfair.report.facts import Affected, Document, Estimate, Group, Pair, Proxy, Shares
+from bornfair.report.facts import Document, Pair, Proxy
 from bornfair.report.formatting import (
     MISSING,
     clipped,
@@ -37,8 +38,8 @@ MOST_CHANGES = 4  # features named in one line
 LONGEST_CHANGE = 40  # letters of a name or value in it
 MOST_EPOCHS = 200  # drawn and listed; of longer histories a part
 OVER = {
-    "uniform domain": "Everyone who could exist counts the same, whether or not such people are common.",
-    "marginals": "People count as often as their values are in the data, each feature taken by itself.",
+    "uniform": "Everyone who could exist counts the same, whether or not such people are common.",
+    "data": "People count as often as their values are in the data, each feature taken by itself.",
 }
 
 
@@ -90,20 +91,20 @@ def affected_groups(document: Document) -> Iterator[Block]:
     if not document.groups:
         return
     note = "Found and measured on samples: these are estimates, not proofs."
-    first = next((group.unfair_inside for group in document.groups if group.unfair_inside), None)
+    first = next((group.inside for group in document.groups if group.inside), None)
     if first is not None:
         note += f" In brackets: the interval with {round_percent(first.confidence)} confidence."
     yield Text(note)
     columns = ("group", "covers, of everyone", "unfair inside, estimate", "holds, of all affected")
     rows = tuple(
-        Row((readable(group.text), percent(group.covers), _inside(group), percent(group.holds)))
+        Row((readable(group.text), percent(group.share), _inside(group), percent(group.contains)))
         for group in document.groups
     )
     yield Table(columns, rows, numbers=frozenset({1, 3}), shape="stack")
 
 
 def _inside(group: Group) -> str | Meter:
-    guess = group.unfair_inside
+    guess = group.inside
     if guess is None:
         return MISSING
     return Meter(percent(guess.unfair), guess.unfair, f"({interval(guess.low, guess.high)})", guess.low, guess.high)
@@ -148,7 +149,7 @@ def _affected(one: Affected, label: str | None) -> Part:
         f"decision {arrow(one.decisions)}" if one.decisions else "",
         "" if one.gap is None else f"score gap {one.gap:#.3g}",
     ]
-    undo = [Text(f"What would undo it: {readable(one.undo)}")] if one.undo else []
+    undo = [Text(f"What would undo it: {readable(one.undo_text)}")] if one.undo_text else []
     return Part(" · ".join(part for part in parts if part), (*side_by_side(pair, label), *undo), "person")
 
 

@@ -9,11 +9,13 @@ import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from bornfair.errors import InputError, plain, shown
 from bornfair.files import write_atomically
+from bornfair.quantification.records import Affected, Estimate, Group, People, Shares
 from bornfair.report.blocks import Contents
 from bornfair.report.comparison import contents_of_comparison
 from bornfair.report.facts import Comparison, Document
@@ -108,11 +110,49 @@ def _contents(document: Document | Comparison) -> Contents:
 # --- records as JSON and back ---
 
 
+def _same(*names: str) -> dict[str, str]:
+    return dict(zip(names, names, strict=True))
+
+
+NAMES = {
+    Estimate: _same("unfair", "low", "high", "confidence", "samples"),
+    Shares: _same("certified", "falsified", "undecided", "estimate", "boxes", "seconds", "over"),
+    Group: {"text": "text", "covers": "share", "unfair_inside": "inside", "holds": "contains"},
+    Affected: {**_same("row", "person", "twin", "decisions", "gap"), "undo": "undo_text"},
+    People: _same("rows", "unfair", "most_affected", "source", "values"),
+}
+"""What JSON says of quantification's records: its name for each of their attributes. It holds other records whole."""
+
+OVER = {"uniform": "uniform domain", "data": "marginals"}  # how people are weighted, in the words of JSON
+
+
+def _shares(
+    certified: float, falsified: float, undecided: float, boxes: int | None = None, seconds: float | None = None,
+    over: str = OVER["uniform"], **others: Any,
+) -> Shares:  # fmt: skip
+    weighted: Any = {words: name for name, words in OVER.items()}.get(over, over)
+    found = Shares(certified, falsified, boxes=boxes, seconds=seconds, over=weighted, **others)
+    if not abs(found.undecided - undecided) <= 1e-9:
+        total = certified + falsified + undecided
+        raise InputError(f"certified, falsified and undecided shares sum to 1, found {total!r}; give all three.")
+    return found
+
+
+def _affected(undo: str | None = None, **others: Any) -> Affected:
+    return Affected(undo=str(undo or ""), **others)
+
+
+READERS: dict[type, Any] = {Estimate: partial(Estimate, confidence=0.95), Shares: _shares, Affected: _affected}
+"""How records are made from JSON that leaves fields out, where a default of theirs would say more than it does."""
+
+
 def _plain(value: Any, where: str) -> Any:
     """Records become objects, tuples lists, NumPy's numbers plain ones; what JSON cannot hold is refused by name."""
     value = plain(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name), f"{where}.{f.name}") for f in dataclasses.fields(value)}
+        names = NAMES.get(type(value)) or _same(*(declared.name for declared in dataclasses.fields(value)))
+        found = {name: _plain(getattr(value, own), f"{where}.{name}") for name, own in names.items()}
+        return found | {"over": OVER.get(value.over, value.over)} if isinstance(value, Shares) else found
     if isinstance(value, Mapping):
         return {str(name): _plain(item, f"{where}.{name}") for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -141,9 +181,14 @@ def _record(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, Mapping):
         raise InputError(f"{where}: found {data!r}; give an object with the fields of {kind.__name__}.")
     hints = get_type_hints(kind)
-    if unknown := [name for name in data if name not in hints]:
-        raise InputError(f"{where}: {shown(unknown)} is not a field of it; the fields are {shown(hints, most=30)}.")
+    names = NAMES.get(kind) or _same(*hints)
+    if unknown := [name for name in data if name not in names]:
+        raise InputError(f"{where}: {shown(unknown)} is not a field of it; the fields are {shown(names, most=30)}.")
+    given = {}
+    for name, item in data.items():
+        own = names[name] if names[name] in hints else name  # a record works out some attributes itself
+        given[own] = _record(hints.get(own), item, f"{where}.{name}")
     try:
-        return kind(**{name: _record(hints[name], item, f"{where}.{name}") for name, item in data.items()})
+        return READERS.get(kind, kind)(**given)
     except TypeError as error:
         raise InputError(f"{where}: {error}; give every field that has no default.") from error

@@ -16,13 +16,14 @@ from bornfair.errors import InputError
 from bornfair.experiments import boundary_attacks, preservation
 from bornfair.experiments.boundary_attacks import Found, Twins, attack_integers, attack_reals
 from bornfair.experiments.printout import lines
-from bornfair.models.model import scores_under_every_code
+from bornfair.models.model import Model, scores_under_every_code
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import CategoricalFeature, IntegerFeature
 from bornfair.training.algorithm import Plan
 from bornfair.verification.exact import exact_scores
+from bornfair.verification.lens import Lens
 
 SMALL = {"hidden": (8,), "plan": Plan(epochs=20, learning_rate=0.1, seed=3)}
 
@@ -247,11 +248,11 @@ def test_a_constant_network_offers_no_crossing():
 
 
 def test_suspects_are_dropped_when_exact_arithmetic_disagrees():
-    lens, people = boundary_attacks._Lens(threshold(0.25), tiny_encoding()), tiny_people()
+    lens, people = Lens(Model(threshold(0.25), tiny_encoding())), tiny_people()
     suspects = boundary_attacks._Suspects(lens, people)
-    suspects.look(np.full((20, 1), 50.5))
+    suspects.look(np.full((20, 2), [50.5, 0.0]))
     assert len(boundary_attacks._confirmed(suspects)) == 20
-    suspects.numbers[:12] = 60.0  # float64 is made to claim what is not so
+    suspects.points[:12, 0] = 60.0  # float64 is made to claim what is not so
     assert suspects.differ.all() and len(boundary_attacks._confirmed(suspects)) == 8
 
 
@@ -277,7 +278,7 @@ def test_integer_attack_finds_whom_trying_every_number_finds(seed):
 def test_integer_attack_agrees_with_every_capital_gain_on_census(census):
     network = preservation.train_row("bernoulli/expected", census, SMALL["plan"], hidden=SMALL["hidden"])
     people = census.test.iloc[:6].reset_index(drop=True)
-    sweep = boundary_attacks._Sweep(boundary_attacks._Lens(network, census.encoding), people, "capital-gain")
+    sweep = boundary_attacks._Sweep(Lens(Model(network, census.encoding)), people, "capital-gain")
     pairs = np.array([[person, gain] for person in range(6) for gain in range(100_000)])
     brute = {person for person, _ in sweep.decided_differently(pairs)}
     assert attack_integers(network, census.encoding, people, column="capital-gain").unfair == len(brute)

@@ -14,13 +14,14 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError, plain
-from bornfair.models.model import scores_under_every_code
+from bornfair.models.model import Model, scores_under_every_code
 from bornfair.models.network import CHUNK, Network, decisions
 from bornfair.models.rounding import EXECUTIONS
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import NUMERIC, NumericFeature
+from bornfair.people.features import IntegerFeature
 from bornfair.verification.exact import exact_scores
+from bornfair.verification.lens import Lens, lead_ranges
 from bornfair.verification.replay import exact_input
 
 MOVES = 8  # other places to try for each person before giving up on a crossing
@@ -71,11 +72,29 @@ def attack_reals(network: Network, encoding: Encoding, table: pd.DataFrame, *, m
     A chance is a crossing: a person of the table and the same person with some numbers moved, decided differently
     under the recorded sensitive value. At most one per person, at most `most` in all.
     """
-    lens = _Lens(network, encoding)
+    lens = _lens(network, encoding)
     who, accepted, rejected = _crossings(lens, table, most, np.random.default_rng([seed, 31]))
-    people = table.iloc[who]
-    suspects = _to_the_boundary(lens, people, accepted, rejected)
+    suspects = _to_the_boundary(lens, table.iloc[who], accepted, rejected)
     return Found(len(who), int(suspects.differ.sum()), _confirmed(suspects))
+
+
+def _lens(network: Network, encoding: Encoding) -> Lens:
+    if not network.function.exact or network.outputs != 1:
+        raise InputError(
+            f"the attacks need a relu network with one output, found {network.activation} with {network.outputs}."
+        )
+    return Lens(Model(network, encoding))
+
+
+def _logits(lens: Lens, points: np.ndarray) -> np.ndarray:
+    """Of everybody under every sensitive value, float64 [people, values]."""
+    return lens.scores(points, np.arange(len(lens.codes)))[:, :, 0]
+
+
+def _own(lens: Lens, people: pd.DataFrame) -> np.ndarray:
+    """Each person's position in S."""
+    encoding = lens.model.encoding
+    return encoding.sensitive_index(encoding.encode(people))
 
 
 class _Suspects:
@@ -85,44 +104,45 @@ class _Suspects:
     may see another sign.
     """
 
-    def __init__(self, lens: _Lens, people: pd.DataFrame) -> None:
-        self.lens, self.people, self.fixed = lens, people, lens.fixed(people)
+    def __init__(self, lens: Lens, people: pd.DataFrame) -> None:
+        self.lens, self.people = lens, people
         self.clarity = np.full(len(people), -np.inf)
-        self.numbers = np.zeros((len(people), len(lens.numeric)))
+        self.points = np.zeros((len(people), lens.width))
         self.values = np.zeros((len(people), 2), np.int64)  # positions in S of the rejected and the accepted twin
 
     @property
     def differ(self) -> np.ndarray:
         return self.clarity >= 0
 
-    def look(self, numbers: np.ndarray) -> np.ndarray:
-        """The logits [values, crossings] of everybody at these numbers, taking note of those that disagree."""
-        values = range(len(self.lens.codes))
-        logits = np.stack([self.lens.logits(self.fixed, numbers, np.full(len(numbers), value)) for value in values])
-        least, most = logits.min(axis=0), logits.max(axis=0)
-        clarity = np.where((least <= 0) & (most > 0), np.minimum(-least, most), -np.inf)
+    def look(self, points: np.ndarray) -> np.ndarray:
+        """The logits [crossings, values] of everybody at these points, taking note of those that disagree."""
+        logits = _logits(self.lens, points)
+        seen = lead_ranges(logits[:, :, None])
+        clarity = np.where((seen.bottom <= 0) & (seen.top > 0), seen.gap[:, None], -np.inf)[:, 0]
         clearer = clarity > self.clarity
-        self.clarity[clearer], self.numbers[clearer] = clarity[clearer], numbers[clearer]
-        self.values[clearer] = np.stack([logits.argmin(axis=0), logits.argmax(axis=0)], axis=1)[clearer]
+        self.clarity[clearer], self.points[clearer] = clarity[clearer], points[clearer]
+        self.values[clearer] = np.concatenate([seen.low_at, seen.high_at], axis=1)[clearer]
         return logits
 
 
 def _crossings(
-    lens: _Lens, table: pd.DataFrame, most: int, rng: np.random.Generator
+    lens: Lens, table: pd.DataFrame, most: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """People (positions in the table), and for each the numbers of an accepted and of a rejected version."""
-    kinds = len(lens.numeric)
-    parts = [(np.zeros(0, np.int64), np.zeros((0, kinds)), np.zeros((0, kinds)))]
+    """People (positions in the table), and for each the points of an accepted and of a rejected version."""
+    numbers = lens.numbers
+    parts = [(np.zeros(0, np.int64), np.zeros((0, lens.width)), np.zeros((0, lens.width)))]
     order = rng.permutation(len(table))
     for start in range(0, len(order), GROUP):
         who = order[start : start + GROUP]
-        people = table.iloc[who]
-        fixed, own, here = lens.fixed(people), lens.own(people), lens.numbers(people)
-        decided = lens.logits(fixed, here, own) > 0
-        there, found = here.copy(), np.zeros(len(who), bool)
+        here, own = lens.points(table.iloc[who]), (np.arange(len(who)), _own(lens, table.iloc[who]))
+        decided = _logits(lens, here)[own] > 0
+        there, found, shape = here.copy(), np.zeros(len(who), bool), (len(who), len(numbers))
         for _ in range(MOVES):
-            moved = np.where(rng.random(here.shape) < 0.5, rng.uniform(lens.low, lens.high, here.shape), here)
-            new = ~found & ((lens.logits(fixed, moved, own) > 0) != decided)
+            moved, moves = here.copy(), rng.random(shape) < 0.5
+            moved[:, numbers] = np.where(
+                moves, rng.uniform(lens.low[numbers], lens.high[numbers], shape), here[:, numbers]
+            )
+            new = ~found & ((_logits(lens, moved)[own] > 0) != decided)
             there[new], found = moved[new], found | new
         swap = decided[:, None]
         parts.append((who[found], np.where(swap, here, there)[found], np.where(swap, there, here)[found]))
@@ -132,9 +152,9 @@ def _crossings(
     return who, accepted, rejected
 
 
-def _to_the_boundary(lens: _Lens, people: pd.DataFrame, accepted: np.ndarray, rejected: np.ndarray) -> _Suspects:
+def _to_the_boundary(lens: Lens, people: pd.DataFrame, accepted: np.ndarray, rejected: np.ndarray) -> _Suspects:
     """Halve the way between the two until no float64 lies between. Midpoints stay in the box, so they could exist."""
-    suspects, own, everyone = _Suspects(lens, people), lens.own(people), np.arange(len(people))
+    suspects, own = _Suspects(lens, people), (np.arange(len(people)), _own(lens, people))
     suspects.look(accepted)
     suspects.look(rejected)
     while True:
@@ -142,18 +162,18 @@ def _to_the_boundary(lens: _Lens, people: pd.DataFrame, accepted: np.ndarray, re
         over = (middle == accepted).all(axis=1) | (middle == rejected).all(axis=1)
         if over.all():
             return suspects
-        yes = suspects.look(middle)[own, everyone] > 0
+        yes = suspects.look(middle)[own] > 0
         accepted = np.where((yes & ~over)[:, None], middle, accepted)
         rejected = np.where((~yes & ~over)[:, None], middle, rejected)
 
 
 def _confirmed(suspects: _Suspects) -> tuple[Twins, ...]:
     """Those suspects whose two decisions differ in exact arithmetic, starting from their raw values."""
-    network, encoding = suspects.lens.network, suspects.lens.encoding
-    twins = []
+    lens, twins = suspects.lens, []
+    network, encoding = lens.model.network, lens.model.encoding
     for i in np.flatnonzero(suspects.differ):
-        moved = zip(suspects.lens.numeric, suspects.numbers[i].tolist(), strict=True)
-        person = _shared(encoding.domain, suspects.people.iloc[i]) | {feature.name: number for feature, number in moved}
+        moved = {lens.features[j].name: float(suspects.points[i, j]) for j in lens.numbers}
+        person = _shared(encoding.domain, suspects.people.iloc[i]) | moved
         pair = suspects.values[i].tolist()
         inputs = np.stack([exact_input(encoding, person, value) for value in pair])
         logits = exact_scores(network, inputs)[:, 0].tolist()
@@ -171,7 +191,7 @@ def attack_integers(network: Network, encoding: Encoding, table: pd.DataFrame, *
     Exact for float32 as shipped, without evaluating every number: whole intervals of the column are decided by bounds
     that hold for any order of summation, and what bounds leave open is evaluated one by one.
     """
-    sweep = _Sweep(_Lens(network, encoding), table, column)
+    sweep = _Sweep(_lens(network, encoding), table, column)
     low, high = int(sweep.feature.low), int(sweep.feature.high)
     hits: dict[int, int] = {}  # person → a number at which the sensitive value decides
     open_ends: list[np.ndarray] = []
@@ -197,33 +217,35 @@ def attack_integers(network: Network, encoding: Encoding, table: pd.DataFrame, *
 class _Sweep:
     """A table of people, one whole-number column of which runs through its range."""
 
-    def __init__(self, lens: _Lens, table: pd.DataFrame, column: str) -> None:
+    def __init__(self, lens: Lens, table: pd.DataFrame, column: str) -> None:
         self.lens, self.table, self.column = lens, table, column
-        names = [feature.name for feature in lens.numeric]
-        if column not in names or lens.numeric[names.index(column)].kind != "integer":
+        self.network, self.encoding = lens.model.network, lens.model.encoding
+        pairs = zip(lens.features, lens.place, strict=True)
+        found = [(f, place) for f, place in pairs if f.name == column and isinstance(f, IntegerFeature)]
+        if not found:
             raise InputError(
                 f"'{column}' is not a whole-number feature outside the sensitive ones; choose one that is."
             )
-        self.feature = lens.numeric[names.index(column)]
-        self.place = lens.places[names.index(column)]
-        self.free = lens.encoding.encode(table, sensitive=False).free
+        self.feature, self.place = found[0]
+        self.free = self.encoding.encode(table, sensitive=False).free
         others = self.free.astype(np.float64)
         others[:, self.place] = 0.0
-        weight, bias = lens.weights[0]
-        weight = weight[:, : lens.free_width]
+        weight, bias = lens.first_weight, lens.weights[0][1]
         self.slope = weight[:, self.place]
         self.base, self.size = others @ weight.T + bias, np.abs(others) @ np.abs(weight).T + np.abs(bias)
+        sensitive = lens.weights[0][0][:, self.encoding.free_width :]
+        self.offset_sizes = np.abs(lens.codes.astype(np.float64)) @ np.abs(sensitive).T
 
     def signs(self, person: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
         """int [values, intervals]: +1 accepted throughout the interval, −1 rejected throughout, 0 not known."""
-        column = self.lens.encoding.number(self.column)
+        column = self.encoding.number(self.column)
         middle, radius = column.encode((first + last) / 2)[:, None], column.slope * ((last - first) / 2)[:, None]
         # Absent categories add exact zeros, so a sum rounds once for each feature at most.
-        rounding = _gamma(len(self.lens.encoding.domain.features) + self.lens.codes.shape[1])
+        rounding = _gamma(len(self.encoding.domain.features) + self.lens.codes.shape[1])
         slopes = radius * self.slope
         size = self.size[person] + (np.abs(middle) + radius) * np.abs(self.slope)
         signs = []
-        for offset, offset_size in zip(self.lens.offsets, self.lens.offset_sizes, strict=True):
+        for offset, offset_size in zip(self.lens.offsets, self.offset_sizes, strict=True):
             centre = self.base[person] + middle * self.slope + offset
             low, high = self._logit_bounds(centre, slopes, rounding * (size + offset_size) + FLOOR)
             signs.append(np.where(low > 0, 1, np.where(high <= 0, -1, 0)))
@@ -253,21 +275,21 @@ class _Sweep:
 
     def decided_differently(self, pairs: np.ndarray) -> list[tuple[int, int]]:
         """Which (person, number) pairs the network, run as shipped, decides by the sensitive value."""
-        column, found = self.lens.encoding.number(self.column), []
+        column, found = self.encoding.number(self.column), []
         for part in (pairs[i : i + CHUNK] for i in range(0, len(pairs), CHUNK)):
             free = self.free[part[:, 0]]
             free[:, self.place] = column.encode(part[:, 1])
-            decided = decisions(scores_under_every_code(self.lens.network, free, self.lens.encoding.codes))
+            decided = decisions(scores_under_every_code(self.network, free, self.encoding.codes))
             found += [(int(person), int(number)) for person, number in part[(decided != decided[0]).any(axis=0)]]
         return found
 
     def confirmed(self, person: int, number: int) -> Twins:
         """The twins as raw rows, encoded and decided the way anybody's table is."""
-        domain, space = self.lens.encoding.domain, self.lens.encoding.domain.sensitive_space
+        domain, space = self.encoding.domain, self.encoding.domain.sensitive_space
         shared = _shared(domain, self.table.iloc[person]) | {self.column: number}
         rows = pd.DataFrame([shared | dict(zip(domain.sensitive, value, strict=True)) for value in space.values])
-        encoded = self.lens.encoding.encode(rows)
-        logits = self.lens.network.scores(np.concatenate([encoded.free, encoded.sensitive], axis=1))[:, 0]
+        encoded = self.encoding.encode(rows)
+        logits = self.network.scores(np.concatenate([encoded.free, encoded.sensitive], axis=1))[:, 0]
         accepted = logits > 0
         if accepted.all() or not accepted.any():
             raise ArithmeticError(
@@ -281,54 +303,6 @@ class _Sweep:
 def _gamma(terms: int) -> float:
     """Relative rounding error of a float32 sum: products, sums, the bias, the cast of an input, and two to spare."""
     return EXECUTIONS["float32"].gamma(terms + 4)
-
-
-# --- evaluating people ---
-
-
-class _Lens:
-    """A network seen in float64 from raw numbers, the first layer split by what moves: categories, numbers, codes."""
-
-    def __init__(self, network: Network, encoding: Encoding) -> None:
-        if not network.function.exact or network.outputs != 1:
-            raise InputError(
-                f"the attacks need a relu network with one output, found {network.activation} with {network.outputs}."
-            )
-        self.network, self.encoding, self.free_width = network, encoding, encoding.free_width
-        columns = encoding.free_columns()
-        self.numeric: list[NumericFeature] = [f for f in encoding.domain.free_features if isinstance(f, NUMERIC)]
-        self.places = [columns[feature.name].start for feature in self.numeric]
-        self.low, self.high = (np.array([getattr(f, end) for f in self.numeric], float) for end in ("low", "high"))
-        self.weights = network.wide
-        self.codes = encoding.codes.astype(np.float64)
-        sensitive = self.weights[0][0][:, self.free_width :]
-        self.offsets, self.offset_sizes = self.codes @ sensitive.T, np.abs(self.codes) @ np.abs(sensitive).T
-
-    def numbers(self, table: pd.DataFrame) -> np.ndarray:
-        """The raw numbers of people, float64 [people, numeric features]."""
-        return table[[feature.name for feature in self.numeric]].to_numpy(np.float64)
-
-    def own(self, table: pd.DataFrame) -> np.ndarray:
-        """Each person's position in S."""
-        return self.encoding.sensitive_index(self.encoding.encode(table))
-
-    def categories(self, table: pd.DataFrame) -> np.ndarray:
-        """The encoded free part, with zeros in place of numbers."""
-        free = self.encoding.encode(table, sensitive=False).free.astype(np.float64)
-        free[:, self.places] = 0.0
-        return free
-
-    def fixed(self, table: pd.DataFrame) -> np.ndarray:
-        """What a person's categories give to the first layer, with its bias."""
-        weight, bias = self.weights[0]
-        return self.categories(table) @ weight[:, : self.free_width].T + bias
-
-    def logits(self, fixed: np.ndarray, numbers: np.ndarray, value: np.ndarray) -> np.ndarray:
-        """Logits in float64. The code's part is added last: where it is 0, twins get the same bits."""
-        columns = [self.encoding.number(feature.name) for feature in self.numeric]
-        encoded = np.stack([column.encode(numbers[:, j]) for j, column in enumerate(columns)], axis=1)
-        values = (fixed + encoded @ self.weights[0][0][:, self.places].T) + self.offsets[value]
-        return self.network.estimated_from_first(values)[:, 0]
 
 
 # --- showing people ---

@@ -141,15 +141,18 @@ class Lens:
             if name not in table.columns:
                 raise InputError(unknown_column(name, [str(column) for column in table.columns]))
         table = table[needed]
-        table = table[~self.model.domain.outside(table)]
+        people = self.points(table[~self.model.domain.outside(table)])
+        return np.unique(people[((people >= self.low) & (people <= self.high)).all(axis=1)], axis=0)
+
+    def points(self, table: pd.DataFrame) -> np.ndarray:
+        """Each row as a point."""
         columns = [
             table[f.name].to_numpy(dtype=np.float64)
             if isinstance(f, NUMERIC)
             else pd.Index(list(f.levels())).get_indexer_for(pd.Index(table[f.name].astype(object))).astype(np.float64)
             for f in self.features
         ]
-        people = np.stack(columns, axis=1) if columns else np.zeros((len(table), 0))
-        return np.unique(people[((people >= self.low) & (people <= self.high)).all(axis=1)], axis=0)
+        return np.stack(columns, axis=1) if columns else np.zeros((len(table), 0))
 
     def person(self, point: np.ndarray) -> dict[str, Value]:
         """Raw values, as a table would hold them."""

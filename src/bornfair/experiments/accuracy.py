@@ -21,8 +21,9 @@ from bornfair.experiments.printout import (
     how_many_proven,
     lines,
 )
-from bornfair.experiments.runs import Say, silent
+from bornfair.experiments.runs import silent
 from bornfair.models.metrics import accuracy
+from bornfair.verification.clock import Say
 
 METHODS = {"fair": "ours", "unaware": "unaware", "erm": "erm"}
 """As they are called here, and in `methods`."""

@@ -10,10 +10,11 @@ from typing import Any
 
 from bornfair.experiments.printout import Columns, Printout, of_rows
 from bornfair.experiments.public_networks import layout_of, networks, public_network
-from bornfair.experiments.runs import Say, silent
+from bornfair.experiments.runs import silent
 from bornfair.experiments.timing import pin_to_one_core
 from bornfair.models.importers.nnet import load_nnet
 from bornfair.question import verify
+from bornfair.verification.clock import Say
 from bornfair.verification.verdict import Verdict
 
 

@@ -13,10 +13,11 @@ from bornfair import datasets
 from bornfair.experiments.methods import NAMES, Split, chosen_settings, fitted
 from bornfair.experiments.printout import Columns, Lines, Outcome, Printout, Sample, Table, groups, lines, percent
 from bornfair.experiments.public_networks import LAYOUTS, adult_inputs
-from bornfair.experiments.runs import Run, Say, silent
+from bornfair.experiments.runs import Run, silent
 from bornfair.experiments.table2 import PAPER, PAPER_METHODS
 from bornfair.models.metrics import accuracy
 from bornfair.people.domain import Domain
+from bornfair.verification.clock import Say
 
 METHODS = ("erm", "ours")
 COLUMNS: Columns = (

@@ -16,10 +16,11 @@ from bornfair.checks import whole
 from bornfair.errors import NoGamma
 from bornfair.experiments.methods import Split
 from bornfair.experiments.printout import Columns, Printout, of_rows
-from bornfair.experiments.runs import Say, known, silent
+from bornfair.experiments.runs import known, silent
 from bornfair.people.encoding import Encoding
 from bornfair.training.gamma_network import fair_neurons, solve_network
 from bornfair.training.start import draw, parse_start
+from bornfair.verification.clock import Say
 
 NAMES = ("census", "credit", "compas")
 STARTS = (

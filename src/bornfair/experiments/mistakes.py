@@ -14,7 +14,8 @@ import numpy as np
 from bornfair import datasets
 from bornfair.experiments.methods import NAMES, Split, chosen_settings, fitted
 from bornfair.experiments.printout import Columns, Outcome, Printout, of_rows
-from bornfair.experiments.runs import Run, Say, known, silent
+from bornfair.experiments.runs import Run, known, silent
+from bornfair.verification.clock import Say
 
 OTHERS = ("erm", "lcifr")
 PAPER = {"cases": 98, "test_people": 6_512, "positive": 98}

@@ -19,7 +19,7 @@ from bornfair.checks import choice, number, whole
 from bornfair.experiments.boundary_attacks import Twins, attack_integers, attack_reals
 from bornfair.experiments.methods import Split
 from bornfair.experiments.printout import Columns, Printout, of_rows
-from bornfair.experiments.runs import Say, silent
+from bornfair.experiments.runs import silent
 from bornfair.models.metrics import accuracy, same_for_all
 from bornfair.models.model import Model, scores_under_every_code
 from bornfair.models.network import Network, decisions
@@ -27,6 +27,7 @@ from bornfair.people.encoding import Encoding
 from bornfair.training.algorithm import Plan, TrainingData, train
 from bornfair.training.response import Response
 from bornfair.training.start import Bernoulli, Exact, NearZero, Plain, SharedScalar, Start, draw
+from bornfair.verification.clock import Say
 from bornfair.verification.decide import decide
 
 SWEPT = "capital-gain"  # the column of which the integer attack tries every whole number

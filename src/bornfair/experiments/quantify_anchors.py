@@ -9,11 +9,12 @@ from typing import Any
 
 from bornfair.errors import InputError
 from bornfair.experiments.printout import Columns, Outcome, Printout, lines, of_rows
-from bornfair.experiments.runs import Say, silent
+from bornfair.experiments.runs import silent
 from bornfair.experiments.timing import pin_to_one_core
 from bornfair.quantification.measure import shares_of
 from bornfair.quantification.records import NOTHING_SEEN, Shares
 from bornfair.question import load_model
+from bornfair.verification.clock import Say
 
 NEEDED = ("model", "pa_index", "protected", "cer_rate_pct", "fal_rate_pct", "und_rate_pct", "unfair_reference_pct")
 

@@ -20,7 +20,8 @@ from bornfair.experiments.public_networks import (
     networks,
     public_network,
 )
-from bornfair.experiments.runs import Say, silent
+from bornfair.experiments.runs import silent
+from bornfair.verification.clock import Say
 
 COLUMNS: Columns = (
     ("network", lambda o: o["model"]),

@@ -24,9 +24,7 @@ from bornfair.errors import InputError, shown
 from bornfair.experiments import plots
 from bornfair.experiments.printout import Lines, Outcome, Printout, Table
 from bornfair.files import write_atomically
-
-Say = Callable[[str], None]
-"""Where progress is told."""
+from bornfair.verification.clock import Say
 
 
 def silent(_: str) -> None:

@@ -20,7 +20,7 @@ from bornfair.checks import whole
 from bornfair.experiments import timing
 from bornfair.experiments.preservation import Census
 from bornfair.experiments.printout import Columns, Lines, Printout, Table, lines
-from bornfair.experiments.runs import Say, silent
+from bornfair.experiments.runs import silent
 from bornfair.experiments.speed import BATCH_SIZE
 from bornfair.experiments.timing import Epochs, Measured, Stopwatch
 from bornfair.models.network import hidden_widths
@@ -31,6 +31,7 @@ from bornfair.training.algorithm import Plan, Training, TrainingData, train
 from bornfair.training.fitting import training_data
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, draw
+from bornfair.verification.clock import Say
 
 WIDTH = 20  # columns of a synthetic table
 LONG_BATCH = 512

@@ -18,12 +18,13 @@ from bornfair.checks import whole
 from bornfair.experiments import timing
 from bornfair.experiments.preservation import Census
 from bornfair.experiments.printout import Columns, Lines, Printout, Table, lines
-from bornfair.experiments.runs import Say, silent, versions
+from bornfair.experiments.runs import silent, versions
 from bornfair.experiments.timing import Epochs, Lap, Measured, Stopwatch, timed
 from bornfair.models.network import hidden_widths
 from bornfair.training.algorithm import Plan, TrainingData, train
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, Plain, Start, draw
+from bornfair.verification.clock import Say
 
 BATCH_SIZE = 64
 LEARNING_RATE = 0.01

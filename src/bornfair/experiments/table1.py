@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 from bornfair import datasets
 from bornfair.experiments.methods import Split
 from bornfair.experiments.printout import Columns, Printout, of_rows
-from bornfair.experiments.runs import Say, known, silent
+from bornfair.experiments.runs import known, silent
 from bornfair.models.metrics import accuracy
 from bornfair.people.encoding import Encoding
 from bornfair.proof.bundle import FairModel
 from bornfair.question import verify
 from bornfair.training.start import draw, parse_start
+from bornfair.verification.clock import Say
 from bornfair.verification.decide import Engine
 from bornfair.verification.verdict import Verdict
 

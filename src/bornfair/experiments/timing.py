@@ -20,7 +20,8 @@ from typing import Any, ClassVar, Self
 from pydantic import TypeAdapter
 
 from bornfair.errors import BornfairError
-from bornfair.experiments.runs import Say, silent
+from bornfair.experiments.runs import silent
+from bornfair.verification.clock import Say
 
 Lap = tuple[float, float]
 """Seconds by the wall's clock, and of the processor."""

@@ -11,7 +11,6 @@ import dataclasses
 import json
 import platform
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, TypeVar, get_args
@@ -23,6 +22,7 @@ from bornfair.models.onnx_graph import onnx_bytes
 from bornfair.proof import checker
 from bornfair.proof.tree import find_tree
 from bornfair.twins.versions import Versions
+from bornfair.verification.clock import Say
 from bornfair.verification.decide import decide
 from bornfair.verification.verdict import Arithmetic, Verdict
 
@@ -100,9 +100,7 @@ class Certificate:
         )
 
 
-def certificate_of(
-    model: Model, verdict: Verdict, *, seconds: float, say: Callable[[str], None] | None = None
-) -> Certificate:
+def certificate_of(model: Model, verdict: Verdict, *, seconds: float, say: Say | None = None) -> Certificate:
     """What a verdict is worth to a sceptic: what the checker can derive from the files of the model, no more."""
     tree = None
     try:
@@ -137,7 +135,7 @@ def certificate_of(
 
 
 def certified(
-    model: SomeModel, *, timeout: float, seed: int = 0, say: Callable[[str], None] | None = None, table: Any = None
+    model: SomeModel, *, timeout: float, seed: int = 0, say: Say | None = None, table: Any = None
 ) -> SomeModel:
     """The model with a new certificate: all engines are asked, then the answer is put in a form that can be checked."""
     began = time.monotonic()
@@ -181,7 +179,7 @@ def _confirmed_twins(model: Model, verdict: Verdict) -> Verdict:
 
 
 def _confirmed_proof(
-    model: Model, verdict: Verdict, seconds: float, say: Callable[[str], None] | None
+    model: Model, verdict: Verdict, seconds: float, say: Say | None
 ) -> tuple[Verdict, list[Any] | None]:
     """A proof that the checker can follow: that of the engine if it is structural, else a tree."""
     network, people = as_checked(model)

@@ -6,13 +6,12 @@ The engines of this package prove more per box, but a sceptic would have to trus
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from bornfair.models.activations import ACTIVATIONS
 from bornfair.proof import checker
 from bornfair.proof.checker import Box, People, Prover, Sums
-from bornfair.verification.clock import Clock
+from bornfair.verification.clock import Clock, Say
 from bornfair.verification.frontier import Frontier
 
 # Sensitive values that are looked at one by one in every box, rather than only for single people.
@@ -27,7 +26,7 @@ def find_tree(
     float32: bool,
     timeout: float,
     most_leaves: int = 100_000,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> list[Any] | None:
     """A tree of cuts with a reason at each leaf, in the certificate's form; None if none is found in time."""
     prover, tree, leaves = Prover(network, people, float32, margin=MARGIN), list[Any](), 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -26,7 +26,7 @@ from bornfair.quantification.records import Estimate, Shares
 from bornfair.quantification.variables import Marginal, Variables, variables
 from bornfair.twins.relation import Relation, band_relation, free_space, twin_relation
 from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock
+from bornfair.verification.clock import Clock, Say
 from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier
 from bornfair.verification.search import checked_arithmetic
@@ -60,7 +60,7 @@ def shares_of(
     samples: int = SAMPLES,
     most_boxes: int | None = None,
     seed: int = 0,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> Shares:
     """Certified, falsified and undecided share of the domain, with an estimate from a sample beside.
 

@@ -6,7 +6,7 @@ bitwise 0. Without labels the original teaches: each row counts for each class w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,7 @@ from bornfair.models.network import Network
 from bornfair.training.algorithm import Epoch, EpochRecord, Plan, TrainingData, train
 from bornfair.training.presets import batch_size_for
 from bornfair.training.response import Response
+from bornfair.verification.clock import Say
 
 RATES = (3e-4, 3e-3)
 """Learning rates that are tried; rows kept for validation decide."""
@@ -67,7 +68,7 @@ def fine_tune(
     epochs: int,
     seed: int,
     rates: Sequence[float] = RATES,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> Tuned:
     """Train on from a fair start; the network with the smallest validation loss is kept, the start if none is better.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -21,6 +21,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature, Value
 from bornfair.people.tables import as_pandas
 from bornfair.verification.cancel import cancelling
+from bornfair.verification.clock import Say
 from bornfair.verification.lens import LeadRange, Lens
 from bornfair.verification.minimise import likeliest, replay_best, simplest
 from bornfair.verification.replay import Replay
@@ -73,7 +74,7 @@ def find_twins(
     seconds: float = 5.0,
     seed: int = 0,
     arithmetic: Sequence[Arithmetic] = ("float32", "real"),
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
 ) -> Attack:
     """Search for twins who are decided differently in one of the given arithmetics, and show the simplest found.
 

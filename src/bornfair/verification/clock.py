@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 Say = Callable[[str], None]
+"""Where progress is told."""
+
 SPEAK_EVERY = 1.0  # seconds
 Task = TypeVar("Task")
 

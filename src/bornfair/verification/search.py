@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -22,7 +22,7 @@ from bornfair.models.network import Network
 from bornfair.twins.relation import Relation, twin_relation
 from bornfair.twins.versions import Versions
 from bornfair.verification.boxes import Boxes, Places
-from bornfair.verification.clock import Clock
+from bornfair.verification.clock import Clock, Say
 from bornfair.verification.cuts import Cuts
 from bornfair.verification.exact import agree, executes_exactly, inputs_of_views
 from bornfair.verification.frontier import INTERRUPTED, TOO_CLOSE, Frontier
@@ -51,7 +51,7 @@ def search(
     arithmetic: Sequence[Arithmetic] = ("real", "float32"),
     batch: int = 512,
     most_boxes: int = 1_000_000,
-    say: Callable[[str], None] | None = None,
+    say: Say | None = None,
     resume: str | Path | None = None,
     seed: int = 0,
 ) -> Verdict:

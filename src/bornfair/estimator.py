@@ -19,7 +19,8 @@ from bornfair.errors import InputError, shown
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
 from bornfair.training.algorithm import Callback, Plan
-from bornfair.training.fitting import Fitted, Recipe, TrainingOptions, continue_fit, fit_table, resolve_response
+from bornfair.training.fitting import Fitted, Recipe, continue_fit, fit_table, resolve_response
+from bornfair.training.options import TrainingOptions
 from bornfair.training.table_classifier import TableClassifier
 
 if TYPE_CHECKING:

@@ -11,19 +11,14 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from bornfair.cli.options import declared, option
 from bornfair.cli.output import LARGEST_SEED, print_json, print_table, say, tell
 
 app = typer.Typer(help="Measurements behind the claims.", no_args_is_help=True, rich_markup_mode=None)
-
-
-def option(name: str, kind: Any, default: Any, *flags: str, **facts: Any) -> inspect.Parameter:
-    """Something that can be chosen; `name` is what `report` calls it, and the flag unless one is given."""
-    declared = Annotated[kind, typer.Option(*flags, **facts)]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=declared)
 
 
 def several(name: str, flag: str, what: str) -> inspect.Parameter:
@@ -76,10 +71,7 @@ class Command:
                 print_table(title, headers, cells, numbers_from=numbers_from)
             tell(*found.sentences)
 
-        parameters = (*self.options, *self.unread, JSON)
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return run
+        return declared(run, (*self.options, *self.unread, JSON))
 
 
 COMMANDS = (

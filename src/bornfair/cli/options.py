@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +17,39 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Option = typer.Option
+Command = Callable[..., None]
+
+
+def option(name: str, kind: Any, default: Any, *flags: str, **facts: Any) -> inspect.Parameter:
+    """Something that can be chosen; `name` is what the command calls it, and the flag unless one is given."""
+    kind = Annotated[kind, typer.Option(*flags, **facts)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def declared(command: Command, parameters: Iterable[inspect.Parameter]) -> Command:
+    """The command as typer reads it: with these parameters, whatever it calls them itself."""
+    named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    command.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in named}
+    return command
+
+
+def choices(record: Any, *, after: str) -> Callable[[Command], Command]:
+    """Give a command, in place of its **, the fields of a record that say how they are typed."""
+    found = [
+        option(field.name, field.metadata["kind"], field.default, f"--{field.name.replace('_', '-')}",
+               help=field.metadata["help"])
+        for field in fields(record) if field.metadata
+    ]  # fmt: skip
+
+    def command_with_them(command: Command) -> Command:
+        *own, _ = inspect.signature(command, eval_str=True).parameters.values()
+        at = [parameter.name for parameter in own].index(after) + 1
+        return declared(command, [*own[:at], *found, *own[at:]])
+
+    return command_with_them
+
+
 ModelFile = Annotated[Path, typer.Argument(help="A bundle (folder or .zip), .onnx, .h5, .keras or .nnet.")]
 Bundle = Annotated[Path, typer.Argument(help="A bundle: a folder or a .zip.")]
 TableFile = Annotated[Path | None, typer.Argument(help="A CSV or Parquet table.", show_default=False)]

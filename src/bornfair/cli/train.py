@@ -20,11 +20,13 @@ from bornfair.cli.options import (
     TableFile,
     Target,
     Twins,
+    choices,
     table_of,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, say, tell, training_progress, unfairness_warned
 from bornfair.errors import InputError
 from bornfair.files import check_replaceable
+from bornfair.training.options import TrainingOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from bornfair.people.domain import Domain
 
 
+@choices(TrainingOptions, after="combinations")
 def train(
     table: TableFile = None,
     target: Target = None,
@@ -42,37 +45,6 @@ def train(
     drop: Drop = None,
     domain: DomainFile = None,
     combinations: Combinations = "all",
-    preset: Annotated[str, Option(help="default or paper.")] = "default",
-    hidden: Annotated[str | None, Option(help="Hidden widths such as 128,64, or paper, shallow, deep, large.")] = None,
-    activation: Annotated[str, Option(help="relu, tanh, sigmoid or gelu.")] = "relu",
-    init: Annotated[
-        str | None,
-        Option(
-            help="The start: exact, bernoulli:phi=-10,p=0.5, near_zero:scale=1e-10, shared_scalar:draw=uniform or "
-            "constant; by default as the preset says, exact or (paper) bernoulli:layers=all."
-        ),
-    ] = None,
-    response: Annotated[
-        str,
-        Option(
-            help="Own value randomised: expected (certified) or sampled; everybody's, as Algorithm 1 is printed: "
-            "population (certified) or population_sampled; or none (not fair)."
-        ),
-    ] = "expected",
-    gamma: Annotated[str, Option(help="solve for the γ that preserves fairness, or a number.")] = "solve",
-    project: Annotated[
-        bool, Option("--project", help="Make a sampled training exactly fair in the end, by the smallest change.")
-    ] = False,
-    draws: Annotated[int, Option(help="Random responses per row and step, for the sampled ones.")] = 1,
-    optimiser: Annotated[str | None, Option(help="sgd, momentum, adam or adamw.")] = None,
-    learning_rate: Annotated[float | None, Option()] = None,
-    batch_size: Annotated[int | None, Option()] = None,
-    epochs: Annotated[int | None, Option()] = None,
-    weight_decay: Annotated[float | None, Option()] = None,
-    validation_fraction: Annotated[
-        float | None, Option(help="Share of the training rows used for early stopping.")
-    ] = None,
-    patience: Annotated[int | None, Option(help="Epochs without improvement before stopping.")] = None,
     class_weight: Annotated[str | None, Option(help="balanced, to give rare classes more weight.")] = None,
     missing: Annotated[str, Option(help="Missing values: error or impute.")] = "error",
     unseen: Annotated[str, Option(help="Categories that are not in the domain: error or ignore.")] = "error",
@@ -84,6 +56,7 @@ def train(
     ] = 10.0,
     seed: Seed = 0,
     json: Json = False,
+    **chosen: Any,
 ) -> None:
     """Train a fair classifier, prove it fair, and write it to a bundle.
 
@@ -103,12 +76,9 @@ def train(
     _say_versions(known, twins, target, quiet=json)
     training, test = _split(people, test_fraction, seed)
     classifier = FairClassifier(
-        names, twins=twins or None, preset=preset, hidden=_widths(hidden), activation=activation, init=init,  # type: ignore[arg-type]
-        response=response, gamma=_gamma(gamma), project=project, draws=draws, optimiser=optimiser,  # type: ignore[arg-type]
-        learning_rate=learning_rate, batch_size=batch_size,
-        epochs=epochs, weight_decay=weight_decay, validation_fraction=validation_fraction, patience=patience,
-        class_weight=class_weight, combinations=combinations, domain=known, missing=missing, unseen=unseen,  # type: ignore[arg-type]
-        outside=outside, checkpoint=checkpoint, random_state=seed,  # type: ignore[arg-type]
+        names, twins=twins or None, class_weight=class_weight, combinations=combinations, domain=known,  # type: ignore[arg-type]
+        missing=missing, unseen=unseen, outside=outside, checkpoint=checkpoint, random_state=seed,  # type: ignore[arg-type]
+        **chosen | {"hidden": _widths(chosen["hidden"]), "gamma": _gamma(chosen["gamma"])},
     )  # fmt: skip
     with training_progress("training", quiet=json) as advance, unfairness_warned():
         classifier.set_params(callbacks=(advance,))
@@ -124,7 +94,7 @@ def train(
         print_json(result)
     else:
         _print(result)
-    asked = names and response != "none"  # with the response "none" nobody expects a fair model
+    asked = names and chosen["response"] != "none"  # with the response "none" nobody expects a fair model
     raise typer.Exit(STATUS[result["verdict"]] if asked else 0)
 
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bornfair.models.network import Activation, Network
+from bornfair.models.network import Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Policies
 from bornfair.proof.bundle import FairModel
 from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, train
+from bornfair.training.options import TrainingOptions
 from bornfair.training.presets import resolve_automatic, settings
 from bornfair.training.projection import projection
 from bornfair.training.provenance import certify
-from bornfair.training.response import Mode, Response
+from bornfair.training.response import Response
 from bornfair.training.start import (
     Bernoulli,
     FairStart,
@@ -48,28 +48,6 @@ class FairnessWarning(UserWarning):
     >>> [warning.category is FairnessWarning for warning in caught]
     [True]
     """
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class TrainingOptions:
-    """All choices of a fit, declared once for whoever trains. None means: as the preset says."""
-
-    preset: str = "default"
-    hidden: str | Sequence[int] | None = None
-    activation: Activation = "relu"
-    init: str | Start | Network | FairModel | None = None
-    response: Mode = "expected"
-    gamma: float | Literal["solve"] = "solve"
-    project: bool = False
-    draws: int = 1
-    optimiser: Any = None
-    learning_rate: float | None = None
-    schedule: str | None = None
-    weight_decay: float | None = None
-    batch_size: int | Literal["auto"] | None = None
-    epochs: int | Literal["auto"] | None = None
-    validation_fraction: float | None = None
-    patience: int | Literal["auto"] | None = None
 
 
 @dataclass(kw_only=True, eq=False)

@@ -1,0 +1,63 @@
+"""What can be chosen about a training? Declared once, for the estimator, the recipe and the command line.
+
+Nothing heavy is loaded here: `bornfair --help` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from bornfair.models.network import Activation, Network
+    from bornfair.proof.bundle import FairModel
+    from bornfair.training.response import Mode
+    from bornfair.training.start import Start
+
+
+def typed(kind: Any, help: str | None = None) -> dict[str, Any]:
+    """What the command line makes an option of: how it is typed there, and what the option says of itself."""
+    return {"kind": kind, "help": help}
+
+
+START = (
+    "The start: exact, bernoulli:phi=-10,p=0.5, near_zero:scale=1e-10, shared_scalar:draw=uniform or constant; by "
+    "default as the preset says, exact or (paper) bernoulli:layers=all."
+)
+RESPONSE = (
+    "Own value randomised: expected (certified) or sampled; everybody's, as Algorithm 1 is printed: population "
+    "(certified) or population_sampled; or none (not fair)."
+)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrainingOptions:
+    """All choices of a fit. None means: as the preset says."""
+
+    preset: str = field(default="default", metadata=typed(str, "default or paper."))
+    hidden: str | Sequence[int] | None = field(
+        default=None, metadata=typed(str | None, "Hidden widths such as 128,64, or paper, shallow, deep, large.")
+    )
+    activation: Activation = field(default="relu", metadata=typed(str, "relu, tanh, sigmoid or gelu."))
+    init: str | Start | Network | FairModel | None = field(default=None, metadata=typed(str | None, START))
+    response: Mode = field(default="expected", metadata=typed(str, RESPONSE))
+    gamma: float | Literal["solve"] = field(
+        default="solve", metadata=typed(str, "solve for the γ that preserves fairness, or a number.")
+    )
+    project: bool = field(
+        default=False, metadata=typed(bool, "Make a sampled training exactly fair in the end, by the smallest change.")
+    )
+    draws: int = field(default=1, metadata=typed(int, "Random responses per row and step, for the sampled ones."))
+    optimiser: Any = field(default=None, metadata=typed(str | None, "sgd, momentum, adam or adamw."))
+    learning_rate: float | None = field(default=None, metadata=typed(float | None))
+    batch_size: int | Literal["auto"] | None = field(default=None, metadata=typed(int | None))
+    epochs: int | Literal["auto"] | None = field(default=None, metadata=typed(int | None))
+    schedule: str | None = None
+    weight_decay: float | None = field(default=None, metadata=typed(float | None))
+    validation_fraction: float | None = field(
+        default=None, metadata=typed(float | None, "Share of the training rows used for early stopping.")
+    )
+    patience: int | Literal["auto"] | None = field(
+        default=None, metadata=typed(int | None, "Epochs without improvement before stopping.")
+    )

@@ -881,6 +881,13 @@ def test_neurons_that_are_one_function_cancel_in_exact_numbers_only(activation):
     assert found([*rows[:2], [-2, -1]], [1, 0, -1], [1, 1, 1]) == set()  # the other side of the kink
 
 
+def test_both_sides_of_a_kink_do_not_cancel():
+    """max(z, 0) + max(−z, 0) is |z|, also where each of the two has a double that makes them look alike."""
+    rows, bias = [[2, 1], [2, 1], [-2, -1], [-2, -1]], [1, 1, -1, -1]
+    assert proven((rows, bias), ([[1, 0, 1, 0]], [-1])) == set()
+    assert proven((rows, bias), ([[1, -1, 3, -3]], [-1])) == {"real"}
+
+
 def test_a_number_that_overflows_is_not_proven_harmless_by_a_weight_of_zero():
     """0·∞ is NaN, wherever it stands."""
     for big, held in ((1e38, {"real"}), (1e30, BOTH)):

@@ -222,6 +222,9 @@ def test_a_multiple_of_a_relu_is_a_relu_and_of_another_activation_nothing():
     assert both_ways(layered(*layers, activation="tanh"))[0] == ()
     turned = layered(([*rows[:2], [-3, 1, -5]], [0.25, 0, -1]), layers[1])  # −4 times: the other side of the kink
     assert both_ways(turned)[0] == ()
+    sides = [[3, -1, 5], [3, -1, 5], [-3, 1, -5], [-3, 1, -5]], [1, 1, -1, -1]
+    assert both_ways(layered(sides, ([[1, 0, 1, 0]], [-1])))[0] == ()  # |z| is not 0
+    assert both_ways(layered(sides, ([[1, -1, 3, -3]], [-1])))[0] == ("real",)
 
 
 def test_weights_cancel_over_any_number_of_neurons_and_factors():

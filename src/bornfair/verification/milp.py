@@ -107,7 +107,7 @@ def _without_proof(clock: Clock, share: float, hunt: _Hunt, questions: list[_Pro
     for question, seconds in clock.shared(questions, share):
         program = question.margin
         judge, cost = hunt.judge(program, hunt.consider), _cost_of_margin(program)
-        tree = branch(program, cost, seconds, judge, lambda: 0.0, all_or_nothing=True)
+        tree = branch(program, cost, seconds, judge, lambda: 0.0, all_or_nothing=True).of_everybody()
         clock.say(
             f"values {program.pair}: margin at most {-tree.bound * _unit(program):.4g} by {tree.nodes} safe bounds"
         )
@@ -202,7 +202,7 @@ def _bound_change(
     claim = ask_highs(program, cost, 0.5 * seconds, seed, judge, reached)
     where = f"values {program.pair}, output {output}"
     clock.say(f"{where}: found {hunt.low:.6g}, HiGHS' bound {-claim.bound * unit:.6g}")
-    tree = branch(program, cost, deadline - clock.spent, judge, reached, all_or_nothing=False)
+    tree = branch(program, cost, deadline - clock.spent, judge, reached, all_or_nothing=False).of_everybody()
     proven = math.nextafter(-tree.bound * unit, math.inf)  # scaling rounds nothing but subnormal numbers
     clock.say(f"{where}: found {hunt.low:.6g}, proven {min(most, proven):.6g} by {tree.nodes} safe bounds")
     return min(most, proven), min(most, -claim.bound * unit)

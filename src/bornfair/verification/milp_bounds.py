@@ -54,6 +54,12 @@ class Tree:
     bound: float
     nodes: int
 
+    def of_everybody(self) -> Tree:
+        """The same, of a program about all people there are: one that allows nobody proves nothing about them."""
+        if self.nodes == 1 and self.bound == math.inf:
+            raise NoProgram("the program that was written allows nobody")
+        return self
+
 
 def ask_highs(
     program: Program, cost: np.ndarray, seconds: float, seed: int, judge: Judge, cutoff: Cutoff = lambda: math.inf
@@ -192,8 +198,6 @@ def branch(
             return Tree(min(settled, known), nodes)
         bound, solution = relaxation.minimum(cost, lower, upper, clock.left)
         bound, nodes = max(bound, known), nodes + 1
-        if nodes == 1 and bound == math.inf:  # there are people, so a program without any is not about them
-            raise NoProgram("the program that was written allows nobody")
         if solution is not None and judge(solution):
             return Tree(min(settled, bound), nodes)
         limit = cutoff()

@@ -160,6 +160,14 @@ def test_parts_hold_every_person_exactly_once(seed: int, count: int) -> None:
         assert sum(part.holds(person, domain) for part in held) == 1
 
 
+def test_a_hundred_features_are_cut_too() -> None:
+    """NumPy counts in 64 dimensions at most: health has 122 columns."""
+    domain = Domain(features=tuple(BooleanFeature(name=f"b{i}") for i in range(100)))
+    parts = list(partition_domain(domain, count=8, seed=1))
+    assert len({str(part.limits) for part in parts}) == len(parts) == 8
+    assert all(list(part.limits) == list(domain.names) for part in parts)
+
+
 @given(SEEDS, st.integers(1, 60))
 def test_parts_of_real_numbers_leave_no_gap(seed: int, count: int) -> None:
     rng = np.random.default_rng(seed)

@@ -64,11 +64,12 @@ class Partition:
         return math.prod(len(chunks) for chunks in self.chunks.values())
 
     def __iter__(self) -> Iterator[Part]:
-        shape = tuple(len(chunks) for chunks in self.chunks.values())
-        for index in np.random.default_rng([self.seed, 31]).permutation(len(self)):
-            chosen = np.unravel_index(index, shape) if shape else ()
-            pairs = zip(self.chunks.items(), chosen, strict=True)
-            yield Part({name: chunks[int(i)] for (name, chunks), i in pairs})
+        for place in np.random.default_rng([self.seed, 31]).permutation(len(self)).tolist():
+            limits: dict[str, Limit] = {}
+            for name, chunks in reversed(list(self.chunks.items())):  # NumPy counts in 64 dimensions at most
+                place, i = divmod(place, len(chunks))
+                limits[name] = chunks[i]
+            yield Part({name: limits[name] for name in self.chunks})
 
 
 def partition_domain(

@@ -146,8 +146,11 @@ def _everybody(free: FreeSpace) -> Iterator[np.ndarray]:
     shape = tuple(len(axis) for axis in axes)
     for start in range(0, math.prod(shape), BATCH):
         count = min(BATCH, math.prod(shape) - start)
-        places = np.unravel_index(np.arange(start, start + count), shape) if shape else ()
-        yield np.concatenate([np.zeros((count, 0)), *(a[i] for a, i in zip(axes, places, strict=True))], axis=1)
+        rest, parts = np.arange(start, start + count), list[np.ndarray]()
+        for axis in reversed(axes):  # NumPy counts in 64 dimensions at most
+            rest, place = np.divmod(rest, len(axis))
+            parts.append(axis[place])
+        yield np.concatenate([np.zeros((count, 0)), *reversed(parts)], axis=1)
 
 
 def _levels(free: FreeSpace, column: int, steps: int) -> np.ndarray:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
+from bornfair import verify
 from bornfair.errors import InputError
 from bornfair.estimator import FairClassifier
 from bornfair.models.network import Layer, Network
@@ -406,3 +407,16 @@ def test_wrong_requests_are_refused(changes, message):
     bare = model_of((IntegerFeature(name="n", low=0, high=9),), (), ([[1.0]], [0.0]))
     with pytest.raises(InputError, match="nobody has a twin"):
         find_twins(bare)
+
+
+def test_whole_numbers_of_many_columns_are_made_to_cancel():
+    """150 columns: NumPy counts in 64 dimensions at most, and the attack ended in an error."""
+    random, count = np.random.default_rng(0), 150
+    features = [IntegerFeature(name=f"n{i}", low=0, high=3) for i in range(count)]
+    domain = Domain(features=(*features, BooleanFeature(name="s")), sensitive=("s",))
+    encoding = Encoding(domain, {feature.name: Scale(centre=0.0, exponent=0) for feature in features})
+    weight = random.normal(size=(8, count + 1))
+    weight[:, -1] *= 1e-7
+    network = Network((Layer(weight, random.normal(size=8)), Layer(random.normal(size=(1, 8)), np.zeros(1))))
+    verdict = verify(FairModel(network, encoding), timeout=30)
+    assert verdict.verdict == "falsified" and "whole numbers that cancel" in verdict.reason

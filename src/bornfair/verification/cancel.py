@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bornfair.verification.counting import places
 from bornfair.verification.lens import Lens
 
 SUMS = 2**18  # changes of either half
@@ -28,8 +29,8 @@ class _Half:
     def chosen(self, which: np.ndarray, width: int) -> np.ndarray:
         """Changes [choices, features] by their positions in `sums`."""
         changes = np.zeros((len(which), width))
-        places = np.unravel_index(which, [len(step) for step in self.steps]) if self.steps else ()
-        for feature, steps, place in zip(self.features, self.steps, places, strict=True):
+        chosen = places(which, [len(step) for step in self.steps])
+        for feature, steps, place in zip(self.features, self.steps, chosen, strict=True):
             changes[:, feature] = steps[place]
         return changes
 

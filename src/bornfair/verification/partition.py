@@ -20,6 +20,7 @@ from bornfair.models.model import Model
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import NUMERIC, Feature, RealFeature, Value
+from bornfair.verification.counting import places
 
 Limit = tuple[Value, ...]
 """(low, high) of a number, ends included; the possible values of anything else."""
@@ -64,12 +65,11 @@ class Partition:
         return math.prod(len(chunks) for chunks in self.chunks.values())
 
     def __iter__(self) -> Iterator[Part]:
-        for place in np.random.default_rng([self.seed, 31]).permutation(len(self)).tolist():
-            limits: dict[str, Limit] = {}
-            for name, chunks in reversed(list(self.chunks.items())):  # NumPy counts in 64 dimensions at most
-                place, i = divmod(place, len(chunks))
-                limits[name] = chunks[i]
-            yield Part({name: limits[name] for name in self.chunks})
+        order = np.random.default_rng([self.seed, 31]).permutation(len(self))
+        chosen = places(order, [len(chunks) for chunks in self.chunks.values()])
+        for i in range(len(self)):
+            pairs = zip(self.chunks.items(), chosen, strict=True)
+            yield Part({name: chunks[int(place[i])] for (name, chunks), place in pairs})
 
 
 def partition_domain(

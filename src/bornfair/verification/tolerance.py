@@ -21,6 +21,7 @@ from bornfair.models.model import Model
 from bornfair.models.network import Network
 from bornfair.people.encoding import Encoding
 from bornfair.twins.relation import FreeSpace, element_view, free_space
+from bornfair.verification.counting import places
 from bornfair.verification.exact import whole_numbers
 from bornfair.verification.intervals import box_bounds
 from bornfair.verification.prune import float_above, float_below
@@ -146,11 +147,8 @@ def _everybody(free: FreeSpace) -> Iterator[np.ndarray]:
     shape = tuple(len(axis) for axis in axes)
     for start in range(0, math.prod(shape), BATCH):
         count = min(BATCH, math.prod(shape) - start)
-        rest, parts = np.arange(start, start + count), list[np.ndarray]()
-        for axis in reversed(axes):  # NumPy counts in 64 dimensions at most
-            rest, place = np.divmod(rest, len(axis))
-            parts.append(axis[place])
-        yield np.concatenate([np.zeros((count, 0)), *reversed(parts)], axis=1)
+        chosen = zip(axes, places(np.arange(start, start + count), shape), strict=True)
+        yield np.concatenate([np.zeros((count, 0)), *(axis[place] for axis, place in chosen)], axis=1)
 
 
 def _levels(free: FreeSpace, column: int, steps: int) -> np.ndarray:

@@ -892,6 +892,7 @@ def test_a_number_that_overflows_is_not_proven_harmless_by_a_weight_of_zero():
     """0·∞ is NaN, wherever it stands."""
     for big, held in ((1e38, {"real"}), (1e30, BOTH)):
         assert proven(([[1, 0], [big, 3 * big]], [1, 0]), ([[1, 0]], [0])) == held  # a sum of the first layer
+    assert proven(([[1, 0], [1e38, -2e38]], [1, 0]), ([[1, 0]], [0])) == {"real"}  # whatever the signs
     for big, held in ((1e20, {"real"}), (1e15, BOTH)):  # of the second
         assert proven(([[1, 0], [big, big]], [1, 0]), ([[1, 0], [0, big]], [0, 0]), ([[1, 0]], [0])) == held
     many = [Column("n", None, (("Sub", 1.0),)), *(Column("s", {False: -1.0, True: 1.0}) for _ in range(3))]

@@ -105,7 +105,7 @@ def printed_gradient(network: Network, data: TrainingData, gamma: float, codes: 
     return np.asarray(jax.jit(jax.grad(loss))(network.to_jax())[0][0])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.sampled_from(["categorical", "numeric", "composite"]), st.integers(2, 7), gammas, st.integers(0, 10**6))
 def test_the_printed_gradient_of_sensitive_weights_vanishes_for_every_gamma(kind, size, gamma, seed):
     codes = codes_of(kind, size)
@@ -134,7 +134,7 @@ def test_plain_centred_codes_vanish_only_at_gamma_zero_or_in_a_balanced_populati
 # --- training ---
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     kind=st.sampled_from(["categorical", "numeric", "composite"]),
     size=st.integers(2, 8),

@@ -148,10 +148,10 @@ def chosen_settings(run: Run, split: Split) -> tuple[dict[str, Any], list[Outcom
     candidates = settings_to_compare(run.method, len(split.X), dict(run.options))
     if len(candidates) == 1:
         return candidates[0], []
-    found = list[Outcome]()
+    parts, found = split.within(run.seed), list[Outcome]()
     for settings in candidates:
         measured = []
-        for part in split.within(run.seed):
+        for part in parts:
             classifier, _ = fitted(run.method, [run.sensitive], part, run.seed, **settings)
             right = metrics.accuracy(part.truth.to_numpy(), classifier.predict(part.people))
             measured.append((right, classifier.empirical_fairness(part.people)))

@@ -16,6 +16,8 @@ from sklearn.utils.validation import (
 
 from bornfair.checks import choice
 from bornfair.errors import InputError, shown
+from bornfair.models.network import Network
+from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
 from bornfair.training.algorithm import Callback, Plan
@@ -51,6 +53,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     optimiser : 'sgd', 'momentum', 'adam', 'adamw', or an optax transformation (without its learning rate).
     learning_rate, schedule, weight_decay, batch_size, epochs, validation_fraction, patience : see `algorithm.Plan`.
     class_weight : None, 'balanced', or a weight for each class.
+    threshold : where the model decides: None at ½, 0.05, 'top 12%' of the training rows, or {'approve': 0.3}.
     combinations : with several sensitive features, 'all' combinations of their values exist, or the 'observed' ones.
     domain : who could exist; inferred from the training table when None.
     missing, unseen, outside : what to do with values that do not fit; see `people.encoding.Policies`.
@@ -76,6 +79,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     _: KW_ONLY
     twins: str | Sequence[str] | None = None
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
+    threshold: Threshold | None = None
     combinations: Literal["all", "observed"] = "all"
     domain: Domain | None = None
     missing: MissingPolicy = "error"
@@ -97,7 +101,8 @@ class FairClassifier(TrainingOptions, TableClassifier):
             weights = self._weights(labels, sample_weight)
             response = resolve_response(recipe, self.domain_)
             fitted = continue_fit(
-                self.model_.network, frame, codes, self.model_.encoding, recipe, response, weights=weights,
+                self._logits, frame, codes, self.model_.encoding, recipe, response, weights=weights,
+                threshold=self.threshold,
                 callbacks=tuple(self.callbacks), checkpoint_path=self.checkpoint, resume=self.checkpoint is not None,
             )  # fmt: skip
             return self._keep(fitted)
@@ -109,6 +114,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
             recipe,
             policies=self._policies(),
             weights=self._weights(labels, sample_weight),
+            threshold=self.threshold,
             callbacks=tuple(self.callbacks),
             checkpoint_path=self.checkpoint,
             resume=self.checkpoint is not None,
@@ -140,12 +146,17 @@ class FairClassifier(TrainingOptions, TableClassifier):
             "seed": plan.seed + self._rounds,
         }))  # fmt: skip
         fitted = continue_fit(
-            self.model_.network, frame, self._class_indices(labels), self.model_.encoding, recipe,
-            resolve_response(recipe, self.domain_),
-            plan=once, weights=self._weights(labels, sample_weight), callbacks=tuple(self.callbacks),
+            self._logits, frame, self._class_indices(labels), self.model_.encoding, recipe,
+            resolve_response(recipe, self.domain_), threshold=self.threshold, plan=once,
+            weights=self._weights(labels, sample_weight), callbacks=tuple(self.callbacks),
             optimiser_state=self._optimiser_state,
         )  # fmt: skip
         return self._keep(fitted)
+
+    @property
+    def _logits(self) -> Network:
+        """The network as it is trained: deciding at ½."""
+        return self.model_.shifted(()).network
 
     def _keep(self, fitted: Fitted) -> FairClassifier:
         self.model_ = fitted.model

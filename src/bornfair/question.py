@@ -262,7 +262,7 @@ def load_model(
     `as_it_is`: what a trained model calls sensitive need not be what is asked about. `decision`, `threshold` and
     `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
     """
-    return FairModel.of(_read(source, Reading(**reading), domain, sensitive, table, target, twins, as_it_is))
+    return FairModel.of(_read(source, Reading.of(reading), domain, sensitive, table, target, twins, as_it_is))
 
 
 def _read(
@@ -278,8 +278,9 @@ def _read(
     people = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
     for what, own in (("a FairModel", source), ("a FairClassifier", getattr(source, "model_", None))):
         if isinstance(own, Model):
-            asked.only_for(what)
-            return own if as_it_is and people is None else _asked_about(own, people, sensitive, twins)
+            asked.only_for(what, "threshold")
+            who_asks = own if as_it_is and people is None else _asked_about(own, people, sensitive, twins)
+            return _deciding(who_asks, asked, table)
     who = Who(people, sensitive, table, target, twins)
     if not isinstance(source, (str, Path)):
         return _object(source, who, asked)
@@ -289,8 +290,8 @@ def _read(
     if kind == ".nnet":
         return _nnet(path, who, asked)
     if path.is_dir() or kind == ".zip":
-        asked.only_for("a bundle")
-        return load_model(load_bundle(path), domain=people, sensitive=sensitive, twins=twins, as_it_is=as_it_is)
+        asked.only_for("a bundle", "threshold")
+        return _read(load_bundle(path), asked, people, sensitive, table, target, twins, as_it_is)
     if kind in EXECUTABLE:
         raise InputError(
             f"'{path}' is a pickle or the like: loading it would run whatever code is in it, so it is not opened; load "
@@ -350,9 +351,23 @@ def _onnx(path: Path, who: Who, asked: Reading) -> Model:
 
     file = read_onnx(path)
     if METADATA in file.metadata:
-        asked.only_for("a model.onnx of bornfair")
-        return _asked_about(own_model(path, file.content, who.domain), None, who.sensitive, who.twins)
+        asked.only_for("a model.onnx of bornfair", "threshold")
+        own = _asked_about(own_model(path, file.content, who.domain), None, who.sensitive, who.twins)
+        return _deciding(own, asked, who.table)
     return imported(OnnxSource(file), who, asked)
+
+
+def _deciding(own: Model, asked: Reading, table: Any) -> Model:
+    """The model at the threshold that is asked about, if one is."""
+    if asked.threshold is None:
+        return own
+    if own.original is not None:
+        raise InputError(
+            "this model was read from another that decides by itself; name the threshold when reading that one."
+        )
+    moved = own.at(asked.threshold, table)  # type: ignore[arg-type]
+    said = ", ".join(f"{name} above {share:g}" for name, share in moved.thresholds.items()) or "the usual one"
+    return dataclasses.replace(moved, note=f"asked at another threshold than its own ({said})")
 
 
 def _asked_about(

@@ -215,7 +215,8 @@ def bad_tensors(content: bytes, chance: Chance) -> bytes:
     else:
         name = chance.choice([key for key in tensors if key != "facts"])
         array = tensors.pop(name)
-        shape = chance.choice([array.reshape(-1)[:-1], array.astype("float64"), array[None], array[:0], array * 0 - 1])
+        flat = array.reshape(-1)
+        shape = chance.choice([flat[:-1], array.astype("float64"), array[None], flat[:0], array * 0 - 1])
         tensors[chance.choice([name, name, "x"])] = shape
     return save({name: array.copy(order="C") for name, array in tensors.items()})
 

@@ -420,3 +420,11 @@ def test_whole_numbers_of_many_columns_are_made_to_cancel():
     network = Network((Layer(weight, random.normal(size=8)), Layer(random.normal(size=(1, 8)), np.zeros(1))))
     verdict = verify(FairModel(network, encoding), timeout=30)
     assert verdict.verdict == "falsified" and "whole numbers that cancel" in verdict.reason
+
+
+def test_ranges_too_wide_for_whole_numbers_are_searched():
+    """Somebody's debt may be 1e308: what cannot be counted is no error."""
+    features = (RealFeature(name="debt", low=-5.0, high=1e308), SEX)
+    lens = Lens(model_of(features, ("sex",), (np.zeros((1, 2)), np.ones(1))))
+    people = lens.changed(np.zeros((200, 1)), np.random.default_rng(0))
+    assert ((people >= -5.0) & (people <= 1e308)).all()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bornfair.cli.options import Bundle, Data, Json, Seed, Timeout
+from bornfair.cli.options import Bundle, Data, Json, Seed, Threshold, Timeout
 from bornfair.cli.output import STATUS, print_json, print_twins, say, tell
 
 
@@ -16,6 +16,7 @@ def certify(
     out: Annotated[Path | None, typer.Option(help="Write a new bundle instead of replacing this one.")] = None,
     timeout: Timeout = 60.0,
     data: Data = None,
+    threshold: Threshold = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -28,14 +29,20 @@ def certify(
     from bornfair.proof.certificate import certified
 
     table = None if data is None else read_table(data)
-    model = certified(load_bundle(bundle), timeout=timeout, seed=seed, say=None if json else say, table=table)
+    model = load_bundle(bundle)
+    if threshold:
+        model = model.at(threshold, table)
+    model = certified(model, timeout=timeout, seed=seed, say=None if json else say, table=table)
     written = save_bundle(model, out or bundle)
     certificate = model.certificate
     assert certificate is not None  # `certified` always writes one
     verdict = certificate.verdict
     leaves = sum(not isinstance(entry, list) for entry in certificate.tree or [])
     if json:
-        print_json(verdict.to_json() | {"bundle": str(written), "claim": certificate.claim, "leaves": leaves})
+        print_json(
+            verdict.to_json()
+            | {"bundle": str(written), "claim": certificate.claim, "leaves": leaves, "thresholds": model.thresholds}
+        )
     else:
         if verdict.twins:
             print_twins(certificate.claim, verdict.twins, verdict.decisions or ())

@@ -78,7 +78,8 @@ Decision = Annotated[
     Option("--decision", help="What the model's output is, if that does not show: probability, logit or label."),
 ]
 Threshold = Annotated[
-    float | None, Option("--threshold", help="Above which probability (or logit) the last class is decided.")
+    list[str] | None,
+    Option("--threshold", help="Above which probability the last class is decided: 0.05, 'top 12%', or CLASS=0.3."),
 ]
 Normalise = Annotated[
     str | None, Option("--normalise", help="yes or no: whether the means and ranges of a .nnet file are applied.")
@@ -91,13 +92,13 @@ def asking(
     twins: list[str] | None,
     target: str | None,
     decision: str | None,
-    threshold: float | None,
+    threshold: list[str] | None,
     normalise: str | None,
 ) -> Any:
     """The keyword arguments of `Question.of`."""
     return {
         "domain": domain, "sensitive_features": sensitive or None, "twins": twins or None, "target": target,
-        "decision": decision, "threshold": threshold, "normalise": normalise,
+        "decision": decision, "threshold": threshold or None, "normalise": normalise,
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.options import Bundle, Json, Seed
+from bornfair.cli.options import Bundle, Json, Seed, Threshold
 from bornfair.cli.output import print_json, print_text, printable, say, tell
 
 FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
@@ -25,6 +25,7 @@ def predict(
     raw: Annotated[
         bool, typer.Option("--raw", help="Write classes as they are, also those a spreadsheet would take for formulas.")
     ] = False,
+    threshold: Threshold = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -33,22 +34,25 @@ def predict(
     A class that a spreadsheet would take for a formula is written behind an apostrophe, and this is said.
     """
     from bornfair.files import write_atomically
-    from bornfair.models.model import probabilities
     from bornfair.models.network import decisions
     from bornfair.people.tables import read_table
     from bornfair.proof.bundle import load_bundle
 
     model = load_bundle(bundle)
-    scores = model.scores(read_table(table))
+    people = read_table(table)
+    if threshold:
+        model = model.at(threshold, people)
+    scores = model.scores(people)
     classes = model.classes.tolist()
     decided = model.classes[decisions(scores)].tolist()
-    shares = probabilities(scores)
+    shares = model.probabilities(scores)
     written = (lambda text: text) if raw else no_formula
     if out is not None:
         write_atomically(out, _csv(decided, shares, classes, written))
     if json:
         print_json({
             "bundle": str(bundle), "rows": len(decided), "classes": classes,
+            "thresholds": model.thresholds,
             "predictions": decided, "probabilities": shares.tolist(), "out": None if out is None else str(out),
         })  # fmt: skip
     elif out is not None:

@@ -19,6 +19,7 @@ from bornfair.cli.options import (
     Sensitive,
     TableFile,
     Target,
+    Threshold,
     Twins,
     choices,
     table_of,
@@ -46,6 +47,7 @@ def train(
     domain: DomainFile = None,
     combinations: Combinations = "all",
     class_weight: Annotated[str | None, Option(help="balanced, to give rare classes more weight.")] = None,
+    threshold: Threshold = None,
     missing: Annotated[str, Option(help="Missing values: error or impute.")] = "error",
     unseen: Annotated[str, Option(help="Categories that are not in the domain: error or ignore.")] = "error",
     outside: Annotated[str, Option(help="Numbers outside their range: allow, clip or error.")] = "allow",
@@ -77,6 +79,7 @@ def train(
     training, test = _split(people, test_fraction, seed)
     classifier = FairClassifier(
         names, twins=twins or None, class_weight=class_weight, combinations=combinations, domain=known,  # type: ignore[arg-type]
+        threshold=threshold or None,
         missing=missing, unseen=unseen, outside=outside, checkpoint=checkpoint, random_state=seed,  # type: ignore[arg-type]
         **chosen | {"hidden": _widths(chosen["hidden"]), "gamma": _gamma(chosen["gamma"])},
     )  # fmt: skip
@@ -126,6 +129,7 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str) -> dict[str, Any]
         "flip_stable": classifier.empirical_fairness(X, declared=False) if classifier.domain_.sensitive else None,
         "twins": [rule_text(rule) for rule in classifier.domain_.twins],
         "rows_measured": len(rows),
+        "thresholds": classifier.model_.thresholds,
     }
 
 
@@ -214,6 +218,7 @@ def _print(result: dict[str, Any]) -> None:
         ("AUC", "–" if result["auc"] is None else f"{result['auc']:.4f}"),
         ("same decision for every sensitive value", percent(result["flip_stable"])),
         *declared,
+        *(("decides", f"{name} above {share:g}") for name, share in result["thresholds"].items()),
         ("verdict over the whole domain", result["verdict"]),
         ("proof", f"{result['proof']}" + (f" ({', '.join(result['arithmetic'])})" if result["arithmetic"] else "")),
         ("γ", f"{result['gamma']:g}"),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from bornfair.errors import InputError, shown
 from bornfair.models.metrics import same_for_all
-from bornfair.models.network import CHUNK, Network, decisions
+from bornfair.models.network import CHUNK, Layer, Network, decisions
+from bornfair.models.operating import Asked, Threshold, thresholds_of
 from bornfair.people.encoding import Encoding
 from bornfair.people.tables import as_pandas
 from bornfair.twins.versions import Versions
@@ -30,6 +33,8 @@ class Model:
     original: Original | None = None
     note: str = ""
     """How it was read, where its file does not say so itself; said with every answer about it."""
+    offsets: tuple[float, ...] = ()
+    """What its scores lack of logits, one for each output: where it decides (`models.operating`); () at ½."""
 
     @property
     def domain(self) -> Domain:
@@ -41,6 +46,45 @@ class Model:
         if label is None:
             raise InputError("this domain has no label, so the model's classes have no names.")
         return np.array(label.classes)
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """The probability above which a class is decided, by its name, where that is not ½; of more than two classes,
+        what a class's probability is divided by before they are compared.
+        """
+        return thresholds_of(self.offsets, self.classes.tolist()) if self.offsets else {}
+
+    def at(self, threshold: Threshold | None, table: Any = None) -> Self:
+        """The same model, deciding elsewhere: 0.05, "top 12%" of the people of a table, "approve=0.3"; None for ½.
+
+        What was proven of decisions is left behind; what was proven of scores, by structure, holds everywhere.
+        """
+        offsets: tuple[float, ...] = ()
+        if threshold is not None:
+            asked, scores = Asked.of(threshold), None
+            if asked.needs_people and table is not None:
+                scores = self.logits(self.scores(table))
+            offsets = asked.offsets(self.classes.tolist(), scores)
+        return self.shifted(offsets)
+
+    def shifted(self, offsets: Sequence[float]) -> Self:
+        """The same model with these offsets: by so much its scores are less than its logits."""
+        new = np.zeros(self.network.outputs) + np.asarray(offsets or 0.0, np.float32)
+        old = np.zeros(self.network.outputs) + np.asarray(self.offsets or 0.0)
+        if np.array_equal(new, old):
+            return self
+        last = self.network.layers[-1]
+        bias = (last.bias.astype(np.float64) + old - new).astype(np.float32)
+        network = dataclasses.replace(self.network, layers=(*self.network.layers[:-1], Layer(last.weight, bias)))
+        certificate = self.certificate
+        if certificate is not None and certificate.verdict.covers != "score":
+            certificate = None
+        kept = tuple(new.tolist()) if new.any() else ()
+        return dataclasses.replace(self, network=network, offsets=kept, certificate=certificate)
+
+    def logits(self, scores: np.ndarray) -> np.ndarray:
+        """The logarithms of odds behind scores, wherever the model decides."""
+        return scores + np.asarray(self.offsets, np.float32) if self.offsets else scores
 
     @property
     def covers_execution(self) -> bool:
@@ -85,7 +129,11 @@ class Model:
         return scores[:, 0] if self.network.outputs == 1 else scores
 
     def predict_proba(self, table: Any) -> np.ndarray:
-        return probabilities(self.scores(table))
+        return self.probabilities(self.scores(table))
+
+    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+        """Class probabilities [rows, K] from this model's outputs."""
+        return probabilities(self.logits(scores))
 
     def predict(self, table: Any) -> np.ndarray:
         return self.classes[decisions(self.scores(table))]
@@ -129,7 +177,7 @@ def scores_under_every_code(network: Network, free: np.ndarray, codes: np.ndarra
 
 
 def probabilities(scores: np.ndarray) -> np.ndarray:
-    """Class probabilities [rows, K] from outputs."""
+    """Class probabilities [rows, K] from logits."""
     grown = np.exp(_below_largest(scores))
     return grown / grown.sum(axis=1, keepdims=True)
 

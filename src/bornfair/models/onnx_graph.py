@@ -271,7 +271,11 @@ class _Graph:
             index = self._node("ArgMax", [logits], "class", axis=1, keepdims=0)
         return self._node("Gather", [self._constant(served_classes(self.domain), "classes"), index], "label", axis=0)
 
-    def _probabilities(self, logits: str) -> str:
+    def _probabilities(self, scores: str) -> str:
+        logits = scores
+        if self.model.offsets:  # it does not decide at ½
+            offsets = self._constant(np.array(self.model.offsets, np.float32), "where it decides")
+            logits = self._node("Add", [scores, offsets], "logits")
         if self.model.network.outputs > 1:
             return self._node("Softmax", [logits], "probabilities", axis=1)
         both = self._node("Concat", [self._node("Neg", [logits], "against"), logits], "odds", axis=1)

@@ -48,7 +48,7 @@ class FairModel(Model):
         """The same model, to be kept."""
         if isinstance(model, FairModel):
             return model
-        return FairModel(model.network, model.encoding, model.certificate, model.original, model.note)
+        return FairModel(**{field.name: getattr(model, field.name) for field in dataclasses.fields(model)})
 
     def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
         """Ask the verifier anew, from the weights alone, whether twins always get the same decision."""
@@ -134,7 +134,7 @@ def load_bundle(path: str | Path) -> FairModel:
         raise
     except (checker.Rejected, OSError, MemoryError, *checker.MALFORMED) as error:
         raise InputError(f"cannot read '{place}': {error}; is the bundle complete and unchanged?") from error
-    return FairModel(*network_and_encoding(found, domain, str(place / MODEL)), certificate)
+    return _shipped_model(found, domain, str(place / MODEL), certificate)
 
 
 def own_model(path: Path, content: bytes, domain: Domain | None) -> FairModel:
@@ -151,10 +151,12 @@ def own_model(path: Path, content: bytes, domain: Domain | None) -> FairModel:
         raise InputError(
             f"cannot read '{path}' with this domain: {error}; give the domain it was trained with."
         ) from error
-    return FairModel(*network_and_encoding(found, domain, str(path)))
+    return _shipped_model(found, domain, str(path))
 
 
-def network_and_encoding(found: checker.Network, domain: Domain, origin: str) -> tuple[Network, Encoding]:
+def _shipped_model(
+    found: checker.Network, domain: Domain, origin: str, certificate: Certificate | None = None
+) -> FairModel:
     try:
         settings = json.loads(found.metadata[METADATA])
     except (KeyError, ValueError, RecursionError) as error:
@@ -172,7 +174,8 @@ def network_and_encoding(found: checker.Network, domain: Domain, origin: str) ->
             whole[:, columns] = weight
             weight = whole
         layers.append(Layer(weight, np.array(bias, np.float32)))
-    return Network(tuple(layers), found.activation), encoding  # type: ignore[arg-type]
+    network = Network(tuple(layers), found.activation)  # type: ignore[arg-type]
+    return FairModel(network, encoding, certificate, offsets=tuple(found.offsets))
 
 
 def _agrees(found: checker.Network, encoding: Encoding) -> bool:

@@ -570,6 +570,7 @@ class Network(NamedTuple):
     activation: str
     classes: list[Any]
     metadata: dict[str, str]
+    offsets: Sequence[float] = ()  # what is added to the outputs before they are shown as probabilities
 
 
 def round32(value: float) -> float:
@@ -781,11 +782,11 @@ class Graph:
             value, _ = self.take(operator, value)
         classes = people.classes if people.classes is not None else list(range(max(width, 2)))
         need(width == (1 if len(classes) == 2 else len(classes)), f"{width} outputs do not fit the classes")
-        self._decision(value, width, classes)
+        offsets = self._decision(value, width, classes)
         need(not self.unread, "the model holds a constant that no node reads")
-        return Network(tuple(columns), tuple(layers), activation, classes, metadata)
+        return Network(tuple(columns), tuple(layers), activation, classes, metadata, offsets)
 
-    def _decision(self, outputs: str, width: int, classes: list[Any]) -> None:
+    def _decision(self, outputs: str, width: int, classes: list[Any]) -> Sequence[float]:
         if width == 1:
             above, (zero,) = self.take("Greater", outputs, None)
             need((zero.type, zero.dims, zero.values[0]) == (FLOAT, (1,), 0), "the decision is not made at 0")
@@ -796,6 +797,12 @@ class Graph:
         shown = [str(c) for c in classes] if names.type == STRING else classes
         need(list(names.values) == shown and names.type != FLOAT, "the classes are not those of the domain")
         need(names.dims == (len(classes),), "the classes have an odd shape")
+        offsets: Sequence[float] = ()
+        if self.next_is("Add"):
+            outputs, (apart,) = self.take("Add", outputs, None)
+            need((apart.type, apart.dims) == (FLOAT, (width,)), "what is added to the scores has an odd shape")
+            offsets = apart.values
+            need(all(map(math.isfinite, offsets)), "what is added to the scores is not finite")
         if width == 1:
             both, _ = self.take("Concat", self.take("Neg", outputs)[0], outputs, axis=1)
             shares, _ = self.take("Sigmoid", both)
@@ -806,6 +813,7 @@ class Graph:
         wanted: list[Any] = [(label, names.type, [{"param": "rows"}])]
         wanted += [(shares, FLOAT, [{"param": "rows"}, {"value": len(classes)}])]
         need(given == wanted, "the outputs are not the decision")
+        return offsets
 
 
 def read_model(content: bytes, people: People) -> Network:
@@ -1341,16 +1349,22 @@ def claim_of(
     sensitive: Sequence[str],
     reason: str,
     rules: Sequence[Any] = (),
+    *,
+    score: bool = True,
 ) -> str:
-    """The one sentence a validator may quote."""
+    """The one sentence a validator may quote. `score`: with what a structural proof says of the score; certificates
+    that were written without it say less, and are true.
+    """
     names = " and ".join(filter(None, [", ".join(sensitive[:-1]), *sensitive[-1:]]))
     who = f"individuals who differ only in {names}"
     if rules:
         who += f", or by the declared rules ({'; '.join(map(told_rule, rules))}),"
     if verdict == "verified":
         how = " and ".join({"real": "exact", "float32": "float32"}[kind] for kind in arithmetic)
+        everywhere = score and proof == "structural"
+        what = "score, and so the same decision at every threshold" if everywhere else "decision"
         return (
-            f"Two {who} always get the same decision, for every individual of the "
+            f"Two {who} always get the same {what}, for every individual of the "
             f"domain, in {how} arithmetic ({proof} proof)." + (f" {CONDITIONS}" if "float32" in arithmetic else "")
         )
     if verdict == "falsified":
@@ -1432,10 +1446,14 @@ def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = Non
             check_twins(network, people, data["twins"], data["decisions"], arithmetic)
             rules = " or by the declared rules" if people.rules else ""
             how = f"two people who differ in sensitive features only{rules} get different decisions"
-    expected = claim_of(verdict, proof, arithmetic, people.sensitive, data["reason"], people.rules)
-    need(data["claim"] == expected, "the claim says something else than what was shown")
+    facts = verdict, proof, arithmetic, people.sensitive, data["reason"], people.rules
+    need(
+        data["claim"] in (claim_of(*facts), claim_of(*facts, score=False)),
+        "the claim says something else than what was shown",
+    )
+    covers = "score" if (verdict, proof) == ("verified", "structural") else "decision"
     found = {"valid": True, "verdict": verdict, "proof": proof, "reason": how}
-    return found | {"arithmetic": arithmetic, "claim": expected}
+    return found | {"arithmetic": arithmetic, "claim": data["claim"], "covers": covers}
 
 
 def printable(text: str) -> str:

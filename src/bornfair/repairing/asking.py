@@ -54,7 +54,7 @@ class Asked:
             columns = [order.index(name) for name in (*self.domain.free_names, *self.domain.sensitive)]
             first = self.original.network.layers[0]
             network = with_first_layer(self.original.network, first.weight[:, columns], first.bias)
-            return Model(network, dataclasses.replace(own, domain=self.domain))
+            return Model(network, dataclasses.replace(own, domain=self.domain), offsets=self.original.offsets)
         return told_in(self.original, dataclasses.replace(own, domain=self.domain, merged={}))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import plain
-from bornfair.models.model import Model, probabilities
+from bornfair.models.model import Model
 from bornfair.models.network import decisions
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature
@@ -64,7 +64,8 @@ def compare(before: Model, after: Model, table: pd.DataFrame, *, examples: int =
     classes = after.classes
     # The clearest changes first: people for whom the probability of their new decision grew most.
     rows = np.flatnonzero(moved)
-    was_likely, is_likely = (probabilities(scores)[rows, now[rows]] for scores in (old, new))
+    was_likely = before.probabilities(old)[rows, now[rows]]
+    is_likely = after.probabilities(new)[rows, now[rows]]
     columns = [name for name in after.domain.names if name in table.columns]
     clearest = (
         Example(

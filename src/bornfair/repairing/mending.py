@@ -18,7 +18,7 @@ import pandas as pd
 
 from bornfair.checks import choice, whole
 from bornfair.errors import InputError, shown
-from bornfair.models.model import Model, probabilities
+from bornfair.models.model import Model
 from bornfair.models.network import Network, decisions
 from bornfair.people.encoding import Encoding
 from bornfair.people.sensitive import ENUMERATION_LIMIT
@@ -185,8 +185,13 @@ def repair(
     chosen = _chosen(candidates, len(validation))
     projected = layers[chosen].network(asked.original.network, encoding)
     lessons = (work.lesson(part) for part in (training, validation))
-    tuned = tune(projected, *lessons, epochs=epochs if fine_tune else 0, seed=seed, say=say)
-    repaired = _certified(FairModel(tuned.network, encoding), projected, tuned, candidates[chosen].blend)
+    fair = FairModel(projected, encoding, offsets=asked.original.offsets)
+    # Lessons are about probabilities: they are given where the model would decide at ½.
+    logits = fair.shifted(()).network
+    tuned = tune(logits, *lessons, epochs=epochs if fine_tune else 0, seed=seed, say=say)
+    if tuned.network is not logits:
+        fair = FairModel(tuned.network, encoding).shifted(asked.original.offsets)
+    repaired = _certified(fair, projected, tuned, candidates[chosen].blend)
     original = asked.model()
     return Repaired(
         model=repaired,
@@ -246,7 +251,7 @@ class _Work:
     def lesson(self, part: np.ndarray) -> Lesson:
         """What is right for some rows: their labels, or what the original says."""
         if self.labels is None:
-            return Lesson(self._free(part), probabilities(self.original.scores(self.people.iloc[part])))
+            return Lesson(self._free(part), self.original.predict_proba(self.people.iloc[part]))
         return Lesson.of_labels(self._free(part), self.labels[part], len(self.original.classes))
 
     def _free(self, part: np.ndarray) -> np.ndarray:

@@ -100,7 +100,7 @@ class FirstLayer:
 def told_in(model: Model, encoding: Encoding) -> Model:
     """The same function of a person, up to rounding, in another encoding of the same features."""
     weight, bias = FirstLayer.of(model.network, model.encoding).told_in(encoding)
-    return Model(with_first_layer(model.network, weight, bias), encoding)
+    return Model(with_first_layer(model.network, weight, bias), encoding, offsets=model.offsets)
 
 
 def with_first_layer(network: Network, weight: np.ndarray, bias: np.ndarray) -> Network:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.models.network import Network
+from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Policies
 from bornfair.proof.bundle import FairModel
@@ -88,7 +89,7 @@ class Recipe(TrainingOptions):
         if isinstance(init, Network):
             return FromModel(init)
         if isinstance(init, FairModel):
-            return FromModel(init.network)
+            return FromModel(init.shifted(()).network)
         return init
 
 
@@ -110,6 +111,7 @@ def fit_table(
     *,
     policies: Policies | None = None,
     weights: np.ndarray | None = None,
+    threshold: Threshold | None = None,
     callbacks: tuple[Callback, ...] = (),
     checkpoint_path: str | Path | None = None,
     resume: bool = False,
@@ -128,7 +130,8 @@ def fit_table(
         network = start.network
     return continue_fit(
         network, table, classes, encoding, recipe, response,
-        start=start, weights=weights, callbacks=callbacks, checkpoint_path=checkpoint_path, resume=resume,
+        start=start, weights=weights, threshold=threshold, callbacks=callbacks, checkpoint_path=checkpoint_path,
+        resume=resume,
     )  # fmt: skip
 
 
@@ -143,12 +146,13 @@ def continue_fit(
     start: FairStart | None = None,
     plan: Plan | None = None,
     weights: np.ndarray | None = None,
+    threshold: Threshold | None = None,
     callbacks: tuple[Callback, ...] = (),
     checkpoint_path: str | Path | None = None,
     resume: bool = False,
     optimiser_state: list[np.ndarray] | None = None,
 ) -> Fitted:
-    """Train a given network further and certify what came out."""
+    """Train a given network further, let it decide at the threshold asked for, and certify what came out."""
     plan = plan or recipe.plan(len(table))
     training = train(
         network,
@@ -161,15 +165,16 @@ def continue_fit(
         optimiser_state=optimiser_state,
         transformation=recipe.transformation,
     )
-    model = FairModel(training.network, encoding)
+    model = FairModel(training.network, encoding).at(threshold, table)
     verdict = confirm_encoded(model.network, model.encoding)
     projected = recipe.project and not verdict and bool(encoding.domain.sensitive)
     if projected:
         model = projection(model)
         verdict = confirm_encoded(model.network, model.encoding)
     certificate = certify(
-        model, verdict, start=start, response=response, plan=plan, training=training, projected=projected
-    )
+        model, verdict, start=start, response=response, plan=plan, training=training, projected=projected,
+        threshold=threshold,
+    )  # fmt: skip
     if encoding.domain.sensitive and not verdict and response.mode != "none":
         warnings.warn(certificate.claim, FairnessWarning, stacklevel=2)
     return Fitted(dataclasses.replace(model, certificate=certificate), response, start, training)

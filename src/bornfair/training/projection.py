@@ -70,7 +70,7 @@ def projection(given: Model, table: pd.DataFrame | None = None) -> FairModel:
     layer = plain_projection(given, encoding)
     if table is not None:
         layer = least_squares_projection(given, encoding, layer, table)
-    return FairModel(layer.network(given.network, encoding), encoding)
+    return FairModel(layer.network(given.network, encoding), encoding, offsets=given.offsets)
 
 
 def as_model(source: Any) -> Model:

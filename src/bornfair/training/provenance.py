@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bornfair.models.model import Model
+from bornfair.models.operating import Asked, Threshold
 from bornfair.proof.certificate import Certificate, certificate_of
 from bornfair.training.algorithm import Plan, Training
 from bornfair.training.response import Response, privacy
@@ -26,6 +27,7 @@ def certify(
     plan: Plan,
     training: Training,
     projected: bool = False,
+    threshold: Threshold | None = None,
 ) -> Certificate:
     """The certificate of a model that was just trained, and perhaps projected onto the fair ones afterwards."""
     if not verdict and model.domain.sensitive:
@@ -42,6 +44,7 @@ def certify(
             "sensitive_weights_untouched": training.collapsed,
             "history": [_timeless(asdict(record)) for record in training.history],
             **({"projected": True} if projected else {}),
+            **({} if threshold is None else {"threshold": Asked.of(threshold).text, "thresholds": model.thresholds}),
         }),
     )  # fmt: skip
 

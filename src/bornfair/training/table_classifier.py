@@ -18,7 +18,6 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_
 
 from bornfair.checks import whole
 from bornfair.errors import InputError, plain, plain_value, shown
-from bornfair.models.model import probabilities
 from bornfair.models.network import decisions
 from bornfair.people.domain import Domain
 from bornfair.people.features import Label, unknown_column
@@ -50,7 +49,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[decided]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        return probabilities(self._scores(X))
+        return self.model_.probabilities(self._scores(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
         scores = self._scores(X)

@@ -183,7 +183,8 @@ class Lens:
         anywhere = low + rng.random(count) * (high - low)
         kind = rng.random(count)
         new = np.where(kind < 0.5, old + little, np.where(kind < 0.8, anywhere, np.where(kind < 0.9, low, high)))
-        new = np.where(self.one_hot[which], rng.integers(0, np.maximum(high - low + 1, 1).astype(np.int64)), new)
+        values = np.clip(high - low + 1, 1, 2.0**62).astype(np.int64)  # of a category; a number may have any
+        new = np.where(self.one_hot[which], rng.integers(0, values), new)
         result = people.copy()
         result[who, which] = np.clip(np.where(self.whole[which], np.round(new), new), low, high)
         return result

@@ -35,8 +35,13 @@ class Verdict:
         """True only for "verified", so that `if verify(...)` never mistakes undecided for fair."""
         return self.verdict == "verified"
 
+    @property
+    def covers(self) -> Literal["score", "decision"]:
+        """A structural proof is about the scores themselves, and so about the decision at every threshold."""
+        return "score" if self.verdict == "verified" and self.proof == "structural" else "decision"
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"covers": self.covers}
 
 
 def undecided(engine: str, reason: str) -> Verdict:

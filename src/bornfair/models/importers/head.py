@@ -16,6 +16,7 @@ import numpy as np
 
 from bornfair.models.importers.affine import FUNCTIONS, Block, CannotRead, Decision, Forms, concatenated
 from bornfair.models.importers.reading import Meaning, Reading
+from bornfair.models.operating import USUAL, logit
 
 Show = Callable[[np.ndarray], np.ndarray]
 STEP = 2.0**-22  # by how much rounding in float32 may move a number of size 1 on its way out
@@ -31,7 +32,10 @@ class Head:
     logits: Forms
     shown: Show | None = None  # what the model makes of our scores; None: only its decisions can be compared
     part: Literal["all", "last", "difference"] = "all"  # of the columns it shows: the last less the first, …
-    threshold: float | None = None  # what that part must exceed; None: the first largest column decides, or a label
+    threshold: float | tuple[float, ...] | None = None
+    """What that part must exceed, or what each class's probability is divided by; None: the first largest column
+    decides, or a label.
+    """
     probabilities: bool = False  # whether it shows probabilities, or their logarithms
     logarithms: bool = False
     tie_is_positive: bool = False
@@ -52,9 +56,18 @@ class Head:
 
     def decided_by_it(self, outputs: np.ndarray) -> np.ndarray:
         """Class indices from the model's outputs, if it gives scores only."""
-        if self.threshold is None:
-            return np.argmax(outputs, axis=1)
+        if self.threshold is None or isinstance(self.threshold, tuple):
+            return np.argmax(outputs / np.array(self.threshold or 1.0), axis=1)
         return (self._part(outputs.astype(np.float64))[:, -1] > self.threshold).astype(np.int64)
+
+    @property
+    def offsets(self) -> tuple[float, ...]:
+        """What our scores lack of the model's logits: where it decides."""
+        if isinstance(self.threshold, tuple):
+            return tuple(math.log(share / USUAL) for share in self.threshold)
+        if self.threshold is None or not self.probabilities:
+            return (self.threshold,) if self.threshold else ()
+        return (logit(self.threshold),) if 0 < self.threshold < 1 and self.threshold != USUAL else ()
 
     def _part(self, outputs: np.ndarray) -> np.ndarray:
         if self.part == "all" or outputs.shape[1] == 1:
@@ -81,8 +94,12 @@ def read_head(end: Decision | Forms, asked: Reading | None = None) -> Head:
         return _above(scores, scores, asked, "last")
     if asked.threshold is None:
         return _largest(scores)
+    if isinstance(asked.threshold, tuple):
+        return _weighted(_largest(scores), asked.threshold)
     if scores.size > 2:
-        raise CannotRead(f"tells {scores.size} classes apart; leave the threshold (--threshold) out, it is for two")
+        raise CannotRead(
+            f"tells {scores.size} classes apart; a threshold (--threshold) must name one of them, as CLASS=0.3"
+        )
     first, last = (scores.entry(i) for i in (0, 1))
     logit = asked.decision == "logit" or (asked.decision is None and not _is_probability(last))
     return _above(last.minus(first) if logit else last, last, asked, "difference" if logit else "last")
@@ -99,7 +116,8 @@ def opposite_sigmoids(scores: Forms) -> bool:
 
 def _above(score: Forms, last: Forms, asked: Reading, part: Literal["last", "difference"]) -> Head:
     meaning = asked.decision or (_meaning(score) if asked.threshold is None else None)
-    threshold = (0.5 if meaning == "probability" else 0.0) if asked.threshold is None else float(asked.threshold)
+    assert asked.threshold is None or isinstance(asked.threshold, float)
+    threshold = (0.5 if meaning == "probability" else 0.0) if asked.threshold is None else asked.threshold
     peeled = _peeled(score.plus(-threshold), ties=False)
 
     def shown(z: np.ndarray) -> np.ndarray:
@@ -268,6 +286,18 @@ def _outermost(score: Forms) -> _Outer | None:
 
 
 # --- the first largest of several ---
+
+
+def _weighted(head: Head, thresholds: tuple[float, ...]) -> Head:
+    """The class whose probability is the largest multiple of its threshold: logits less its logarithm."""
+    if head.shown is not FUNCTIONS["softmax"] or head.logits.size != len(thresholds):
+        raise CannotRead(
+            "does not end in a softmax over more than two classes, so that thresholds of several classes (--threshold) "
+            "are no shift of its scores; leave them out"
+        )
+    made = replace(head, threshold=thresholds)
+    apart = np.array(made.offsets)
+    return replace(made, logits=head.logits.plus(-apart), shown=lambda z: FUNCTIONS["softmax"](z + apart))
 
 
 def _largest(scores: Forms) -> Head:

@@ -8,6 +8,7 @@ from typing import Literal, TypedDict, get_args
 
 from bornfair.checks import choice
 from bornfair.errors import InputError
+from bornfair.models.operating import Asked, Threshold
 
 Meaning = Literal["probability", "logit", "label"]
 Answer = Literal["yes", "no"]
@@ -17,12 +18,13 @@ class ReadingOptions(TypedDict, total=False):
     """Keyword arguments of every function that reads models.
 
     decision: what the model's output is, if its graph does not show it: a "probability" (decides above ½), a "logit"
-    (decides above 0), or a "label" (decides itself). threshold: above which number of it the last class is decided.
+    (decides above 0), or a "label" (decides itself). threshold: above which number of it the last class is decided, or
+    "top 12%" of the people of the table, or "approve=0.3" for another class (`bornfair.models.operating`).
     normalise: "yes" or "no", whether the means and ranges of a .nnet file are applied to its inputs.
     """
 
     decision: Meaning | None
-    threshold: float | None
+    threshold: Threshold | None
     normalise: Answer | None
 
 
@@ -31,8 +33,19 @@ class Reading:
     """The answers, checked."""
 
     decision: Meaning | None = None
-    threshold: float | None = None
+    threshold: float | tuple[float, ...] | Asked | None = None
+    """One number, or one for each of more than two classes; as it was asked until the model's classes are known."""
     normalise: Answer | None = None
+    resolved: str = ""
+    """How the threshold was asked for, where that was not the number."""
+
+    @staticmethod
+    def of(options: ReadingOptions) -> Reading:
+        threshold = options.get("threshold")
+        asked = None if threshold is None else Asked.of(threshold)
+        if asked is None or asked.number is not None:
+            return Reading(**(options | {"threshold": None if asked is None else asked.number}))  # type: ignore[arg-type]
+        return Reading(**(options | {"threshold": asked}))  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
         if self.decision is not None:
@@ -41,11 +54,11 @@ class Reading:
             choice("normalise", self.normalise, get_args(Answer))
         if self.threshold is None:
             return
-        if isinstance(self.threshold, bool) or not math.isfinite(self.threshold):
+        if isinstance(self.threshold, float) and not math.isfinite(self.threshold):
             raise InputError(f"threshold must be a finite number, found {self.threshold!r}.")
         if self.decision == "label":
             raise InputError("a label decides itself; leave threshold (--threshold) out.")
-        if self.decision == "probability" and not 0 < self.threshold < 1:
+        if self.decision == "probability" and isinstance(self.threshold, float) and not 0 < self.threshold < 1:
             raise InputError(f"the threshold of a probability must lie between 0 and 1, found {self.threshold!r}.")
 
     @property
@@ -56,7 +69,11 @@ class Reading:
     @property
     def note(self) -> str:
         """The answers in words."""
-        given = ((name, getattr(self, name)) for name in ("decision", "threshold", "normalise"))
+        threshold = self.threshold.text if isinstance(self.threshold, Asked) else self.threshold
+        threshold = (
+            f"{threshold:.6g} ({self.resolved})" if self.resolved and isinstance(threshold, float) else threshold
+        )
+        given = (("decision", self.decision), ("threshold", threshold), ("normalise", self.normalise))
         said = ", ".join(f"{name} {value}" for name, value in given if value is not None)
         return f"read as asked: {said}" if said else ""
 

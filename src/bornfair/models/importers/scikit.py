@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ LINEAR = (
     "LogisticRegression", "LogisticRegressionCV", "LinearSVC", "SGDClassifier", "Perceptron", "RidgeClassifier",
     "RidgeClassifierCV", "LinearDiscriminantAnalysis",
 )  # fmt: skip
+THRESHOLDED = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 HIDDEN: dict[str, Kind] = {"relu": "relu", "tanh": "tanh", "logistic": "sigmoid"}  # none for "identity"
 
 
@@ -34,13 +36,17 @@ class ScikitSource:
         from sklearn.exceptions import NotFittedError
         from sklearn.utils.validation import check_is_fitted
 
-        self._model = getattr(model, "best_estimator_", model)
+        self._model = _thawed(getattr(model, "best_estimator_", model))
         name = type(self._model).__name__
         try:
             check_is_fitted(self._model)
         except (NotFittedError, TypeError) as error:
             raise InputError(f"the {name} is not fitted; call fit first.") from error
         *self._transformers, (self._name, self._final) = _steps(self._model)
+        self._point = _Point.of(self._final) if type(self._final).__name__ in THRESHOLDED else None
+        if self._point is not None:
+            *inner, (self._name, self._final) = _steps(self._point.estimator)
+            self._transformers += inner
         if not hasattr(self._final, "classes_"):
             raise InputError(f"the {name} ends with {type(self._final).__name__}, which is not a classifier.")
         fitted = getattr(self._model, "feature_names_in_", None)
@@ -66,7 +72,10 @@ class ScikitSource:
         try:
             row = concatenated([tape.forms(_there(column)) for column in given], 0)
             scores = formed(_classifier(final, _label(name, final)), row, origin)
-            head = read_head(scores, _asked(asked, scores, final))
+            if self._point is not None and not asked.moves_the_decision:
+                head = self._point.head(scores, final)
+            else:
+                head = read_head(scores, _asked(asked, scores, final))
         except CannotRead as error:
             raise InputError(f"{origin}: {_label(name, final)} {error}.") from error
         classes = tuple(plain_value(value) for value in final.classes_)
@@ -350,3 +359,50 @@ def _asked(asked: Reading, scores: Forms, final: Any) -> Reading:
         own: Meaning = "probability" if hasattr(final, "predict_proba") else "logit"
         return replace(asked, decision=own if scores.size == 1 else None)
     return asked
+
+
+# --- thresholds that were fixed or tuned ---
+
+
+def _thawed(model: Any) -> Any:
+    return _thawed(model.estimator) if type(model).__name__ == "FrozenEstimator" else model
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """Where a classifier with a fixed or tuned threshold lets another one decide: for one class, from a number of its
+    probability or score on.
+    """
+
+    estimator: Any
+    threshold: float | None  # None: ½ of a probability, 0 of a score
+    of_probabilities: bool
+    for_last: bool
+
+    @staticmethod
+    def of(model: Any) -> _Point:
+        estimator = _thawed(getattr(model, "estimator_", model.estimator))
+        tuned = hasattr(model, "best_threshold_")
+        threshold = model.best_threshold_ if tuned else None if model.threshold == "auto" else model.threshold
+        favoured = model._curve_scorer._get_pos_label() if tuned else model.pos_label
+        probabilities = model.response_method == "predict_proba"
+        if model.response_method == "auto":
+            probabilities = hasattr(estimator, "predict_proba")
+        last = favoured is None or plain(favoured) == plain(model.classes_[-1])
+        return _Point(estimator, None if threshold is None else float(threshold), probabilities, last)
+
+    def head(self, scores: Forms, final: Any) -> Head:
+        """The decision at this point: at the threshold itself it is for the class that is named."""
+        if scores.size > 2:
+            raise CannotRead("tells more than two classes apart at one threshold, which is not supported")
+        number, probability = self.threshold, self.of_probabilities
+        if number is None:
+            number = 0.5 if probability else 0.0
+        if not probability and hasattr(final, "predict_proba"):  # read as probabilities, a function of the score
+            number, probability = 1.0 / (1.0 + math.exp(-number)), True
+        if probability and not 0 < number < 1:
+            raise CannotRead(f"decides from the probability {number:g} on, so that everybody gets the same decision")
+        if not self.for_last:
+            number = 1.0 - number if probability else -number
+        found = read_head(scores, Reading("probability" if probability else "logit", number))
+        return replace(found, tie_is_positive=self.for_last)

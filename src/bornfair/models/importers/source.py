@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Protocol
+
+import numpy as np
+import pandas as pd
 
 from bornfair.errors import InputError
 from bornfair.models.importers.affine import CannotRead, NeedsLevels, Tape
@@ -13,6 +17,7 @@ from bornfair.models.importers.head import Head
 from bornfair.models.importers.original import Original, check
 from bornfair.models.importers.reading import Reading
 from bornfair.models.model import Model
+from bornfair.models.operating import USUAL, Asked, Top
 from bornfair.people.features import Value
 from bornfair.people.tables import as_pandas
 
@@ -46,12 +51,10 @@ def imported(source: Source, who: Who, asked: Reading) -> Model:
     if who.table is not None:
         who = replace(who, table=as_pandas(who.table))
     columns = columns_for(wanted, who)
-    while True:
-        try:
-            read = source.read(columns, asked)
-            break
-        except NeedsLevels as need:
-            columns = with_levels(columns, need.feature, wanted.origin)
+    if isinstance(asked.threshold, Asked):
+        columns, read = _read(source, columns, replace(asked, threshold=None))
+        asked = _at_the_point(read, asked, asked.threshold, columns, who.table, wanted.origin)
+    columns, read = _read(source, columns, asked)
     domain = with_classes(columns.domain, read.classes, read.head.classes, who.target, wanted.origin)
     try:
         network, encoding = folded(read.head, read.tape, domain, who.table)
@@ -62,4 +65,38 @@ def imported(source: Source, who: Who, asked: Reading) -> Model:
     plain = encoding.raw and read.plain_layers == len(network.layers)
     original.plain_sums = plain and is_exact(read.head, read.tape, network)
     check(original, read.head, network, encoding, table=who.table)
-    return Model(network, encoding, original=original, note=asked.note)
+    return Model(network, encoding, original=original, note=asked.note, offsets=read.head.offsets)
+
+
+def _read(source: Source, columns: Columns, asked: Reading) -> tuple[Columns, Read]:
+    while True:
+        try:
+            return columns, source.read(columns, asked)
+        except NeedsLevels as need:
+            columns = with_levels(columns, need.feature, source.wanted.origin)
+
+
+def _at_the_point(
+    read: Read, asked: Reading, point: Asked, columns: Columns, table: pd.DataFrame | None, origin: str
+) -> Reading:
+    """What is asked with a number in place of the names of classes and shares of people."""
+    classes = with_classes(columns.domain, read.classes, read.head.classes, None, origin).label.classes  # type: ignore[union-attr]
+    by_class = point.by_class(classes)
+    if len(classes) > 2:
+        several = tuple(by_class.get(place, USUAL) for place in range(len(classes)))
+        return replace(asked, threshold=several, resolved=point.text)  # type: ignore[arg-type]
+    ((place, amount),) = by_class.items()
+    meaning = asked.decision or ("probability" if read.head.probabilities else "logit")
+    if isinstance(amount, Top):
+        shown = None if table is None else read.original.scores(table)
+        if shown is None:
+            what = "there is no table" if table is None else f"{origin} shows labels only"
+            raise InputError(f"'{point.text}' is a share of a table's people by their scores, but {what}.")
+        scores = shown[:, -1] - shown[:, 0] if meaning == "logit" and shown.shape[1] == 2 else shown[:, -1]
+        scores = np.exp(scores) if read.head.logarithms else scores
+        number = amount.above(scores) if place else math.nextafter(-amount.above(-scores), -math.inf)
+        count = int(np.sum(scores > number) if place else np.sum(scores <= number))
+        how = f"{point.text}: {count:,} of {len(scores):,} rows"
+        return replace(asked, decision=meaning, threshold=number, resolved=how)
+    number = amount if place else 1 - amount if meaning == "probability" else -amount
+    return replace(asked, decision=meaning, threshold=number, resolved="" if place else point.text)

@@ -1,0 +1,193 @@
+"""At which point does a model decide? Above a probability of its own, or for the top so many of a table.
+
+Of two classes the last is decided where its probability exceeds a threshold; of more, the class whose probability is
+the largest multiple of its threshold. Either is a shift of the scores, so that a model at any point is again one that
+decides by score > 0, or by the first largest score: every proof and every count speaks of it without knowing. What the
+scores were shifted by is kept beside them (`Model.offsets`), to show probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bornfair.errors import InputError, plain, shown
+from bornfair.people.features import Value
+
+Threshold = float | str | Sequence[str] | Mapping[Value, float | str]
+"""What may be asked: 0.05, "top 12%", "approve=0.3", several of these for several classes, or a mapping."""
+
+USUAL = 0.5
+LEAST = 1e-12  # thresholds closer to 0 or 1 decide alike for everybody
+TOP = re.compile(r"top\s*(\d+(?:\.\d*)?|\.\d+)\s*%", re.IGNORECASE)
+HOW = "write 0.05, 'top 12%', or CLASS=0.3"
+
+
+@dataclass(frozen=True)
+class Top:
+    """The so many of a hundred whose probability is largest."""
+
+    percent: float
+
+    def above(self, scores: np.ndarray) -> float:
+        """A number that at most so many of the scores exceed: between the last of them and the next below."""
+        ordered = np.sort(np.asarray(scores, np.float64))[::-1]
+        if not np.isfinite(ordered).all() or not len(ordered):
+            raise InputError(f"'top {self.percent:g}%' needs a table of people with finite scores; give one.")
+        count = math.floor(self.percent / 100 * len(ordered) + 1e-9)
+        if not 0 < count < len(ordered):
+            raise InputError(
+                f"'top {self.percent:g}%' of {len(ordered):,} rows is {'nobody' if count == 0 else 'everybody'}; "
+                "give a larger table, or a number as the threshold."
+            )
+        below = ordered[count]
+        higher = ordered[ordered > below]
+        if not len(higher):
+            raise InputError(
+                f"the {int(np.sum(ordered == below)):,} rows with the highest score have the same one, so 'top "
+                f"{self.percent:g}%' cannot tell them apart; give a number as the threshold."
+            )
+        middle = float((higher[-1] + below) / 2)
+        return middle if below <= middle < higher[-1] else float(below)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which threshold is asked for which class; None: the last of two."""
+
+    parts: tuple[tuple[Value | None, float | Top], ...]
+    logit: bool = False
+    """Whether numbers are scores, and not probabilities."""
+
+    @staticmethod
+    def of(threshold: Any) -> Asked:
+        """Read what may be asked (`Threshold`)."""
+        if isinstance(threshold, Asked):
+            return threshold
+        if isinstance(threshold, Mapping):
+            return Asked(tuple((plain(name), _amount(given, given)) for name, given in threshold.items()))
+        several = [threshold] if isinstance(threshold, (str, int, float, np.number)) else list(threshold)
+        if not several:
+            raise InputError(f"no threshold is given; {HOW}, or leave it out.")
+        return Asked(tuple(_part(given) for given in several))
+
+    @property
+    def number(self) -> float | None:
+        """The one number that is asked for, if it is one."""
+        if len(self.parts) == 1 and self.parts[0][0] is None and not isinstance(self.parts[0][1], Top):
+            return self.parts[0][1]
+        return None
+
+    @property
+    def needs_people(self) -> bool:
+        return any(isinstance(amount, Top) for _, amount in self.parts)
+
+    @property
+    def text(self) -> str:
+        """As a person would write it."""
+        amounts = ((name, f"top {a.percent:g}%" if isinstance(a, Top) else f"{a:g}") for name, a in self.parts)
+        return ", ".join(amount if name is None else f"{name}={amount}" for name, amount in amounts)
+
+    def by_class(self, classes: Sequence[Value]) -> dict[int, float | Top]:
+        """The same by the positions of the classes."""
+        found: dict[int, float | Top] = {}
+        texts = [str(name) for name in classes]
+        for name, amount in self.parts:
+            if name is None and len(classes) > 2:
+                raise InputError(
+                    f"there are {len(classes)} classes, so a threshold must name one, as {texts[-1]}=0.3; they are "
+                    f"{shown(classes)}."
+                )
+            if name is not None and name not in classes and str(name) not in texts:
+                raise InputError(
+                    f"the threshold is for the class {name!r}, which is not one of {shown(classes)}; name one of these."
+                )
+            place = len(classes) - 1 if name is None else _place(name, classes)
+            if place in found:
+                raise InputError(f"the class {texts[place]!r} is given two thresholds; give one.")
+            if isinstance(amount, Top) and len(classes) > 2:
+                raise InputError(
+                    f"'top {amount.percent:g}%' is for two classes, found {shown(classes)}; name a number for each."
+                )
+            found[place] = amount
+        if len(classes) == 2 and len(found) == 2:
+            raise InputError(
+                f"of two classes, one threshold says it all; name one of {shown(classes)}, found {self.text}."
+            )
+        return found
+
+    def offsets(self, classes: Sequence[Value], scores: np.ndarray | None) -> tuple[float, ...]:
+        """What is to be subtracted from the scores (logits) of a model; `scores` [rows, outputs] are those of a table,
+        if there is one.
+        """
+        asked = self.by_class(classes)
+        if len(classes) > 2:
+            return tuple(
+                0.0 if place not in asked else math.log(_share(asked[place]) / USUAL) for place in range(len(classes))
+            )
+        ((place, amount),) = asked.items()
+        sign = 1.0 if place == 1 else -1.0
+        if isinstance(amount, Top):
+            if scores is None:
+                raise InputError(f"'{self.text}' is a share of a table's people; give a table, or a number.")
+            if sign < 0:  # the first class is decided at and below the number, not above it
+                return (math.nextafter(-amount.above(-scores[:, 0].astype(np.float64)), -math.inf),)
+            return (amount.above(scores[:, 0]),)
+        return (sign * (amount if self.logit else logit(_share(amount))),)
+
+
+def logit(share: float) -> float:
+    """The score whose probability is this one; 0 for a half."""
+    return 0.0 if share == USUAL else math.log(share) - math.log1p(-share)
+
+
+def thresholds_of(offsets: Sequence[float], classes: Sequence[Value]) -> dict[str, float]:
+    """The thresholds behind offsets, by class: those that are not ½."""
+    if len(classes) == 2:
+        found = {1: 1.0 / (1.0 + math.exp(-offsets[0]))} if any(offsets) else {}
+    else:
+        found = {place: USUAL * math.exp(offset) for place, offset in enumerate(offsets) if offset}
+    return {str(classes[place]): float(f"{share:.6g}") for place, share in found.items()}
+
+
+def _place(name: Value, classes: Sequence[Value]) -> int:
+    known = list(classes)
+    return known.index(name) if name in known else [str(value) for value in known].index(str(name))
+
+
+def _part(given: Any) -> tuple[Value | None, float | Top]:
+    if isinstance(given, str) and "=" in given:
+        name, _, rest = given.rpartition("=")
+        return name.strip(), _amount(rest, given)
+    return None, _amount(given, given)
+
+
+def _amount(text: Any, whole: Any) -> float | Top:
+    if isinstance(text, Top):
+        return text
+    if isinstance(text, str):
+        found = TOP.fullmatch(text.strip())
+        if found:
+            percent = float(found[1])
+            if not 0 < percent < 100:
+                raise InputError(f"the threshold {whole!r}: a share must lie between 0 and 100 %.")
+            return Top(percent)
+    try:
+        number = float(text)
+    except (TypeError, ValueError):
+        raise InputError(f"the threshold {whole!r} is not understood; {HOW}.") from None
+    if isinstance(text, bool) or not math.isfinite(number):
+        raise InputError(f"the threshold must be a finite number, found {whole!r}; {HOW}.")
+    return number
+
+
+def _share(amount: float | Top) -> float:
+    assert not isinstance(amount, Top)
+    if not LEAST <= amount <= 1 - LEAST:
+        raise InputError(f"the threshold of a probability must lie between 0 and 1, found {amount!r}.")
+    return amount

@@ -35,6 +35,7 @@ from bornfair.quantification.records import Over, Shares
 from bornfair.quantification.variables import Marginal
 from bornfair.verification.clock import Say
 from bornfair.verification.decide import Engine, check_question, decide
+from bornfair.verification.score import Output, check_output, decide_score
 from bornfair.verification.verdict import Verdict
 
 FILES = "a bundle (a folder or .zip) or a .nnet, .onnx, .h5 or .keras file"
@@ -135,13 +136,15 @@ def verify(
     soft_timeout: float = 100.0,
     where: dict[str, Any] | None = None,
     relax: dict[str, float] | None = None,
+    output: Output = "decision",
+    tolerance: float = 0.0,
     seed: int = 0,
     resume: str | Path | None = None,
     say: Say | None = None,
     **asking: Unpack[Asking],
 ) -> Verdict:
     """Whether two individuals who differ only in the sensitive features, or by declared rules, always get the same
-    decision.
+    decision (or score).
 
     Args:
         model, people, sensitive_features, twins, table, target, …: as in `Question.of`. A table also serves to show
@@ -151,6 +154,7 @@ def verify(
         partitions, soft_timeout: for 'smt': into how many parts the domain is cut, and seconds for each.
         where: for 'smt': a sub-population, as {"age": (30, 40), "job": ["nurse"]}.
         relax: for 'smt': by how much other numbers of twins may differ, as {"age": 2}.
+        output, tolerance: ask instead whether no twins' 'score' (logit) or 'probability' differs by more than that.
         seed: the same seed asks in the same order.
         resume: a file from which an interrupted search goes on.
         say: is told how far it is.
@@ -170,7 +174,12 @@ def verify(
     ('falsified', [0, 1])
     """
     check_question(engine, timeout, where, relax)
+    check_output(output, tolerance)
+    if output != "decision" and (engine != "auto" or where or relax or resume is not None):
+        raise InputError(f"engine, where, relax and resume are for decisions; leave them out with output={output!r}.")
     asked = Question.of(model, people, **asking)
+    if output != "decision":
+        return decide_score(asked.model, output=output, tolerance=tolerance, timeout=timeout, seed=seed, say=say)
     return decide(
         asked.model, engine=engine, timeout=timeout, table=asked.table, partitions=partitions,
         soft_timeout=soft_timeout, where=where, relax=relax, seed=seed, resume=resume, say=say,

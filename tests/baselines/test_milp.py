@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bornfair.baselines import milp_change
 from bornfair.baselines.milp import MILP, number_reach, outcome_change, relaxed_slopes
-from bornfair.baselines.milp_change import change_of_probability, largest_probability_change, pieces
 from bornfair.baselines.penalised import Pace
 from bornfair.errors import InputError
 from bornfair.models.activations import sigmoid
 from bornfair.models.network import Layer, Network
 from bornfair.proof.bundle import FairModel
+from bornfair.verification import milp_probability
 from bornfair.verification.exact import exact_decisions, exact_scores, fractions
 from bornfair.verification.milp_bounds import Claim
+from bornfair.verification.milp_probability import change_of_probability, largest_probability_change, pieces
 from bornfair.verification.replay import exact_input
 from brute_force import random_model
 from samples import make_people
@@ -75,7 +75,7 @@ def test_no_time_and_a_lying_solver_leave_the_bound_sound(seed, monkeypatch):
     def no_change_at_all(program, cost, seconds, seed, judge, cutoff):
         return Claim(0.0, 0.0, ended=True)
 
-    monkeypatch.setattr(milp_change, "ask_highs", no_change_at_all)
+    monkeypatch.setattr(milp_probability, "ask_highs", no_change_at_all)
     model = random_model(seed)
     for timeout in (0.01, 0.5):
         assert largest_probability_change(model, timeout=timeout).high >= true_change(model) - ROUNDING

@@ -101,7 +101,7 @@ def test_no_score_changes_by_more_than_the_gain(seed):
     activation = ("relu", "tanh", "sigmoid", "gelu")[rng.integers(4)]
     widths = [3, *rng.integers(1, 5, rng.integers(0, 3)).tolist(), outputs]
     layers = tuple(Layer(rng.normal(size=(b, a)), rng.normal(size=b)) for a, b in itertools.pairwise(widths))
-    network, gain = Network(layers, activation), float(tolerance._gain(Network(layers, activation)))
+    network, gain = Network(layers, activation), float(tolerance.largest_gain(Network(layers, activation)))
     sums = rng.normal(size=(200, widths[1]))
     moved = sums + (moves := rng.uniform(-1, 1, sums.shape) * 10.0 ** rng.uniform(-3, 1, (200, 1)))
     change = network.estimated_from_first(moved) - network.estimated_from_first(sums)
@@ -112,12 +112,12 @@ def test_no_score_changes_by_more_than_the_gain(seed):
 def test_the_gain_is_reached():
     """Σ|w| along all paths, where all of them are open."""
     one = Network((Layer(np.ones((2, 1)), np.zeros(2)), Layer(np.array([[2.0, 3.0]]), np.zeros(1))))
-    assert tolerance._gain(one) == 5
+    assert tolerance.largest_gain(one) == 5
     two = Network((Layer(np.ones((2, 1)), np.zeros(2)), Layer(np.array([[2.0, 3.0], [1, -1], [2, 3]]), np.zeros(3))))
-    assert tolerance._gain(two) == 1 + 4  # of the first class over the second: (2 − 1)·d + (3 + 1)·d
-    assert tolerance._gain(Network(one.layers[:1])) == 2  # no hidden layer, two outputs: one up, the other down
+    assert tolerance.largest_gain(two) == 1 + 4  # of the first class over the second: (2 − 1)·d + (3 + 1)·d
+    assert tolerance.largest_gain(Network(one.layers[:1])) == 2  # no hidden layer, two outputs: one up, the other down
     steep = Network((*one.layers[:1], Layer(np.array([[4.0, -4.0]]), np.zeros(1))), "sigmoid")
-    assert tolerance._gain(steep) == 2
+    assert tolerance.largest_gain(steep) == 2
 
 
 # --- what it says ---

@@ -3,7 +3,8 @@
 loss = λ·cross entropy + (1 − λ)·|p(x) − p(x*)|, the second half of the time; x* is the similar person whose outcome is
 furthest from x's. Similar people are twins, so x* is found by trying every sensitive value: no solver is needed. With
 a box (numbers may differ too) x* is a corner of it, the one at which the linear relaxation of the network is largest or
-smallest, for each sensitive value. The largest change of anybody's probability is certified in `milp_change`.
+smallest, for each sensitive value. The largest change of anybody's probability is certified by
+`verification.milp_probability`.
 
 We follow the description: the sigmoid in the penalty, x* whoever is furthest from x, and only proven bounds reported.
 Where the released code differs (ReLU in place of the sigmoid, the largest logit only), penalty='as_coded' follows it.
@@ -22,7 +23,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from bornfair.baselines.base import BaselineData, Certified
-from bornfair.baselines.milp_change import ProbabilityChange, largest_probability_change
 from bornfair.baselines.penalised import (
     Knobs,
     Pace,
@@ -34,7 +34,6 @@ from bornfair.baselines.penalised import (
     next_interval,
     train_penalised,
 )
-from bornfair.baselines.probability_bounds import WIDEN, logit_bounds_of_versions
 from bornfair.checks import choice, number
 from bornfair.errors import InputError
 from bornfair.models.network import Network, Parameters, forward_from_first
@@ -42,6 +41,8 @@ from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
 from bornfair.twins.relation import free_space
 from bornfair.verification.milp import MOST_VALUES
+from bornfair.verification.milp_probability import ProbabilityChange, largest_probability_change
+from bornfair.verification.probability_bounds import WIDEN, logit_bounds_of_versions
 
 Penalty = Literal["probability", "as_coded"]
 

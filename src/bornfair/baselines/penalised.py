@@ -18,11 +18,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from bornfair.baselines.base import Baseline, BaselineData, Certified
-from bornfair.baselines.probability_bounds import one_decision, probability_ends
 from bornfair.models.network import Network, Parameters
 from bornfair.training.loops import OptimiserKey, transformation_of
 from bornfair.training.presets import batch_size_for
 from bornfair.training.start import Plain, draw
+from bornfair.verification.probability_bounds import one_decision, probability_ends
 
 People = dict[str, Any]
 """Arrays by name, with a line for each person."""

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bornfair.baselines.penalised import probability_widths
-from bornfair.baselines.probability_bounds import WIDEN, logit_bounds, logit_bounds_of_versions, probability_ends
 from bornfair.baselines.udif_training import Similarity, probability_width
 from bornfair.models.network import Network, Parameters, forward_from_first
+from bornfair.verification.probability_bounds import WIDEN, logit_bounds, logit_bounds_of_versions, probability_ends
 
 ASCENT = 500  # steps on φ, with momentum, as released
 MOMENTUM = 0.8

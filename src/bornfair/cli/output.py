@@ -89,13 +89,15 @@ def print_table(
     console.print(table)
 
 
-def print_twins(title: str, twins: Sequence[dict[str, Any]], decisions: Sequence[Any] = ()) -> None:
+def print_twins(
+    title: str, twins: Sequence[dict[str, Any]], decisions: Sequence[Any] = (), *, decided: str = "decision"
+) -> None:
     """People side by side, what differs first."""
     differing = [name for name in twins[0] if len({str(person[name]) for person in twins}) > 1]
     order = differing + [name for name in twins[0] if name not in differing]
     cells = [(("▶ " if n in differing else "  ") + n, *(str(person[n]) for person in twins)) for n in order]
     if decisions:
-        cells.append(("▶ decision", *(str(decision) for decision in decisions)))
+        cells.append((f"▶ {decided}", *(str(decision) for decision in decisions)))
     headers = ["", "one", "the other"] if len(twins) == 2 else ["", *(f"person {i + 1}" for i in range(len(twins)))]
     print_table(title, headers, cells, numbers_from=99)
 

@@ -42,6 +42,12 @@ def verify(
     ] = None,
     relax: Annotated[list[str] | None, typer.Option(help="smt: twins may differ in this number too, as age=2.")] = None,
     resume: Annotated[Path | None, typer.Option(help="bounds: a file to go on from if interrupted.")] = None,
+    output: Annotated[
+        str, typer.Option(help="What twins must have in common: decision, score (the logit) or probability.")
+    ] = "decision",
+    tolerance: Annotated[
+        float, typer.Option(help="--output score or probability: by how much twins may differ.")
+    ] = 0.0,
     change: Annotated[
         bool, typer.Option("--change", help="Ask instead by how much the score of twins can differ (ε-δ fairness).")
     ] = False,
@@ -65,27 +71,33 @@ def verify(
     people, allowed = _population(where or []), _allowances(relax or [])
     verdict = ask(
         model, table=data, engine=engine, timeout=timeout, partitions=partitions,  # type: ignore[arg-type]
-        soft_timeout=soft_timeout, where=people, relax=allowed, seed=seed, resume=resume,
-        say=None if json else say, **asked,
+        soft_timeout=soft_timeout, where=people, relax=allowed, output=output, tolerance=tolerance, seed=seed,  # type: ignore[arg-type]
+        resume=resume, say=None if json else say, **asked,
     )  # fmt: skip
     if json:
-        print_json(verdict.to_json())
+        asked_of = {} if output == "decision" else {"output": output, "tolerance": tolerance}
+        print_json(verdict.to_json() | asked_of)
     else:
-        _print(verdict, question_scope(people, allowed))
+        _print(verdict, question_scope(people, allowed), output, tolerance)
     raise typer.Exit(STATUS[verdict.verdict])
 
 
-def _print(verdict: Any, scope: str) -> None:
+def _print(verdict: Any, scope: str, output: str, tolerance: float) -> None:
     as_read = " in real arithmetic, of the network as read" if verdict.as_read else ""
+    same, unlike = "twins always get the same decision", "these twins get different decisions"
+    if verdict.covers == "score":
+        same = "twins always get the same score, and so the same decision at every threshold"
+    elif output != "decision":
+        same, unlike = (f"{who} {output} differs by more than {tolerance:g}" for who in ("no twins'", "these twins'"))
     in_words = {
-        "verified": f"VERIFIED{as_read}: twins always get the same decision",
-        "falsified": "FALSIFIED: these twins get different decisions",
+        "verified": f"VERIFIED{as_read}: {same}",
+        "falsified": f"FALSIFIED: {unlike}",
         "undecided": "UNDECIDED: neither proven nor disproven",
     }[verdict.verdict] + (f" ({scope})" if scope else "")
     if not verdict.twins:
         tell(in_words, "")
     else:
-        print_twins(in_words, verdict.twins, verdict.decisions)
+        print_twins(in_words, verdict.twins, verdict.decisions, decided="decision" if output == "decision" else output)
     facts = [
         ("proof", verdict.proof),
         ("engine", verdict.engine),

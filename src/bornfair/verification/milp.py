@@ -145,22 +145,26 @@ def _unit(program: Program) -> float:
     return math.ldexp(1.0, int(program.exponents[-1][0]))
 
 
-def largest_change(model: Model, *, timeout: float = 60.0, seed: int = 0, say: Say | None = None) -> Change:
-    """How far apart the scores (logits) of twins can be: attained, proven, claimed. Ends early when the two meet."""
+def largest_change(
+    model: Model, *, timeout: float = 60.0, seed: int = 0, enough: float | None = None, say: Say | None = None
+) -> Change:
+    """How far apart the scores (logits) of twins can be: attained, proven, claimed. Ends early when the two meet, or
+    are on one side of what is `enough`.
+    """
     refused = _refusal(model)
     if refused is not None:
         raise InputError(f"the largest change cannot be computed: {refused}.")
     clock = _clock(timeout, say)
     if model.ignores_sensitive:
         return Change(0.0, 0.0, 0.0, 0, None, "twins have the same scores: the sensitive weights are 0", clock.spent)
-    hunt = _Hunt(model)
+    hunt = _Hunt(model, enough)
     hunt.sample(seed)
     try:
         bounds = _bounds_of_changes(clock, seed, hunt)
     except NoProgram as error:
         return hunt.change(math.inf, math.inf, f"no bound: {error}", clock)
     proven, claimed = (max(part) for part in zip(*bounds, strict=True))
-    if proven > hunt.low * (1 + MET) and _exhaustible(model) and _all_pass(model, clock, hunt.measure):
+    if proven > hunt.wanted * (1 + MET) and _exhaustible(model) and _all_pass(model, clock, hunt.measure):
         proven = math.nextafter(hunt.low, math.inf)
     proven, claimed = max(proven, hunt.low), max(claimed, hunt.low)
     why = "time ran out" if clock.left <= 0 else "what is left is lost to the rounding of floating-point programs"
@@ -174,7 +178,7 @@ def _bounds_of_changes(clock: Clock, seed: int, hunt: _Hunt) -> list[tuple[float
     tasks.sort(key=lambda task: -task[0].most(task[1]))
     bounds = [(question.most(output),) * 2 for question, output in tasks]
     for _ in range(2):  # the second round has what time the first has left over
-        unmet = [i for i in range(len(tasks)) if bounds[i][0] > hunt.low * (1 + MET)]
+        unmet = [i for i in range(len(tasks)) if bounds[i][0] > hunt.wanted * (1 + MET)]
         for i, seconds in clock.shared(unmet):
             found = _bound_change(*tasks[i], clock, seconds, seed, hunt)
             bounds[i] = min(bounds[i][0], found[0]), min(bounds[i][1], found[1])
@@ -186,7 +190,7 @@ def _bound_change(
 ) -> tuple[float, float]:
     """Upper bounds of f_a − f_b for one output: proven, and as HiGHS claims. What is found goes to the hunt."""
     deadline, most = clock.spent + seconds, question.most(output)
-    if most <= hunt.low or seconds <= 0:
+    if most <= hunt.wanted or seconds <= 0 or hunt.answered:
         return most, most
     program = question.plain
     exponent = int(program.exponents[-1][output])
@@ -197,7 +201,7 @@ def _bound_change(
     judge = hunt.judge(program, hunt.measure)
 
     def reached() -> float:
-        return -hunt.low / unit
+        return -hunt.wanted / unit
 
     claim = ask_highs(program, cost, 0.5 * seconds, seed, judge, reached)
     where = f"values {program.pair}, output {output}"
@@ -286,7 +290,8 @@ def _clock(timeout: float, say: Say | None) -> Clock:
 class _Hunt:
     """The best twins so far. Everybody a solver proposes is judged here, in exact arithmetic."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, enough: float | None = None) -> None:
+        self.enough = enough  # whether changes are larger is all that is asked, unless None
         self.model, self.question = model, TwinQuestion.of(model)
         self.twins: Replay | None = None
         self.unconfirmed = False  # somebody's twins differ exactly, but not to the software of an imported original
@@ -294,6 +299,15 @@ class _Hunt:
         self.low = 0.0
         self.best: tuple[Person, list[Sensitive], int] | None = None
         self.seen: set[tuple[tuple[Value, ...], tuple[Sensitive, ...]]] = set()
+
+    @property
+    def wanted(self) -> float:
+        """Bounds below this need not be lowered."""
+        return max(self.low, self.enough or 0.0)
+
+    @property
+    def answered(self) -> bool:
+        return self.enough is not None and self.low > self.enough
 
     def judge(self, program: Program, keep: Callable[[Person, Sequence[Sensitive]], bool]) -> Judge:
         """Whoever a solution stands for is looked at: `consider` or `measure`."""

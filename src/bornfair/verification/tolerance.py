@@ -84,9 +84,9 @@ def certified_tolerance(model: Model) -> Tolerance:
         raise InputError(f"{flaw}; there is nothing to tolerate.")
     codes = encoding.listed_codes
     mean = codes.mean(axis=0)
-    margin, gain = _least_margin(network, encoding, mean), _gain(network)
+    margin, gain = _least_margin(network, encoding, mean), largest_gain(network)
     allowed = float_below(Fraction(margin) / gain) if gain else math.inf
-    moved = _largest_move(network.sensitive_weights(encoding.free_width), codes, mean)
+    moved = largest_move(network.sensitive_weights(encoding.free_width), codes, mean)
     return Tolerance(margin, float_above(gain), allowed, float_above(moved))
 
 
@@ -158,7 +158,7 @@ def _levels(free: FreeSpace, column: int, steps: int) -> np.ndarray:
 # --- the gain, and what the sensitive values do ---
 
 
-def _gain(network: Network) -> Fraction:
+def largest_gain(network: Network) -> Fraction:
     """By how much a score, or the lead of one class over another, changes at most for each unit by which the first
     layer's sums do: Σ|w| along all paths, times the activation's largest slope at each neuron. Exact.
     """
@@ -174,7 +174,7 @@ def _gain(network: Network) -> Fraction:
     return Fraction(int(abs(rows).sum(axis=1).max())) * scale
 
 
-def _largest_move(weights: np.ndarray, codes: np.ndarray, mean: np.ndarray) -> Fraction:
+def largest_move(weights: np.ndarray, codes: np.ndarray, mean: np.ndarray) -> Fraction:
     """max |V(c − c̄)|, exact."""
     exact, unit = whole_numbers(np.concatenate([np.unique(codes, axis=0), mean[None]]))
     whole, more = whole_numbers(weights)

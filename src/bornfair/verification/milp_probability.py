@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bornfair.baselines.probability_bounds import SIGMOID_ERROR, probability_ends
 from bornfair.models.activations import sigmoid
+from bornfair.models.model import Model
 from bornfair.models.network import Network
 from bornfair.people.features import Value
-from bornfair.proof.bundle import FairModel
+from bornfair.verification.clock import Say
 from bornfair.verification.exact import exact_scores
 from bornfair.verification.milp import largest_change, pairs_of_values
 from bornfair.verification.milp_bounds import Judge, ask_highs, branch
 from bornfair.verification.milp_encoding import NoProgram, Program, reach_of, sums_of, write_program
+from bornfair.verification.probability_bounds import SIGMOID_ERROR, probability_ends
 from bornfair.verification.replay import exact_input, replay
 from bornfair.verification.twin_question import TwinQuestion
 
@@ -56,21 +57,28 @@ class ProbabilityChange:
         return asdict(self)
 
 
-def largest_probability_change(model: FairModel, *, timeout: float = 60.0, seed: int = 0) -> ProbabilityChange:
-    """δ*, over everybody of the model's domain. Ends early once found and proven are within a thousandth."""
+def largest_probability_change(
+    model: Model, *, timeout: float = 60.0, seed: int = 0, enough: float | None = None, say: Say | None = None
+) -> ProbabilityChange:
+    """δ*, over everybody of the model's domain. Ends early once found and proven are within a thousandth, or on one
+    side of what is `enough`.
+    """
     began = time.perf_counter()
-    score = largest_change(model, timeout=0.4 * timeout, seed=seed)
+    model = model.shifted(())  # logits, wherever it decides
+    score = largest_change(model, timeout=0.4 * timeout, seed=seed, say=say)
     hunt = _Hunt(model)
     if score.twins is not None:
         hunt.measure({name: score.twins[0][name] for name in model.domain.free_names})
     if score.high == 0:
         return ProbabilityChange(0.0, 0.0, 0.0, 0.0, None, score.reason, time.perf_counter() - began)
     high = claimed = change_of_probability(score.high)
-    try:
-        high, claimed = _by_programs(model, hunt, score.high, began + timeout, seed)
-        why = "found and proven meet" if high <= hunt.low + 2 * NEAR else "time ran out"
-    except NoProgram as error:
-        why = f"from the logit's largest change alone: {error}"
+    why = "the logit's largest change says enough"
+    if enough is None or hunt.low <= enough < high:
+        try:
+            high, claimed = _by_programs(model, hunt, score.high, began + timeout, seed, enough or 0.0)
+            why = "found and proven meet" if high <= hunt.low + 2 * NEAR else "time ran out"
+        except NoProgram as error:
+            why = f"from the logit's largest change alone: {error}"
     twins = None if hunt.best is None else [dict(twin) for twin in replay(model, *hunt.best).people]
     high, claimed = max(high, hunt.low), max(claimed, hunt.low)
     return ProbabilityChange(hunt.low, high, claimed, score.high, twins, why, time.perf_counter() - began)
@@ -94,7 +102,9 @@ def change_of_probability(gap: float, low: float = -math.inf, high: float = math
     return float(min(1.0, most - least + 4 * SIGMOID_ERROR * (1 + abs(gap))))
 
 
-def _by_programs(model: FairModel, hunt: _Hunt, gap: float, deadline: float, seed: int) -> tuple[float, float]:
+def _by_programs(
+    model: Model, hunt: _Hunt, gap: float, deadline: float, seed: int, enough: float
+) -> tuple[float, float]:
     """Upper bounds of the change over all pairs of sensitive values: proven, and as HiGHS claims."""
     question = TwinQuestion.of(model)
     pairs, sums = pairs_of_values(question), sums_of(question)
@@ -112,7 +122,7 @@ def _by_programs(model: FairModel, hunt: _Hunt, gap: float, deadline: float, see
         until = time.perf_counter() + seconds
 
         def near_enough() -> float:
-            return -(hunt.low + NEAR)
+            return -max(hunt.low + NEAR, enough)
 
         claim = ask_highs(program, cost, 0.5 * seconds, seed, judge, near_enough)
         bound = branch(program, cost, until - time.perf_counter(), judge, near_enough, all_or_nothing=False).bound
@@ -124,7 +134,7 @@ def _by_programs(model: FairModel, hunt: _Hunt, gap: float, deadline: float, see
 class _Hunt:
     """The twins furthest apart so far, measured from exact scores."""
 
-    def __init__(self, model: FairModel) -> None:
+    def __init__(self, model: Model) -> None:
         self.model = model
         self.low = 0.0
         self.best: tuple[dict[str, Value], tuple[int, int]] | None = None

@@ -1,0 +1,117 @@
+"""Do twins get the same score, up to a tolerance? A claim of its own: for premiums, limits and rankings.
+
+A score is what the network gives (a logit), a probability what is made of it. Structure proves a difference of 0;
+otherwise a mixed-integer program finds twins and safe bounds prove how far apart any can be (`milp`), and where there
+is no program, the steepest the network can be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from fractions import Fraction
+from typing import Literal, get_args
+
+import numpy as np
+
+from bornfair.checks import choice, number
+from bornfair.errors import InputError, shown
+from bornfair.models.model import Model
+from bornfair.people.features import Value
+from bornfair.verification.clock import Say
+from bornfair.verification.confirm import confirm_encoded
+from bornfair.verification.milp import largest_change
+from bornfair.verification.milp_probability import change_of_probability, largest_probability_change
+from bornfair.verification.prune import float_above
+from bornfair.verification.tolerance import largest_gain, largest_move
+from bornfair.verification.verdict import Verdict, undecided
+
+Output = Literal["decision", "score", "probability"]
+ENGINE = "change"
+
+
+def check_output(output: str, tolerance: float) -> None:
+    """Refuse what cannot be asked, before any model is read."""
+    choice("output", output, get_args(Output))
+    number("tolerance", tolerance, 0.0, math.inf)
+    if output == "decision" and tolerance:
+        raise InputError("a decision has no tolerance; ask about a score: output='score' or 'probability' (--output).")
+
+
+def decide_score(
+    model: Model,
+    *,
+    output: Literal["score", "probability"],
+    tolerance: float,
+    timeout: float = 60.0,
+    seed: int = 0,
+    say: Say | None = None,
+) -> Verdict:
+    """Whether no two twins' scores, or probabilities, differ by more than the tolerance, in real arithmetic.
+
+    Falsified: two people whose exact scores do. `decisions` are then their scores.
+    """
+    began = time.perf_counter()
+    verdict = _by_structure(model, output, tolerance) or _by_change(model, output, tolerance, timeout, seed, say)
+    if model.note:
+        verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; {model.note}")
+    as_read = bool(verdict) and not model.covers_execution
+    return dataclasses.replace(verdict, seconds=time.perf_counter() - began, as_read=as_read)
+
+
+def _by_structure(model: Model, output: str, tolerance: float) -> Verdict | None:
+    found = confirm_encoded(model.network, model.encoding)
+    if found.covers == "score":
+        arithmetic = found.arithmetic if model.covers_execution else ("real",)
+        return dataclasses.replace(found, arithmetic=arithmetic, reason=f"twins have the same {output}: {found.reason}")
+    most = _steepest(model)
+    if output == "probability" and most < math.inf:
+        most = change_of_probability(most)
+    if most <= tolerance:
+        reason = f"no weights can carry more than a difference of {most:.6g}, proven"
+        return Verdict("verified", "bounds", ENGINE, ("real",), reason)
+    return None
+
+
+def _steepest(model: Model) -> float:
+    """The most that scores can change with the sensitive value, whatever else: along all paths, at the steepest."""
+    encoding = model.encoding
+    if model.network.outputs > 1 or model.domain.twins or encoding.spans or model.network.broken_layer is not None:
+        return math.inf
+    codes = encoding.listed_codes
+    moves = largest_move(model.network.sensitive_weights(encoding.free_width), codes, codes.mean(axis=0))
+    return float_above(2 * Fraction(moves) * largest_gain(model.network))
+
+
+def _by_change(model: Model, output: str, tolerance: float, timeout: float, seed: int, say: Say | None) -> Verdict:
+    if output == "probability" and len(model.classes) > 2:
+        raise InputError(
+            f"how far apart probabilities can be is known for two classes, found {shown(model.classes)}; ask about the "
+            "score: output='score' (--output score)."
+        )
+    ask = largest_change if output == "score" else largest_probability_change
+    try:
+        found = ask(model, timeout=timeout, seed=seed, enough=tolerance, say=say)
+    except InputError as error:  # no program for such a network
+        return undecided(ENGINE, str(error).rstrip("."))
+    between = f"the largest difference is between {found.low:.6g} and {found.high:.6g}"
+    if found.high <= tolerance:
+        return Verdict("verified", "bounds", ENGINE, ("real",), f"no twins' {output} differs by more; {between}")
+    if found.low > tolerance and found.twins:
+        scores = _scores(model, found.twins, output)
+        reason = f"these twins' {output} differs by {found.low:.6g}; {between}"
+        return Verdict("falsified", "none", ENGINE, ("real",), reason, twins=found.twins, decisions=scores)
+    return undecided(ENGINE, f"{between}; {found.reason}")
+
+
+def _scores(model: Model, twins: list[dict[str, Value]], output: str) -> list[float]:
+    import pandas as pd
+
+    people = pd.DataFrame(twins)
+    if output == "probability":
+        shares = model.predict_proba(people)[:, -1]
+        return [float(share) for share in shares]
+    scores = model.logits(model.scores(people))
+    apart = np.argmax(np.abs(scores[0] - scores[-1]))
+    return [float(score) for score in scores[:, apart]]

@@ -67,8 +67,7 @@ def test_train_without_json_shows_a_table_and_the_claim(place):
     )
     assert done.returncode == 0
     assert (
-        "verified" in done.stdout
-        and "Two individuals who differ only in sex always get the same decision" in done.stdout
+        "verified" in done.stdout and "Two individuals who differ only in sex always get the same score" in done.stdout
     )
 
 

@@ -98,6 +98,11 @@ def _bounds() -> FairModel:
     return reading(0.0625, Policies(missing="impute", outside="clip")).certified(timeout=10)
 
 
+def _elsewhere() -> FairModel:
+    """It decides where the odds are e^½ to 1, and says so."""
+    return reading(0.0625).shifted((0.5,)).certified(timeout=10)
+
+
 def _falsified() -> FairModel:
     return reading(3.0).certified(timeout=10)
 
@@ -156,6 +161,7 @@ _MODELS: dict[str, Callable[[], FairModel]] = {
     "structural": _structural,
     "ignoring": _ignoring,
     "bounds": _bounds,
+    "elsewhere": _elsewhere,
     "falsified": _falsified,
     "undecided": _undecided,
     "cancelling": _cancelling,

@@ -63,6 +63,8 @@ def random_bundle(chance: random.Random) -> Files:
             row[free:] = [0.0] * (width - free) if chance.random() < 0.7 else [row[-1]] * (width - free)
     options: dict[str, Any] = {"policies": policies, "activation": chance.choice(["relu"] * 6 + ["tanh", "sigmoid"])}
     model = hand_made(features, named, layers, label=Label(name="y", classes=classes), **options)
+    if chance.random() < 0.3:
+        model = model.shifted([chance.choice([-2.0, -0.5, 0.25, 3.0]) for _ in range(sizes[-1])])
     return {name: content for name, content in bundle_files(model).items() if name in NAMES}
 
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from bornfair.quantification.records import Estimate, Shares
+from bornfair.quantification.thresholds import ThresholdCurve
 from bornfair.report.facts import Histogram, HistoryPoint
 from bornfair.report.formatting import clipped, number, percent, round_percent, visible
 
@@ -140,6 +141,45 @@ def history_lines(width: int, history: Sequence[HistoryPoint]) -> str:
     drawn += _foot(width, across, up, epochs, tick=0)
     drawn.append(_text((across.start + across.end) / 2, up.start + 38, "epoch", "middle", "soft"))
     return _svg(width, up.start + 46, drawn)
+
+
+# --- over thresholds ---
+
+ROUND_THRESHOLDS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
+
+
+def threshold_line(width: int, curve: ThresholdCurve) -> str:
+    """How many are affected (up) at each threshold (across, as odds are spaced); where the model decides is dashed."""
+    places = [_odds(threshold) for threshold in curve.thresholds]
+    ceiling = nice_above(max(*curve.affected, 1) / curve.rows)
+    across = Scale(places[0], max(places[-1], places[0] + 1e-6), 56.0, width - 20.0)
+    up = Scale(0.0, ceiling, 200.0, 26.0)
+    drawn = _shelves(across, up, [(ceiling * i / 2, percent(ceiling * i / 2)) for i in range(3)])
+    steps = []
+    for (left, right), amount in zip(pairwise(places), curve.affected, strict=False):
+        steps += [(left, amount), (right, amount)]
+    path = " ".join(f"{_n(across(place))},{_n(up(amount / curve.rows))}" for place, amount in steps)
+    drawn.append(f'<polyline class="line accuracy" points="{path}"/>')
+    own = across(min(max(_odds(curve.own), across.low), across.high))
+    drawn.append(_line(own, up.end - 8, own, up.start, "line fairness"))
+    anchor = "start" if own < width / 2 else "end"
+    drawn.append(_text(own + (5 if anchor == "start" else -5), up.end - 12, "it decides here", anchor, "fairness-text"))
+    marks: list[tuple[float, str]] = []
+    for threshold in ROUND_THRESHOLDS:
+        place = _odds(threshold)
+        inside = across.low <= place <= across.high
+        if inside and (not marks or across(place) - across(marks[-1][0]) >= 52):
+            marks.append((place, round_percent(threshold) if threshold >= 0.01 else percent(threshold)))
+    drawn += _foot(width, across, up, marks)
+    title = f"threshold of the probability of {clipped(curve.decided, 24)}"
+    drawn.append(_text((across.start + across.end) / 2, up.start + 39, title, "middle", "soft"))
+    return _svg(width, up.start + 46, drawn)
+
+
+def _odds(threshold: float) -> float:
+    """The logarithm of the odds: thresholds near 0 and 1 lie as far apart as they are worth."""
+    inside = min(max(threshold, 1e-12), 1 - 1e-12)
+    return math.log(inside / (1 - inside))
 
 
 def _share_marks(values: Sequence[float], most: int = 5) -> list[float]:

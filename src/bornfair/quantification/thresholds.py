@@ -1,0 +1,72 @@
+"""How many people of a table have a twin who is decided otherwise, wherever a model of two classes decides?
+
+A person with scores from low to high over all their versions is decided unequally at the thresholds between: at or
+above low, below high. So one look at everybody's versions answers for every threshold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bornfair.models.activations import sigmoid
+from bornfair.models.model import Model
+from bornfair.quantification.records import Checked, Share
+
+MOST_POINTS = 64  # of the curve, besides those that matter most
+
+
+@dataclass(frozen=True)
+class ThresholdCurve(Checked):
+    """Counts over `rows` people, at thresholds of the probability of the class `decided`."""
+
+    decided: str
+    rows: int
+    thresholds: tuple[float, ...]
+    affected: tuple[int, ...]
+    """How many have a twin who is decided otherwise, at each threshold."""
+    own: Share
+    """Where the model decides."""
+    own_affected: int
+    worst: Share
+    """The threshold at which most are affected."""
+    worst_affected: int
+    largest_change: Share
+    """By how much a person's probability changes at most between their versions, among these people."""
+
+
+def threshold_curve(model: Model, outputs: np.ndarray) -> ThresholdCurve | None:
+    """The curve for people whose versions have these outputs [rows, versions, outputs]; None for more than two
+    classes, or where nobody's score changes.
+    """
+    if model.network.outputs > 1 or not len(outputs):
+        return None
+    logits = model.logits(outputs)[..., 0].astype(np.float64)
+    low, high = logits.min(axis=1), logits.max(axis=1)
+    if not np.isfinite(logits).all() or not (high > low).any():
+        return None
+    own = float(model.offsets[0]) if model.offsets else 0.0
+    starts, ends = np.sort(low), np.sort(high)
+
+    def affected(at: np.ndarray) -> np.ndarray:
+        """low <= at < high."""
+        return np.searchsorted(starts, at, "right") - np.searchsorted(ends, at, "right")
+
+    everywhere = np.unique(low)  # more are affected only where somebody's low is passed
+    worst = float(everywhere[np.argmax(affected(everywhere))])
+    spread = np.quantile(np.concatenate([low, high]), np.linspace(0, 1, MOST_POINTS // 2))
+    even = np.linspace(starts[0], ends[-1], MOST_POINTS // 2)
+    at = np.unique(np.concatenate([spread, even, [own, worst]]))
+    counts = affected(at)
+    return ThresholdCurve(
+        decided=str(model.classes[-1]),
+        rows=len(low),
+        thresholds=tuple(sigmoid(at).tolist()),
+        affected=tuple(counts.tolist()),
+        own=float(sigmoid(np.array(own))),
+        own_affected=int(affected(np.array([own]))[0]),
+        worst=float(sigmoid(np.array(worst))),
+        worst_affected=int(affected(np.array([worst]))[0]),
+        largest_change=float((sigmoid(high) - sigmoid(low)).max()),
+    )

@@ -175,7 +175,7 @@ def test_bad_targets_are_explained(column, message):
     ("column", "message"),
     [
         ([float("inf"), 1.0, 2.5], r"column 'x' holds inf in row 0; numbers must be finite"),
-        ([None, None, None], r"column 'x' has no values at all; drop it or fill it"),
+        ([None, None, None], r"column 'x' has no values at all; drop it \(--drop\) or fill it"),
         ([{}, 1, 2], r"column 'x' holds a dict in row 0; cells must be numbers, texts or true/false"),
         (pd.to_datetime(["2020-01-01"] * 3), r"column 'x' holds dates; turn them into numbers"),
     ],

@@ -21,12 +21,16 @@ from bornfair.cli.options import (
     Threshold,
     Twins,
     asking,
+    choices,
+    rows_of,
     without,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell
 from bornfair.errors import InputError
+from bornfair.people.reading import Reading
 
 
+@choices(Reading, after="data")
 def audit(
     models: Annotated[
         list[Path], typer.Argument(help="Models: bundles, .onnx, .nnet, .h5. Several are compared side by side.")
@@ -45,18 +49,19 @@ def audit(
     normalise: Normalise = None,
     seed: Seed = 0,
     json: Json = False,
+    **reading: Any,
 ) -> None:
     """Is it fair, to how many, to whom not, and how good is it? For one model or several side by side.
 
     Status 0: all verified. Status 1: one is falsified. Status 3: one is undecided, and none falsified.
     """
     from bornfair.auditing.audit import audit as ask
-    from bornfair.people.tables import read_table
 
     for path, endings in ((report, (".html", ".htm", ".md", ".json")), (card, (".md",))):
         if path is not None and path.suffix.lower() not in endings:
             raise InputError(f"'{path}' ends in '{path.suffix}'; the name must end in one of {', '.join(endings)}.")
-    people = None if data is None else without(read_table(data), drop)
+    rows = rows_of(data, reading)
+    people = None if rows is None else without(rows, drop)
     if people is None and drop:
         raise InputError(f"--drop {drop[0]}: there is no table to leave it out of; name one with --data.")
     asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.options import Bundle, Data, Json, Seed, Threshold, Timeout
+from bornfair.cli.options import Bundle, Data, Json, Seed, Threshold, Timeout, choices, rows_of
 from bornfair.cli.output import STATUS, print_json, print_twins, say, tell
+from bornfair.people.reading import Reading
 
 
+@choices(Reading, after="data")
 def certify(
     bundle: Bundle,
     out: Annotated[Path | None, typer.Option(help="Write a new bundle instead of replacing this one.")] = None,
@@ -19,16 +21,16 @@ def certify(
     threshold: Threshold = None,
     seed: Seed = 0,
     json: Json = False,
+    **reading: Any,
 ) -> None:
     """Ask all engines whether the model is fair, and write a certificate of the answer, good or bad.
 
     Status 0: verified. Status 1: falsified; the certificate holds two people who show it. Status 3: undecided.
     """
-    from bornfair.people.tables import read_table
     from bornfair.proof.bundle import load_bundle, save_bundle
     from bornfair.proof.certificate import certified
 
-    table = None if data is None else read_table(data)
+    table = rows_of(data, reading)
     model = load_bundle(bundle)
     if threshold:
         model = model.at(threshold, table)

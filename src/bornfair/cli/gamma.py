@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.options import Combinations, Dataset, Json, Option, Seed, Sensitive, Target
+from bornfair.cli.options import Combinations, Dataset, Json, Option, Seed, Sensitive, Target, choices, rows_of
 from bornfair.cli.output import print_json, print_table, tell
 from bornfair.errors import InputError
+from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
     from bornfair.training.gamma import GammaReport
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MOST_LINES = 40
 
 
+@choices(Reading, after="people")
 def gamma(
     people: Annotated[
         Path | None, typer.Argument(help="A CSV or Parquet table, or a domain.json.", show_default=False)
@@ -37,6 +39,7 @@ def gamma(
     confidence: Annotated[float, Option(help="How likely it shall stay within the tolerance.")] = 0.95,
     seed: Seed = 0,
     json: Json = False,
+    **reading: Any,
 ) -> None:
     """Which γ preserves fairness for these codes, why, and how many draws does a sampled response need?
 
@@ -48,6 +51,8 @@ def gamma(
     if sum(given is not None for given in (people, dataset, codes)) != 1:
         raise InputError("give either a table or a domain.json, or --dataset NAME, or --codes NUMBERS.")
     asked: Any = people
+    if people is not None and people.suffix.lower() != ".json":
+        asked = rows_of(people, reading)
     if codes is not None:
         asked = _numbers(codes)
     if dataset is not None:

@@ -12,6 +12,7 @@ import typer
 
 from bornfair.cli.output import LARGEST_SEED
 from bornfair.errors import InputError
+from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,12 +35,12 @@ def declared(command: Command, parameters: Iterable[inspect.Parameter]) -> Comma
     return command
 
 
-def choices(record: Any, *, after: str) -> Callable[[Command], Command]:
-    """Give a command, in place of its **, the fields of a record that say how they are typed."""
+def choices(*records: Any, after: str) -> Callable[[Command], Command]:
+    """Give a command, in place of its **, the fields of records that say how they are typed."""
     found = [
         option(field.name, field.metadata["kind"], field.default, f"--{field.name.replace('_', '-')}",
                help=field.metadata["help"])
-        for field in fields(record) if field.metadata
+        for record in records for field in fields(record) if field.metadata
     ]  # fmt: skip
 
     def command_with_them(command: Command) -> Command:
@@ -102,18 +103,32 @@ def asking(
     }  # fmt: skip
 
 
-def table_of(table: Path | None, dataset: str | None, target: str | None) -> tuple[pd.DataFrame, str | None]:
+def rows_of(path: Path | None, reading: dict[str, Any]) -> pd.DataFrame | None:
+    """The rows of a file, read as the options of `Reading` say; no file, no rows."""
+    if path is None:
+        if said := [name for name, value in reading.items() if value]:
+            raise InputError(f"--{said[0]}: there is no table to read so; name one.")
+        return None
+    from bornfair.people.tables import read_table
+
+    return read_table(path, Reading(**reading))
+
+
+def table_of(
+    table: Path | None, dataset: str | None, target: str | None, reading: dict[str, Any]
+) -> tuple[pd.DataFrame, str | None]:
     """The rows of a file or of a built-in dataset, and the column to predict."""
     if (table is None) == (dataset is None):
         raise InputError("give either a TABLE, or --dataset NAME.")
     if dataset is not None:
         from bornfair import datasets
+        from bornfair.people.tables import with_numbers
 
         loaded = datasets.load(dataset)
-        return loaded.table, target or loaded.target
-    from bornfair.people.tables import read_table
-
-    return read_table(table or ""), target
+        return with_numbers(loaded.table, Reading(**reading)), target or loaded.target
+    rows = rows_of(table, reading)
+    assert rows is not None
+    return rows, target
 
 
 def without(people: pd.DataFrame, drop: list[str] | None) -> pd.DataFrame:

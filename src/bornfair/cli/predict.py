@@ -11,13 +11,15 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.options import Bundle, Json, Seed, Threshold
+from bornfair.cli.options import Bundle, Json, Seed, Threshold, choices, rows_of
 from bornfair.cli.output import print_json, print_text, printable, say, tell
+from bornfair.people.reading import Reading
 
 FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
+@choices(Reading, after="table")
 def predict(
     bundle: Bundle,
     table: Annotated[Path, typer.Argument(help="A CSV or Parquet table; a fair model needs no sensitive columns.")],
@@ -28,6 +30,7 @@ def predict(
     threshold: Threshold = None,
     seed: Seed = 0,
     json: Json = False,
+    **reading: Any,
 ) -> None:
     """Predict the class of each row, with the probability of every class.
 
@@ -35,11 +38,10 @@ def predict(
     """
     from bornfair.files import write_atomically
     from bornfair.models.network import decisions
-    from bornfair.people.tables import read_table
     from bornfair.proof.bundle import load_bundle
 
     model = load_bundle(bundle)
-    people = read_table(table)
+    people = rows_of(table, reading)
     if threshold:
         model = model.at(threshold, people)
     scores = model.scores(people)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.options import Dataset, Drop, Json, Seed, Sensitive, TableFile, Target, table_of, without
+from bornfair.cli.options import Dataset, Drop, Json, Seed, Sensitive, TableFile, Target, choices, table_of, without
 from bornfair.cli.output import print_json, print_table, tell
 from bornfair.errors import InputError
+from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
     from bornfair.proxies.tells import About, Tell
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 MOST_LINES = 20
 
 
+@choices(Reading, after="table")
 def proxies(
     table: TableFile = None,
     sensitive: Sensitive = None,
@@ -27,13 +29,14 @@ def proxies(
     after: Annotated[Path | None, typer.Option(help="Another model to compare, say the repaired one.")] = None,
     seed: Seed = 0,
     json: Json = False,
+    **reading: Any,
 ) -> None:
     """Which features tell the sensitive value, alone and together, and which swaps would make twins of more people?"""
     from bornfair.proxies.tells import proxy_report
 
     if not sensitive:
         raise InputError("name the sensitive columns with --sensitive.")
-    people, target = table_of(table, dataset, target)
+    people, target = table_of(table, dataset, target, reading)
     people = without(people, drop)
     found = proxy_report(people, sensitive_features=sensitive, target=target, model=model, after=after, seed=seed)
     if json:

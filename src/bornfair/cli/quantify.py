@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from bornfair.cli.options import (
     Data,
@@ -19,13 +19,17 @@ from bornfair.cli.options import (
     Timeout,
     Twins,
     asking,
+    choices,
+    rows_of,
 )
 from bornfair.cli.output import print_json, print_table, say, tell
+from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
     from bornfair.quantification.records import Shares
 
 
+@choices(Reading, after="data")
 def quantify(
     model: ModelFile,
     domain: DomainFile = None,
@@ -45,6 +49,7 @@ def quantify(
     normalise: Normalise = None,
     seed: Seed = 0,
     json: Json = False,
+    **reading: Any,
 ) -> None:
     """Which share of everybody who could exist is proven fair, proven unfair, or neither? Interrupt it at any time.
 
@@ -53,7 +58,7 @@ def quantify(
     from bornfair.question import quantify as measure
 
     found = measure(
-        model, table=data, over=over, timeout=timeout, precision=precision, most=most, seed=seed,  # type: ignore[arg-type]
+        model, table=rows_of(data, reading), over=over, timeout=timeout, precision=precision, most=most, seed=seed,  # type: ignore[arg-type]
         say=None if json else say,
         **asking(domain, sensitive, twins, target, decision, threshold, normalise),
     )  # fmt: skip

@@ -20,14 +20,18 @@ from bornfair.cli.options import (
     Threshold,
     Twins,
     asking,
+    choices,
+    rows_of,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, say, tell
 from bornfair.files import check_replaceable
+from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
     from bornfair.repairing import Repaired
 
 
+@choices(Reading, after="data")
 def repair(
     model: ModelFile,
     data: Annotated[Path, Option(help="A CSV or Parquet table of people the model decides about.")],
@@ -48,18 +52,18 @@ def repair(
     normalise: Normalise = None,
     seed: Seed = 0,
     json: Json = False,
+    **reading: Any,
 ) -> None:
     """Make a model fair: project it, fine-tune it so that it stays fair, certify it, and tell whose decision changed.
 
     Status 0: repaired and verified.
     """
     check_replaceable(out, marker="domain.json")
-    from bornfair.people.tables import read_table
     from bornfair.repairing import repair as mend
 
     asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
     found = mend(
-        model, read_table(data), method=method, fine_tune=fine_tune, epochs=epochs, seed=seed,  # type: ignore[arg-type]
+        model, rows_of(data, reading), method=method, fine_tune=fine_tune, epochs=epochs, seed=seed,  # type: ignore[arg-type]
         say=None if json else say, **asked,
     )  # fmt: skip
     bundle = str(found.model.save(out))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,6 +28,7 @@ from bornfair.cli.options import (
 from bornfair.cli.output import STATUS, print_json, print_table, say, tell, training_progress, unfairness_warned
 from bornfair.errors import InputError
 from bornfair.files import check_replaceable
+from bornfair.people.reading import Reading
 from bornfair.training.options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from bornfair.people.domain import Domain
 
 
-@choices(TrainingOptions, after="combinations")
+@choices(TrainingOptions, Reading, after="combinations")
 def train(
     table: TableFile = None,
     target: Target = None,
@@ -66,7 +68,8 @@ def train(
     who show it in the certificate; status 3: neither proven nor disproven.
     """
     began = time.perf_counter()
-    people, target, names = _people(table, dataset, target, sensitive or [], drop or [])
+    reading = {field.name: chosen.pop(field.name) for field in fields(Reading)}
+    people, target, names = _people(table, dataset, target, sensitive or [], drop or [], reading)
     check_replaceable(out, marker="domain.json")
     if class_weight not in (None, "balanced"):
         raise InputError(f"--class-weight must be balanced, or left out, found {class_weight!r}.")
@@ -134,14 +137,19 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str) -> dict[str, Any]
 
 
 def _people(
-    table: Path | None, dataset: str | None, target: str | None, sensitive: list[str], drop: list[str]
+    table: Path | None,
+    dataset: str | None,
+    target: str | None,
+    sensitive: list[str],
+    drop: list[str],
+    reading: dict[str, Any],
 ) -> tuple[pd.DataFrame, str, list[str]]:
     if dataset is not None and not sensitive:
         from bornfair import datasets
 
         usual = ", ".join(datasets.load(dataset).sensitive)
         raise InputError(f"name the sensitive columns with --sensitive; for {dataset} usually one of {usual}.")
-    people, target = table_of(table, dataset, target)
+    people, target = table_of(table, dataset, target, reading)
     if target is None:
         raise InputError(
             f"name the column to predict with --target; the columns are {', '.join(map(str, people.columns))}."

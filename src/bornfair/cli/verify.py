@@ -21,11 +21,15 @@ from bornfair.cli.options import (
     Timeout,
     Twins,
     asking,
+    choices,
+    rows_of,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell
 from bornfair.errors import InputError
+from bornfair.people.reading import Reading
 
 
+@choices(Reading, after="data")
 def verify(
     model: ModelFile,
     domain: DomainFile = None,
@@ -56,6 +60,7 @@ def verify(
     normalise: Normalise = None,
     seed: Seed = 0,
     json: Json = False,
+    **reading: Any,
 ) -> None:
     """Do two people who differ only in the sensitive features always get the same decision?
 
@@ -70,7 +75,7 @@ def verify(
         return
     people, allowed = _population(where or []), _allowances(relax or [])
     verdict = ask(
-        model, table=data, engine=engine, timeout=timeout, partitions=partitions,  # type: ignore[arg-type]
+        model, table=rows_of(data, reading), engine=engine, timeout=timeout, partitions=partitions,  # type: ignore[arg-type]
         soft_timeout=soft_timeout, where=people, relax=allowed, output=output, tolerance=tolerance, seed=seed,  # type: ignore[arg-type]
         resume=resume, say=None if json else say, **asked,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +28,7 @@ from bornfair.people.features import (
     Value,
     unknown_column,
 )
-from bornfair.people.inference import inferred, observed_combinations, rows_outside, sample_people
+from bornfair.people.inference import ForcedKind, inferred, observed_combinations, rows_outside, sample_people
 from bornfair.people.rule_syntax import parse_rules, rule_text
 from bornfair.people.rules import TwinGroup, check_rules
 from bornfair.people.sensitive import SensitiveSpace
@@ -113,9 +113,10 @@ class Domain(Population):
         target: str | None = None,
         sensitive: Sequence[str] = (),
         combinations: Literal["all", "observed"] = "all",
+        kinds: Mapping[str, ForcedKind] | None = None,
     ) -> Domain:
         """The smallest domain that holds every row of a pandas or polars table. See `bornfair.people.inference`."""
-        facts, frame = inferred(table, target=target, sensitive=sensitive)
+        facts, frame = inferred(table, target=target, sensitive=sensitive, kinds=kinds)
         domain = _validated(facts, "table")
         if combinations == "all" or not sensitive:
             return domain

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -26,16 +26,29 @@ from bornfair.people.tables import as_pandas
 MOST_CATEGORIES = 1_000
 
 
-def inferred(table: Any, *, target: str | None, sensitive: Sequence[str]) -> tuple[dict[str, Any], pd.DataFrame]:
-    """The content of a domain file with ranges and categories as observed, and the table it was read off."""
+ForcedKind = Literal["categorical", "numeric"]
+
+
+def inferred(
+    table: Any, *, target: str | None, sensitive: Sequence[str], kinds: Mapping[str, ForcedKind] | None = None
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """The content of a domain file with ranges and categories as observed, and the table it was read off.
+
+    kinds: of some columns what they are, whatever they look like.
+    """
+    kinds = kinds or {}
     frame = as_pandas(table)
     names = [str(column) for column in frame.columns]
-    for name, role in [(target, "target"), *((s, "sensitive feature") for s in sensitive)]:
+    for name, role in [
+        (target, "target"),
+        *((s, "sensitive feature") for s in sensitive),
+        *((k, "column") for k in kinds),
+    ]:
         if name is not None and name not in frame.columns:
             raise InputError(unknown_column(name, names, role))
     if target is not None and target in sensitive:
         raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
-    features = [infer_feature(str(name), frame[name]) for name in frame.columns if name != target]
+    features = [_feature(str(name), frame[name], kinds.get(str(name))) for name in frame.columns if name != target]
     if not features:
         raise InputError("the table has no feature columns besides the target.")
     label = None if target is None else infer_label(target, frame[target])
@@ -47,10 +60,32 @@ def inferred(table: Any, *, target: str | None, sensitive: Sequence[str]) -> tup
     return facts, frame
 
 
+def _feature(name: str, column: pd.Series, kind: ForcedKind | None) -> Feature:
+    present = column.dropna()
+    if kind is None or present.empty:
+        return infer_feature(name, column)
+    if kind == "categorical":
+        if len(present.unique()) > MOST_CATEGORIES:
+            raise InputError(
+                f"column '{name}' has {len(present.unique()):,} different values, more than the {MOST_CATEGORIES:,} a "
+                "category may have; group them, or do not call it categorical."
+            )
+        if pd.api.types.is_float_dtype(present.dtype) and bool((present == present.round()).all()):
+            present = present.astype(np.int64)  # whole numbers that stand beside gaps
+        return infer_feature(name, present.astype("category"))
+    numbers = pd.to_numeric(present, errors="coerce")
+    if numbers.isna().any():
+        raise InputError(
+            f"column '{name}' is to be numeric, but {int(numbers.isna().sum()):,} of its rows hold no number; turn its "
+            "texts into numbers first."
+        )
+    return _number(name, numbers.to_numpy(dtype=np.float64))
+
+
 def infer_feature(name: str, column: pd.Series) -> Feature:
     present = column.dropna()
     if present.empty:
-        raise InputError(f"column '{name}' has no values at all; drop it or fill it.")
+        raise InputError(f"column '{name}' has no values at all; drop it (--drop) or fill it.")
     if isinstance(column.dtype, pd.CategoricalDtype):
         return CategoricalFeature(name=name, categories=tuple(_value(name, c) for c in column.cat.categories))
     if pd.api.types.is_bool_dtype(present) or _all_python_bools(present):
@@ -65,7 +100,7 @@ def infer_feature(name: str, column: pd.Series) -> Feature:
     if len(values) > MOST_CATEGORIES:
         raise InputError(
             f"column '{name}' has {len(values):,} different texts, more than {MOST_CATEGORIES:,}: an identifier? "
-            "Drop it, or group its values."
+            "Drop it (--drop), or group its values."
         )
     return CategoricalFeature(name=name, categories=tuple(sorted(values, key=lambda v: (str(type(v)), v))))
 

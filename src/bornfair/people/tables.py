@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError, shown
+from bornfair.people.features import unknown_column
+from bornfair.people.reading import AS_SHOWN, Reading
+from bornfair.people.written_numbers import as_numbers
 
 
 def as_pandas(table: Any) -> pd.DataFrame:
@@ -50,40 +54,133 @@ def _check_cells(column: pd.Series) -> None:
             )
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
+def read_table(path: str | Path, reading: Reading = AS_SHOWN) -> pd.DataFrame:
     """Read a CSV or Parquet file. `?` and empty cells stay what they are: a text, and missing."""
     source = Path(path)
     if not source.is_file():
         raise InputError(f"there is no file '{source}'; give the path of a CSV or Parquet table.")
     try:
-        if source.suffix.lower() in (".parquet", ".pq"):
-            table = pd.read_parquet(source)
-        else:
-            table = pd.read_csv(source, sep=_separator(source), keep_default_na=False, na_values=[""])
+        parquet = source.suffix.lower() in (".parquet", ".pq")
+        table = pd.read_parquet(source) if parquet else _read_csv(source, reading)
     except ImportError as error:
         raise InputError(f"reading '{source}' needs pyarrow: pip install 'bornfair[parquet]'.") from error
-    except MemoryError:
+    except (MemoryError, InputError):
         raise
+    except UnicodeError as error:
+        raise InputError(_not_decoded(source, reading, error)) from error
     except Exception as error:  # readers of tables fail in many ways on files that are none
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            f"cannot read '{source}' as a table ({reason}); is it a complete CSV or Parquet file?"
-        ) from error
+        raise InputError(f"cannot read '{source}' as a table ({reason}); {_advice(reason)}") from error
     if not len(table):
         raise InputError(f"'{source}' has no rows; a table needs a header and at least one row.")
-    return as_pandas(table)
+    return with_numbers(as_pandas(table), reading)
 
 
-def _separator(source: Path) -> str:
+def with_numbers(table: pd.DataFrame, reading: Reading) -> pd.DataFrame:
+    """The table, with the texts of columns that are to be numeric turned into numbers."""
+    changed = {}
+    for name in reading.numeric or ():
+        if name not in table.columns:
+            raise InputError(unknown_column(name, [str(column) for column in table.columns]))
+        changed[name] = as_numbers(name, table[name], reading.decimal)  # type: ignore[arg-type]
+    return table.assign(**changed) if changed else table
+
+
+def _read_csv(source: Path, reading: Reading) -> pd.DataFrame:
+    encoding = reading.encoding or _marked_encoding(source)
+    header = _header(source, encoding)
+    separator = reading.delimiter or _separator(header)
+    table = pd.read_csv(
+        source, sep=separator, encoding=encoding, decimal=reading.decimal or ".", keep_default_na=False,
+        na_values=[""],
+    )  # fmt: skip
+    if not isinstance(table.index, pd.RangeIndex):
+        # pandas would take the first cells for names of the rows, and every cell for its neighbour's
+        raise InputError(
+            f"the rows of '{source}' have more cells than its header has names, read with the delimiter "
+            f"{_named(separator)}; if numbers are written with commas, separate cells by another sign "
+            "(--delimiter ';'), and give every column a name."
+        )
+    if table.shape[1] == 1 and (other := _separator(header, besides=separator)) != separator:
+        raise InputError(
+            f"'{source}' has a single column when read with the delimiter {_named(separator)}, and its header holds "
+            f"{_named(other)}; try --delimiter {_named(other)}."
+        )
+    return table
+
+
+_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32"} | {
+    b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"
+}  # fmt: skip
+
+
+def _marked_encoding(source: Path) -> str:
+    """The encoding that the file itself names by a byte order mark, UTF-8 otherwise."""
+    with _opened(source) as stream:
+        start = stream.read(4_096)
+    if start[:4] == b"PK\x03\x04" or start[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":
+        raise InputError(f"cannot read '{source}' as a table: it is a spreadsheet or an archive; save it as CSV.")
+    for mark, encoding in _MARKS.items():
+        if start.startswith(mark):
+            return encoding
+    if b"\0" in start:
+        raise InputError(
+            f"cannot read '{source}' as a table: it holds zero bytes, as UTF-16 text does; name the encoding, as "
+            "--encoding utf-16-le, if it is text."
+        )
+    return "utf-8"
+
+
+def _opened(source: Path) -> IO[bytes]:
+    """The bytes of a file, as pandas would unpack it."""
+    ending = source.suffix.lower()
+    if ending == ".zip":
+        import zipfile
+
+        archive = zipfile.ZipFile(source)
+        return archive.open(archive.namelist()[0])
+    if ending in (".gz", ".bz2", ".xz"):
+        import importlib
+
+        module = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}[ending]
+        return importlib.import_module(module).open(source, "rb")
+    return source.open("rb")
+
+
+def _header(source: Path, encoding: str) -> str:
+    import io
+
+    with _opened(source) as stream, io.TextIOWrapper(stream, encoding=encoding) as text:
+        return text.readline(1_000_000)
+
+
+def _separator(header: str, besides: str | None = None) -> str:
     """The separator of a CSV file, from its header line: comma unless another one is clearly meant."""
-    import gzip
-
-    opener = gzip.open if source.suffix == ".gz" else open
-    with opener(source, "rt", encoding="utf-8") as stream:
-        header = stream.readline(1_000_000)
-    counts = {separator: header.count(separator) for separator in ",;\t"}
+    bare = re.sub(r'"[^"]*"', "", header)  # a quoted name may hold any sign
+    counts = {separator: bare.count(separator) for separator in ",;\t|" if separator != besides}
+    usual = besides or ","
     best = max(counts, key=lambda separator: counts[separator])
-    return best if counts[best] > counts[","] else ","
+    return best if counts[best] > counts.get(usual, 0) else usual
+
+
+def _named(separator: str) -> str:
+    return "tab" if separator == "\t" else f"'{separator}'"
+
+
+def _not_decoded(source: Path, reading: Reading, error: UnicodeError) -> str:
+    said = reading.encoding or "UTF-8"
+    where = f" at byte {error.start:,}" if isinstance(error, UnicodeDecodeError) else ""
+    other = "latin-1 or cp1252" if reading.encoding is None else "utf-8, latin-1 or cp1252"
+    return f"cannot read '{source}' as a table: it is not {said} text{where}; name its encoding, as --encoding {other}."
+
+
+def _advice(reason: str) -> str:
+    """What may help, by what pandas says of a file."""
+    if "Expected" in reason and "saw" in reason:
+        return "is another sign between the cells (--delimiter ';'), or a cell with that sign without quotes?"
+    if "EOF inside string" in reason:
+        return "a quote is opened and never closed there."
+    return "is it a complete CSV or Parquet file?"
 
 
 def _to_pandas(native: Any) -> pd.DataFrame:

@@ -22,7 +22,7 @@ FLOORS = (
     ("proof",),
     ("question", "training"),
     ("proxies", "repairing"),
-    ("auditing", "estimator"),
+    ("auditing", "estimator", "inspection"),
     ("datasets", "baselines"),
     ("experiments",),
     ("cli",),

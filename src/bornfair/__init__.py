@@ -19,6 +19,7 @@ _HOMES = {
     "Verdict": "verification.verdict.Verdict",
     "audit": "auditing.audit.audit",
     "gamma_report": "training.gamma.gamma_report",
+    "inspect": "inspection.table.inspect",
     "load": "proof.bundle.load_bundle",
     "proxy_report": "proxies.tells.proxy_report",
     "quantify": "question.quantify",
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from bornfair import datasets as datasets
     from bornfair.auditing.audit import audit as audit
     from bornfair.estimator import FairClassifier as FairClassifier
+    from bornfair.inspection.table import inspect as inspect
     from bornfair.people.domain import Domain as Domain
     from bornfair.proof.bundle import FairModel as FairModel
     from bornfair.proof.bundle import load_bundle as load  # noqa: F401

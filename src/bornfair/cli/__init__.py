@@ -22,6 +22,7 @@ from bornfair.cli import (
     demo,
     export,
     gamma,
+    inspect,
     predict,
     proxies,
     quantify,
@@ -40,6 +41,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("demo")(demo.demo)
+app.command("inspect")(inspect.inspect)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("verify")(verify.verify)

@@ -69,6 +69,13 @@ Twins = Annotated[
 ]
 Dataset = Annotated[str | None, Option("--dataset", help="A built-in dataset instead of a table.")]
 Drop = Annotated[list[str] | None, Option("--drop", help="A column of the table to leave out; repeat for several.")]
+Keep = Annotated[
+    list[str] | None,
+    Option("--keep", help="A column to use though it looks like free text, an identifier or dates; repeatable."),
+]
+Categorical = Annotated[
+    list[str] | None, Option("--categorical", help="A column of codes that are categories, not numbers; repeatable.")
+]
 Combinations = Annotated[str, Option("--combinations", help="Sensitive combinations that exist: all or observed.")]
 Timeout = Annotated[float, Option("--timeout", help="Seconds.")]
 Seed = Annotated[int, Option("--seed", min=0, max=LARGEST_SEED, help="The same seed gives the same answer.")]

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bornfair.cli.options import (
+    Categorical,
     Combinations,
     Dataset,
     DomainFile,
     Drop,
     Json,
+    Keep,
     Option,
     Seed,
     Sensitive,
@@ -34,6 +36,7 @@ from bornfair.training.options import TrainingOptions
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bornfair.inspection.table import Inspection
     from bornfair.people.domain import Domain
 
 
@@ -46,6 +49,8 @@ def train(
     dataset: Dataset = None,
     out: Annotated[Path, Option(help="The folder to write the bundle to.")] = Path("bornfair-bundle"),
     drop: Drop = None,
+    keep: Keep = None,
+    categorical: Categorical = None,
     domain: DomainFile = None,
     combinations: Combinations = "all",
     class_weight: Annotated[str | None, Option(help="balanced, to give rare classes more weight.")] = None,
@@ -75,7 +80,12 @@ def train(
         raise InputError(f"--class-weight must be balanced, or left out, found {class_weight!r}.")
     from bornfair.estimator import FairClassifier
 
-    known = _domain(domain, people.drop(columns=target), names, combinations)
+    told = _told(people, target, keep, categorical, reading["numeric"])
+    found = _looked_at(people, target, names, told, as_said=domain is not None, seed=seed)
+    if brief := found.brief():
+        say(f"bornfair: note: {brief}")
+    kinds = dict.fromkeys(categorical or [], "categorical") | dict.fromkeys(reading["numeric"] or [], "numeric")
+    known = _domain(domain, people.drop(columns=target), names, combinations, kinds)
     if names and known.sensitive != tuple(names):
         known = known.with_sensitive(names)
     _say_versions(known, twins, target, quiet=json)
@@ -93,7 +103,8 @@ def train(
         # Not proven by construction: say what can be found out, and show the two people if it is unfair.
         classifier.certify(timeout=verify_seconds, seed=seed)
     result = describe(classifier, test if len(test) else training, target)
-    result = {"bundle": str(classifier.save(out)), **result, "seconds": round(time.perf_counter() - began, 3)}
+    result = {"bundle": str(classifier.save(out)), **result, "findings": [one.to_json() for one in found.findings]}
+    result["seconds"] = round(time.perf_counter() - began, 3)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)  # finished: nothing is left to go on with
     if json:
@@ -178,13 +189,41 @@ def _split(people: pd.DataFrame, fraction: float, seed: int) -> tuple[pd.DataFra
     return split_rows(people, seed=seed, test_fraction=fraction)
 
 
-def _domain(path: Path | None, people: pd.DataFrame, sensitive: list[str], combinations: str) -> Domain:
+def _told(people: pd.DataFrame, target: str, *chosen: list[str] | None) -> set[str]:
+    """The columns of which somebody has said what they are."""
+    from bornfair.people.features import unknown_column
+
+    told = {name for names in chosen for name in names or []}
+    for name in sorted(told):
+        if name not in people.columns:
+            raise InputError(unknown_column(name, [str(column) for column in people.columns]))
+    if target in told:
+        raise InputError(f"'{target}' is the target; --keep, --categorical and --numeric are about features.")
+    return told
+
+
+def _looked_at(
+    people: pd.DataFrame, target: str, sensitive: list[str], told: set[str], *, as_said: bool, seed: int
+) -> Inspection:
+    """What is to be known about the table; texts and identifiers are refused unless somebody said who could exist."""
+    from bornfair.inspection.table import inspect
+    from bornfair.people.column_kinds import refusal, refused
+
+    stray = [] if as_said else refused(people.drop(columns=[target, *sensitive]), told=told)
+    if stray:
+        raise InputError(refusal(stray))
+    return inspect(people, target=target, sensitive_features=sensitive, keep=sorted(told), seed=seed)
+
+
+def _domain(
+    path: Path | None, people: pd.DataFrame, sensitive: list[str], combinations: str, kinds: dict[str, Any]
+) -> Domain:
     """Who could exist: as the file says, or everybody in the table, those kept aside to measure on included."""
     from bornfair.people.domain import Domain
 
     if path is not None:
         return Domain.load(path)
-    return Domain.infer(people, sensitive=sensitive, combinations=combinations)  # type: ignore[arg-type]
+    return Domain.infer(people, sensitive=sensitive, combinations=combinations, kinds=kinds)  # type: ignore[arg-type]
 
 
 def _say_versions(known: Domain, twins: list[str] | None, target: str, *, quiet: bool) -> None:

@@ -124,9 +124,9 @@ def _about(feature: Feature, people: pd.DataFrame, domain: Domain, scores: list[
     known = people[feature.name].notna().to_numpy()
     rows, free = people[known], domain.free_features
     sensitive = _sensitive(feature, rows[feature.name])
-    values, folds = sensitive.values, _folds(sensitive.values, seed)
+    values, folds = sensitive.values, spread_folds(sensitive.values, seed)
     columns = {f.name: _codes(f, rows[f.name]) for f in free}
-    alone = [_alone(name, codes, values, folds) for name, codes in columns.items()]
+    single = [alone(name, codes, values, folds) for name, codes in columns.items()]
     before, after = (
         None if one is None else _score_tell(name, one[known], values, folds, seed)
         for name, one in zip(("the score", "the other score"), scores, strict=True)
@@ -136,7 +136,7 @@ def _about(feature: Feature, people: pd.DataFrame, domain: Domain, scores: list[
         values=sensitive.names,
         rows=len(rows),
         together=_together(rows, free, values, seed),
-        features=tuple(sorted(alone, key=lambda tell: (-tell.auc, tell.name))),
+        features=tuple(sorted(single, key=lambda tell: (-tell.auc, tell.name))),
         score=before,
         score_after=after,
         facts=facts_about(sensitive, columns, free),
@@ -173,7 +173,7 @@ def _sensitive(feature: Feature, column: pd.Series) -> Sensitive:
     return Sensitive(feature, names, levels, values)
 
 
-def _folds(values: np.ndarray, seed: int) -> np.ndarray:
+def spread_folds(values: np.ndarray, seed: int) -> np.ndarray:
     """To which of the parts each row belongs; every sensitive value is spread over all of them."""
     generator = np.random.default_rng([seed, 3])
     folds = np.zeros(len(values), np.int64)
@@ -187,19 +187,19 @@ def _codes(feature: Feature, column: pd.Series) -> np.ndarray:
     """A feature's values as positions: categories as they are, numbers by bins of equal content, missing ones last."""
     if isinstance(feature, NUMERIC):
         numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
-        return _binned(numbers)
+        return binned(numbers)
     codes = pd.Index(list(feature.levels())).get_indexer(pd.Index(column.astype(object)))
     return np.where(codes < 0, len(feature.levels()), codes)
 
 
-def _binned(numbers: np.ndarray) -> np.ndarray:
+def binned(numbers: np.ndarray) -> np.ndarray:
     present = np.unique(numbers[np.isfinite(numbers)])
     if len(present) > BINS:
         present = np.unique(np.quantile(numbers[np.isfinite(numbers)], np.linspace(0, 1, BINS + 1)[1:-1]))
     return np.where(np.isfinite(numbers), np.searchsorted(present, numbers, side="left"), len(present) + 1)
 
 
-def _alone(name: str, codes: np.ndarray, values: np.ndarray, folds: np.ndarray) -> Tell:
+def alone(name: str, codes: np.ndarray, values: np.ndarray, folds: np.ndarray) -> Tell:
     """What the position alone tells: in each fold the shares of the sensitive values among the others' positions."""
     kinds, size = int(values.max()) + 1, int(codes.max()) + 1
     counts = np.zeros((FOLDS, size, kinds))
@@ -213,7 +213,7 @@ def _alone(name: str, codes: np.ndarray, values: np.ndarray, folds: np.ndarray) 
 def _score_tell(name: str, scores: np.ndarray, values: np.ndarray, folds: np.ndarray, seed: int) -> Tell:
     """What a model's outputs tell."""
     if scores.shape[1] == 1:
-        return _alone(name, _binned(scores[:, 0].astype(np.float64)), values, folds)
+        return alone(name, binned(scores[:, 0].astype(np.float64)), values, folds)
     return _boosted(name, scores.astype(np.float64), [], values, seed)
 
 
@@ -240,7 +240,7 @@ def _boosted(name: str, inputs: np.ndarray, categorical: list[int], values: np.n
         chosen = np.sort(np.random.default_rng([seed, 4]).permutation(len(inputs))[:MOST_ROWS])
         if np.bincount(values[chosen], minlength=int(values.max()) + 1).min() >= FOLDS:
             inputs, values = inputs[chosen], values[chosen]
-    folds = _folds(values, seed)
+    folds = spread_folds(values, seed)
     shares = np.zeros((len(values), int(values.max()) + 1))
     booster = HistGradientBoostingClassifier(
         max_iter=40, learning_rate=0.2, categorical_features=categorical or None, early_stopping=False,

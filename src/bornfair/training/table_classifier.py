@@ -19,6 +19,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_
 from bornfair.checks import whole
 from bornfair.errors import InputError, plain, plain_value, shown
 from bornfair.models.network import decisions
+from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
 from bornfair.people.features import Label, unknown_column
 from bornfair.people.tables import as_pandas
@@ -162,6 +163,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         names = tuple(self._sensitive_name(feature, frame) for feature in self.sensitive_features)
         domain = self.domain
         if domain is None:
+            self._refuse_texts(frame, names)
             domain = Domain.infer(frame, sensitive=names, combinations=self.combinations)
         elif names and domain.sensitive != names:
             domain = domain.with_sensitive(names)
@@ -171,6 +173,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         label = Label(name=name, classes=tuple(plain_value(c) for c in self.classes_))
         domain = domain.replaced(label=label)
         return domain if self.twins is None else domain.with_twins(self.twins)
+
+    def _refuse_texts(self, frame: pd.DataFrame, sensitive: Sequence[str]) -> None:
+        """Names, free text and the like: not in arrays, nor where somebody has said that they are categories."""
+        if hasattr(self, "feature_names_in_") and (stray := refused(frame, told=sensitive, numbers=False)):
+            raise InputError(refusal(stray, in_python=True))
 
     def _sensitive_name(self, feature: str | int, frame: pd.DataFrame) -> str:
         if isinstance(feature, (int, np.integer)) and not isinstance(feature, bool):

@@ -1,0 +1,317 @@
+"""A look at a table before training: what is in it, what to watch out for, and which options to train with.
+
+Counts are of all rows. What has to be learnt (does a column alone give the answer or the sensitive value away?) is
+learnt from a sample and measured on rows that were not learnt from.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.errors import InputError
+from bornfair.inspection.findings import (
+    MOST_CLASSES,
+    Finding,
+    about_features,
+    about_sensitive,
+    about_target,
+    named,
+    plural,
+    repeated,
+)
+from bornfair.people.column_kinds import Column, look
+from bornfair.people.features import unknown_column
+from bornfair.people.reading import AS_SHOWN, Reading
+from bornfair.people.tables import as_pandas, read_table
+from bornfair.proxies.tells import alone, binned, spread_folds
+
+SAMPLE = 20_000  # rows that are learnt from …
+FIRST = 4_000  # … where so many leave it open
+LEAST = 8  # rows of each value, below which nothing is said of what tells it
+NEARLY = 0.95  # share recognised (of each value), or …
+AREA = 0.98  # … area under the curve, from which on a column tells almost everything
+ORDER = {"refused": 0, "important": 1, "note": 2}
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a look at a table found: its columns, and findings with the most pressing first."""
+
+    rows: int
+    columns: tuple[Column, ...]
+    target: str | None
+    sensitive: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    seed: int
+
+    def options(self) -> list[str]:
+        """What the findings suggest to train with, each option once."""
+        found: dict[tuple[str, str], None] = {}
+        for finding in self.findings:
+            words = finding.options
+            found |= dict.fromkeys(zip(words[::2], words[1::2], strict=True))
+        dropped = {name for option, name in found if option == "--drop"}
+        pairs = [(o, name) for o, name in found if not (o in ("--numeric", "--categorical") and name in dropped)]
+        return [word for pair in pairs for word in pair]
+
+    def command(self, table: str = "people.csv", said: Sequence[str] = ()) -> str | None:
+        """The command that trains with these options; None where target or sensitive columns are not named.
+
+        said: options that were given already, as how the file is to be read.
+        """
+        if self.target is None or not self.sensitive:
+            return None
+        given = list(zip(said[::2], said[1::2], strict=True))
+        more = zip(self.options()[::2], self.options()[1::2], strict=True)
+        asked = [("--target", self.target), *(("--sensitive", name) for name in self.sensitive), *given]
+        words = [word for pair in [*asked, *(pair for pair in more if pair not in given)] for word in pair]
+        return shlex.join(["bornfair", "train", table, *words])
+
+    def brief(self) -> str:
+        """The findings that matter to what is trained, in a sentence; empty if there are none."""
+        sayings = {
+            "leak": "{} alone {}tell{} the answer almost perfectly (known only afterwards?)",
+            "proxy": "{} {}give{} the sensitive value away almost perfectly",
+            "sentinel": "{} {}hold{} numbers far from the rest (codes for 'unknown'?)",
+            "constant": "{} {}ha{} the same value in all rows",
+            "rare class": "one class of {} is rare{}{}",
+        }
+        parts = []
+        for kind, saying in sayings.items():
+            names = [name for finding in self.findings if finding.kind == kind for name in finding.columns]
+            if names:
+                ending = plural(names, "s", "ve" if kind == "constant" else "")
+                parts.append(saying.format(named(names), "", "" if kind == "rare class" else ending))
+        return f"{'; '.join(parts)}. bornfair inspect says more." if parts else ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "target": self.target,
+            "sensitive": list(self.sensitive),
+            "columns": [_column_json(column) for column in self.columns],
+            "findings": [finding.to_json() for finding in self.findings],
+            "options": self.options(),
+            "seed": self.seed,
+        }
+
+
+def inspect(
+    table: Any,
+    *,
+    target: str | None = None,
+    sensitive_features: str | Sequence[str] = (),
+    keep: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    reading: Reading = AS_SHOWN,
+    seed: int = 0,
+) -> Inspection:
+    """Look at a table before training on it.
+
+    Args:
+        table: a pandas or polars table, or the path of a CSV or Parquet file.
+        target: the column to predict; without it nothing is said about leaks.
+        sensitive_features: names of columns; without them nothing is said about proxies.
+        keep: columns that are to be used whatever they look like.
+        categorical: columns of codes that are categories.
+        reading: how a file is written.
+        seed: the same seed looks at the same sample.
+
+    Returns:
+        What each column is, and what to know about the table, with the options to train with. Values of names, free
+        text and identifiers are not part of it.
+
+    Raises:
+        InputError: if the table cannot be read, or a column is not in it.
+
+    >>> import pandas as pd
+    >>> people = pd.DataFrame({"age": [20, 30, 40, 50, 60] * 16, "rate": 0.19, "sex": ["f", "m"] * 40})
+    >>> people["y"] = [0, 1, 1, 0, 1, 0, 0, 1] * 10
+    >>> found = inspect(people, target="y", sensitive_features=["sex"])
+    >>> [column.kind for column in found.columns]
+    ['whole number', 'decimal', 'category', 'whole number']
+    >>> found.command()
+    'bornfair train people.csv --target y --sensitive sex --drop rate'
+    """
+    rows = read_table(table, reading) if isinstance(table, (str, Path)) else as_pandas(table)
+    sensitive = [sensitive_features] if isinstance(sensitive_features, str) else list(sensitive_features)
+    known = [str(name) for name in rows.columns]
+    roles = [(target, "target"), *((name, "sensitive feature") for name in sensitive)]
+    for name, role in [*roles, *((name, "column") for name in (*keep, *categorical))]:
+        if name is not None and name not in known:
+            raise InputError(unknown_column(name, known, role))
+    if target is not None and target in sensitive:
+        raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
+    if not len(rows):
+        raise InputError("the table has no rows; give one with people.")
+    declared = {name: rows[name].astype("category") for name in categorical}
+    rows = rows.set_axis(known, axis=1).assign(**declared)
+    columns = tuple(look(rows[name]) for name in known)
+    findings = _findings(rows, columns, target, sensitive, set(keep), seed)
+    return Inspection(
+        rows=len(rows), columns=columns, target=target, sensitive=tuple(sensitive),
+        findings=tuple(sorted(findings, key=lambda finding: ORDER[finding.weight])), seed=seed,
+    )  # fmt: skip
+
+
+def _findings(
+    rows: pd.DataFrame,
+    columns: tuple[Column, ...],
+    target: str | None,
+    sensitive: list[str],
+    keep: set[str],
+    seed: int,
+) -> list[Finding]:
+    by_name = {column.name: column for column in columns}
+    features = [column for column in columns if column.name != target and column.name not in keep]
+    found = [] if target is None else [*about_target(by_name[target], rows[target])]
+    found += about_sensitive(rows, [by_name[name] for name in sensitive])
+    found += about_features(rows, features, sensitive)
+    gone = {name for finding in found for name in finding.columns if "--drop" in finding.options}
+    asked = [column for column in columns if column.name not in gone | {target} and _can_tell(column)]
+    leaks = [] if target is None else [c.name for c in _telling(rows, by_name[target], asked, seed)]
+    if leaks:
+        found.append(Finding(
+            "leak", tuple(leaks),
+            f"{named(leaks)} alone {plural(leaks, 'predicts', 'predict')} the target almost perfectly; if "
+            f"{plural(leaks, 'it is', 'they are')} not known before the decision, leave {plural(leaks, 'it', 'them')} "
+            f"out: --drop {leaks[0]}.",
+            "important", repeated("--drop", [name for name in leaks if name not in sensitive]),
+        ))  # fmt: skip
+    for name in sensitive:
+        others = [column for column in asked if column.name not in sensitive and column.name not in leaks]
+        if proxies := [column.name for column in _telling(rows, by_name[name], others, seed)]:
+            found.append(Finding(
+                "proxy", tuple(proxies),
+                f"{named(proxies)} alone {plural(proxies, 'gives', 'give')} '{name}' away almost perfectly, so that a "
+                f"model that ignores '{name}' still knows it; leave {plural(proxies, 'it', 'them')} out "
+                f"(--drop {proxies[0]}), or call {plural(proxies, 'it', 'them')} sensitive too.",
+                "important", repeated("--drop", proxies),
+            ))  # fmt: skip
+    gone = {name for finding in found for name in finding.columns if "--drop" in finding.options}
+    left = [column for column in asked if column.name not in gone and column.values > 1]
+    return [*found, *_alike(rows, left, sensitive), *_twice(rows, columns, target)]
+
+
+# --- what has to be learnt ---
+
+
+def _can_tell(column: Column) -> bool:
+    return column.values > 1 and not (column.refused and not column.written)
+
+
+def _telling(rows: pd.DataFrame, about: Column, columns: Sequence[Column], seed: int) -> list[Column]:
+    """The columns that tell almost everything about one, each alone, on rows not learnt from."""
+    known = rows[about.name].notna().to_numpy()
+    values = _classes(about, rows[about.name][known])
+    if values is None:
+        return []
+    asked, positions = [column for column in columns if column.name != about.name], np.flatnonzero(known)
+    for most, slack in ((FIRST, 0.05), (SAMPLE, 0.0)):
+        chosen = _sample(values, most, seed)
+        cells, folds = rows.iloc[positions[chosen]], spread_folds(values[chosen], seed)
+        tells = [alone(c.name, _codes(c, cells[c.name]), values[chosen], folds) for c in asked]
+        near = [tell.balanced_accuracy >= NEARLY - slack or tell.auc >= AREA - slack for tell in tells]
+        asked = [c for c, tell, good in zip(asked, tells, near, strict=True) if tell.tells and good]
+    return asked
+
+
+def _classes(about: Column, column: pd.Series) -> np.ndarray | None:
+    """What is to be told of each row: its value, or of a quantity whether it is above the middle."""
+    if about.values > MOST_CLASSES:
+        if not about.is_number or about.written:
+            return None
+        numbers = column.to_numpy(np.float64)
+        values = (numbers > np.median(numbers)).astype(np.int64)
+    else:
+        values = pd.factorize(column, sort=False)[0]
+    counts = np.bincount(values)
+    frequent = np.flatnonzero(counts >= LEAST)
+    if len(frequent) < 2 or len(frequent) < len(counts):  # of a value that hardly occurs nothing can be said
+        return None
+    return values
+
+
+def _sample(values: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Rows to learn from, of each value about as many: a rare one is not lost."""
+    generator = np.random.default_rng([seed, 5])
+    most = size // (int(values.max()) + 1)
+    parts = [generator.permutation(np.flatnonzero(values == value))[:most] for value in range(int(values.max()) + 1)]
+    return np.sort(np.concatenate(parts))
+
+
+def _codes(column: Column, cells: pd.Series) -> np.ndarray:
+    if column.is_number and not column.written:
+        return binned(cells.to_numpy(np.float64, na_value=np.nan))
+    return pd.factorize(cells.astype(object), use_na_sentinel=False)[0]
+
+
+# --- what is there twice ---
+
+
+def _alike(rows: pd.DataFrame, columns: Sequence[Column], sensitive: Sequence[str]) -> list[Finding]:
+    """Columns that say the same, be it in other words."""
+    chosen = np.sort(np.random.default_rng(6).permutation(len(rows))[:SAMPLE])
+    groups: dict[tuple[int, int, bytes], list[str]] = {}
+    for column in columns:
+        codes = pd.factorize(rows[column.name].iloc[chosen], use_na_sentinel=False)[0]
+        if codes.max() + 1 < len(codes):  # where all rows differ, any two such columns would be alike
+            groups.setdefault((column.values, column.gaps, codes.tobytes()), []).append(column.name)
+    found = []
+    for names in groups.values():
+        if len(names) == 1:
+            continue
+        first = pd.factorize(rows[names[0]], use_na_sentinel=False)[0]
+        same = [n for n in names[1:] if np.array_equal(first, pd.factorize(rows[n], use_na_sentinel=False)[0])]
+        if same:
+            same = [names[0], *same]
+            spare = [name for name in same if name not in sensitive][1 if not set(same) & set(sensitive) else 0 :]
+            equal = all(rows[name].equals(rows[same[0]].rename(name)) for name in same)
+            found.append(Finding(
+                "same content", tuple(same),
+                f"{named(same)} say the same in every row{'' if equal else ', in other words'}; one of them is enough: "
+                f"--drop {spare[0] if spare else same[-1]}.",
+                options=repeated("--drop", spare) if equal else (),
+            ))  # fmt: skip
+    return found
+
+
+def _twice(rows: pd.DataFrame, columns: Sequence[Column], target: str | None) -> list[Finding]:
+    """Rows that are there more than once, where chance does not make them so."""
+    possible = sum(math.log(max(column.values, 1) + bool(column.gaps)) for column in columns if column.name != target)
+    if possible < math.log(20.0 * len(rows)) or any(c.kind == "identifier" and c.values == len(rows) for c in columns):
+        return []
+    with np.errstate(over="ignore"):
+        keys = np.zeros(len(rows), np.uint64)
+        for name in rows.columns:
+            cells = rows[name]
+            keys = keys * np.uint64(0x9E3779B97F4A7C15) + pd.util.hash_array(_hashable(cells))
+    count = len(keys) - len(np.unique(keys))
+    if count < max(1, 0.001 * len(rows)):
+        return []
+    return [Finding(
+        "duplicates", (),
+        f"{count:,} {plural(range(count), 'row is', 'rows are')} there more than once; if these are the same people, "
+        "remove them: what is measured on rows kept aside would count rows that were trained on.",
+    )]  # fmt: skip
+
+
+def _hashable(cells: pd.Series) -> np.ndarray:
+    if pd.api.types.is_numeric_dtype(cells.dtype):
+        return cells.to_numpy(np.float64, na_value=np.nan)
+    return pd.factorize(cells, use_na_sentinel=False)[0]
+
+
+def _column_json(column: Column) -> dict[str, Any]:
+    facts = asdict(column)
+    for name in ("decimal", "refused"):
+        del facts[name]
+    return facts | {"common": list(column.common)}

@@ -26,7 +26,7 @@ SLOW = {
     ".": "estimator examples files hostile_files nightly proofs sklearn",
     "auditing": "audit",
     "baselines": "base lcifr milp udif",
-    "cli": "commands printing",
+    "cli": "commands first_week printing",
     "experiments": "accuracy preservation repair_anchors runs speed",
     "models": "network onnx_graph shipped",
     "models/importers": "heads hostile import_fuzz keras onnx scikit",

@@ -122,13 +122,18 @@ def training_progress(label: str, *, quiet: bool) -> Iterator[Callable[[Epoch], 
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("epochs"),
         TimeElapsedColumn(), TextColumn("at most"), TimeRemainingColumn(), TextColumn("left, loss {task.fields[loss]}"),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None, loss="–")
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(label, total=None, loss="–")
 
-        def advance(epoch: Epoch) -> None:
-            bar.update(task, total=epoch.epochs, completed=epoch.record.epoch, loss=f"{epoch.record.loss:.4f}")
+    def advance(epoch: Epoch) -> None:
+        bar.start()  # not before: what is refused leaves one sentence, and no line of a bar
+        bar.update(task, total=epoch.epochs, completed=epoch.record.epoch, loss=f"{epoch.record.loss:.4f}")
 
+    try:
         yield advance
+    finally:
+        if bar.live.is_started:
+            bar.stop()
 
 
 @contextlib.contextmanager

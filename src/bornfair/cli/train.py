@@ -56,6 +56,7 @@ def train(
     class_weight: Annotated[str | None, Option(help="balanced, to give rare classes more weight.")] = None,
     threshold: Threshold = None,
     missing: Annotated[str, Option(help="Missing values: error or impute.")] = "error",
+    unlabelled: Annotated[str, Option(help="Rows without an answer in the target: error or drop.")] = "error",
     unseen: Annotated[str, Option(help="Categories that are not in the domain: error or ignore.")] = "error",
     outside: Annotated[str, Option(help="Numbers outside their range: allow, clip or error.")] = "allow",
     test_fraction: Annotated[float, Option(help="Share of the rows kept aside to measure on.")] = 0.2,
@@ -75,6 +76,7 @@ def train(
     began = time.perf_counter()
     reading = {field.name: chosen.pop(field.name) for field in fields(Reading)}
     people, target, names = _people(table, dataset, target, sensitive or [], drop or [], reading)
+    people = _labelled(people, target, unlabelled)
     check_replaceable(out, marker="domain.json")
     if class_weight not in (None, "balanced"):
         raise InputError(f"--class-weight must be balanced, or left out, found {class_weight!r}.")
@@ -181,6 +183,20 @@ def _people(
     return people.drop(columns=drop), target, sensitive
 
 
+def _labelled(people: pd.DataFrame, target: str, unlabelled: str) -> pd.DataFrame:
+    """The rows to learn from; those without an answer are refused later unless they are to be left out."""
+    if unlabelled not in ("error", "drop"):
+        raise InputError(f"--unlabelled must be error or drop, found {unlabelled!r}.")
+    known = people[target].notna()
+    if unlabelled == "error" or known.all():
+        return people
+    say(f"bornfair: note: {int((~known).sum()):,} of {len(people):,} rows have no '{target}' and are left out.")
+    rows = people[known].reset_index(drop=True)
+    values = rows[target]
+    whole = values.dtype.kind == "f" and bool((values == values.round()).all())
+    return rows.assign(**{target: values.astype("int64")}) if whole else rows  # gaps had made decimals of the classes
+
+
 def _split(people: pd.DataFrame, fraction: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     if not 0 <= fraction < 1:
         raise InputError(f"--test-fraction must be at least 0 and below 1, found {fraction}.")
@@ -212,7 +228,11 @@ def _looked_at(
     stray = [] if as_said else refused(people.drop(columns=[target, *sensitive]), told=told)
     if stray:
         raise InputError(refusal(stray))
-    return inspect(people, target=target, sensitive_features=sensitive, keep=sorted(told), seed=seed)
+    found = inspect(people, target=target, sensitive_features=sensitive, keep=sorted(told), seed=seed)
+    for finding in found.findings:
+        if finding.weight == "refused" and finding.kind in (("target",) if as_said else ("target", "sensitive")):
+            raise InputError(finding.text)
+    return found
 
 
 def _domain(

@@ -207,8 +207,9 @@ def about_target(target: Column, answers: pd.Series) -> Iterator[Finding]:
     if target.gaps:
         yield Finding(
             "target", (name,),
-            f"the target '{name}' has gaps in {_share(target.gaps, rows)} of the rows; remove them before training.",
-            "important",
+            f"the target '{name}' has gaps in {_share(target.gaps, rows)} of the rows; leave those rows out with "
+            "--unlabelled drop.",
+            "refused", ("--unlabelled", "drop"),
         )  # fmt: skip
     if target.values < 2:
         yield Finding(
@@ -247,10 +248,10 @@ def about_sensitive(table: pd.DataFrame, columns: Sequence[Column]) -> Iterator[
         elif column.gaps:
             yield Finding(
                 "sensitive", (column.name,),
-                f"the sensitive column '{column.name}' has gaps in {_share(column.gaps, len(table))} of the rows; "
-                "--missing impute takes these people for the most frequent value, which hides who they are: better "
-                "make 'unknown' a value of its own.",
-                "important", ("--missing", "impute"),
+                f"the sensitive column '{column.name}' has gaps in {_share(column.gaps, len(table))} of the rows; a "
+                "fair model is trained without knowing them, but whom a model treats worse cannot be told of these "
+                "people, so fill them if you can.",
+                "important",
             )  # fmt: skip
 
 

@@ -287,15 +287,16 @@ def _alike(rows: pd.DataFrame, columns: Sequence[Column], sensitive: Sequence[st
 def _twice(rows: pd.DataFrame, columns: Sequence[Column], target: str | None) -> list[Finding]:
     """Rows that are there more than once, where chance does not make them so."""
     possible = sum(math.log(max(column.values, 1) + bool(column.gaps)) for column in columns if column.name != target)
-    if possible < math.log(20.0 * len(rows)) or any(c.kind == "identifier" and c.values == len(rows) for c in columns):
+    if any(column.kind == "identifier" and column.values == len(rows) for column in columns):
         return []
+    by_chance = math.exp(min(2 * math.log(len(rows)) - possible, 50.0)) / 2  # pairs, if all combinations were as likely
     with np.errstate(over="ignore"):
         keys = np.zeros(len(rows), np.uint64)
         for name in rows.columns:
             cells = rows[name]
             keys = keys * np.uint64(0x9E3779B97F4A7C15) + pd.util.hash_array(_hashable(cells))
     count = len(keys) - len(np.unique(keys))
-    if count < max(1, 0.001 * len(rows)):
+    if count < max(1, 0.001 * len(rows), by_chance):
         return []
     return [Finding(
         "duplicates", (),

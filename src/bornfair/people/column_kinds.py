@@ -183,11 +183,11 @@ _FORMS = {
         "e-mail addresses": r"[^@\s]+@[^@\s]+\.[^@\s]+",
         "UUIDs": r"\{?[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\}?",
         "hashes": r"(?:0x)?(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{12,}",
+        "social security numbers": r"\d{3}-\d{2}-\d{4}",
         "telephone numbers": r"(?:\+|00|\(?0)[\d ()/.-]{6,20}|\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}",
         "web addresses": r"(?:https?://|www\.)\S+",
         "network addresses": r"(?:\d{1,3}\.){3}\d{1,3}|(?:[0-9a-f]{2}:){5}[0-9a-f]{2}",
         "account numbers": r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?|(?:\d{4}[ -]){3}\d{4}",
-        "social security numbers": r"\d{3}-\d{2}-\d{4}",
     }.items()
 }
 _WORDS = {

@@ -441,7 +441,7 @@ def _numbers(feature: Feature, column: pd.Series, rows: pd.Index) -> np.ndarray:
         bad = int(np.argmax(np.isnan(numeric)))
         raise InputError(
             f"column '{feature.name}' holds {plain(column.iloc[bad])!r} in row {plain(rows[bad])!r}; "
-            "a number is needed."
+            "a number is needed (--decimal and --numeric read numbers that are written otherwise)."
         ) from None
     fit = np.abs(numbers) <= np.finfo(np.float32).max  # what a served model can be given
     if not fit.all():

@@ -211,8 +211,9 @@ def test_every_command_on_a_fair_model(bank):
     asked("predict", "fair", "customers.csv", "--out", "out.csv", cwd=bank, status=0)
     assert len(pd.read_csv(bank / "out.csv")) == 300
     asked("verify", "fair", *data, "--timeout", "1", cwd=bank, status=0, says="VERIFIED")
-    asked("quantify", "fair", "--timeout", "1", cwd=bank, status=0)
-    asked("audit", "fair", "--timeout", "1", "--report", "fair.html", cwd=bank, status=0)
+    asked("quantify", "fair", *data, "--timeout", "1", cwd=bank, status=0, says="0 of the 300 people of the table")
+    audited = asked("audit", "fair", *data, "--timeout", "1", "--report", "fair.html", cwd=bank, status=0)
+    assert "\\xa0" not in audited and not [secret for secret in SECRET if secret in (bank / "fair.html").read_text()]
     asked("certify", "fair", "--out", "again", "--timeout", "1", cwd=bank, status=0)
     asked("check", "again", cwd=bank, status=0, says="VALID")
     asked("export", "fair", "fair.onnx", cwd=bank, status=0)
@@ -222,8 +223,8 @@ def test_every_command_on_an_unfair_model(bank):
     data = ["--data", "customers.csv", "--target", "default"]
     asked("predict", "unfair", "customers.csv", "--json", cwd=bank, status=0)
     asked("verify", "unfair", *data, "--timeout", "5", cwd=bank, status=1, says="FALSIFIED")
-    asked("quantify", "unfair", "--timeout", "1", "--json", cwd=bank, status=0)
-    asked("audit", "unfair", "fair", "--timeout", "1", "--report", "both.md", cwd=bank, status=1)
+    asked("quantify", "unfair", *data, "--timeout", "1", "--json", cwd=bank, status=0)
+    asked("audit", "unfair", "fair", *data, "--timeout", "1", "--report", "both.md", cwd=bank, status=1)
     asked("certify", "unfair", "--out", "shown", "--timeout", "5", cwd=bank, status=1)
     asked("check", "shown", cwd=bank, status=1)
     asked("export", "unfair", "unfair.onnx", cwd=bank, status=0)

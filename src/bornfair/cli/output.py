@@ -29,6 +29,7 @@ def printable(text: str) -> str:
     >>> print(printable("\x1b[2J γ [bold] \u202e\n"))
     \x1b[2J γ [bold] \u202e\n
     """
+    text = text.replace("\u00a0", " ")  # which keeps a number and its sign on one line; a terminal needs no such help
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

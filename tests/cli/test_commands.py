@@ -155,7 +155,7 @@ def test_the_checker_travels_alone(place):
             ["train", "--dataset", "credit"],
             "name the sensitive columns with --sensitive; for credit usually one of sex, age",
         ),
-        (["train", "one.csv", "--target", "y"], "the target has one class only, 1, in all 2 rows"),
+        (["train", "one.csv", "--target", "y"], "the target 'y' has one class only, 1, in all"),
         (["train", "gap.csv", "--target", "y"], "column 'x' has a missing value (NaN) in row"),
         (
             ["train", "people.csv", "--target", "grant", "--out", "people.csv"],

@@ -290,7 +290,7 @@ def test_rare_positives_are_said_and_trained_on(tmp_path):
     ("spoil", "finding"),
     [
         (lambda t: t.assign(default=t["default"].where(t.index > 9)), "target 'default' has gaps in 3.3 % of the rows"),
-        (lambda t: t.assign(default=1), "the target 'default' has 1 class"),
+        (lambda t: t.assign(default=1), "the target 'default' has one class only, 1, in all 300 rows"),
         (lambda t: t.assign(default=t["income"]), "the target 'default' has 300 values; it looks like a quantity"),
         (lambda t: t.assign(sex="female"), "the sensitive column 'sex' has 1 value, so nobody has a twin"),
     ],

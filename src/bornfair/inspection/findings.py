@@ -212,9 +212,11 @@ def about_target(target: Column, answers: pd.Series) -> Iterator[Finding]:
             "refused", ("--unlabelled", "drop"),
         )  # fmt: skip
     if target.values < 2:
+        class_ = [repr(plain(value)) for value in answers.dropna().unique()]
+        only = f"one class only, {class_[0]}, in all {rows - target.gaps:,} rows" if class_ else "no values at all"
         yield Finding(
             "target", (name,),
-            f"the target '{name}' has {target.values or 'no'} class; a classifier needs at least two.",
+            f"the target '{name}' has {only}; a classifier needs at least two.",
             "refused",
         )  # fmt: skip
     elif target.values > MOST_CLASSES:

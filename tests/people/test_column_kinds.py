@@ -64,6 +64,8 @@ def test_what_is_about_single_people_is_recognised_and_refused(name, values, kin
         ([f"{i:02d}000" if i else "x" for i in range(30)] * 30, "category"),
         (["2020-01-01", "2021-01-01", "2022-01-01"] * 30, "date"),
         (["a b c d e f g h", "i j k l m n o p"] * 40, "category"),
+        ([f"{100 + i % 20}" for i in range(100)], "category"),  # codes that somebody has made texts
+        (["a@" + "." * 200_000 + " b"] * 5 + ["c"] * 40, "category"),
         ([f"name {i}" for i in range(12)], "category"),  # twelve rows tell nothing
     ],
 )

@@ -23,6 +23,7 @@ Kind = Literal["whole number", "decimal", "category", "true/false", "date", "tex
 
 FEW = 35  # below so many different values nothing is taken for an identifier or a text by their number alone
 LOOKED_AT = 2_000  # different values whose form is looked at
+LONGEST = 200  # signs of a text that are looked at
 SHOWN_FROM = 5  # rows that share a category before it is shown: rarer ones may be about one person
 
 
@@ -208,7 +209,7 @@ _NAMED = {role: frozenset(words.split()) for role, words in _WORDS.items()}
 def _text(name: str, counts: pd.Series, rows: int, facts: dict[str, Any]) -> Column:
     values = len(counts)
     step = max(1, -(-values // LOOKED_AT))
-    looked = [str(value).strip() for value in counts.index[::step]]
+    looked = [str(value).strip()[:LONGEST] for value in counts.index[::step]]
     share = lambda test: sum(map(bool, map(test, looked))) / len(looked)  # noqa: E731
     if share(_DATE.fullmatch) >= 0.95:
         return Column(name, "date", what="dates written as text", refused=values >= _many(rows, 0.3, 200), **facts)
@@ -253,6 +254,8 @@ def _written(name: str, counts: pd.Series, looked: list[str], rows: int, gaps: i
         return None
     values = np.array([number_of(text, decimal) for text in told], dtype=np.float64)
     plain_ones = sum(bool(re.fullmatch(r"[+-]?\d*\.?\d+(?:[eE][+-]?\d+)?", text)) for text in told)
+    if plain_ones == len(told) == len(texts):
+        return None  # a file's would have been read as numbers: somebody has made texts of them
     if plain_ones == len(told):
         written = f"numbers beside {_beside(counts)}"
     elif decimal == ",":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from sklearn.utils.validation import (
 
 from bornfair.checks import choice
 from bornfair.errors import InputError, shown
+from bornfair.models import metrics
 from bornfair.models.network import Network
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
@@ -23,6 +25,7 @@ from bornfair.people.encoding import MissingPolicy, OutsidePolicy, Policies, Uns
 from bornfair.training.algorithm import Callback, Plan
 from bornfair.training.fitting import Fitted, Recipe, continue_fit, fit_table, resolve_response
 from bornfair.training.options import TrainingOptions
+from bornfair.training.provenance import KEPT_ASIDE, with_measured
 from bornfair.training.table_classifier import TableClassifier
 
 if TYPE_CHECKING:
@@ -177,6 +180,34 @@ class FairClassifier(TrainingOptions, TableClassifier):
         self.model_ = self.model_.certified(timeout=timeout, seed=seed)
         self.certificate_ = self.model_.certificate
         return self
+
+    def record(self, X: Any, y: Any, on: str = KEPT_ASIDE) -> dict[str, Any]:
+        """Measure on rows that training has not seen, and write the figures into `certificate_`, beside what training
+        measured: saved bundles and their reports show all of them, each under its name.
+
+        >>> from bornfair import FairClassifier, datasets
+        >>> people = datasets.load("credit").table
+        >>> X, y = people.drop(columns="risk"), people["risk"]
+        >>> clf = FairClassifier(["sex"], hidden=[4], epochs=1).fit(X[:800], y[:800])
+        >>> figures = clf.record(X[800:], y[800:])
+        >>> figures["rows"], [one["on"] for one in clf.certificate_.training["measured"]][-1]
+        (200, 'rows kept aside')
+        """
+        check_is_fitted(self)
+        frame, truth = self._checked(X, y, reset=False)
+        decided = self.predict(frame)
+        figures = {
+            "on": on,
+            "rows": len(frame),
+            "accuracy": metrics.accuracy(truth, decided),
+            "balanced_accuracy": metrics.balanced_accuracy(truth, decided),
+            "auc": metrics.auc(truth, self.predict_proba(frame), self.classes_),
+            "empirical_fairness": self.empirical_fairness(frame) if self.domain_.sensitive else None,
+        }
+        if self.certificate_ is not None:
+            self.certificate_ = with_measured(self.certificate_, figures)
+            self.model_ = dataclasses.replace(self.model_, certificate=self.certificate_)
+        return figures
 
     # --- options ---
 

@@ -24,6 +24,7 @@ from bornfair.models.importers.source import imported
 from bornfair.models.model import Model
 from bornfair.people.domain import Domain
 from bornfair.people.features import unknown_column
+from bornfair.people.gaps import Gaps, decidable
 from bornfair.people.labels import class_positions
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import FairModel, load_bundle, own_model
@@ -71,7 +72,9 @@ class Question:
 
     model: FairModel
     table: pd.DataFrame | None = None
+    """The people about whom the model can decide, gaps filled in as it does."""
     target: str | None = None
+    gaps: Gaps = dataclasses.field(default_factory=Gaps)
 
     @staticmethod
     def of(model: Any, people: Any = None, *, as_it_is: bool = False, **asking: Unpack[Asking]) -> Question:
@@ -104,12 +107,18 @@ class Question:
             raise InputError(unknown_column(target, [str(name) for name in rows.columns], "target"))
         if rows is not None and not len(rows):
             raise InputError("the table has no rows; leave it out, or give one with people.")
+        if rows is not None and target is not None and rows[target].isna().all():
+            raise InputError(
+                f"target '{target}' is missing in every row; give rows with answers, or a table without this column."
+            )
         reading: ReadingOptions = asking
         read = load_model(
             model, domain=domain, sensitive=sensitive, table=rows, target=target, twins=None if as_it_is else twins,
             as_it_is=as_it_is, **reading,
         )  # fmt: skip
-        return Question(read, rows, target)
+        if rows is None:
+            return Question(read, None, target)
+        return Question(read, *_decidable(read, rows, target))
 
     @property
     def people(self) -> pd.DataFrame | None:
@@ -120,10 +129,12 @@ class Question:
 
     @property
     def answers(self) -> np.ndarray | None:
-        """The true answers of the table as positions in the model's classes; None where no target is named."""
+        """The true answers of the table as positions in the model's classes, −1 where one is not known; None where no
+        target is named.
+        """
         if self.table is None or self.target is None:
             return None
-        return class_positions(self.table[self.target], self.model.classes.tolist())
+        return class_positions(self.table[self.target], self.model.classes.tolist(), gaps=True)
 
 
 def verify(
@@ -234,6 +245,9 @@ def quantify(
     about, rows = asked.model, asked.people
     if over == "data" and (rows is None or marginals is not None):
         raise InputError("over='data' takes the weights from a table: give a table, and no marginals.")
+    if say:
+        for sentence in asked.gaps.sentences:
+            say(sentence)
     treated = None if rows is None else treatment(about, rows)
     if over == "data":
         marginals = marginals_of(about.domain, rows)
@@ -242,8 +256,14 @@ def quantify(
         groups = affected_groups(about, most=most, seed=seed, marginals=marginals)
         found = dataclasses.replace(found, groups=tuple(groups))
     if rows is not None and treated is not None:
-        found = dataclasses.replace(found, people=people_of(about, rows, most, treated=treated))
+        affected = people_of(about, rows, most, treated=treated)
+        found = dataclasses.replace(found, people=dataclasses.replace(affected, left_out=asked.gaps.left_out))
     return dataclasses.replace(found, over=over)
+
+
+def _decidable(model: Model, rows: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, str | None, Gaps]:
+    kept, gaps = decidable(model.domain, rows, model.fills, target=target)
+    return kept, target, gaps
 
 
 def _is_json(path: str | Path) -> bool:

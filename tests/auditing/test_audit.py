@@ -1,5 +1,6 @@
 """An audit says what the engines found, and what can be counted by hand, for one model or several."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from bornfair.cli import app
 from bornfair.errors import InputError
 from bornfair.quantification.marginals import marginals_of
 from bornfair.question import load_model
-from bornfair.report import certificate_document
-from samples import make_people
+from bornfair.report import Report, certificate_document
+from report_examples import Page
+from samples import bornfair, make_people
 
 
 @pytest.fixture(scope="module")
@@ -208,3 +210,61 @@ def test_fairness_during_training_is_told_only_where_it_was_proven_for_every_epo
         said = certificate_document(model.certificate_.to_json(), model.domain_)
         assert len(said.history) == len(model.history_) > 0
         assert {point.fairness for point in said.history} == {expected}
+
+
+def test_the_report_says_when_and_of_what_it_was_made(trained, tmp_path, monkeypatch):
+    people, models = trained
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    people.to_csv(tmp_path / "people.csv", index=False)
+    models["fair"].save(tmp_path / "fair")
+    asked = ["audit", "fair", "--data", "people.csv", "--target", "grant", "--timeout", "0.5", "--over", "data"]
+    run = bornfair(*asked, "--json", cwd=tmp_path)
+    facts = json.loads(run.stdout)["examination"]
+    assert facts["Date"] == "1 January 1970, 00:00 UTC" and facts["Command"].startswith("bornfair audit fair --data")
+    for name, path in (("Model", tmp_path / "fair" / "model.onnx"), ("Data", tmp_path / "people.csv")):
+        assert hashlib.sha256(path.read_bytes()).hexdigest() in facts[name]
+    page = (tmp_path / "audit.html").read_text()
+    assert "1 January 1970" in page and facts["Command"] in page and "bornfair 0." in page
+
+
+def test_the_command_says_whose_decision_is_taken_as_favourable(trained, tmp_path):
+    people, models = trained
+    people.to_csv(tmp_path / "people.csv", index=False)
+    models["plain"].save(tmp_path / "plain")
+    asked = ["audit", "plain", "--data", "people.csv", "--timeout", "0.5", "--over", "data"]
+    said = bornfair(*asked, cwd=tmp_path).stdout
+    assert "'yes' is taken as the favourable decision; --favourable names another." in said
+    assert said.splitlines()[0].startswith("plain: Not fair: ") and "\\xa0" not in said
+    assert "of the people in the table would be decided otherwise with another value of sex." in said.splitlines()[0]
+    other = bornfair(*asked, "--favourable", "no", cwd=tmp_path).stdout
+    assert "'no' is taken as the favourable decision, as was asked." in other
+    wrong = bornfair(*asked, "--favourable", "perhaps", cwd=tmp_path)
+    assert wrong.returncode == 2 and "'perhaps' is not one of the model's classes 'no', 'yes'" in wrong.stderr
+
+
+def test_people_as_in_the_data_come_before_combinations_counted_alike(compared):
+    plain = compared.documents[1]
+    assert (plain.shares.over, plain.uniform.over) == ("data", "uniform")
+    headings = Page(Report(plain).to_html()).headings
+    order = [
+        headings.index(name) for name in ("People in the table", "People as in the data", "Every combination of values")
+    ]
+    assert order == sorted(order)
+
+
+def test_without_a_table_nobody_is_weighted_by_it(trained):
+    with pytest.raises(InputError, match="over='data' takes the weights from a table"):
+        audit(trained[1]["plain"], over="data", timeout=1)
+
+
+def test_a_column_may_have_any_number_of_values():
+    random = np.random.default_rng(0)
+    people = pd.DataFrame({"balance": random.integers(0, 10**9, 200), "sex": random.choice(["f", "m"], 200)})
+    people["grant"] = np.where(people["balance"] + 3e8 * (people["sex"] == "m") > 6e8, "yes", "no")
+    model = FairClassifier(["sex"], response="none", hidden=[4], epochs=40, random_state=0)
+    model.fit(people.drop(columns="grant"), people["grant"])
+    found = quantify(model, people.drop(columns="grant"), over="data", timeout=2)
+    # The only free feature: weighted as in the table, people are the table's.
+    assert found.counts is not None and sum(found.counts.values()) == 200
+    share = found.people.unfair / 200
+    assert found.falsified <= share <= 1 - found.certified and found.undecided < 0.01 and share > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from html.parser import HTMLParser
 
+from bornfair.people.gaps import Gaps
 from bornfair.report import (
     Affected,
     CertificateFacts,
@@ -12,6 +13,7 @@ from bornfair.report import (
     Document,
     DomainFacts,
     Estimate,
+    Favourable,
     FeatureFacts,
     Group,
     GroupMetrics,
@@ -74,7 +76,7 @@ def everything() -> Document:
                  "Here the declared rule carries the relationship along."),
         ),
         shares=Shares(
-            0.812345, 0.000004, Estimate(0.0312, 0.0279, 0.0348, 10_000, 0.95), 18_244, 60.0,
+            0.812345, 0.000004, Estimate(0.0312, 0.0279, 0.0348, 10_000, 0.95), 18_244, 60.0, over="data",
         ),
         people=People(
             15_060, 1057, source="the test table",
@@ -89,12 +91,32 @@ def everything() -> Document:
             Group("hours-per-week ≥ 45 and education = Masters", 0.11, guess(0.062, 0.05, 0.077), 0.22),
             Group("age ≤ 25", 0.2, guess(0.0004, 0.0, 0.0021), 0.003),
         ),
-        metrics=Metrics(0.8551, 0.7712, 0.9068, 0.9298, 15_060),
+        metrics=Metrics(0.8551, 0.7712, 0.9068, 0.9298, 15_053, "the table"),
         group_metrics=(
-            GroupMetrics("Female", 4_913, 0.0812, 0.9211, 0.5012, 0.0211),
-            GroupMetrics("Male", 10_147, 0.2619, 0.8231, 0.6214, 0.0912),
-            GroupMetrics("not given", 3, None, 1.0, None, 0.0),
+            GroupMetrics("Female", 4_913, 0.0812, 0.9211, 0.5012, 0.0211, ("sex",), 0.0737, 0.0892, 0.3100),
+            GroupMetrics("Male", 10_120, 0.2619, 0.8231, 0.6214, 0.0912, ("sex",), 0.2533, 0.2706, 1.0),
+            GroupMetrics("Other", 12, 0.3333, 0.75, 0.5, 0.25, ("sex",), 0.0992, 0.6511, 1.2726, small=True),
+            GroupMetrics("not known", 15, None, 1.0, None, 0.0, ("sex",), unknown=True),
+            *(
+                GroupMetrics(f"{sex}, {race}", 700, rate, 0.9, 0.5, 0.02, ("sex", "race"), rate / 2, 0.4, rate / 0.3)
+                for sex in ("Female", "Male")
+                for race, rate in (("White", 0.3), ("Black", 0.22), ("Asian-Pac-Islander", 0.26))
+            ),
         ),
+        favourable=Favourable(">50K"),
+        gaps=Gaps(15_100, 40, {"occupation": 40}, {}, {"sex": 15}, 7),
+        uniform=Shares(0.55, 0.0001, Estimate(0.4062, 0.4001, 0.4124, 10_000, 0.95), 4_771, 20.0),
+        measured=(
+            Metrics(0.8612, rows=24_000, on="training rows"),
+            Metrics(0.8580, rows=2_600, on="validation rows, which said when to stop"),
+        ),
+        examination={
+            "Date": "16 November 2026, 19:06 UTC",
+            "Model": f"census-mlp.onnx, SHA-256 {'d4' * 32}",
+            "Data": f"people.csv, SHA-256 {'e5' * 32}",
+            "Software": "bornfair 0.1.0, numpy 2.4, Python 3.11",
+            "Command": "bornfair audit census-mlp.onnx --data people.csv --target income --sensitive sex",
+        },
         score_gaps=Histogram(
             tuple(round(-0.4 + i * 0.04, 2) for i in range(21)),
             (1, 2, 4, 8, 20, 51, 130, 340, 900, 2600, 5200, 3000, 1300, 700, 400, 210, 110, 50, 20, 14),
@@ -151,7 +173,7 @@ def comparison() -> Comparison:
         fair(), model="sex dropped", metrics=Metrics(0.8541, 0.77, 0.906, 1.0, 15_060), people=People(15_060, 0)
     )
     plain = dataclasses.replace(
-        everything(), model="plain training", shares=None, metrics=Metrics(0.8551, 0.7712, 0.9068, 0.93, 15_060)
+        everything(), model="plain training", metrics=Metrics(0.8551, 0.7712, 0.9068, 0.93, 15_060)
     )
     penalised = dataclasses.replace(
         undecided(), model="penalised", shares=None, people=People(15_060, 92), metrics=Metrics(0.8493, 0.76, 0.899)

@@ -7,19 +7,26 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import number
-from bornfair.errors import InputError
+from bornfair.auditing.by_group import by_group
+from bornfair.auditing.examination import examined, name_of, today
+from bornfair.checks import choice, number, whole
+from bornfair.errors import InputError, plain_value
 from bornfair.models import metrics
 from bornfair.models.model import Model
+from bornfair.people.labels import favourable_class
+from bornfair.quantification.marginals import marginals_of
+from bornfair.quantification.measure import shares_of
+from bornfair.quantification.people import Treatment, class_names, own_decisions, people_of, treatment
+from bornfair.quantification.records import Over
 from bornfair.question import Asking, Question
 from bornfair.report import DomainFacts, Report, certificate_document
 from bornfair.report import facts as parts
+from bornfair.report.measured import TABLE
 from bornfair.verification.clock import Say
 from bornfair.verification.decide import decide
 
@@ -32,16 +39,21 @@ MOST_AFFECTED = 5
 MOST_GROUPS = 5
 MOST_PROXIES = 6  # features named for each sensitive one
 BINS = 24
-MOST_GROUP_VALUES = 12  # sensitive combinations listed one by one in the table of group metrics
+UNIFORM = 0.25  # of the time for measuring, for combinations counted alike where people as in the data come first
 
 
 def audit(
     model: Any,
     people: Any = None,
     *,
+    over: Over | None = None,
+    favourable: Any = None,
+    least_people: int = 30,
+    least_share: float = 0.02,
     timeout: float = 60.0,
     seed: int = 0,
     say: Say | None = None,
+    examination: Mapping[str, str] | None = None,
     **asking: Unpack[Asking],
 ) -> Report:
     """A report on one model, or on several side by side.
@@ -50,6 +62,12 @@ def audit(
         model: anything `Question.of` takes, or a mapping of names to such models.
         people, sensitive_features, twins, table, target, …: as there; `target` is the column of the table that holds
             the true answers.
+        over: whom shares of the domain are of: "data" (each feature's values as often as in the table) or "uniform"
+            (every combination counted alike); left out, of both if there is a table.
+        favourable: the decision that people hope for; otherwise inferred from names, and said.
+        least_people, least_share: a group of fewer people, or of a smaller share of the rows, is shown, but neither
+            headlined nor compared with.
+        examination: more facts about how the report came about, by name, beside its date and digests.
         timeout: seconds for the proof and the measuring of the domain together, for each model.
         seed: the same seed asks in the same order.
         say: is told how far it is.
@@ -69,15 +87,22 @@ def audit(
     ('falsified', 4)
     """
     number("timeout", timeout, 0.0, float("inf"), open_low=True)
-    sources = dict(model) if isinstance(model, Mapping) else {_name_of(model): model}
+    number("least_share", least_share, 0.0, 1.0)
+    whole("least_people", least_people, 0)
+    if over is not None:
+        choice("over", over, get_args(Over))
+    sources = dict(model) if isinstance(model, Mapping) else {name_of(model): model}
     if not sources:
         raise InputError("no model was given; name at least one.")
-    found = []
+    found, began = [], {"Date": today()}
     for name, source in sources.items():
         if say and len(sources) > 1:
             say(f"--- {name}")
         asked = Question.of(source, people, **asking)
-        found.append(examine(asked, name=str(name), timeout=timeout, seed=seed, say=say))
+        rules = _rules(asked.model, favourable, least_people, least_share)
+        document = examine(asked, name=str(name), over=over, rules=rules, timeout=timeout, seed=seed, say=say)
+        facts = examined(source, asked, people if asking.get("table") is None else asking["table"])
+        found.append(dataclasses.replace(document, examination={**began, **facts, **(examination or {})}))
     return Report(found[0] if len(found) == 1 else parts.Comparison(tuple(found)))
 
 
@@ -85,37 +110,75 @@ def examine(
     asked: Question,
     *,
     name: str = "",
+    over: Over | None = None,
+    rules: parts.Favourable | None = None,
     timeout: float = 60.0,
     seed: int = 0,
     say: Say | None = None,
 ) -> parts.Document:
     """All that can be said about one model in about the given time."""
-    from bornfair.quantification import affected_groups, shares_of
-
     progress = say or (lambda text: None)
     model, rows = asked.model, asked.people
     answers = asked.answers
+    if over == "data" and rows is None:
+        raise InputError("over='data' takes the weights from a table: give a table, or measure over 'uniform'.")
+    treated = None if rows is None else treatment(model, rows)
     began = time.monotonic()
     progress("looking for a proof, or for twins who are decided differently")
     verdict = decide(model, timeout=timeout / 2, table=rows, seed=seed, say=say)
     left = max(timeout - (time.monotonic() - began), min(timeout, 1.0))
-    progress("measuring how much of the domain is treated fairly")
-    shares = shares_of(model, timeout=left, seed=seed, say=say)
-    groups = affected_groups(model, most=MOST_GROUPS, seed=seed) if shares.certified < 1 else ()
-    found: dict[str, Any] = {}
-    if rows is not None:
+    found = _of_everybody(model, rows, over, left, seed, say)
+    if rows is not None and treated is not None:
         progress(f"looking at the {len(rows):,} people of the table")
-        found = _of_people(model, rows, answers, seed)
+        found |= _of_people(model, rows, treated, answers, rules or _rules(model), seed)
+        found["gaps"] = asked.gaps
+        found["people"] = dataclasses.replace(found["people"], left_out=asked.gaps.left_out)
     document = _certified(model, verdict)
     imported = {} if model.original is None else {"Imported": _imported(model)}
     reading = {"Reading": model.note} if model.note else {}
     return dataclasses.replace(
-        document, model=name, domain=DomainFacts.of(model.domain), shares=shares, groups=tuple(groups),
+        document, model=name, domain=DomainFacts.of(model.domain),
         making={**document.making, **imported, **reading}, **found,
     )  # fmt: skip
 
 
+def _rules(model: Model, asked: Any = None, people: int = 30, share: float = 0.02) -> parts.Favourable:
+    label, classes = model.domain.label, class_names(model)
+    position, inferred = favourable_class("" if label is None else label.name, classes, asked)
+    return parts.Favourable(plain_value(classes[position]), inferred, people, share)
+
+
 # --- about everybody who could exist ---
+
+
+def _of_everybody(
+    model: Model, rows: pd.DataFrame | None, over: Over | None, seconds: float, seed: int, say: Say | None
+) -> dict[str, Any]:
+    """Shares of people as in the data where there is a table, and of every combination of values counted alike."""
+    from bornfair.quantification import affected_groups
+
+    found: dict[str, Any] = {}
+    progress = say or (lambda text: None)
+    weights = None
+    if rows is not None and over != "uniform":
+        try:
+            weights = marginals_of(model.domain, rows)
+        except InputError as error:  # nobody of the table is in the domain that was given
+            if over == "data":
+                raise
+            progress(f"people cannot be weighted as in the table: {error}")
+    if weights is not None:
+        progress("measuring how many are treated fairly, people weighted as in the table")
+        share = 1.0 if over == "data" else 1 - UNIFORM
+        shares = shares_of(model, timeout=share * seconds, marginals=weights, seed=seed, say=say)
+        found["shares"] = dataclasses.replace(shares, over="data")
+    if weights is None or over is None:
+        progress("measuring how much of the domain is treated fairly, every combination of values counted alike")
+        seconds = seconds if weights is None else UNIFORM * seconds
+        found["shares" if weights is None else "uniform"] = shares_of(model, timeout=seconds, seed=seed, say=say)
+    if found["shares"].certified < 1:
+        found["groups"] = tuple(affected_groups(model, most=MOST_GROUPS, seed=seed, marginals=weights))
+    return found
 
 
 def _certified(model: Model, verdict: Verdict) -> parts.Document:
@@ -128,16 +191,20 @@ def _certified(model: Model, verdict: Verdict) -> parts.Document:
 # --- about the people of a table ---
 
 
-def _of_people(model: Model, rows: pd.DataFrame, answers: np.ndarray | None, seed: int) -> dict[str, Any]:
-    from bornfair.quantification.people import people_of, treatment
-
-    treated = treatment(model, rows)
-    right, by_group = ({}, ()) if answers is None else _against_truth(model, rows, model.classes[answers])
+def _of_people(
+    model: Model, rows: pd.DataFrame, treated: Treatment, answers: np.ndarray | None, rules: parts.Favourable, seed: int
+) -> dict[str, Any]:
+    decided = own_decisions(model, rows, treated)
+    right: dict[str, Any] = {} if answers is None else _against_truth(model, rows, decided, answers)
+    good = class_names(model).index(rules.decision)
     found: dict[str, Any] = {
         "people": people_of(model, rows, MOST_AFFECTED, treated=treated),
         "score_gaps": _gaps(treated.scores),
-        "metrics": parts.Metrics(**right, empirical_fairness=float(np.mean(treated.fair)), rows=len(rows)),
-        "group_metrics": by_group,
+        "metrics": parts.Metrics(
+            **right or {"rows": len(rows)}, on=TABLE, empirical_fairness=float(np.mean(treated.fair))
+        ),
+        "group_metrics": by_group(model.domain, rows, decided, answers, good, rules),
+        "favourable": rules,
     }  # fmt: skip
     if len(rows) >= LEAST_ROWS_FOR_PROXIES:
         found |= _proxies(model, rows, seed)
@@ -153,27 +220,20 @@ def _gaps(outputs: np.ndarray) -> parts.Histogram | None:
     return parts.Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
 
 
-def _against_truth(
-    model: Model, rows: pd.DataFrame, truth: np.ndarray
-) -> tuple[dict[str, float | None], tuple[parts.GroupMetrics, ...]]:
-    """How good the decisions are, and what is decided for each group of these rows."""
-    classes, names, decided = model.classes, list(model.domain.sensitive), model.predict(rows)
-    right = {
-        "accuracy": metrics.accuracy(truth, decided),
-        "balanced_accuracy": metrics.balanced_accuracy(truth, decided),
-        "auc": metrics.auc(truth, model.predict_proba(rows), classes),
+def _against_truth(model: Model, rows: pd.DataFrame, decided: np.ndarray, answers: np.ndarray) -> dict[str, Any]:
+    """How good the decisions are, on the rows of which both the decision and the truth are known."""
+    asked, classes = (decided >= 0) & (answers >= 0), model.classes
+    if not asked.any():
+        return {}
+    truth, ours = classes[answers[asked]], classes[decided[asked]]
+    names = [name for name in model.domain.sensitive if name in rows.columns]
+    scored = asked if model.ignores_sensitive else asked & rows[names].notna().all(axis=1).to_numpy()
+    return {
+        "accuracy": metrics.accuracy(truth, ours),
+        "balanced_accuracy": metrics.balanced_accuracy(truth, ours),
+        "auc": metrics.auc(classes[answers[scored]], model.predict_proba(rows[scored]), classes),
+        "rows": int(asked.sum()),
     }
-    if len(classes) != 2 or not set(names) <= set(rows.columns):  # a fair model needs no sensitive column
-        return right, ()
-    groups = rows[names].astype(str).agg(", ".join, axis=1)
-    if groups.nunique() > MOST_GROUP_VALUES:
-        return right, ()
-    table = metrics.group_metrics(truth, decided, groups, classes[-1])
-    rates = ("selection_rate", "accuracy", "true_positive_rate", "false_positive_rate")
-    return right, tuple(
-        parts.GroupMetrics(str(value), int(line["count"]), **{rate: float(line[rate]) for rate in rates})
-        for value, line in table.iterrows()
-    )
 
 
 def _proxies(model: Model, rows: pd.DataFrame, seed: int) -> dict[str, Any]:
@@ -205,9 +265,3 @@ def _imported(model: Model) -> str:
         text += f": scores differ by {original.largest_difference:.2g} at most"
     proven = "" if model.covers_execution else " What is proven is proven in real arithmetic, of the network as read."
     return f"{text} ({original.runtime}).{proven}"
-
-
-def _name_of(source: Any) -> str:
-    if isinstance(source, (str, Path)):
-        return Path(source).name or str(source)
-    return type(source).__name__

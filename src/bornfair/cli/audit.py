@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +45,17 @@ def audit(
     drop: Drop = None,
     report: Annotated[Path, Option(help="Where to write the report: .html, .md or .json.")] = Path("audit.html"),
     card: Annotated[Path | None, Option(help="Also write a model card (.md).")] = None,
+    favourable: Annotated[
+        str | None,
+        Option(help="The decision people hope for, as approve; inferred from its name, and said, otherwise."),
+    ] = None,
+    over: Annotated[
+        str | None,
+        Option(
+            help="How people are weighted: data (as often as in the table), uniform (every combination alike); "
+            "both if left out."
+        ),
+    ] = None,
     timeout: Annotated[float, Option(help="Seconds for proof and measuring, for each model.")] = 60.0,
     decision: Decision = None,
     threshold: Threshold = None,
@@ -65,7 +78,10 @@ def audit(
     if people is None and drop:
         raise InputError(f"--drop {drop[0]}: there is no table to leave it out of; name one with --data.")
     asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
-    found = ask(_named(models), people, timeout=timeout, seed=seed, say=None if json else say, **asked)
+    found = ask(
+        _named(models), people, over=over, favourable=favourable, timeout=timeout, seed=seed,  # type: ignore[arg-type]
+        say=None if json else say, examination=_examination(data, drop), **asked,
+    )  # fmt: skip
     written = [str(found.save(path)) for path in (report, card) if path is not None]
     documents = found.documents
     if json:
@@ -87,38 +103,84 @@ def _named(paths: list[Path]) -> dict[str, Path]:
     return dict(zip(names, paths, strict=True))
 
 
+def _examination(data: Path | None, drop: list[str] | None) -> dict[str, str]:
+    """What the command knows of how the report came about: itself, and the file of the table."""
+    from bornfair.auditing.examination import data_digest
+
+    typed = {"Command": shlex.join(["bornfair", *sys.argv[1:]])}
+    if data is None:
+        return typed
+    without = f", without {' and '.join(drop)}" if drop else ""
+    return {"Data": f"{data.name}{without}, SHA-256 {data_digest(data)}"} | typed
+
+
 def _print(document: Any) -> None:
-    from bornfair.report.formatting import percent
+    """What a person reads first comes first: the people of the table, then people as in the data, then the rest."""
+    from bornfair.report.formatting import measure_text, percent
     from bornfair.report.verdict_text import verdict_sentence
 
     verdict = document.verdict
-    title = f"{document.model}: {verdict_sentence(document)}" if document.model else verdict_sentence(document)
+    tell(f"{document.model}: {verdict_sentence(document)}" if document.model else verdict_sentence(document), "")
+    for sentence in document.gaps.sentences if document.gaps is not None else ():
+        tell(sentence)
     if verdict.twins:
-        print_twins(title, verdict.twins, verdict.decisions)
-    else:
-        tell(title, "")
-    rows = []
-    if (shares := document.shares) is not None:
-        rows += [
-            ("proven fair", percent(shares.certified, "down")),
-            ("proven unfair", percent(shares.falsified, "down")),
-            ("neither", percent(shares.undecided, "up")),
-        ]
-        if (guess := shares.estimate) is not None:
-            rows.append(
-                ("unfair, estimated", f"{percent(guess.unfair)} ({percent(guess.low)} to {percent(guess.high)})")
-            )
-    if document.people is not None:
-        rows.append(("people of the table with an unequal twin", f"{document.people.unfair} of {document.people.rows}"))
-    if document.metrics is not None and document.metrics.accuracy is not None:
-        rows.append(("accuracy", percent(document.metrics.accuracy)))
-    print_table("How much", ["", ""], rows, numbers_from=1)
+        print_twins("Two people who show it", verdict.twins, verdict.decisions)
+    _print_shares(document)
+    lines = [
+        (f"{found.on or 'rows'} ({found.rows or 0:,} rows)", percent(found.accuracy), percent(found.balanced_accuracy),
+         measure_text("AUC", found.auc))
+        for found in (document.metrics, *document.measured) if found is not None and found.accuracy is not None
+    ]  # fmt: skip
+    if lines:
+        print_table("How good it is", ["measured on", "accuracy", "balanced accuracy", "AUC"], lines)
+    _print_rates(document)
     if document.groups:
         lines = [
             (group.text, percent(group.share), percent(group.inside.unfair), percent(group.contains))
             for group in document.groups
         ]
-        headers = ["who is affected (estimates)", "of the domain", "unfair inside", "of all unfair"]
+        headers = ["who is affected (estimates)", "of all", "unfair inside", "of all unfair"]
         print_table("Where", headers, lines)
     for question in document.suggestions:
         tell(question)
+
+
+def _print_shares(document: Any) -> None:
+    from bornfair.report.formatting import MISSING, interval, percent
+
+    rows, people = [], document.people
+    if people is not None:
+        affected = f"{percent(people.share)}, {people.unfair:,} of {people.rows:,}"
+        rows.append(("people in the table, one by one", affected, MISSING, MISSING, MISSING))
+    for shares in filter(None, (document.shares, document.uniform)):
+        whose = {"data": "people as in the data", "uniform": "every combination of values, counted alike"}[shares.over]
+        guess = shares.estimate
+        rows.append((
+            whose,
+            MISSING if guess is None else f"about {percent(guess.unfair)} ({interval(guess.low, guess.high)})",
+            percent(shares.certified, "down"), percent(shares.falsified, "down"), percent(shares.undecided, "up"),
+        ))  # fmt: skip
+    headers = ["", "decided otherwise", "proven fair", "proven unfair", "neither"]
+    print_table("How many have a twin who is decided otherwise", headers, rows)
+
+
+def _print_rates(document: Any) -> None:
+    from bornfair.report.formatting import MISSING, percent
+    from bornfair.report.rates import between, by_features, favourable_sentence, impact_sentence
+
+    if not document.group_metrics:
+        return
+    tell(favourable_sentence(document.favourable), "")
+    for features, groups in by_features(document.group_metrics).items():
+        lines = [
+            (
+                group.value + (" (few people)" if group.small else ""), f"{group.count:,}",
+                f"{percent(group.selection_rate)} {between(group.low, group.high)}".strip(),
+                MISSING if group.impact_ratio is None else f"{group.impact_ratio:.2f}", percent(group.accuracy),
+                percent(group.true_positive_rate), percent(group.false_positive_rate),
+            )
+            for group in groups
+        ]  # fmt: skip
+        headers = ["", "rows", "favourable (95 %)", "impact ratio", "accuracy", "TPR", "FPR"]
+        print_table(f"By {' and '.join(features)}", headers, lines)
+        tell(impact_sentence(groups, document.favourable), "")

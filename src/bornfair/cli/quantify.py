@@ -84,8 +84,11 @@ def _print(found: Shares) -> None:
         ("boxes", f"{found.boxes:,}"),
         ("seconds", f"{found.seconds:.1f}"),
     ]
-    weighted = "uniform over the domain" if found.over == "uniform" else "features as often as in the table"
-    print_table(f"Of everybody who could exist ({weighted})", ["", ""], rows)
+    if (people := found.people) is not None:
+        share = f"{percent(people.share)} ({people.unfair:,} of {people.rows:,})"
+        tell(f"{share} of the people in the table have a twin who is decided otherwise.", "")
+    words = {"uniform": "every combination of values counted alike", "data": "features as often as in the table"}
+    print_table(f"Of everybody who could exist ({words[found.over]})", ["", ""], rows)
     tell(f"In {' and '.join(found.arithmetic)} arithmetic; {found.reason}.", "")
     if found.groups:
         lines = [
@@ -95,8 +98,8 @@ def _print(found: Shares) -> None:
         print_table(
             "Where it sits (estimates)", ["people with", "of the domain", "unfair inside", "of all unfair"], lines
         )
-    if (people := found.people) is not None:
-        tell(f"{people.unfair:,} of the {people.rows:,} people of the table have a twin who is decided otherwise.")
+    if people is not None and people.most_affected:
+        tell("Most affected:")
         for one in people.most_affected:
             decided = " / ".join(map(str, one.decisions))
             tell(f"  row {one.row}: {decided}, score gap {one.gap or 0.0:.3g}; {one.undo_text}")

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from bornfair.people.domain import Domain
 
 
+TRAINED_ON = "all rows of the training table"
+
+
 @choices(TrainingOptions, Reading, after="combinations")
 def train(
     table: TableFile = None,
@@ -104,7 +107,7 @@ def train(
     if names and classifier.model_.certificate and classifier.model_.certificate.verdict.verdict == "undecided":
         # Not proven by construction: say what can be found out, and show the two people if it is unfair.
         classifier.certify(timeout=verify_seconds, seed=seed)
-    result = describe(classifier, test if len(test) else training, target)
+    result = describe(classifier, test if len(test) else training, target, kept_aside=len(test) > 0)
     result = {"bundle": str(classifier.save(out)), **result, "findings": [one.to_json() for one in found.findings]}
     result["seconds"] = round(time.perf_counter() - began, 3)
     if checkpoint is not None:
@@ -117,25 +120,26 @@ def train(
     raise typer.Exit(STATUS[result["verdict"]] if asked else 0)
 
 
-def describe(classifier: Any, rows: pd.DataFrame, target: str) -> dict[str, Any]:
-    """The facts of a trained classifier, measured on rows it was not trained on."""
-    from bornfair.models import metrics
+def describe(classifier: Any, rows: pd.DataFrame, target: str, *, kept_aside: bool = True) -> dict[str, Any]:
+    """The facts of a trained classifier, measured on rows that were kept aside, or where there are none on those it was
+    trained on; what was measured on which rows goes into its certificate.
+    """
     from bornfair.people.rule_syntax import rule_text
+    from bornfair.training.provenance import KEPT_ASIDE
     from bornfair.twins.versions import Versions
 
+    X = rows.drop(columns=target)
+    figures = classifier.record(X, rows[target], KEPT_ASIDE if kept_aside else TRAINED_ON)
     certificate = classifier.certificate_
-    X, truth = rows.drop(columns=target), rows[target].to_numpy()
-    decided = classifier.predict(X)
-    probabilities = classifier.predict_proba(X)
     return {
-        "accuracy": metrics.accuracy(truth, decided),
-        "empirical_fairness": classifier.empirical_fairness(X) if classifier.domain_.sensitive else None,
+        "accuracy": figures["accuracy"],
+        "empirical_fairness": figures["empirical_fairness"],
         "verdict": certificate.verdict.verdict,
         "proof": certificate.verdict.proof,
         "gamma": classifier.gamma_,
         "epochs": len(classifier.history_),
-        "balanced_accuracy": metrics.balanced_accuracy(truth, decided),
-        "auc": metrics.auc(truth, probabilities, classifier.classes_),
+        "balanced_accuracy": figures["balanced_accuracy"],
+        "auc": figures["auc"],
         "claim": certificate.claim,
         "arithmetic": list(certificate.verdict.arithmetic),
         "local_privacy": certificate.response["local_privacy"],
@@ -146,6 +150,8 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str) -> dict[str, Any]
         "twins": [rule_text(rule) for rule in classifier.domain_.twins],
         "rows_measured": len(rows),
         "thresholds": classifier.model_.thresholds,
+        "measured_on": figures["on"],
+        "measured": certificate.training["measured"],
     }
 
 
@@ -185,16 +191,16 @@ def _people(
 
 def _labelled(people: pd.DataFrame, target: str, unlabelled: str) -> pd.DataFrame:
     """The rows to learn from; those without an answer are refused later unless they are to be left out."""
+    from bornfair.people.labels import answered
+
     if unlabelled not in ("error", "drop"):
         raise InputError(f"--unlabelled must be error or drop, found {unlabelled!r}.")
-    known = people[target].notna()
-    if unlabelled == "error" or known.all():
+    known = answered(people[target])
+    if unlabelled == "error" or len(known) == len(people):
         return people
-    say(f"bornfair: note: {int((~known).sum()):,} of {len(people):,} rows have no '{target}' and are left out.")
-    rows = people[known].reset_index(drop=True)
-    values = rows[target]
-    whole = values.dtype.kind == "f" and bool((values == values.round()).all())
-    return rows.assign(**{target: values.astype("int64")}) if whole else rows  # gaps had made decimals of the classes
+    lost = len(people) - len(known)
+    say(f"bornfair: note: {lost:,} of {len(people):,} rows have no '{target}' and are left out.")
+    return people.loc[known.index].assign(**{target: known}).reset_index(drop=True)
 
 
 def _split(people: pd.DataFrame, fraction: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -279,8 +285,13 @@ def _print(result: dict[str, Any]) -> None:
     percent = lambda share: "–" if share is None else f"{100 * share:.2f} %"  # noqa: E731
     declared = [("same decision for every declared twin", percent(result["empirical_fairness"]))]
     declared = declared if result["twins"] else []
+    others = [
+        (f"accuracy on {one['rows']:,} {one['on']}", percent(one["accuracy"]))
+        for one in result["measured"] if one["on"] != result["measured_on"]
+    ]  # fmt: skip
     rows = [
         ("accuracy", percent(result["accuracy"])),
+        *others,
         ("balanced accuracy", percent(result["balanced_accuracy"])),
         ("AUC", "–" if result["auc"] is None else f"{result['auc']:.4f}"),
         ("same decision for every sensitive value", percent(result["flip_stable"])),
@@ -294,5 +305,8 @@ def _print(result: dict[str, Any]) -> None:
         ("seconds", f"{result['seconds']:.1f}"),
         ("bundle", result["bundle"]),
     ]
-    print_table(f"Measured on {result['rows_measured']:,} rows kept aside", ["", "result"], rows, numbers_from=2)
+    kept_aside = result["measured_on"] != TRAINED_ON
+    where = "rows kept aside" if kept_aside else "training rows: it is likely to be worse on others"
+    the = "" if kept_aside else "the "
+    print_table(f"Measured on {the}{result['rows_measured']:,} {where}", ["", "result"], rows, numbers_from=2)
     tell(result["claim"])

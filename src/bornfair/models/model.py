@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +14,8 @@ from bornfair.models.metrics import same_for_all
 from bornfair.models.network import CHUNK, Layer, Network, decisions
 from bornfair.models.operating import Asked, Threshold, thresholds_of
 from bornfair.people.encoding import Encoding
+from bornfair.people.features import Value
+from bornfair.people.gaps import complete
 from bornfair.people.tables import as_pandas
 from bornfair.twins.versions import Versions
 
@@ -63,7 +65,8 @@ class Model:
         if threshold is not None:
             asked, scores = Asked.of(threshold), None
             if asked.needs_people and table is not None:
-                scores = self.logits(self.scores(table))
+                read = self.domain.free_names if self.ignores_sensitive else self.domain.names
+                scores = self.logits(self.scores(complete(as_pandas(table), read, self.fills)))
             offsets = asked.offsets(self.classes.tolist(), scores)
         return self.shifted(offsets)
 
@@ -85,6 +88,13 @@ class Model:
     def logits(self, scores: np.ndarray) -> np.ndarray:
         """The logarithms of odds behind scores, wherever the model decides."""
         return scores + np.asarray(self.offsets, np.float32) if self.offsets else scores
+
+    @property
+    def fills(self) -> Mapping[str, Value]:
+        """What the model takes where a value is missing, by feature; none of those for which it has no rule."""
+        if self.original is not None:
+            return self.original.fills
+        return self.encoding.fill if self.encoding.policies.missing == "impute" else {}
 
     @property
     def covers_execution(self) -> bool:

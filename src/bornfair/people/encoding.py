@@ -326,7 +326,7 @@ class Encoding:
             row = column.index[int(np.argmax(missing))]
             raise InputError(
                 f"column '{feature.name}' has a missing value (NaN) in row {row!r} and {int(missing.sum()) - 1} other "
-                "rows; fill or drop them, or set missing='impute'."
+                "rows; fill or drop them, or train with missing='impute' (--missing impute)."
             )
         filled = column.astype(object)
         filled[missing] = self.fill[feature.name]

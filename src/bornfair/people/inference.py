@@ -176,9 +176,13 @@ def rows_outside(people: Population, table: pd.DataFrame) -> np.ndarray:
 
 def _number(name: str, values: np.ndarray) -> Feature:
     numbers = values.astype(np.float64)
-    if not np.isfinite(numbers).all():
-        row = int(np.argmax(~np.isfinite(numbers)))
-        raise InputError(f"column '{name}' holds {numbers[row]} in row {row}; numbers must be finite.")
+    fit = np.abs(numbers) <= np.finfo(np.float32).max  # what a served model can be given
+    if not fit.all():
+        row = int(np.argmin(fit))
+        raise InputError(
+            f"column '{name}' holds {numbers[row]} in row {row}; numbers must be finite and at most 3.4e38 in size: "
+            "correct it, or leave the row out."
+        )
     low, high = float(numbers.min()), float(numbers.max())
     whole = bool((numbers == np.round(numbers)).all()) and max(abs(low), abs(high)) <= LARGEST_WHOLE
     if whole:

@@ -17,6 +17,7 @@ import pandas as pd
 from bornfair.errors import InputError, plain
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value, unknown_column
+from bornfair.people.gaps import decidable
 from bornfair.people.tables import as_pandas
 from bornfair.proxies.pairs import Fact, Sensitive, Suggestion, facts_about, suggested_swaps
 from bornfair.question import load_model
@@ -109,13 +110,13 @@ def proxy_report(
     """
     people = as_pandas(table)
     if domain is None:
-        domain = Domain.infer(people, target=target, sensitive=sensitive_features)
+        domain = _inferred(people, sensitive_features, target)
     if not domain.sensitive:
         raise InputError("no feature is sensitive, so there is nothing to give away; name sensitive features.")
     for name in domain.names:
         if name not in people.columns:
             raise InputError(unknown_column(name, [str(column) for column in people.columns]))
-    scores = [None if one is None else _scores(one, people, domain) for one in (model, after)]
+    scores = [None if one is None else _scores(one, people, domain, target) for one in (model, after)]
     parts = tuple(_about(feature, people, domain, scores, seed) for feature in domain.sensitive_features)
     return Proxies(parts, seed)
 
@@ -128,7 +129,7 @@ def _about(feature: Feature, people: pd.DataFrame, domain: Domain, scores: list[
     columns = {f.name: _codes(f, rows[f.name]) for f in free}
     single = [alone(name, codes, values, folds) for name, codes in columns.items()]
     before, after = (
-        None if one is None else _score_tell(name, one[known], values, folds, seed)
+        None if one is None else _score_tell(name, one[known], values, seed)
         for name, one in zip(("the score", "the other score"), scores, strict=True)
     )
     return About(
@@ -144,9 +145,26 @@ def _about(feature: Feature, people: pd.DataFrame, domain: Domain, scores: list[
     )
 
 
-def _scores(model: Any, people: pd.DataFrame, domain: Domain) -> np.ndarray:
-    target = None if domain.label is None else domain.label.name
-    return load_model(model, table=people, sensitive=domain.sensitive, target=target, as_it_is=True).scores(people)
+def _inferred(people: pd.DataFrame, sensitive: Sequence[str], target: str | None) -> Domain:
+    """The target is no feature, and what it holds does not matter here."""
+    if target is not None and target not in people.columns:
+        raise InputError(unknown_column(target, [str(column) for column in people.columns], "target"))
+    if target is not None and target in sensitive:
+        raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
+    return Domain.infer(people if target is None else people.drop(columns=target), sensitive=sensitive)
+
+
+def _scores(model: Any, people: pd.DataFrame, domain: Domain, target: str | None) -> np.ndarray:
+    """A model's outputs for each row, NaN where a gap keeps it from deciding."""
+    if target is None and domain.label is not None:
+        target = domain.label.name
+    read = load_model(model, table=people, sensitive=domain.sensitive, target=target, as_it_is=True)
+    kept, _ = decidable(read.domain, people.reset_index(drop=True), read.fills)
+    if not read.ignores_sensitive:
+        kept = kept[kept[[name for name in read.domain.sensitive if name in kept]].notna().all(axis=1)]
+    found = np.full((len(people), read.network.outputs), np.nan)
+    found[kept.index] = read.scores(kept)
+    return found
 
 
 def _sensitive(feature: Feature, column: pd.Series) -> Sensitive:
@@ -210,11 +228,15 @@ def alone(name: str, codes: np.ndarray, values: np.ndarray, folds: np.ndarray) -
     return _tell(name, shares[folds, codes], values)
 
 
-def _score_tell(name: str, scores: np.ndarray, values: np.ndarray, folds: np.ndarray, seed: int) -> Tell:
-    """What a model's outputs tell."""
+def _score_tell(name: str, scores: np.ndarray, values: np.ndarray, seed: int) -> Tell | None:
+    """What a model's outputs tell, of those it decides about; None where these are too few to say."""
+    decided, kinds = np.isfinite(scores).all(axis=1), int(values.max()) + 1
+    scores, values = scores[decided].astype(np.float64), values[decided]
+    if np.bincount(values, minlength=kinds).min() < FOLDS:
+        return None
     if scores.shape[1] == 1:
-        return alone(name, binned(scores[:, 0].astype(np.float64)), values, folds)
-    return _boosted(name, scores.astype(np.float64), [], values, seed)
+        return alone(name, binned(scores[:, 0]), values, spread_folds(values, seed))
+    return _boosted(name, scores, [], values, seed)
 
 
 def _together(rows: pd.DataFrame, free: tuple[Feature, ...], values: np.ndarray, seed: int) -> Tell:

@@ -99,11 +99,32 @@ def _too_close(model: Model, relation: Relation, frame: pd.DataFrame) -> np.ndar
     return np.flatnonzero(~(fair | unfair))
 
 
+def own_decisions(model: Model, table: pd.DataFrame, treated: Treatment) -> np.ndarray:
+    """The class of each row as it stands; −1 where its sensitive value is not known, and the decision hangs on it.
+
+    A model that fills in a missing sensitive value is given the gap it fills.
+    """
+    names, original = model.domain.sensitive, model.original
+    reads = not model.ignores_sensitive if original is None else bool(set(names) & set(original.reads))
+    known = np.ones(len(table), bool)
+    for name in names if reads else ():
+        there = table[name].notna().to_numpy() if name in table.columns else np.zeros(len(table), bool)
+        if name in table.columns and name in model.fills:
+            table = table.assign(**{name: table[name].astype(object).where(there, model.fills[name]).infer_objects()})
+        else:
+            known &= there
+    found = np.where(treated.fair, treated.decided[:, 0], -1)
+    if known.any():
+        rows = table[known]
+        found[known] = decisions(model.scores(rows)) if original is None else original.decide(rows)
+    return found
+
+
 def treated_people(model: Model, table: Any) -> pd.DataFrame:
     """`treatment` as a table with the index of the rows: fair, decision, twin_decision, gap, and the twin's values."""
     frame = as_pandas(table)
     found, rows = treatment(model, frame), np.arange(len(frame))
-    names = np.array(_classes(model), dtype=object)
+    names = np.array(class_names(model), dtype=object)
     columns: dict[str, Any] = {
         "fair": found.fair,
         "decision": names[found.decided[rows, found.own]],
@@ -140,7 +161,7 @@ def most_affected(model: Model, table: Any, most: int = 10, *, treated: Treatmen
         twins = replay(model, person, pair)
         if not twins.unfair_in:
             continue  # these two are decided alike when replayed
-        names, decided = _classes(model), twins.decisions[twins.unfair_in[0]]
+        names, decided = class_names(model), twins.decisions[twins.unfair_in[0]]
         records.append(
             Affected(
                 row=plain(frame.index[row]),
@@ -218,7 +239,7 @@ def _person(model: Model, frame: pd.DataFrame, row: int) -> dict[str, Value] | N
     return person
 
 
-def _classes(model: Model) -> list[Value]:
+def class_names(model: Model) -> list[Value]:
     label = model.domain.label
     return list(range(max(model.network.outputs, 2))) if label is None else list(label.classes)
 
@@ -235,7 +256,7 @@ def _undo(model: Model, lens: Lens, person: dict[str, Value]) -> dict[str, Any] 
                 result = replay(model, other, range(lens.size))
                 if not result.unfair_in:
                     differs = [f.name for f, a, b in zip(lens.features, point, candidate, strict=True) if a != b]
-                    decision = _classes(model)[result.decisions["float32"][0]]
+                    decision = class_names(model)[result.decisions["float32"][0]]
                     return {"changes": {n: [person[n], other[n]] for n in differs}, "decision": decision}
     return None
 

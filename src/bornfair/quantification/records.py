@@ -188,7 +188,7 @@ class People:
     """The rows of a table: how many have a twin who is decided otherwise, and whom it affects most.
 
     values: with how many sensitive values each row was looked at, where these are not all there are.
-    source: what the table is called, if it has a name.
+    source: what the table is called, if it has a name. left_out: people besides, whom gaps keep from being decided.
     """
 
     rows: int
@@ -196,6 +196,7 @@ class People:
     most_affected: tuple[Affected, ...] = ()
     values: int | None = None
     source: str = ""
+    left_out: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.unfair <= self.rows:
@@ -208,6 +209,7 @@ class People:
     def to_json(self) -> dict[str, Any]:
         return {
             "rows": self.rows, "unfair": self.unfair, "most_affected": [one.to_json() for one in self.most_affected],
+            "left_out": self.left_out,
         }  # fmt: skip
 
 

@@ -12,19 +12,19 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from math import lcm
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from bornfair.errors import InputError, shown
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import NUMERIC, Value
+from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.twins.relation import FreeSpace
 from bornfair.verification.boxes import Boxes, Places
 
 EXACT = 2.0**53  # whole numbers up to here are counted without rounding
 DOWN = 1 - 2.0**-40  # shares that cannot be exact are shrunk by this, far more than all roundings of their making
-MOST_WEIGHTS = 1_000_000  # values of one number that may be weighted apart
 
 Marginal = Mapping[Any, float]
 """Weights of a feature's values; of a real feature, of ranges (low, high) of its values."""
@@ -34,18 +34,21 @@ Marginal = Mapping[Any, float]
 class Weights:
     """The distribution of one variable, when it is not uniform.
 
-    `upto` [values + 1] holds cumulative weights, whole numbers if possible; of a real variable, `edges` [pieces + 1]
-    holds the ends, in places, of pieces on which the density is constant.
+    `upto` [values + 1] holds cumulative weights, whole numbers if possible, of the values that have any, which lie `at`
+    these places (of a group all its categories, in order). Of a real variable, `edges` [pieces + 1] holds the
+    ends, in places, of pieces on which the density is constant.
     """
 
     upto: np.ndarray
     edges: np.ndarray | None = None
+    at: np.ndarray | None = None
 
     @cached_property
     def moments(self) -> np.ndarray:
         """Cumulative weights, weighted places and their squares [3, values + 1]; pieces count as their middles."""
         weights = np.diff(self.upto)
-        at = np.arange(len(weights)) if self.edges is None else (self.edges[1:] + self.edges[:-1]) / 2
+        at = self.at if self.edges is None else (self.edges[1:] + self.edges[:-1]) / 2
+        assert at is not None  # of numbers only
         return np.concatenate([np.zeros((3, 1)), np.cumsum([weights, weights * at, weights * at**2], axis=1)], axis=1)
 
 
@@ -133,15 +136,19 @@ class Variables:
         held = self.weights[variable]
         if held.edges is not None:
             return np.interp(places, held.edges, held.upto)
-        return held.upto[places.astype(np.int64) + (1 if after else 0)]
+        assert held.at is not None
+        return held.upto[np.searchsorted(held.at, places, side="right" if after else "left")]
 
     def spread(self, variable: int, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """About the mean and the mean square of a weighted number, from −1 at `low` to 1 at `high`; no proof."""
         held = self.weights[variable]
-        first, last = low.astype(np.int64), high.astype(np.int64) + 1
         if held.edges is not None:
             first = np.searchsorted(held.edges, low, side="right").clip(1) - 1
             last = np.searchsorted(held.edges, high, side="left").clip(1)
+        else:
+            assert held.at is not None
+            first = np.searchsorted(held.at, low, side="left").clip(0, len(held.at) - 1)
+            last = np.searchsorted(held.at, high, side="right")
         mass, mean, square = held.moments[:, np.maximum(last, first + 1)] - held.moments[:, first]
         mass, middle, half = np.maximum(mass, 1e-300), (low + high) / 2, np.where(high > low, (high - low) / 2, 1.0)
         away = (mean / mass - middle) / half
@@ -165,7 +172,9 @@ class Variables:
         held = self.weights[variable]
         half = (self.cumulative(variable, low, after=False) + self.cumulative(variable, high, after=True)) / 2
         if held.edges is None:
-            return np.clip(np.searchsorted(held.upto, half, side="left") - 1.0, low, high - 1)
+            assert held.at is not None
+            place = held.at[np.clip(np.searchsorted(held.upto, half, side="left") - 1, 0, len(held.at) - 1)]
+            return np.clip(place, low, high - 1)
         place = np.interp(half, held.upto, held.edges)
         return np.where((place > low) & (place < high), place, low / 2 + high / 2)
 
@@ -195,7 +204,8 @@ class Variables:
                 continue
             value = np.searchsorted(held.upto[1:], chance, side="right").clip(0, len(held.upto) - 2)
             if i < len(self.numbers):
-                found[:, self.numbers[i]] = value
+                assert held.at is not None
+                found[:, self.numbers[i]] = held.at[value]
             else:
                 group = self.groups[i - len(self.numbers)]
                 found[:, group] = np.eye(group.stop - group.start)[value]
@@ -226,13 +236,24 @@ def variables(encoding: Encoding | None, free: FreeSpace, marginals: Mapping[str
             place = plain.numbers[variable]
             held[variable] = _histogram(name, marginal, free, int(place), encoding, (feature.low, feature.high))
             continue
-        if isinstance(feature, NUMERIC) and feature.high - feature.low >= MOST_WEIGHTS:
-            raise InputError(f"'{name}' has more than {MOST_WEIGHTS:,} values; they cannot be weighted one by one.")
-        held[variable] = Weights(_cumulated(name, [marginal.get(v, 0) for v in feature.levels()]))
-        unknown = [value for value in marginal if value not in feature.levels()]
+        unknown = [value for value in marginal if not _exists(feature, value)]
         if unknown:
             raise InputError(f"the marginal of '{name}' weighs {shown(unknown)}, which is not in the domain.")
+        if isinstance(feature, NUMERIC):
+            given = sorted(marginal.items())
+            at = np.array([float(int(value) - int(feature.low)) for value, _ in given])
+            held[variable] = Weights(_cumulated(name, [weight for _, weight in given]), at=at)
+        else:
+            weights = [marginal.get(level, 0) for level in feature.levels()]
+            held[variable] = Weights(_cumulated(name, weights), at=np.arange(float(len(weights))))
     return Variables(free, held)
+
+
+def _exists(feature: Feature, value: Any) -> bool:
+    if not isinstance(feature, NUMERIC):
+        return value in feature.levels()
+    whole = isinstance(value, Real) and not isinstance(value, bool) and float(value).is_integer()
+    return whole and feature.low <= value <= feature.high
 
 
 def _cumulated(name: str, weights: Sequence[Any]) -> np.ndarray:
@@ -272,9 +293,10 @@ def _histogram(
         raise InputError(f"the ranges of the marginal of '{name}' must cover [{low}, {high}] without gaps or overlaps.")
     edges = encoding.number(name).encode(joined)
     edges[0], edges[-1] = free.low[column], free.high[column]
-    if not (np.diff(edges) > 0).all():
-        raise InputError(f"the ranges of the marginal of '{name}' are too small to be told apart.")
-    return Weights(_cumulated(name, [weight for _, weight in pieces]), edges)
+    upto = _cumulated(name, [weight for _, weight in pieces])
+    apart = np.concatenate([[True], edges[1:-1] > np.maximum.accumulate(edges[:-2]), [True]])
+    apart[1:-1] &= edges[1:-1] < edges[-1]
+    return Weights(upto[apart], edges[apart])  # ranges too small to be told apart in places are one
 
 
 def _whole(numbers: np.ndarray) -> bool:

@@ -12,9 +12,8 @@ from bornfair.errors import plain
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
 from bornfair.people.domain import Domain
-from bornfair.people.features import NUMERIC, Feature
+from bornfair.people.groups import grouped
 
-MOST_GROUPS = 8  # sensitive values that are listed one by one; more of a number are put into four bands
 EXAMPLES = 5
 
 
@@ -91,31 +90,16 @@ def compare(before: Model, after: Model, table: pd.DataFrame, *, examples: int =
 
 
 def sensitive_groups(domain: Domain, table: pd.DataFrame) -> list[tuple[str, np.ndarray]]:
-    """The rows of each sensitive value, in their order; of a number with many, those of each quarter of the rows."""
+    """The rows of each group of sensitive values, in their order; those of whom a value is not known come last."""
     if not domain.sensitive or any(name not in table.columns for name in domain.sensitive):
         return []
-    parts = [_parts(feature, table[feature.name]) for feature in domain.sensitive_features]
-    keys = np.stack([positions for positions, _ in parts], axis=1)
+    parts = [grouped(feature, table[feature.name]) for feature in domain.sensitive_features]
+    keys = np.stack([np.where(at < 0, len(words), at) for at, words in parts], axis=1)
+    words = [[f"{name} {word}" for word in [*parts[i][1], "not known"]] for i, name in enumerate(domain.sensitive)]
     return [
-        (
-            ", ".join(f"{name} {words[i]}" for name, (_, words), i in zip(domain.sensitive, parts, key, strict=True)),
-            (keys == key).all(axis=1),
-        )
+        (", ".join(names[i] for names, i in zip(words, key, strict=True)), (keys == key).all(axis=1))
         for key in np.unique(keys, axis=0).tolist()
     ]
-
-
-def _parts(feature: Feature, column: pd.Series) -> tuple[np.ndarray, list[str]]:
-    """To which part of the values each row belongs, and the parts in words."""
-    if isinstance(feature, NUMERIC) and column.nunique() > MOST_GROUPS:
-        positions = pd.qcut(column, 4, labels=False, duplicates="drop").to_numpy()
-        held = [column[positions == i] for i in range(int(positions.max()) + 1)]
-        return positions, [f"{some.min():g} to {some.max():g}" for some in held]
-    if isinstance(feature, NUMERIC):
-        positions, values = pd.factorize(column, sort=True)
-        return positions, [str(plain(value)) for value in values]
-    levels = list(feature.levels())
-    return pd.Index(levels).get_indexer(pd.Index(column)), [str(plain(level)) for level in levels]
 
 
 def _counts(decided: np.ndarray, classes: np.ndarray) -> dict[str, int]:

@@ -36,6 +36,7 @@ from bornfair.training.projection import (
     least_squares_projection,
     plain_projection,
 )
+from bornfair.training.provenance import KEPT_ASIDE, with_measured
 from bornfair.training.response import Response
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Say
@@ -170,7 +171,9 @@ def repair(
     question = Question.of(model, people, as_it_is=True, **asking)
     if question.table is None:
         raise InputError("repair needs a table of people the model decides about; give one.")
+    question = _complete(question, say)
     people, target = question.table, question.target
+    assert people is not None
     asked = asked_about(question, asking.get("sensitive_features"), asking.get("twins"))
     labels = None if target is None else taught(question, people[target])
     training, validation, measured = _parts(len(people), labels, seed, keep=test is None)
@@ -192,6 +195,10 @@ def repair(
     if tuned.network is not logits:
         fair = FairModel(tuned.network, encoding).shifted(asked.original.offsets)
     repaired = _certified(fair, projected, tuned, candidates[chosen].blend)
+    if test_labels is not None and repaired.certificate is not None:
+        right = _accuracy(repaired, test_rows, test_labels)
+        told = with_measured(repaired.certificate, {"on": KEPT_ASIDE, "rows": len(test_rows), "accuracy": right})
+        repaired = dataclasses.replace(repaired, certificate=told)
     original = asked.model()
     return Repaired(
         model=repaired,
@@ -256,6 +263,21 @@ class _Work:
 
     def _free(self, part: np.ndarray) -> np.ndarray:
         return self.encoding.encode(self.people.iloc[part], sensitive=False).free
+
+
+def _complete(question: Question, say: Say | None) -> Question:
+    """The question about those rows that can teach: their answer is known, and what the original reads of them."""
+    table, model = question.table, question.model
+    assert table is not None
+    needed = [name for name in model.domain.sensitive if not model.ignores_sensitive and name in table.columns]
+    needed += [question.target] if question.target is not None else []
+    whole = table[needed].notna().all(axis=1)
+    if not whole.any():
+        raise InputError(f"every row of the table has a gap in {shown(needed)}; fill the gaps, or give rows without.")
+    left_out = question.gaps.left_out + int((~whole).sum())
+    if say and left_out:
+        say(f"{left_out:,} of {question.gaps.rows:,} people are left out: they have gaps that a repair cannot do with.")
+    return dataclasses.replace(question, table=table[whole])
 
 
 def _parts(

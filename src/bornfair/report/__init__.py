@@ -7,6 +7,7 @@ from bornfair.report.facts import (
     CertificateFacts,
     Comparison,
     Document,
+    Favourable,
     GroupMetrics,
     Histogram,
     HistoryPoint,
@@ -18,7 +19,7 @@ from bornfair.report.facts import (
 from bornfair.report.report import Report, from_json, to_html, to_json, to_markdown
 
 __all__ = [
-    "Affected", "CertificateFacts", "Comparison", "Document", "DomainFacts", "Estimate", "FeatureFacts", "Group",
-    "GroupMetrics", "Histogram", "HistoryPoint", "Metrics", "Pair", "People", "Proxy", "Repair", "Report", "Shares",
-    "certificate_document", "from_json", "render", "to_html", "to_json", "to_markdown",
+    "Affected", "CertificateFacts", "Comparison", "Document", "DomainFacts", "Estimate", "Favourable", "FeatureFacts",
+    "Group", "GroupMetrics", "Histogram", "HistoryPoint", "Metrics", "Pair", "People", "Proxy", "Repair", "Report",
+    "Shares", "certificate_document", "from_json", "render", "to_html", "to_json", "to_markdown",
 ]  # fmt: skip

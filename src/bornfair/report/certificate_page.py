@@ -5,12 +5,14 @@ It proves nothing: it repeats certificate.json and domain.json in words and says
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bornfair.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.report.domain_facts import DomainFacts
-from bornfair.report.facts import CertificateFacts, Document, HistoryPoint
+from bornfair.report.facts import CertificateFacts, Document, HistoryPoint, Metrics
 from bornfair.report.formatting import count, number, percent, value_text
 from bornfair.report.report import to_html
 from bornfair.verification.verdict import Verdict
@@ -57,6 +59,7 @@ def certificate_document(certificate: dict[str, Any], domain: Domain, *, title: 
         domain=DomainFacts.of(domain),
         history=tuple(_history(certificate["training"], proven=verdict.proof == "structural")),
         making=dict(_making(certificate)),
+        measured=tuple(_measured(certificate["training"])),
         certificate=facts,
     )
 
@@ -68,6 +71,19 @@ def _history(training: dict[str, Any], *, proven: bool) -> list[HistoryPoint]:
         HistoryPoint(record["epoch"], record.get("validation_accuracy"), 1.0 if always else None, record.get("loss"))
         for record in training.get("history", [])
     ]
+
+
+def _measured(training: dict[str, Any]) -> Iterator[Metrics]:
+    """What was measured on which rows, the most telling ones first; whatever else a file says there is left out."""
+    kinds = {"on": str, "rows": int} | dict.fromkeys(
+        ("accuracy", "balanced_accuracy", "auc", "empirical_fairness"), float
+    )
+    given = training.get("measured")
+    for one in reversed(given if isinstance(given, list) else []):
+        if isinstance(one, dict):
+            facts = {name: one[name] for name, kind in kinds.items() if type(one.get(name)) is kind}
+            with contextlib.suppress(InputError):
+                yield Metrics(**facts)
 
 
 def _making(certificate: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -105,8 +121,8 @@ def _training(training: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if settings := [f"{name.replace('_', ' ')} {value_text(plan[name])}" for name in known if name in plan]:
         yield "Settings", ", ".join(settings)
     record: dict[str, Any] = next((one for one in training.get("history", []) if one.get("epoch") == best), {})
-    if record.get("validation_accuracy") is not None:
-        yield "Accuracy on held-out rows", percent(record["validation_accuracy"])
+    if record.get("validation_accuracy") is not None and "measured" not in training:
+        yield "Accuracy on validation rows, which said when to stop", percent(record["validation_accuracy"])
     elif record.get("loss") is not None:
         yield "Loss", number(record["loss"])
     if "sensitive_weights_untouched" in training:

@@ -6,15 +6,20 @@ from collections.abc import Iterator
 from functools import partial
 
 from bornfair.report import charts
-from bornfair.report.blocks import Block, Chart, Contents, Entry, Listing, Meter, Row, Table, Text, filled_sections
+from bornfair.report.blocks import Block, Chart, Contents, Entry, Listing, Row, Table, Text, filled_sections
 from bornfair.report.facts import Comparison, Document, Metrics
 from bornfair.report.formatting import MISSING, clipped, count, listed, measure_text, percent, readable
 from bornfair.report.measured import shares_chart
 from bornfair.report.pairs import side_by_side
-from bornfair.report.sections import FOOTER, LIMITS_TITLE, why_open
-from bornfair.report.verdict_text import BADGES, disagreements, limits, verdict_sentence
+from bornfair.report.rates import lowest_ratio
+from bornfair.report.sections import FOOTER, LIMITS_TITLE, examination, made_on, why_open
+from bornfair.report.verdict_text import BADGES, disagreements, limits, sensitive_names, verdict_sentence
 
 Models = tuple[Document, ...]
+LEAD = (
+    "Verdicts are about everyone who could exist; accuracy, and who is decided otherwise with another sensitive value, "
+    "about the rows of a table."
+)
 
 
 def contents_of_comparison(comparison: Comparison) -> Contents:
@@ -27,12 +32,13 @@ def contents_of_comparison(comparison: Comparison) -> Contents:
         ("chart", "Fairness against accuracy", _chart(models)),
         *((f"model-{i + 1}", name, _one(model)) for i, (name, model) in enumerate(zip(names, models, strict=True))),
         ("limits", LIMITS_TITLE, [Listing("points", _limits(models))]),
+        ("examination", "How this report came about", examination(_examination(names, models))),
     ]
     return Contents(
         title=title,
-        about=" · ".join(part for part in (title, readable(comparison.made)) if part),
+        about=" · ".join(part for part in (title, readable(comparison.made or made_on(models[0]))) if part),
         headline=_headline(models),
-        lead=(Text("Verdicts are about everyone who could exist; accuracy is measured on rows."),),
+        lead=tuple(Text(text) for text in (_affected(models), LEAD) if text),
         sections=filled_sections(sections),
         footer=FOOTER,
     )
@@ -45,40 +51,57 @@ def _headline(models: Models) -> str:
     return f"Of {count(len(models), 'model')}, {listed(counted)}."
 
 
+def _affected(models: Models) -> str:
+    """How many people of the table are affected, from the best of the models to the worst."""
+    shares = [document.people.share for document in models if document.people is not None]
+    if len(shares) < len(models):
+        return ""
+    ends = [percent(share) for share in (min(shares), max(shares))]
+    which = ends[0] if ends[0] == ends[1] else f"Between {ends[0]} and {ends[1]}"
+    people = "the people in the table" + ("" if ends[0] == ends[1] else ", depending on the model,")
+    return f"{which} of {people} would be decided otherwise with another value of {sensitive_names(models[0], 'or')}."
+
+
 def _table(names: list[str], models: Models) -> Table:
     """One row for each model; a column stays out where no model has anything in it."""
     rows = []
     for name, document in zip(names, models, strict=True):
-        shares, people, metrics = document.shares, document.people, document.metrics or Metrics()
+        people, metrics = document.people, document.metrics or Metrics()
+        estimate = document.shares.estimate if document.shares else None
+        ratio = lowest_ratio(document.group_metrics)
+        agree = metrics.empirical_fairness
+        affected = MISSING if people is None else f"{percent(people.share)}\n{people.unfair:,} of {people.rows:,}"
         rows.append({
             "model": name,
             "verdict": BADGES[document.verdict.verdict].replace(" ", "\u00a0"),
-            "proven fair": MISSING if shares is None else Meter(percent(shares.certified, "down"), shares.certified),
-            "affected rows": MISSING if people is None else f"{people.unfair:,} of {people.rows:,}",
-            # Where the rows are counted in the column before, this one has nothing to add.
-            "twins agree": percent(metrics.empirical_fairness) if people is None else MISSING,
+            "decided otherwise": affected if people is not None or agree is None else percent(1 - agree),
+            "unfair, estimate": MISSING if estimate is None else percent(estimate.unfair),
+            "proven fair": MISSING if document.shares is None else percent(document.shares.certified, "down"),
+            "impact ratio": MISSING if ratio is None else f"{ratio:.2f}",
             "accuracy": percent(metrics.accuracy),
             "balanced accuracy": percent(metrics.balanced_accuracy),
             "AUC": measure_text("AUC", metrics.auc),
         })  # fmt: skip
     columns = [name for name in rows[0] if any(row[name] != MISSING for row in rows)]
-    texts = ("model", "verdict", "proven fair")
     return Table(
         tuple(columns),
         tuple(Row(tuple(row[name] for name in columns)) for row in rows),
-        numbers=frozenset(i for i, name in enumerate(columns) if name not in texts),
+        numbers=frozenset(i for i, name in enumerate(columns) if name not in ("model", "verdict")),
         shape="stack",
     )
 
 
 def _fairness(document: Document) -> tuple[str, float] | None:
-    """The one number for a chart, and what it is: proven where there is a proof, else counted on people."""
-    if document.shares is not None:
-        return "proven fair share of the domain", document.shares.certified
+    """The one number for a chart, and what it is: of people first; a proven share would make a good model look bad that
+    was given little time.
+    """
     agree = document.metrics.empirical_fairness if document.metrics else None
     if document.people is not None and document.people.rows:
         agree = 1 - document.people.share
-    return None if agree is None else ("share of rows whose twins agree", agree)
+    if agree is not None:
+        return "people in the table decided as their twins", agree
+    estimate = document.shares.estimate if document.shares else None
+    return None if estimate is None else ("people decided as their twins, estimate", 1 - estimate.unfair)
 
 
 def _chart(models: Models) -> Iterator[Block]:
@@ -108,6 +131,8 @@ def _one(document: Document) -> Iterator[Block]:
     for note in disagreements(document):
         yield Text(note, "warning")
     if document.shares is not None:
+        whose = {"data": "Of people as in the data:", "uniform": "Of every combination of values, counted alike:"}
+        yield Text(whose.get(document.shares.over, ""), "soft")
         yield from shares_chart(document.shares)
     if document.pairs:
         yield from side_by_side(document.pairs[0], document.label)
@@ -123,3 +148,15 @@ def _limits(models: Models) -> tuple[Entry, ...]:
     own = "Each verdict is about the arithmetic of its own report, and no other number format."
     said["Arithmetic."] = Entry("Arithmetic.", own)
     return tuple(sorted(said.values(), key=lambda entry: entry.name not in ("Unfair.", "How many.")))
+
+
+def _examination(names: list[str], models: Models) -> dict[str, str]:
+    """What is the same of all of them once, and what is not for each."""
+    facts: dict[str, str] = {}
+    for fact in dict.fromkeys(fact for document in models for fact in document.examination):
+        found = [document.examination.get(fact, MISSING) for document in models]
+        if len(set(found)) == 1:
+            facts[fact] = found[0]
+        else:
+            facts |= {f"{fact} {name}": text for name, text in zip(names, found, strict=True)}
+    return facts

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, get_args
 
 from bornfair.errors import InputError, shown
+from bornfair.people.gaps import Gaps
 from bornfair.quantification.records import Checked, Group, People, Share, Shares
 from bornfair.report.domain_facts import DomainFacts
 from bornfair.verification.verdict import Answer, Arithmetic, Proof, Verdict
@@ -79,18 +80,23 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Metrics(Checked):
-    """How good the model is on `rows` rows it did not learn from. `empirical_fairness`: rows whose twins agree."""
+    """How good the model is on `rows` rows; `on` says which. `empirical_fairness`: rows whose twins agree."""
 
     accuracy: Share | None = None
     balanced_accuracy: Share | None = None
     auc: Share | None = None
     empirical_fairness: Share | None = None
     rows: int | None = None
+    on: str = ""
 
 
 @dataclass(frozen=True)
 class GroupMetrics(Checked):
-    """One line of the table by sensitive value; rates that cannot be computed are None."""
+    """One line of the table by sensitive value; rates that cannot be computed are None.
+
+    The selection rate is that of the favourable decision, with its exact interval; the impact ratio compares it with
+    the highest among the groups of `features` that are neither `small` nor of `unknown` value.
+    """
 
     value: str
     count: int
@@ -98,6 +104,23 @@ class GroupMetrics(Checked):
     accuracy: Share | None = None
     true_positive_rate: Share | None = None
     false_positive_rate: Share | None = None
+    features: tuple[str, ...] = ()
+    low: Share | None = None
+    high: Share | None = None
+    impact_ratio: float | None = None
+    small: bool = False
+    unknown: bool = False
+
+
+@dataclass(frozen=True)
+class Favourable(Checked):
+    """Which decision people hope for, whether that was only inferred from its name, and which groups are small."""
+
+    decision: Any
+    inferred: bool = True
+    least_people: int = 30
+    least_share: Share = 0.02
+    confidence: Share = 0.95
 
 
 @dataclass(frozen=True)
@@ -166,6 +189,14 @@ class Document:
     groups: tuple[Group, ...] = ()
     metrics: Metrics | None = None
     group_metrics: tuple[GroupMetrics, ...] = ()
+    favourable: Favourable | None = None
+    gaps: Gaps | None = None
+    uniform: Shares | None = None
+    """Where `shares` are of people as in the data: those of every combination of values, counted alike."""
+    measured: tuple[Metrics, ...] = ()
+    """What its maker measured, on which rows; recorded, not proven."""
+    examination: Mapping[str, str] = field(default_factory=dict)
+    """How this report came about: when, of which files, by which command and software."""
     score_gaps: Histogram | None = None
     history: tuple[HistoryPoint, ...] = ()
     making: Mapping[str, str] = field(default_factory=dict)

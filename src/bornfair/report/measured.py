@@ -21,7 +21,6 @@ from bornfair.report.formatting import (
     effort,
     feature_name,
     interval,
-    listed,
     measure_text,
     number,
     percent,
@@ -31,15 +30,18 @@ from bornfair.report.formatting import (
     value_text,
 )
 from bornfair.report.pairs import side_by_side
-from bornfair.report.verdict_text import sensitive_names
+from bornfair.report.verdict_text import people_sentence, sensitive_names
 
+TABLE = "the table"  # what an audit measures on
 MOST_PEOPLE = 12  # of the most affected, shown one by one
 MOST_CHANGES = 4  # features named in one line
 LONGEST_CHANGE = 40  # letters of a name or value in it
 MOST_EPOCHS = 200  # drawn and listed; of longer histories a part
 OVER = {
-    "uniform": "Everyone who could exist counts the same, whether or not such people are common.",
-    "data": "People count as often as their values are in the data, each feature taken by itself.",
+    "uniform": "Every combination of values is counted alike, whether or not such people exist. These shares depend on "
+    "how far the ranges of the domain reach, and say little about real people.",
+    "data": "People count as often as their values are in the table, each feature taken by itself: combinations that "
+    "the table does not hold count, too.",
 }
 
 
@@ -48,17 +50,30 @@ def _numbers(columns: tuple[str, ...], rows: list[Row], numbers: set[int]) -> Pa
     return Part("The numbers", (Table(columns, tuple(rows), numbers=frozenset(numbers)),), "numbers")
 
 
-def _measured_on(rows: int | None) -> str:
-    return "" if rows is None else f"Measured on {count(rows, 'row')}."
+def _measured_on(rows: int | None, which: str = "") -> str:
+    of = f" ({readable(which)})" if which else ""
+    return "" if rows is None else f"Measured on {count(rows, 'row')}{of}."
 
 
 # --- everyone who could exist ---
 
 
-def shares_of_the_domain(document: Document) -> Iterator[Block]:
-    shares = document.shares
-    if shares is None:
-        return
+def shares_of_the_data(document: Document) -> Iterator[Block]:
+    """Of people as the data has them; where nothing else was measured, of whatever was."""
+    if document.shares is not None and document.shares.over != "uniform":
+        yield from _shares(document, document.shares)
+
+
+def shares_of_combinations(document: Document) -> Iterator[Block]:
+    """Of every combination of values: it says least about people, and stands last."""
+    shares = document.uniform
+    if shares is None and document.shares is not None and document.shares.over == "uniform":
+        shares = document.shares
+    if shares is not None:
+        yield from _shares(document, shares)
+
+
+def _shares(document: Document, shares: Shares) -> Iterator[Block]:
     yield Text(OVER.get(shares.over, f"Counted over: {readable(shares.over)}."))
     yield from shares_chart(shares)
     if work := effort(shares.boxes, shares.seconds):
@@ -70,7 +85,7 @@ def shares_of_the_domain(document: Document) -> Iterator[Block]:
 
 
 def shares_chart(shares: Shares) -> Iterator[Block]:
-    """The bar of the whole domain, and what its parts are."""
+    """The bar of everybody who could exist, and what its parts are."""
     fair, unfair = percent(shares.certified, "down"), percent(shares.falsified, "down")
     undecided = percent(shares.undecided, "up")
     words = f"Bar of the whole domain: {fair} proven fair, {unfair} proven unfair, {undecided} undecided."
@@ -117,19 +132,15 @@ def people_of_the_data(document: Document) -> Iterator[Block]:
     people = document.people
     if people is None:
         return
-    rows = count(people.rows, "row") + (f" of {readable(people.source)}" if people.source else "")
-    names = sensitive_names(document, "or")
-    text = f"For none of the {rows} would another value of {names} change the decision."
-    if people.unfair:
-        text = (
-            f"For {people.unfair:,} of {rows} ({percent(people.share)}), another value of {names} alone would change "
-            "the decision."
-        )
+    names, sentence = sensitive_names(document, "or"), people_sentence(document)
+    text = f"{sentence[0].upper()}{sentence[1:]}."
     if people.values is not None:
         text += f" Each row was looked at with {count(people.values, 'value')} of {names}, not with all there are."
     yield Text(text)
     if not people.unfair and document.verdict.verdict != "verified":
         yield Text("This speaks of these rows only. It is no proof for anyone else.", "soft")
+    if document.gaps is not None:
+        yield from (Text(readable(sentence), "soft") for sentence in document.gaps.sentences)
     if people.most_affected:
         yield Text("Most affected", "heading")
         for one in people.most_affected[:MOST_PEOPLE]:
@@ -186,35 +197,38 @@ MEASURES = {
 
 
 def quality(document: Document) -> Iterator[Block]:
-    metrics = document.metrics
-    rows = tuple(
-        Row((label, measure_text(label, value), meaning))
-        for name, (label, meaning) in MEASURES.items()
-        if (value := getattr(metrics, name, None)) is not None
-    )
-    if metrics is not None and rows:
-        columns = ("measure", "value", "meaning")
-        yield Table(columns, rows, _measured_on(metrics.rows), frozenset({1}), "stack")
-
-
-def rates_by_group(document: Document) -> Iterator[Block]:
-    groups = document.group_metrics
-    if not groups:
+    """One table where one set of rows was measured on, else one line for each; what was measured now comes first."""
+    found = [one for one in (document.metrics, *document.measured) if one is not None]
+    found = [one for one in found if any(getattr(one, name) is not None for name in MEASURES)]
+    if not found:
         return
-    text = "What is decided for each group of these rows. The rates can differ even where all twins agree."
-    rates = [group.selection_rate for group in groups if group.selection_rate is not None]
-    if len(rates) > 1:
-        text += f" The rates of positive decisions differ by up to {100 * (max(rates) - min(rates)):.1f} points."
-    yield Text(text)
-    names = listed(document.sensitive) or "group"
-    columns = (names, "rows", "positive decisions", "accuracy", "true positives", "false positives")
-    rows = []
-    for group in groups:
-        chosen = group.selection_rate
-        meter = MISSING if chosen is None else Meter(percent(chosen), chosen)
-        others = (group.accuracy, group.true_positive_rate, group.false_positive_rate)
-        rows.append(Row((feature_name(group.value), f"{group.count:,}", meter, *map(percent, others))))
-    yield Table(columns, tuple(rows), numbers=frozenset({1, 3, 4, 5}), shape="stack")
+    if len(found) == 1:
+        (only,) = found
+        known = ((label, getattr(only, name), meaning) for name, (label, meaning) in MEASURES.items())
+        rows = tuple(
+            Row((label, measure_text(label, value), meaning)) for label, value, meaning in known if value is not None
+        )
+        yield Table(("measure", "value", "meaning"), rows, _measured_on(only.rows, only.on), frozenset({1}), "stack")
+    else:
+        names = [name for name in MEASURES if any(getattr(one, name) is not None for one in found)]
+        columns = ("measured on", "rows", *(MEASURES[name][0] for name in names))
+        lines = tuple(
+            Row((
+                readable(one.on) or "rows", MISSING if one.rows is None else f"{one.rows:,}",
+                *(measure_text(MEASURES[name][0], getattr(one, name)) for name in names),
+            ))
+            for one in found
+        )  # fmt: skip
+        yield Table(columns, lines, numbers=frozenset(range(1, len(columns))), shape="stack")
+        meanings = "; ".join(f"{MEASURES[name][0]}: {MEASURES[name][1]}" for name in names)
+        yield Text(f"{meanings}.", "soft")
+    if document.measured:
+        yield Text("What training measured is recorded in the certificate, not proven.", "soft")
+    if document.metrics is not None and document.metrics.on == TABLE:
+        yield Text(
+            "Whether the model learnt from rows of this table is not known here: then it looks better than it is.",
+            "soft",
+        )
 
 
 # --- what else carries it, what repair cost, how it learnt ---
@@ -269,9 +283,10 @@ def learning(document: Document) -> Iterator[Block]:
     kept = [point for i, point in enumerate(history) if i % every == 0 or point is last]
     ends = [f"{name} {percent(getattr(last, name))}" for name in lines if getattr(last, name) is not None]
     words = f"Lines over {count(len(history), 'epoch')}: at the end {' and '.join(ends) or 'nothing was measured'}."
-    caption = "Solid: accuracy. Dashed: share of rows decided alike for every sensitive value."
+    caption = "Solid: accuracy on validation rows. Dashed: share of rows decided alike for every sensitive value."
     if len(lines) == 1:
-        caption = {"accuracy": "Accuracy", "fairness": "Share of rows whose twins agree"}[lines[0]] + ", as recorded."
+        only = {"accuracy": "Accuracy on validation rows", "fairness": "Share of rows whose twins agree"}
+        caption = f"{only[lines[0]]}, as recorded."
     if every > 1:
         caption += f" One epoch in {every:,} is shown."
     yield Chart(partial(charts.history_lines, history=kept), words, caption)

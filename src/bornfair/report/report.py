@@ -119,7 +119,7 @@ NAMES = {
     Shares: _same("certified", "falsified", "undecided", "estimate", "boxes", "seconds", "over"),
     Group: {"text": "text", "covers": "share", "unfair_inside": "inside", "holds": "contains"},
     Affected: {**_same("row", "person", "twin", "decisions", "gap"), "undo": "undo_text"},
-    People: _same("rows", "unfair", "most_affected", "source", "values"),
+    People: _same("rows", "unfair", "most_affected", "source", "values", "left_out"),
 }
 """What JSON says of quantification's records: its name for each of their attributes. It holds other records whole."""
 

@@ -5,7 +5,7 @@ Here the facts about one model become sections of plain blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from bornfair.report import measured
 from bornfair.report.blocks import Block, Code, Contents, Entry, Listing, Part, Quiet, Row, Table, Text, filled_sections
@@ -13,10 +13,12 @@ from bornfair.report.domain_facts import FeatureFacts
 from bornfair.report.facts import Document
 from bornfair.report.formatting import count, effort, feature_name, interval, listed, percent, readable
 from bornfair.report.pairs import pairs_of_twins
+from bornfair.report.rates import lowest_ratio, rates_by_group
 from bornfair.report.verdict_text import BADGES, NO_ARITHMETIC, disagreements, limits, verdict_sentence
 
 MOST_FEATURES = 30  # of the domain, shown at once
 FOOTER = "Made with bornfair."
+COMMAND = "Command"  # of the facts about how a report came about
 LIMITS_TITLE = "What this report does not say"
 MEANING_TITLES = {
     "verified": "What exactly was proven",
@@ -42,25 +44,31 @@ def contents_of(document: Document) -> Contents:
     title = document.title or ("Fairness certificate" if certificate else "Fairness report")
     written_as = f" Certificate format {readable(certificate.format)}." if certificate and certificate.format else ""
     sections = [
-        ("twins", "The two people" if len(document.pairs) == 1 else "People who show it", pairs_of_twins(document)),
-        ("shares", "How many of all who could exist", measured.shares_of_the_domain(document)),
-        ("people", "People in the data", measured.people_of_the_data(document)),
+        ("people", "People in the table", measured.people_of_the_data(document)),
+        (
+            "twins",
+            "The two people" if len(document.pairs) == 1 else "People who show it",
+            pairs_of_twins(document),
+        ),
+        ("by-group", "By group", rates_by_group(document)),
+        ("shares", "People as in the data", measured.shares_of_the_data(document)),
         ("groups", "Whom it affects most", measured.affected_groups(document)),
         ("gaps", "How far twins' scores lie apart", measured.score_gaps(document)),
         ("quality", "How good it is", measured.quality(document)),
-        ("by-group", "By group", measured.rates_by_group(document)),
         ("proxies", "What else carries the sensitive value", measured.proxies(document)),
         ("repair", "What repair changed", measured.repair(document)),
+        ("combinations", "Every combination of values", measured.shares_of_combinations(document)),
         ("meaning", MEANING_TITLES[verdict], [Listing("terms", tuple(_meaning(document)))]),
         ("domain", "Who could exist", _domain(document)),
         ("making", "How it was made", _making(document)),
         ("history", "While it learnt", measured.learning(document)),
         ("checking", "Files, and how to check them", _checking(document)),
+        ("examination", "How this report came about", examination(document.examination)),
         ("limits", LIMITS_TITLE, [Listing("points", tuple(limits(document)))]),
     ]
     return Contents(
         title=readable(title),
-        about=" · ".join(readable(part) for part in (title, document.model, document.made) if part),
+        about=" · ".join(readable(part) for part in (title, document.model, made_on(document)) if part),
         headline=verdict_sentence(document),
         lead=tuple(_lead(document)),
         sections=filled_sections(sections),
@@ -93,20 +101,38 @@ def why_open(document: Document) -> Iterator[Text]:
 
 def _tiles(document: Document) -> Iterator[Entry]:
     shares, people, metrics = document.shares, document.people, document.metrics
-    if shares is not None:
-        yield Entry("Proven fair", percent(shares.certified, "down"), "of everyone who could exist")
-        if shares.falsified or document.verdict.verdict == "falsified":
-            yield Entry("Proven unfair", percent(shares.falsified, "down"), "of everyone who could exist")
-        if guess := shares.estimate:
-            means = f"{interval(guess.low, guess.high)}; a sample, not a proof"
-            yield Entry("Unfair, estimate", percent(guess.unfair), means)
     if people is not None:
-        yield Entry("Affected rows", percent(people.share), f"{people.unfair:,} of {count(people.rows, 'row')}")
+        of = f"{people.unfair:,} of {people.rows:,} people in the table"
+        yield Entry("Decided otherwise", percent(people.share), of)
+    if document.favourable is not None and (ratio := lowest_ratio(document.group_metrics)) is not None:
+        yield Entry("Impact ratio", f"{ratio:.2f}", "the lowest of the groups; four fifths are 0.80")
+    if shares is not None:
+        whose = "of people as in the data" if shares.over == "data" else "of all combinations of values"
+        if guess := shares.estimate:
+            means = f"{whose}: {interval(guess.low, guess.high)}; a sample, not a proof"
+            yield Entry("Unfair, estimate", percent(guess.unfair), means)
+        yield Entry("Proven fair", percent(shares.certified, "down"), whose)
+        if shares.falsified or document.verdict.verdict == "falsified":
+            yield Entry("Proven unfair", percent(shares.falsified, "down"), whose)
     if metrics is not None and metrics.accuracy is not None:
         rows = "" if metrics.rows is None else f"on {count(metrics.rows, 'row')}"
         yield Entry("Accuracy", percent(metrics.accuracy), rows)
     if people is None and metrics is not None and metrics.empirical_fairness is not None:
         yield Entry("Twins agree in the data", percent(metrics.empirical_fairness), "of the rows; not a proof")
+
+
+def made_on(document: Document) -> str:
+    return document.made or document.examination.get("Date", "")
+
+
+def examination(facts: Mapping[str, str]) -> Iterator[Block]:
+    """When, of what, with what: all a reader needs to repeat it."""
+    if not facts:
+        return
+    terms = [(name, text) for name, text in facts.items() if name != COMMAND]
+    yield _terms(terms)
+    if COMMAND in facts:
+        yield Text(readable(facts[COMMAND]), "command")
 
 
 # --- what it means ---

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bornfair.report.blocks import Entry
 from bornfair.report.facts import Document
-from bornfair.report.formatting import count, listed
+from bornfair.report.formatting import count, listed, percent, readable
 
 BADGES = {"verified": "✓ Verified", "falsified": "✗ Falsified", "undecided": "? Undecided"}
 NO_ARITHMETIC = "Nothing is claimed in any arithmetic."
@@ -24,8 +24,22 @@ def sensitive_names(document: Document, word: str = "and") -> str:
     return listed(document.sensitive, word=word) or "the sensitive value"
 
 
+def people_sentence(document: Document) -> str:
+    """How many people of the table would be decided otherwise, to go on after other words."""
+    people = document.people
+    assert people is not None
+    other = f"another value of {sensitive_names(document, 'or')}"
+    if document.domain is not None and document.domain.twins:
+        other += ", or with what the declared rules change along"
+    rows = f"people in {readable(people.source or 'the table')}"
+    if not people.unfair:
+        return f"none of the {people.rows:,} {rows} would be decided otherwise with {other}"
+    share = f"{percent(people.share)} ({people.unfair:,} of {people.rows:,})"
+    return f"{share} of the {rows} would be decided otherwise with {other}"
+
+
 def verdict_sentence(document: Document) -> str:
-    """The one sentence on top."""
+    """The one sentence on top. It speaks of the people of a table, where there is one."""
     names, found, people = sensitive_names(document), document.verdict, document.people
     changes = "change" if len(document.sensitive) > 1 else "changes"
     rules = document.domain is not None and bool(document.domain.twins)
@@ -33,15 +47,16 @@ def verdict_sentence(document: Document) -> str:
         along = ", with all that the declared rules change along," if rules else ""
         fair = "Fair, in real arithmetic, of the network as read" if found.as_read else "Fair"
         return f"{fair}: {names}{along} never {changes} the decision, for anyone who could exist."
+    if found.verdict == "falsified" and people is not None and people.unfair:
+        return f"Not fair: {people_sentence(document)}."
+    if found.verdict == "falsified" and people is not None:
+        return f"Not fair: some who could exist are decided by {names}, though {people_sentence(document)}."
     if found.verdict == "falsified":
         two = " Here are two who show it." if document.pairs else ""
         along = ", with what the declared rules change along," if rules else " alone"
         return f"Not fair: {names}{along} {changes} the decision for some people.{two}"
     if people is not None and people.unfair:
-        return (
-            f"Undecided for everyone who could exist, but {names} alone {changes} the decision "
-            f"for {count(people.unfair, 'row')} of the data."
-        )
+        return f"Undecided for everyone who could exist, but {people_sentence(document)}."
     return f"Undecided: whether {names} can change a decision is neither proven nor disproven."
 
 
@@ -109,6 +124,7 @@ def limits(document: Document) -> Iterator[Entry]:
         "Values that the domain does not list are not covered, nor is what happens to the data before or to the "
         "decision after the model.",
     )
-    right = "accuracy was measured on a sample of rows" if document.metrics else "accuracy is not part of the verdict"
+    counted = document.metrics or document.measured
+    right = "accuracy was measured on a sample of rows" if counted else "accuracy is not part of the verdict"
     yield Entry("Being right.", f"A fair decision can still be a wrong one; {right}.")
     yield Entry("Arithmetic.", ARITHMETIC_LIMITS[tuple(sorted(set(document.verdict.arithmetic)))])

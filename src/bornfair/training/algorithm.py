@@ -175,7 +175,7 @@ class _Run:
         no_sensitive = start.widths[0] == self.free_width
         zero_start = start.ignores_sensitive(self.free_width)
         self.collapsed = no_sensitive or (response.preserves_fairness and zero_start)
-        self.training_rows, self.validation_rows = _split(data.classes, plan)
+        self.training_rows, self.validation_rows = split(data.classes, plan)
         self.table = _on_device(data, response, self.collapsed)
         self.released = None
         if response.of_population and not self.collapsed:
@@ -327,7 +327,7 @@ def _released(data: TrainingData, response: Response, rows: np.ndarray) -> Relea
     return Released.of(response, codes, true, weights)
 
 
-def _split(classes: np.ndarray, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+def split(classes: np.ndarray, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """Positions for training and validation, the latter drawn within each class."""
     everyone = np.arange(len(classes), dtype=np.int32)
     if plan.validation_fraction == 0:

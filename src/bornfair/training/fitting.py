@@ -20,7 +20,7 @@ from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, 
 from bornfair.training.options import TrainingOptions
 from bornfair.training.presets import resolve_automatic, settings
 from bornfair.training.projection import projection
-from bornfair.training.provenance import certify
+from bornfair.training.provenance import certify, measured_in_training
 from bornfair.training.response import Response
 from bornfair.training.start import (
     Bernoulli,
@@ -154,9 +154,10 @@ def continue_fit(
 ) -> Fitted:
     """Train a given network further, let it decide at the threshold asked for, and certify what came out."""
     plan = plan or recipe.plan(len(table))
+    data = training_data(table, classes, encoding, network, response, weights)
     training = train(
         network,
-        training_data(table, classes, encoding, network, response, weights),
+        data,
         response,
         plan,
         callbacks=callbacks,
@@ -171,9 +172,13 @@ def continue_fit(
     if projected:
         model = projection(model)
         verdict = confirm_encoded(model.network, model.encoding)
+    measured = []
+    if optimiser_state is None:  # one more batch of many would be told as if it were all
+        measured = measured_in_training(model, table if projected else data, classes, plan)
     certificate = certify(
         model, verdict, start=start, response=response, plan=plan, training=training, projected=projected,
         threshold=threshold,
+        measured=measured,
     )  # fmt: skip
     if encoding.domain.sensitive and not verdict and response.mode != "none":
         warnings.warn(certificate.claim, FairnessWarning, stacklevel=2)

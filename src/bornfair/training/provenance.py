@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from bornfair.models.model import Model
+from bornfair.models.network import CHUNK, decisions
 from bornfair.models.operating import Asked, Threshold
 from bornfair.proof.certificate import Certificate, certificate_of
-from bornfair.training.algorithm import Plan, Training
+from bornfair.training.algorithm import Plan, Training, TrainingData, split
 from bornfair.training.response import Response, privacy
 from bornfair.training.start import FairStart
 from bornfair.verification.verdict import Verdict
 
+TRAINING_ROWS = "training rows"
+VALIDATION_ROWS = "validation rows, which said when to stop"
+VALIDATION_ONLY = "validation rows"
+KEPT_ASIDE = "rows kept aside"
 TREE_SECONDS = 10.0  # for a proof tree right after training; `certified` takes as long as it is given
 
 
@@ -28,6 +37,7 @@ def certify(
     training: Training,
     projected: bool = False,
     threshold: Threshold | None = None,
+    measured: Sequence[dict[str, Any]] = (),
 ) -> Certificate:
     """The certificate of a model that was just trained, and perhaps projected onto the fair ones afterwards."""
     if not verdict and model.domain.sensitive:
@@ -45,8 +55,45 @@ def certify(
             "history": [_timeless(asdict(record)) for record in training.history],
             **({"projected": True} if projected else {}),
             **({} if threshold is None else {"threshold": Asked.of(threshold).text, "thresholds": model.thresholds}),
+            **({"measured": list(measured)} if measured else {}),
         }),
     )  # fmt: skip
+
+
+def measured_in_training(
+    model: Model, people: TrainingData | pd.DataFrame, classes: np.ndarray, plan: Plan
+) -> list[dict[str, Any]]:
+    """How often the model is right on the rows it learnt from, and on those that said when to stop."""
+    right = _decided(model, people) == classes
+    parts = zip(
+        (TRAINING_ROWS, VALIDATION_ROWS if plan.patience else VALIDATION_ONLY), split(classes, plan), strict=True
+    )
+    return [
+        {"on": name, "rows": len(rows), "accuracy": float(np.mean(right[rows]))} for name, rows in parts if len(rows)
+    ]
+
+
+def _decided(model: Model, people: TrainingData | pd.DataFrame) -> np.ndarray:
+    """Class indices; the encoded table is not made whole once more, which a long one would not leave room for."""
+    if isinstance(people, pd.DataFrame):
+        return decisions(model.scores(people))
+    found, width = [], model.network.widths[0] - people.free.shape[1]
+    for start in range(0, len(people.free), CHUNK):
+        free = people.free[start : start + CHUNK]
+        codes = np.zeros((len(free), width), np.float32)
+        if people.sensitive is not None:
+            codes = people.sensitive[start : start + CHUNK]
+        elif people.codes is not None and people.true_index is not None:
+            codes = people.codes[people.true_index[start : start + CHUNK]]
+        found.append(decisions(model.network.scores(np.concatenate([free, codes], axis=1))))
+    return np.concatenate(found)
+
+
+def with_measured(certificate: Certificate, figures: dict[str, Any]) -> Certificate:
+    """The certificate with what was measured on other rows beside what training measured."""
+    others = [one for one in certificate.training.get("measured", []) if one["on"] != figures["on"]]
+    training = certificate.training | {"measured": [*others, _as_json(figures)]}
+    return dataclasses.replace(certificate, training=training)
 
 
 def privacy_of(response: Response, training: Training) -> str:

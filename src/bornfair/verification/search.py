@@ -342,7 +342,10 @@ def _percent(share: float) -> str:
 
     >>> _percent(1 - 1e-9), _percent(0.5), _percent(3e-12)
     ('99.9999 %', '50.0000 %', '3e-10 %')
+    >>> _percent(-2e-16), _percent(1 + 2e-16)
+    ('0.0000 %', '100.0000 %')
     """
+    share = min(max(share, 0.0), 1.0)  # a sum of many rounded shares may be a little beside
     if 0 < share < 1e-6:
         return f"{100 * share:.1g} %"
     return f"{np.floor(1e6 * share) / 1e4:.4f} %"

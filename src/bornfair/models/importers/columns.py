@@ -24,6 +24,8 @@ from bornfair.people.features import (
     Value,
     unknown_column,
 )
+from bornfair.people.inference import infer_label
+from bornfair.people.labels import answered
 
 MOST_LEVELS = 1_000  # of a whole number whose values are listed because the model looks them up
 
@@ -165,7 +167,9 @@ def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
         read = [matching(name, inputs, wanted.origin) for name in wanted.names]
         asked = [item for item in who.sensitive or () if isinstance(item, str) and item in inputs]
         frame = table[[name for name in names if name in {*read, *asked, target}]]
-    domain = Domain.infer(frame, target=target)
+    domain = Domain.infer(frame if target is None else frame.drop(columns=target))
+    if target is not None:  # rows without an answer are people all the same
+        domain = domain.replaced(label=infer_label(target, answered(frame[target])).model_dump())
     features = []
     for feature in domain.features:
         known = _known(wanted, feature.name)

@@ -5,8 +5,8 @@ Every model that is read is compared with its original on people of the domain b
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from bornfair.models.importers.head import Head
 from bornfair.models.importers.probing import telling_people
 from bornfair.models.network import Network, decisions
 from bornfair.people.encoding import Encoding
+from bornfair.people.features import Value
 
 PEOPLE = 2_048
 HUGE = 1e8  # weights above are nobody's intention
@@ -38,6 +39,7 @@ class Original:
     people_compared: int = 0
     reads: tuple[str, ...] = ()  # the features it is given
     likely_wrong: pd.DataFrame | None = None  # people of the domain about whom it and the network are likely to differ
+    fills: Mapping[str, Value] = field(default_factory=dict)  # what it takes where a value is missing, by feature
     plain_sums: bool = False
     """Whether it executes just the network that was read: float32 sums and ReLUs, compared as they are. Bounds on every
     order of summation then speak of it, too.

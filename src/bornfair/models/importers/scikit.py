@@ -98,7 +98,10 @@ class ScikitSource:
             found = model.predict(self._given(table, columns))
             return np.array([order[plain(value)] for value in found], dtype=np.int64)
 
-        return Original(f"scikit-learn {sklearn.__version__}", scores, decide)
+        known = self.wanted.names or columns.names
+        filled = _fills(self._transformers, self._all_names or known)
+        fills = {own: filled[name] for name, own in zip(known, columns.names, strict=True) if name in filled}
+        return Original(f"scikit-learn {sklearn.__version__}", scores, decide, fills=fills)
 
     def _given(self, table: pd.DataFrame, columns: Columns) -> Any:
         """A table as the estimator takes it."""
@@ -277,6 +280,25 @@ def _imputed(step: Any, given: list[Column], tape: Tape, name: str) -> list[Colu
     if step.add_indicator or plain(step.missing_values) == plain(step.missing_values):
         raise CannotRead("marks or fills in something else than NaN, which is not supported")
     return given
+
+
+def _fills(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str, Value]:
+    """What an imputer that comes first puts in the place of missing values, by column."""
+    kind = type(steps[0][1]).__name__ if steps else ""
+    if kind == "SimpleImputer":
+        found = zip(names, steps[0][1].statistics_, strict=True)
+        return {name: plain_value(value) for name, value in found if not pd.isna(value)}
+    if kind != "ColumnTransformer":
+        return {}
+    filled: dict[str, Value] = {}
+    several: set[str] = set()
+    for _, inner, positions in _parts(steps[0][1], names):
+        read = [names[i] for i in positions]
+        several |= {
+            name for name in read if name in filled
+        }  # read twice: what one way fills in need not be the other's
+        filled |= _fills(inner, read)
+    return {name: value for name, value in filled.items() if name not in several}
 
 
 def _identity(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:

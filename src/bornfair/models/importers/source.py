@@ -19,6 +19,7 @@ from bornfair.models.importers.reading import Reading
 from bornfair.models.model import Model
 from bornfair.models.operating import USUAL, Asked, Top
 from bornfair.people.features import Value
+from bornfair.people.gaps import complete
 from bornfair.people.tables import as_pandas
 
 
@@ -88,7 +89,9 @@ def _at_the_point(
     ((place, amount),) = by_class.items()
     meaning = asked.decision or ("probability" if read.head.probabilities else "logit")
     if isinstance(amount, Top):
-        shown = None if table is None else read.original.scores(table)
+        shown = None
+        if table is not None:  # whom it cannot decide about has no score
+            shown = read.original.scores(complete(table, columns.names, read.original.fills))
         if shown is None:
             what = "there is no table" if table is None else f"{origin} shows labels only"
             raise InputError(f"'{point.text}' is a share of a table's people by their scores, but {what}.")

@@ -1,0 +1,141 @@
+"""Tables as they are, with gaps and values that fit nowhere: every command answers, or says in one sentence why not."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bornfair import FairClassifier, audit
+from samples import bornfair, make_people
+
+ANSWERS = (0, 1, 3)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Two bundles, and a table for each kind of mess."""
+    folder = tmp_path_factory.mktemp("gaps")
+    people = make_people(120, seed=3)
+    X, y = people.drop(columns="grant"), people["grant"]
+    for name, response in (("plain", "none"), ("fair", "expected")):
+        FairClassifier(["sex"], response=response, hidden=[4], epochs=5, random_state=0).fit(X, y).save(folder / name)
+
+    def without(*columns, rows=20):
+        holed = people.astype(object)
+        for i, column in enumerate(columns):
+            holed.loc[10 * i : 10 * i + rows - 1, column] = None
+        return holed
+
+    tables = {
+        "answers": without("sex", "grant"),
+        "feature": without("income", "job"),
+        "everything": without("sex", "income", "grant"),
+        "nothing": without("income", rows=120),
+        "continuous": people.assign(grant=np.linspace(0, 1, 120)),
+        "huge": people.assign(income=people["income"].where(people.index != 7, 1e300)),
+        "infinite": people.assign(income=people["income"].where(people.index != 7, np.inf)),
+        "text": people.assign(income=people["income"].astype(object).where(people.index != 7, "lots")),
+    }
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
+    return folder
+
+
+COMMANDS = {
+    "audit": "audit {model} --data {table}.csv --target grant --timeout 0.5 --over data --report {table}.html",
+    "verify": "verify {model} --data {table}.csv --target grant --timeout 1",
+    "quantify": "quantify {model} --data {table}.csv --target grant --timeout 0.5 --over data",
+    "repair": "repair {model} --data {table}.csv --target grant --epochs 1 --out repaired-{table}",
+    "proxies": "proxies {table}.csv --sensitive sex --target grant --model {model}",
+    "predict": "predict {model} {table}.csv",
+    "train": "train {table}.csv --target grant --sensitive sex --hidden 4 --epochs 1 --out trained-{table}",
+    "certify": "certify {model} --data {table}.csv --timeout 1 --out certified-{table}",
+}
+REFUSED = {  # besides, what a model that does not fill in cannot decide, and a target that is no label
+    "predict": {"feature", "nothing", "huge", "infinite", "text"},
+    "train": {"feature", "nothing", "huge", "infinite", "continuous"},
+    "audit": {"nothing", "huge", "infinite", "text", "continuous"},
+    "repair": {"nothing", "huge", "infinite", "text", "continuous"},
+    "quantify": {"nothing", "huge", "infinite", "text"},
+    "proxies": {"nothing", "huge", "infinite", "text"},
+    "verify": {"nothing"},
+    "certify": set(),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_answers_or_refuses_in_one_sentence(place, command):
+    for table in ("answers", "feature", "nothing", "continuous", "huge", "infinite", "text"):
+        typed = COMMANDS[command].format(model="fair" if command == "predict" else "plain", table=table)
+        found = bornfair(*typed.split(), cwd=place)
+        said = [line for line in found.stderr.splitlines() if line.startswith("bornfair:") and "warning" not in line]
+        if table in REFUSED[command]:
+            assert found.returncode == 2 and len(said) == 1 and len(said[0]) < 400, (table, found.stderr)
+        else:
+            assert found.returncode in ANSWERS and not said, (table, found.stderr)
+        assert "Traceback" not in found.stderr + found.stdout
+
+
+def test_who_is_left_out_is_counted_and_said(place):
+    asked = "audit plain --data everything.csv --target grant --timeout 0.5 --over data --report e.html --json"
+    found = json.loads(bornfair(*asked.split(), cwd=place).stdout)
+    assert (found["gaps"]["rows"], found["gaps"]["left_out"], found["people"]["rows"]) == (120, 20, 100)
+    assert found["gaps"]["unknown"] == {"sex": 10} and found["gaps"]["unanswered"] == 10  # the others are left out
+    unknown = [line for line in found["group_metrics"] if line["unknown"]]
+    assert unknown[0]["count"] == 10 and unknown[0]["impact_ratio"] is None
+    said = bornfair(*asked.split()[:-1], cwd=place).stdout
+    assert "20 of 120 people are left out: they have gaps (income 20)" in said
+    assert "Of 10 people sex is not known" in said
+    top = bornfair(*asked.split()[:-1], "--threshold", "top 20%", cwd=place)
+    assert top.returncode == 1 and not any(line.startswith("bornfair:") for line in top.stderr.splitlines()), top.stderr
+
+
+def test_a_model_that_fills_gaps_in_leaves_nobody_out():
+    people = make_people(120, seed=3)
+    model = FairClassifier(["sex"], response="none", missing="impute", hidden=[4], epochs=5, random_state=0)
+    model.fit(people.drop(columns="grant"), people["grant"])
+    holed = people.assign(income=people["income"].where(people.index >= 10))
+    (document,) = audit(model, holed, target="grant", over="data", timeout=0.5).documents
+    assert document.people.rows == 120 and document.gaps.filled == {"income": 10}
+    filled = holed.drop(columns="grant").assign(income=holed["income"].fillna(people["income"].median()))
+    assert model.empirical_fairness(filled) == pytest.approx(1 - document.people.share)
+
+
+def test_an_imputing_pipeline_is_audited_as_it_decides():
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    people = make_people(200, seed=5)[["age", "income", "sex", "grant"]].astype({"age": float})
+    people.loc[:9, "income"] = None
+    people.loc[20:29, "sex"] = None
+    people["grant"] = (people["grant"] == "yes").astype(float)
+    people.loc[40:44, "grant"] = None
+    numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    texts = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder())
+    known = people.dropna(subset="grant")
+    model = make_pipeline(make_column_transformer((numbers, ["age", "income"]), (texts, ["sex"])), LogisticRegression())
+    model.fit(known.drop(columns="grant"), known["grant"].astype(int))
+    asked = {"target": "grant", "sensitive_features": ["sex"], "over": "data", "timeout": 0.5}
+    (document,) = audit(model, people, **asked).documents
+    X = people.drop(columns="grant")
+    decided = [model.predict(X.assign(sex=sex)) for sex in ("female", "male")]
+    assert document.people.rows == 200 and document.people.unfair == int((decided[0] != decided[1]).sum())
+    assert document.metrics.rows == 195
+    truth = people["grant"].notna().to_numpy()
+    right = model.predict(X)[truth] == people["grant"][truth]
+    assert document.metrics.accuracy == pytest.approx(right.mean())
+    assert document.gaps.filled == {"income": 10} and document.gaps.unknown == {"sex": 10}
+
+
+def test_a_repair_names_each_group_once():
+    from bornfair.people.domain import Domain
+    from bornfair.repairing.changes import sensitive_groups
+
+    people = pd.DataFrame({"sex": ["f", "m", None, "m"], "age": [20, 30, 40, 50]})
+    domain = Domain.infer(people, sensitive=["sex"])
+    names = [name for name, _ in sensitive_groups(domain, people)]
+    assert names == ["sex f", "sex m", "sex not known"]

@@ -38,12 +38,7 @@ def printable(text: str) -> str:
 def tell(*lines: str) -> None:
     """Print results on stdout, each on one line."""
     for line in lines:
-        print(_spaced(line))
-
-
-def _spaced(text: str) -> str:
-    """What is printed for a person: the space that must not break, between a number and its sign, is any space here."""
-    return printable(text.replace("\u00a0", " "))
+        print(printable(line))
 
 
 def print_text(text: str) -> None:
@@ -77,8 +72,8 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    heads = [[*map(_spaced, (header,) if isinstance(header, str) else header)] for header in headers]
-    cells = [[_spaced(cell) for cell in row] for row in rows]
+    heads = [[*map(printable, (header,) if isinstance(header, str) else header)] for header in headers]
+    cells = [[printable(cell) for cell in row] for row in rows]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for i, lines in enumerate(heads):  # as Text: a category may look like markup
         number = i >= numbers_from
@@ -91,7 +86,7 @@ def print_table(
     texts_fit = 120 if not sys.stdout.isatty() else usual.width
     numbers = sum(max(map(len, (*heads[i], *(row[i] for row in cells)))) + 3 for i in range(numbers_from, len(heads)))
     console = Console(width=max(usual.width, min(needed, max(texts_fit, numbers + 40))))
-    console.print(Text(_spaced(title), style="bold"))
+    console.print(Text(printable(title), style="bold"))
     console.print(table)
 
 

@@ -23,6 +23,7 @@ from bornfair.quantification.marginals import marginals_of
 from bornfair.quantification.measure import shares_of
 from bornfair.quantification.people import Treatment, class_names, own_decisions, people_of, treatment
 from bornfair.quantification.records import Over
+from bornfair.quantification.thresholds import threshold_curve
 from bornfair.question import Asking, Question
 from bornfair.report import DomainFacts, Report, certificate_document
 from bornfair.report import facts as parts
@@ -136,6 +137,9 @@ def examine(
     document = _certified(model, verdict)
     imported = {} if model.original is None else {"Imported": _imported(model)}
     reading = {"Reading": model.note} if model.note else {}
+    if model.thresholds:
+        decides = ", ".join(f"{name} above {share:g}" for name, share in model.thresholds.items())
+        reading = {"Operating point": f"It decides {decides}, not at ½.", **reading}
     return dataclasses.replace(
         document, model=name, domain=DomainFacts.of(model.domain),
         making={**document.making, **imported, **reading}, **found,
@@ -199,6 +203,7 @@ def _of_people(
     good = class_names(model).index(rules.decision)
     found: dict[str, Any] = {
         "people": people_of(model, rows, MOST_AFFECTED, treated=treated),
+        "thresholds": threshold_curve(model, treated.scores),
         "score_gaps": _gaps(treated.scores),
         "metrics": parts.Metrics(
             **right or {"rows": len(rows)}, on=TABLE, empirical_fairness=float(np.mean(treated.fair))

@@ -16,6 +16,7 @@ from typing import Any, get_args
 from bornfair.errors import InputError, shown
 from bornfair.people.gaps import Gaps
 from bornfair.quantification.records import Checked, Group, People, Share, Shares
+from bornfair.quantification.thresholds import ThresholdCurve
 from bornfair.report.domain_facts import DomainFacts
 from bornfair.verification.verdict import Answer, Arithmetic, Proof, Verdict
 
@@ -197,6 +198,7 @@ class Document:
     """What its maker measured, on which rows; recorded, not proven."""
     examination: Mapping[str, str] = field(default_factory=dict)
     """How this report came about: when, of which files, by which command and software."""
+    thresholds: ThresholdCurve | None = None
     score_gaps: Histogram | None = None
     history: tuple[HistoryPoint, ...] = ()
     making: Mapping[str, str] = field(default_factory=dict)

@@ -164,6 +164,29 @@ def _affected(one: Affected, label: str | None) -> Part:
     return Part(" · ".join(part for part in parts if part), (*side_by_side(pair, label), *undo), "person")
 
 
+def other_thresholds(document: Document) -> Iterator[Block]:
+    curve = document.thresholds
+    if curve is None:
+        return
+    own, worst = (percent(share) for share in (curve.own, curve.worst))
+    rows = f"{curve.own_affected:,} of the {curve.rows:,} people of the table"
+    words = (
+        f"It decides {readable(curve.decided)} above a probability of {own}: there {rows} "
+        f"have a twin who is decided otherwise. At {worst} most would be affected: {curve.worst_affected:,}. Between "
+        f"their versions, somebody's probability changes by up to {percent(curve.largest_change)}."
+    )
+    yield Text(words)
+    yield Chart(
+        partial(charts.threshold_line, curve=curve),
+        f"Line over thresholds. {words}",
+        "How many people of the table (up) have a twin who is decided otherwise if the model decides at a threshold "
+        "(across). Dashed: where it decides.",
+    )
+    points = zip(curve.thresholds, curve.affected, strict=True)
+    lines = [Row((percent(threshold, fine=True), f"{affected:,}")) for threshold, affected in points]
+    yield _numbers(("threshold", "people affected"), lines, {0, 1})
+
+
 def score_gaps(document: Document) -> Iterator[Block]:
     found = document.score_gaps
     if found is None:

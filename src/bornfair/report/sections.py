@@ -53,6 +53,7 @@ def contents_of(document: Document) -> Contents:
         ("by-group", "By group", rates_by_group(document)),
         ("shares", "People as in the data", measured.shares_of_the_data(document)),
         ("groups", "Whom it affects most", measured.affected_groups(document)),
+        ("thresholds", "At other thresholds", measured.other_thresholds(document)),
         ("gaps", "How far twins' scores lie apart", measured.score_gaps(document)),
         ("quality", "How good it is", measured.quality(document)),
         ("proxies", "What else carries the sensitive value", measured.proxies(document)),
@@ -86,7 +87,8 @@ def _lead(document: Document) -> Iterator[Block]:
     elif found.verdict == "verified":
         how = " and ".join({"real": "exact", "float32": "float32"}[kind] for kind in found.arithmetic)
         proven = f", proven in {how} arithmetic" if how else ""
-        yield Text(f"Two people who differ only in the sensitive features always get the same decision{proven}.")
+        what = "score, and so the same decision at every threshold" if found.covers == "score" else "decision"
+        yield Text(f"Two people who differ only in the sensitive features always get the same {what}{proven}.")
     yield from why_open(document)
     for note in disagreements(document):
         yield Text(note, "warning")

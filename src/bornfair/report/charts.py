@@ -161,7 +161,8 @@ def threshold_line(width: int, curve: ThresholdCurve) -> str:
     path = " ".join(f"{_n(across(place))},{_n(up(amount / curve.rows))}" for place, amount in steps)
     drawn.append(f'<polyline class="line accuracy" points="{path}"/>')
     own = across(min(max(_odds(curve.own), across.low), across.high))
-    drawn.append(_line(own, up.end - 8, own, up.start, "line fairness"))
+    down = f"{_n(own)},{_n(up.end - 8)} {_n(own)},{_n(up.start)}"
+    drawn.append(f'<polyline class="line fairness" points="{down}"/>')
     anchor = "start" if own < width / 2 else "end"
     drawn.append(_text(own + (5 if anchor == "start" else -5), up.end - 12, "it decides here", anchor, "fairness-text"))
     marks: list[tuple[float, str]] = []

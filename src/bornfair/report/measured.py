@@ -173,7 +173,7 @@ def other_thresholds(document: Document) -> Iterator[Block]:
     words = (
         f"It decides {readable(curve.decided)} above a probability of {own}: there {rows} "
         f"have a twin who is decided otherwise. At {worst} most would be affected: {curve.worst_affected:,}. Between "
-        f"their versions, somebody's probability changes by up to {percent(curve.largest_change)}."
+        f"their versions, somebody's probability changes by up to {100 * curve.largest_change:.1f} points."
     )
     yield Text(words)
     yield Chart(

@@ -34,7 +34,7 @@ from bornfair.quantification.measure import shares_of
 from bornfair.quantification.people import people_of, treatment
 from bornfair.quantification.records import Over, Shares
 from bornfair.quantification.variables import Marginal
-from bornfair.verification.clock import Say
+from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.decide import Engine, check_question, decide
 from bornfair.verification.score import Output, check_output, decide_score
 from bornfair.verification.verdict import Verdict
@@ -44,6 +44,9 @@ OBJECTS = (
     "a bundle, a .nnet file, a FairModel or a fitted FairClassifier, a scikit-learn classifier or pipeline, a "
     "torch.nn.Sequential, or an .onnx, .h5 or .keras file"
 )
+JUDGING = 0.25  # share of the time for the rows of a table
+GROUPING = 0.15  # of what is then left, for groups
+DESCRIBING = 0.2  # for groups and the people whom it affects most
 EXECUTABLE = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".bin", ".dill", ".cloudpickle", ".npy")
 
 
@@ -142,7 +145,7 @@ def verify(
     people: Any = None,
     *,
     engine: Engine = "auto",
-    timeout: float = 60.0,
+    timeout: Timeout = 60.0,
     partitions: int | None = None,
     soft_timeout: float = 100.0,
     where: dict[str, Any] | None = None,
@@ -161,7 +164,7 @@ def verify(
         model, people, sensitive_features, twins, table, target, …: as in `Question.of`. A table also serves to show
             twins close to a real person.
         engine: 'auto', or 'bounds', 'smt' or 'milp' for a second opinion.
-        timeout: seconds.
+        timeout: seconds for all of it, reading included; or a `Clock` that is running already.
         partitions, soft_timeout: for 'smt': into how many parts the domain is cut, and seconds for each.
         where: for 'smt': a sub-population, as {"age": (30, 40), "job": ["nurse"]}.
         relax: for 'smt': by how much other numbers of twins may differ, as {"age": 2}.
@@ -188,12 +191,13 @@ def verify(
     check_output(output, tolerance)
     if output != "decision" and (engine != "auto" or where or relax or resume is not None):
         raise InputError(f"engine, where, relax and resume are for decisions; leave them out with output={output!r}.")
+    clock = Clock.of(timeout, say)
     asked = Question.of(model, people, **asking)
     if output != "decision":
-        return decide_score(asked.model, output=output, tolerance=tolerance, timeout=timeout, seed=seed, say=say)
+        return decide_score(asked.model, output=output, tolerance=tolerance, timeout=clock, seed=seed)
     return decide(
-        asked.model, engine=engine, timeout=timeout, table=asked.table, partitions=partitions,
-        soft_timeout=soft_timeout, where=where, relax=relax, seed=seed, resume=resume, say=say,
+        asked.model, engine=engine, timeout=clock, table=asked.table, partitions=partitions,
+        soft_timeout=soft_timeout, where=where, relax=relax, seed=seed, resume=resume,
     )  # fmt: skip
 
 
@@ -203,7 +207,7 @@ def quantify(
     *,
     over: Over = "uniform",
     marginals: Mapping[str, Marginal] | None = None,
-    timeout: float = 60.0,
+    timeout: Timeout = 60.0,
     precision: float = 0.0,
     most: int = 5,
     seed: int = 0,
@@ -217,7 +221,7 @@ def quantify(
         model, people, sensitive_features, twins, table, target, …: as in `Question.of`.
         over: "uniform" (everybody counts the same) or "data" (each feature's values as often as in the table).
         marginals: other weights of the values of features, in the form of `marginals_of(domain, table)`.
-        timeout: seconds for the proofs; the groups may take half a minute more.
+        timeout: seconds for all of it, reading, groups and people included; or a `Clock` that is running already.
         precision: stop when at most this share is undecided.
         most: how many groups and people to describe.
         seed: the same seed draws the same people.
@@ -241,24 +245,27 @@ def quantify(
     (0.9, 0.1, {'certified': 9, 'falsified': 1, 'undecided': 0})
     """
     choice("over", over, get_args(Over))
+    clock = Clock.of(timeout, say)
     asked = Question.of(model, people, **asking)
     about, rows = asked.model, asked.people
     if over == "data" and (rows is None or marginals is not None):
         raise InputError("over='data' takes the weights from a table: give a table, and no marginals.")
-    if say:
+    if clock.listener is not None:
         for sentence in asked.gaps.sentences:
-            say(sentence)
-    treated = None if rows is None else treatment(about, rows)
+            clock.listener(sentence)
+    treated = None if rows is None else treatment(about, rows, timeout=clock.part(JUDGING), seed=seed)
     if over == "data":
         marginals = marginals_of(about.domain, rows)
-    found = shares_of(about, timeout=timeout, precision=precision, marginals=marginals, seed=seed, say=say)
+    after = DESCRIBING if rows is not None else GROUPING
+    found = shares_of(about, timeout=clock.part(1 - after), precision=precision, marginals=marginals, seed=seed)
     if found.certified < 1:
-        groups = affected_groups(about, most=most, seed=seed, marginals=marginals)
+        affected = clock.part(GROUPING / after)
+        groups = affected_groups(about, most=most, seed=seed, marginals=marginals, timeout=affected)
         found = dataclasses.replace(found, groups=tuple(groups))
     if rows is not None and treated is not None:
-        affected = people_of(about, rows, most, treated=treated)
-        found = dataclasses.replace(found, people=dataclasses.replace(affected, left_out=asked.gaps.left_out))
-    return dataclasses.replace(found, over=over)
+        told = people_of(about, rows, most, treated=treated, timeout=clock)
+        found = dataclasses.replace(found, people=dataclasses.replace(told, left_out=asked.gaps.left_out))
+    return dataclasses.replace(found, over=over, seconds=clock.spent)
 
 
 def _decidable(model: Model, rows: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, str | None, Gaps]:

@@ -5,7 +5,6 @@ metrics, what gives the sensitive value away, and puts the answers in a report p
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
@@ -28,19 +27,24 @@ from bornfair.question import Asking, Question
 from bornfair.report import DomainFacts, Report, certificate_document
 from bornfair.report import facts as parts
 from bornfair.report.measured import TABLE
-from bornfair.verification.clock import Say
-from bornfair.verification.decide import decide
+from bornfair.verification.clock import Clock, Say, TimeIsUp, Timeout
+from bornfair.verification.decide import check_question, decide
 
 if TYPE_CHECKING:
+    from bornfair.proxies.tells import Proxies
     from bornfair.verification.verdict import Verdict
 
 
 LEAST_ROWS_FOR_PROXIES = 50
+TRIAL = 1_000  # rows whose proxies tell how long those of all rows take
 MOST_AFFECTED = 5
 MOST_GROUPS = 5
 MOST_PROXIES = 6  # features named for each sensitive one
 BINS = 24
 UNIFORM = 0.25  # of the time for measuring, for combinations counted alike where people as in the data come first
+OF_PEOPLE = 0.25  # share of the time for what is said of the people of a table,
+JUDGING = 0.2  # and so much, before all else, to judge them
+OF_GROUPS = 0.15  # of the time for everybody, for groups
 
 
 def audit(
@@ -51,7 +55,7 @@ def audit(
     favourable: Any = None,
     least_people: int = 30,
     least_share: float = 0.02,
-    timeout: float = 60.0,
+    timeout: Timeout = 60.0,
     seed: int = 0,
     say: Say | None = None,
     examination: Mapping[str, str] | None = None,
@@ -69,7 +73,7 @@ def audit(
         least_people, least_share: a group of fewer people, or of a smaller share of the rows, is shown, but neither
             headlined nor compared with.
         examination: more facts about how the report came about, by name, beside its date and digests.
-        timeout: seconds for the proof and the measuring of the domain together, for each model.
+        timeout: seconds for all of it, reading included; of several models, for each.
         seed: the same seed asks in the same order.
         say: is told how far it is.
 
@@ -87,7 +91,8 @@ def audit(
     >>> report.documents[0].verdict.verdict, report.documents[0].people.unfair
     ('falsified', 4)
     """
-    number("timeout", timeout, 0.0, float("inf"), open_low=True)
+    check_question("auto", timeout)
+    clock = Clock.of(timeout, say)
     number("least_share", least_share, 0.0, 1.0)
     whole("least_people", least_people, 0)
     if over is not None:
@@ -97,13 +102,14 @@ def audit(
         raise InputError("no model was given; name at least one.")
     found, began = [], {"Date": today()}
     for name, source in sources.items():
-        if say and len(sources) > 1:
-            say(f"--- {name}")
+        if clock.listener and len(sources) > 1:
+            clock.listener(f"--- {name}")
         asked = Question.of(source, people, **asking)
         rules = _rules(asked.model, favourable, least_people, least_share)
-        document = examine(asked, name=str(name), over=over, rules=rules, timeout=timeout, seed=seed, say=say)
+        document = examine(asked, name=str(name), over=over, rules=rules, timeout=clock, seed=seed)
         facts = examined(source, asked, people if asking.get("table") is None else asking["table"])
         found.append(dataclasses.replace(document, examination={**began, **facts, **(examination or {})}))
+        clock = Clock(clock.timeout, clock.listener, now=clock.now)
     return Report(found[0] if len(found) == 1 else parts.Comparison(tuple(found)))
 
 
@@ -113,25 +119,25 @@ def examine(
     name: str = "",
     over: Over | None = None,
     rules: parts.Favourable | None = None,
-    timeout: float = 60.0,
+    timeout: Timeout = 60.0,
     seed: int = 0,
     say: Say | None = None,
 ) -> parts.Document:
-    """All that can be said about one model in about the given time."""
-    progress = say or (lambda text: None)
+    """All that can be said about one model in the given time."""
+    clock = Clock.of(timeout, say)
+    progress = clock.listener or (lambda text: None)
     model, rows = asked.model, asked.people
     answers = asked.answers
     if over == "data" and rows is None:
         raise InputError("over='data' takes the weights from a table: give a table, or measure over 'uniform'.")
-    treated = None if rows is None else treatment(model, rows)
-    began = time.monotonic()
+    treated = None if rows is None else treatment(model, rows, timeout=clock.part(JUDGING), seed=seed)
+    table = 0.0 if rows is None else OF_PEOPLE
     progress("looking for a proof, or for twins who are decided differently")
-    verdict = decide(model, timeout=timeout / 2, table=rows, seed=seed, say=say)
-    left = max(timeout - (time.monotonic() - began), min(timeout, 1.0))
-    found = _of_everybody(model, rows, over, left, seed, say)
+    verdict = decide(model, timeout=clock.part((1 - table) / 2), table=rows, seed=seed)
+    found = _of_everybody(model, rows, over, clock.part(1 - table), seed)
     if rows is not None and treated is not None:
         progress(f"looking at the {len(rows):,} people of the table")
-        found |= _of_people(model, rows, treated, answers, rules or _rules(model), seed)
+        found |= _of_people(model, rows, treated, answers, rules or _rules(model), seed, clock)
         found["gaps"] = asked.gaps
         found["people"] = dataclasses.replace(found["people"], left_out=asked.gaps.left_out)
     document = _certified(model, verdict)
@@ -156,13 +162,13 @@ def _rules(model: Model, asked: Any = None, people: int = 30, share: float = 0.0
 
 
 def _of_everybody(
-    model: Model, rows: pd.DataFrame | None, over: Over | None, seconds: float, seed: int, say: Say | None
+    model: Model, rows: pd.DataFrame | None, over: Over | None, clock: Clock, seed: int
 ) -> dict[str, Any]:
     """Shares of people as in the data where there is a table, and of every combination of values counted alike."""
     from bornfair.quantification import affected_groups
 
     found: dict[str, Any] = {}
-    progress = say or (lambda text: None)
+    progress = clock.listener or (lambda text: None)
     weights = None
     if rows is not None and over != "uniform":
         try:
@@ -171,17 +177,18 @@ def _of_everybody(
             if over == "data":
                 raise
             progress(f"people cannot be weighted as in the table: {error}")
+    measuring = clock.part(1 - OF_GROUPS)
     if weights is not None:
         progress("measuring how many are treated fairly, people weighted as in the table")
         share = 1.0 if over == "data" else 1 - UNIFORM
-        shares = shares_of(model, timeout=share * seconds, marginals=weights, seed=seed, say=say)
+        shares = shares_of(model, timeout=measuring.part(share), marginals=weights, seed=seed)
         found["shares"] = dataclasses.replace(shares, over="data")
     if weights is None or over is None:
         progress("measuring how much of the domain is treated fairly, every combination of values counted alike")
-        seconds = seconds if weights is None else UNIFORM * seconds
-        found["shares" if weights is None else "uniform"] = shares_of(model, timeout=seconds, seed=seed, say=say)
+        found["shares" if weights is None else "uniform"] = shares_of(model, timeout=measuring, seed=seed)
     if found["shares"].certified < 1:
-        found["groups"] = tuple(affected_groups(model, most=MOST_GROUPS, seed=seed, marginals=weights))
+        groups = affected_groups(model, most=MOST_GROUPS, seed=seed, marginals=weights, timeout=clock)
+        found["groups"] = tuple(groups)
     return found
 
 
@@ -196,13 +203,19 @@ def _certified(model: Model, verdict: Verdict) -> parts.Document:
 
 
 def _of_people(
-    model: Model, rows: pd.DataFrame, treated: Treatment, answers: np.ndarray | None, rules: parts.Favourable, seed: int
+    model: Model,
+    rows: pd.DataFrame,
+    treated: Treatment,
+    answers: np.ndarray | None,
+    rules: parts.Favourable,
+    seed: int,
+    clock: Clock,
 ) -> dict[str, Any]:
     decided = own_decisions(model, rows, treated)
     right: dict[str, Any] = {} if answers is None else _against_truth(model, rows, decided, answers)
     good = class_names(model).index(rules.decision)
     found: dict[str, Any] = {
-        "people": people_of(model, rows, MOST_AFFECTED, treated=treated),
+        "people": people_of(model, rows, MOST_AFFECTED, treated=treated, timeout=clock.part(0.5)),
         "thresholds": threshold_curve(model, treated.scores),
         "score_gaps": _gaps(treated.scores),
         "metrics": parts.Metrics(
@@ -212,7 +225,7 @@ def _of_people(
         "favourable": rules,
     }  # fmt: skip
     if len(rows) >= LEAST_ROWS_FOR_PROXIES:
-        found |= _proxies(model, rows, seed)
+        found |= _proxies(model, rows, seed, clock)
     return found
 
 
@@ -241,12 +254,9 @@ def _against_truth(model: Model, rows: pd.DataFrame, decided: np.ndarray, answer
     }
 
 
-def _proxies(model: Model, rows: pd.DataFrame, seed: int) -> dict[str, Any]:
-    from bornfair.proxies.tells import proxy_report
-
-    try:
-        found = proxy_report(rows, model.domain, model=model, seed=seed)
-    except InputError:  # too few people of one value to tell anything: the report then has no such section
+def _proxies(model: Model, rows: pd.DataFrame, seed: int, clock: Clock) -> dict[str, Any]:
+    found = _what_tells(model, rows, seed, clock)
+    if found is None:
         return {}
     several = len(found.about) > 1
     proxies = []
@@ -259,6 +269,31 @@ def _proxies(model: Model, rows: pd.DataFrame, seed: int) -> dict[str, Any]:
     declared = model.domain.twin_group.moved
     questions = [one.question for one in found.suggestions if one.feature not in declared]
     return {"proxies": tuple(proxies), "suggestions": tuple(questions)}
+
+
+def _what_tells(model: Model, rows: pd.DataFrame, seed: int, clock: Clock) -> Proxies | None:
+    """What gives the sensitive values away: on all rows, on as many as there is time for, or None."""
+    from bornfair.proxies.tells import proxy_report
+
+    found, count = None, len(rows)
+    order = np.random.default_rng([seed, 6]).permutation(count)
+    try:
+        clock.check()
+        if count > TRIAL:
+            began = clock.now()
+            found = proxy_report(rows.iloc[np.sort(order[:TRIAL])], model.domain, model=model, seed=seed, timeout=clock)
+            affordable = int(TRIAL * clock.left / max(clock.now() - began, 1e-9))  # part of it takes the same for all
+            if affordable < 2 * TRIAL:
+                return found
+            count = min(count, affordable)
+        some = rows if count == len(rows) else rows.iloc[np.sort(order[:count])]
+        return proxy_report(some, model.domain, model=model, seed=seed, timeout=clock)
+    except TimeIsUp:
+        if clock.listener is not None and found is None:
+            clock.listener("there was no time left to look at what gives the sensitive values away")
+        return found
+    except InputError:  # too few people of one value to tell anything: the report then has no such section
+        return found
 
 
 def _imported(model: Model) -> str:

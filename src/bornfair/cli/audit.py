@@ -25,9 +25,10 @@ from bornfair.cli.options import (
     asking,
     choices,
     rows_of,
+    started,
     without,
 )
-from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell
+from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
 from bornfair.errors import InputError
 from bornfair.people.reading import Reading
 
@@ -56,7 +57,7 @@ def audit(
             "both if left out."
         ),
     ] = None,
-    timeout: Annotated[float, Option(help="Seconds for proof and measuring, for each model.")] = 60.0,
+    timeout: Annotated[float, Option(help="Seconds for all of it, reading included; for each model.")] = 60.0,
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
@@ -68,6 +69,7 @@ def audit(
 
     Status 0: all verified. Status 1: one is falsified. Status 3: one is undecided, and none falsified.
     """
+    clock = started(timeout, quiet=json)
     from bornfair.auditing.audit import audit as ask
 
     for path, endings in ((report, (".html", ".htm", ".md", ".json")), (card, (".md",))):
@@ -79,8 +81,8 @@ def audit(
         raise InputError(f"--drop {drop[0]}: there is no table to leave it out of; name one with --data.")
     asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
     found = ask(
-        _named(models), people, over=over, favourable=favourable, timeout=timeout, seed=seed,  # type: ignore[arg-type]
-        say=None if json else say, examination=_examination(data, drop), **asked,
+        _named(models), people, over=over, favourable=favourable, timeout=clock, seed=seed,  # type: ignore[arg-type]
+        examination=_examination(data, drop), **asked,
     )  # fmt: skip
     written = [str(found.save(path)) for path in (report, card) if path is not None]
     documents = found.documents
@@ -162,6 +164,8 @@ def _print_shares(document: Any) -> None:
         ))  # fmt: skip
     headers = ["", "decided otherwise", "proven fair", "proven unfair", "neither"]
     print_table("How many have a twin who is decided otherwise", headers, rows)
+    if people is not None and people.note:
+        tell(f"({people.note})", "")
 
 
 def _print_rates(document: Any) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bornfair.cli.options import Bundle, Data, Json, Seed, Threshold, Timeout, choices, rows_of
-from bornfair.cli.output import STATUS, print_json, print_twins, say, tell
+from bornfair.cli.options import Bundle, Data, Json, Seed, Threshold, Timeout, choices, rows_of, started
+from bornfair.cli.output import STATUS, print_json, print_twins, tell
 from bornfair.people.reading import Reading
 
 
@@ -27,6 +27,7 @@ def certify(
 
     Status 0: verified. Status 1: falsified; the certificate holds two people who show it. Status 3: undecided.
     """
+    clock = started(timeout, quiet=json)
     from bornfair.proof.bundle import load_bundle, save_bundle
     from bornfair.proof.certificate import certified
 
@@ -34,7 +35,7 @@ def certify(
     model = load_bundle(bundle)
     if threshold:
         model = model.at(threshold, table)
-    model = certified(model, timeout=timeout, seed=seed, say=None if json else say, table=table)
+    model = certified(model, timeout=clock, seed=seed, table=table)
     written = save_bundle(model, out or bundle)
     certificate = model.certificate
     assert certificate is not None  # `certified` always writes one

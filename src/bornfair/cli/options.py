@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.output import LARGEST_SEED
+from bornfair.cli.output import LARGEST_SEED, say
 from bornfair.errors import InputError
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from bornfair.verification.clock import Clock
 
 Option = typer.Option
 Command = Callable[..., None]
@@ -77,7 +79,7 @@ Categorical = Annotated[
     list[str] | None, Option("--categorical", help="A column of codes that are categories, not numbers; repeatable.")
 ]
 Combinations = Annotated[str, Option("--combinations", help="Sensitive combinations that exist: all or observed.")]
-Timeout = Annotated[float, Option("--timeout", help="Seconds.")]
+Timeout = Annotated[float, Option("--timeout", help="Seconds for all of it, reading included.")]
 Seed = Annotated[int, Option("--seed", min=0, max=LARGEST_SEED, help="The same seed gives the same answer.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON document.")]
 
@@ -108,6 +110,17 @@ def asking(
         "domain": domain, "sensitive_features": sensitive or None, "twins": twins or None, "target": target,
         "decision": decision, "threshold": threshold or None, "normalise": normalise,
     }  # fmt: skip
+
+
+def started(timeout: float, *, quiet: bool) -> Clock:
+    """The clock of a command: to be started first, so that all it loads and reads is counted."""
+    from bornfair.verification.clock import Clock
+
+    clock = Clock(timeout, None if quiet else say)
+    from bornfair.checks import number
+
+    number("timeout", timeout, 0.0, float("inf"), open_low=True)
+    return clock
 
 
 def rows_of(path: Path | None, reading: dict[str, Any]) -> pd.DataFrame | None:

@@ -21,8 +21,9 @@ from bornfair.cli.options import (
     asking,
     choices,
     rows_of,
+    started,
 )
-from bornfair.cli.output import print_json, print_table, say, tell
+from bornfair.cli.output import print_json, print_table, tell
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
@@ -55,11 +56,11 @@ def quantify(
 
     The shares are proven; beside them stands an estimate from a random sample.
     """
+    clock = started(timeout, quiet=json)
     from bornfair.question import quantify as measure
 
     found = measure(
-        model, table=rows_of(data, reading), over=over, timeout=timeout, precision=precision, most=most, seed=seed,  # type: ignore[arg-type]
-        say=None if json else say,
+        model, table=rows_of(data, reading), over=over, timeout=clock, precision=precision, most=most, seed=seed,  # type: ignore[arg-type]
         **asking(domain, sensitive, twins, target, decision, threshold, normalise),
     )  # fmt: skip
     if json:
@@ -86,7 +87,8 @@ def _print(found: Shares) -> None:
     ]
     if (people := found.people) is not None:
         share = f"{percent(people.share)} ({people.unfair:,} of {people.rows:,})"
-        tell(f"{share} of the people in the table have a twin who is decided otherwise.", "")
+        said = [f"({people.note})"] if people.note else []
+        tell(f"{share} of the people in the table have a twin who is decided otherwise.", *said, "")
     words = {"uniform": "every combination of values counted alike", "data": "features as often as in the table"}
     print_table(f"Of everybody who could exist ({words[found.over]})", ["", ""], rows)
     tell(f"In {' and '.join(found.arithmetic)} arithmetic; {found.reason}.", "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,10 +23,14 @@ from bornfair.cli.options import (
     asking,
     choices,
     rows_of,
+    started,
 )
-from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell
+from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
 from bornfair.errors import InputError
 from bornfair.people.reading import Reading
+
+if TYPE_CHECKING:
+    from bornfair.verification.clock import Clock
 
 
 @choices(Reading, after="data")
@@ -66,18 +70,19 @@ def verify(
 
     Status 0: verified. Status 1: falsified, with two people who show it. Status 3: undecided, with the reason.
     """
+    clock = started(timeout, quiet=json)
     from bornfair.question import verify as ask
     from bornfair.verification.partition import question_scope
 
     asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
     if change:
-        _change(model, asked, timeout, seed, json=json)
+        _change(model, asked, data, clock, seed, json=json)
         return
     people, allowed = _population(where or []), _allowances(relax or [])
     verdict = ask(
-        model, table=rows_of(data, reading), engine=engine, timeout=timeout, partitions=partitions,  # type: ignore[arg-type]
+        model, table=rows_of(data, reading), engine=engine, timeout=clock, partitions=partitions,  # type: ignore[arg-type]
         soft_timeout=soft_timeout, where=people, relax=allowed, output=output, tolerance=tolerance, seed=seed,  # type: ignore[arg-type]
-        resume=resume, say=None if json else say, **asked,
+        resume=resume, **asked,
     )  # fmt: skip
     if json:
         asked_of = {} if output == "decision" else {"output": output, "tolerance": tolerance}
@@ -115,18 +120,21 @@ def _print(verdict: Any, scope: str, output: str, tolerance: float) -> None:
     print_table("How it was found out", ["", ""], facts, numbers_from=2)
 
 
-def _change(model: Path, asked: Any, timeout: float, seed: int, *, json: bool) -> None:
+def _change(model: Path, asked: Any, data: Path | None, clock: Clock, seed: int, *, json: bool) -> None:
     """The largest possible change of the score between twins: attained, and proven not to be exceeded."""
     from bornfair.question import Question
     from bornfair.verification.milp import largest_change
 
-    about = Question.of(model, **asked).model
-    found = largest_change(about, timeout=timeout, seed=seed, say=None if json else say)
+    about = Question.of(model, table=data, **asked)
+    found = largest_change(about.model, timeout=clock, seed=seed, table=about.people)
     if json:
         print_json(found.to_json())
         return
     if found.twins:
         print_twins(f"These twins' scores differ by {found.low:.6g}", found.twins)
+    if (real := found.among_rows) is not None:
+        of = f"{real.rows:,} rows of the table" + ("" if real.rows == real.drawn_from else f" (of {real.drawn_from:,})")
+        print_twins(f"Among {of}, row {real.row} differs most from a twin: by {real.low:.6g}", real.twins)
     facts = [
         ("largest change attained", f"{found.low:.9g}"),
         ("proven not to be exceeded", f"{found.high:.9g}"),

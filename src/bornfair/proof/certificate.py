@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import json
 import platform
-import time
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, TypeVar, get_args
@@ -22,11 +21,12 @@ from bornfair.models.onnx_graph import onnx_bytes
 from bornfair.proof import checker
 from bornfair.proof.tree import find_tree
 from bornfair.twins.versions import Versions
-from bornfair.verification.clock import Say
+from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.decide import decide
 from bornfair.verification.verdict import Arithmetic, Verdict
 
 SomeModel = TypeVar("SomeModel", bound=Model)
+LEAST_FOR_A_TREE = 1.0  # seconds, where the verdict came late
 
 
 @dataclass(frozen=True)
@@ -135,18 +135,18 @@ def certificate_of(model: Model, verdict: Verdict, *, seconds: float, say: Say |
 
 
 def certified(
-    model: SomeModel, *, timeout: float, seed: int = 0, say: Say | None = None, table: Any = None
+    model: SomeModel, *, timeout: Timeout, seed: int = 0, say: Say | None = None, table: Any = None
 ) -> SomeModel:
     """The model with a new certificate: all engines are asked, then the answer is put in a form that can be checked."""
-    began = time.monotonic()
+    clock = Clock.of(timeout, say)
     # The certificate is about the files of the bundle, whatever the network was read from.
     model = dataclasses.replace(model, original=None)
     if model.domain.sensitive:
-        verdict = decide(model, timeout=timeout, seed=seed, say=say, table=table)
+        verdict = decide(model, timeout=clock, seed=seed, table=table)
     else:
         verdict = Verdict("undecided", "none", "structural", (), "no feature was named sensitive.")
-    left = max(timeout - (time.monotonic() - began), 1.0)
-    fresh = certificate_of(model, verdict, seconds=left, say=say)
+    left = max(clock.left, min(LEAST_FOR_A_TREE, clock.timeout / 10))
+    fresh = certificate_of(model, verdict, seconds=left, say=clock.listener)
     old = model.certificate
     if old is not None:  # how it was made has not changed
         fresh = dataclasses.replace(fresh, start=old.start, response=old.response, training=old.training)

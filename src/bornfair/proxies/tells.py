@@ -7,6 +7,7 @@ up as questions: should they count as twins?
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from bornfair.people.gaps import decidable
 from bornfair.people.tables import as_pandas
 from bornfair.proxies.pairs import Fact, Sensitive, Suggestion, facts_about, suggested_swaps
 from bornfair.question import load_model
+from bornfair.verification.clock import Clock, Timeout
 
 FOLDS = 4
 BINS = 32  # a number alone is read in so many bins of equal content
@@ -86,6 +88,7 @@ def proxy_report(
     model: Any = None,
     after: Any = None,
     seed: int = 0,
+    timeout: Timeout = math.inf,
 ) -> Proxies:
     """What gives the sensitive features away, on the rows of a table.
 
@@ -95,12 +98,14 @@ def proxy_report(
         sensitive_features, target: for the domain that is read off.
         model, after: a model (and another to compare, say its repaired form) whose score is asked too.
         seed: the same seed splits the rows in the same way.
+        timeout: seconds; half a report is none.
 
     Returns:
         For each sensitive feature how well every other one tells it, and swaps that might count as twins.
 
     Raises:
         InputError: if no feature is sensitive, or a value of one has too few rows.
+        TimeIsUp: if it takes longer than it may.
 
     >>> from bornfair import datasets
     >>> people = datasets.load("census").table.head(3000)
@@ -108,7 +113,7 @@ def proxy_report(
     >>> found.suggestions[0].rule_text
     'sex: Female<->Male, relationship: Wife<->Husband'
     """
-    people = as_pandas(table)
+    people, clock = as_pandas(table), Clock.of(timeout)
     if domain is None:
         domain = _inferred(people, sensitive_features, target)
     if not domain.sensitive:
@@ -117,26 +122,31 @@ def proxy_report(
         if name not in people.columns:
             raise InputError(unknown_column(name, [str(column) for column in people.columns]))
     scores = [None if one is None else _scores(one, people, domain, target) for one in (model, after)]
-    parts = tuple(_about(feature, people, domain, scores, seed) for feature in domain.sensitive_features)
+    parts = tuple(_about(feature, people, domain, scores, seed, clock) for feature in domain.sensitive_features)
     return Proxies(parts, seed)
 
 
-def _about(feature: Feature, people: pd.DataFrame, domain: Domain, scores: list[np.ndarray | None], seed: int) -> About:
+def _about(
+    feature: Feature, people: pd.DataFrame, domain: Domain, scores: list[np.ndarray | None], seed: int, clock: Clock
+) -> About:
     known = people[feature.name].notna().to_numpy()
     rows, free = people[known], domain.free_features
     sensitive = _sensitive(feature, rows[feature.name])
     values, folds = sensitive.values, spread_folds(sensitive.values, seed)
     columns = {f.name: _codes(f, rows[f.name]) for f in free}
-    single = [alone(name, codes, values, folds) for name, codes in columns.items()]
+    single = []
+    for name, codes in columns.items():
+        clock.check()
+        single.append(alone(name, codes, values, folds))
     before, after = (
-        None if one is None else _score_tell(name, one[known], values, seed)
+        None if one is None else _score_tell(name, one[known], values, seed, clock)
         for name, one in zip(("the score", "the other score"), scores, strict=True)
     )
     return About(
         sensitive=feature.name,
         values=sensitive.names,
         rows=len(rows),
-        together=_together(rows, free, values, seed),
+        together=_together(rows, free, values, seed, clock),
         features=tuple(sorted(single, key=lambda tell: (-tell.auc, tell.name))),
         score=before,
         score_after=after,
@@ -228,7 +238,7 @@ def alone(name: str, codes: np.ndarray, values: np.ndarray, folds: np.ndarray) -
     return _tell(name, shares[folds, codes], values)
 
 
-def _score_tell(name: str, scores: np.ndarray, values: np.ndarray, seed: int) -> Tell | None:
+def _score_tell(name: str, scores: np.ndarray, values: np.ndarray, seed: int, clock: Clock) -> Tell | None:
     """What a model's outputs tell, of those it decides about; None where these are too few to say."""
     decided, kinds = np.isfinite(scores).all(axis=1), int(values.max()) + 1
     scores, values = scores[decided].astype(np.float64), values[decided]
@@ -236,10 +246,10 @@ def _score_tell(name: str, scores: np.ndarray, values: np.ndarray, seed: int) ->
         return None
     if scores.shape[1] == 1:
         return alone(name, binned(scores[:, 0]), values, spread_folds(values, seed))
-    return _boosted(name, scores, [], values, seed)
+    return _boosted(name, scores, [], values, seed, clock)
 
 
-def _together(rows: pd.DataFrame, free: tuple[Feature, ...], values: np.ndarray, seed: int) -> Tell:
+def _together(rows: pd.DataFrame, free: tuple[Feature, ...], values: np.ndarray, seed: int, clock: Clock) -> Tell:
     """What all free features together tell."""
     columns, categorical = [], []
     for i, feature in enumerate(free):
@@ -251,10 +261,12 @@ def _together(rows: pd.DataFrame, free: tuple[Feature, ...], values: np.ndarray,
             categorical += [i] if few else []
             columns.append(codes.astype(np.float64))
     inputs = np.stack(columns, axis=1) if columns else np.zeros((len(rows), 1))
-    return _boosted("all features together", inputs, categorical, values, seed)
+    return _boosted("all features together", inputs, categorical, values, seed, clock)
 
 
-def _boosted(name: str, inputs: np.ndarray, categorical: list[int], values: np.ndarray, seed: int) -> Tell:
+def _boosted(
+    name: str, inputs: np.ndarray, categorical: list[int], values: np.ndarray, seed: int, clock: Clock
+) -> Tell:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -270,6 +282,7 @@ def _boosted(name: str, inputs: np.ndarray, categorical: list[int], values: np.n
     )  # fmt: skip
     with threadpool_limits(1):  # small tables are done sooner than threads agree on who does what
         for fold in range(FOLDS):
+            clock.check()
             fitted = booster.fit(inputs[folds != fold], values[folds != fold])
             shares[folds == fold] = fitted.predict_proba(inputs[folds == fold])
     return _tell(name, shares, values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from bornfair.models.network import decisions
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.points import sure_people
 from bornfair.quantification.records import CONFIDENCE, Estimate
+from bornfair.verification.clock import Clock
 from bornfair.verification.lens import lead_ranges
 
 CHUNK = 2**22  # numbers per array
@@ -55,7 +55,7 @@ def estimated(sample: Sample, certified: float = 0.0, falsified: float = 0.0) ->
 
 
 def people_at_random(
-    owner: Bounder, count: int, *, seed: Sequence[int], until: float
+    owner: Bounder, count: int, *, seed: Sequence[int], clock: Clock
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """People drawn from the distribution, some at a time: their places, their free vectors, and the outputs of all
     their views in float64. Fewer if time runs short.
@@ -64,19 +64,19 @@ def people_at_random(
     step = max(CHUNK // (max(owner.network.widths) * len(owner.relation.views)), 64)
     step = step // 16 + 1 if owner.has_bands else step  # bounds take longer than scores
     seen = 0
-    while seen < count and (not seen or time.monotonic() < until):
+    while seen < count and (not seen or not clock.is_up):
         people = variables.draw(min(step, count - seen), rng)
         seen += len(people)
         free = variables.places.values(people)
         yield people, free, owner.plain.scores(free)
 
 
-def draw(owner: Bounder, count: int, *, seed: int, until: float) -> Sample:
+def draw(owner: Bounder, count: int, *, seed: int, clock: Clock) -> Sample:
     """Draw people, and decide them and their twins."""
     width = owner.variables.free.width
     seen = found = open_ = 0
     kept, gaps, moments = np.zeros((0, width)), np.zeros(0), np.zeros((2, width))
-    for people, free, values in people_at_random(owner, count, seed=[seed, 271828], until=until):
+    for people, free, values in people_at_random(owner, count, seed=[seed, 271828], clock=clock):
         unfair = disagree(values)
         if owner.has_bands:
             open_ += int((~unfair & ~sure_people(owner, free)[0]).sum())

@@ -6,8 +6,8 @@ estimated, none of it proven.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,11 +20,15 @@ from bornfair.quantification.forms import Bounder
 from bornfair.quantification.records import Condition, Estimate, Group, fulfilled
 from bornfair.quantification.variables import Marginal, variables
 from bornfair.twins.relation import grid_relation
+from bornfair.verification.clock import Clock, Timeout
 
 SAMPLES = 100_000
 DEPTH = 3
 LEAST_UNFAIR = 20  # in a sample, for rules to be looked for
 DIGITS = 3  # of a real number in a rule
+FINDING, RULING, MEASURING = 0.4, 0.5, 0.8  # shares of the time left: to draw people, to find rules, to draw others
+LEAST_SECONDS = 0.5  # below which there is no use in beginning
+TRIAL = 2048  # people whose tree tells how long one of all of them takes
 
 
 def affected_groups(
@@ -34,39 +38,40 @@ def affected_groups(
     samples: int = SAMPLES,
     marginals: Mapping[str, Marginal] | None = None,
     seed: int = 0,
-    seconds: float = 30.0,
+    timeout: Timeout = 30.0,
 ) -> list[Group]:
     """The groups with most unfair people beyond what their size would explain, the largest excess first.
 
     Empty when the sample shows too few unfair people to tell. `samples` people are drawn to find rules, as many again
-    to measure them (fewer if `seconds` run short).
+    to measure them (fewer if the time is short).
     """
     if most < 1 or samples < 1:
         raise InputError(f"most and samples must be at least 1, found {most} and {samples}.")
+    clock = Clock.of(timeout)
+    if clock.left < LEAST_SECONDS:
+        return []
     relation = grid_relation(model.encoding)
     owner = Bounder(model.network, relation, variables(model.encoding, relation.free, marginals))
-    began = time.monotonic()
-    people, unfair = _drawn(model, owner, samples, [seed, 1], began + seconds / 2)
+    people, unfair = _drawn(model, owner, samples, [seed, 1], clock.part(FINDING))
     if unfair.sum() < LEAST_UNFAIR or not model.domain.free_features:
         return []
-    rules = _rules(model, people, unfair)
-    fresh, truly = _drawn(model, owner, samples, [seed, 2], began + seconds)
+    rules = _rules(model, people, unfair, clock.part(RULING))
+    fresh, truly = _drawn(model, owner, samples, [seed, 2], clock.part(MEASURING))
     measured = filter(None, (_measured(rule, fresh, truly) for rule in rules))
     return [group for _, group in sorted(measured, key=lambda found: -found[0])[:most]]
 
 
-def _drawn(model: Model, owner: Bounder, count: int, seed: list[int], until: float) -> tuple[pd.DataFrame, np.ndarray]:
+def _drawn(model: Model, owner: Bounder, count: int, seed: list[int], clock: Clock) -> tuple[pd.DataFrame, np.ndarray]:
     """Raw people of the distribution, and whose twins are decided differently."""
-    parts = [(free, disagree(values)) for _, free, values in people_at_random(owner, count, seed=seed, until=until)]
+    parts = [(free, disagree(values)) for _, free, values in people_at_random(owner, count, seed=seed, clock=clock)]
     free, unfair = (np.concatenate(part) for part in zip(*parts, strict=True))
     return model.encoding.decode(free), unfair
 
 
-def _rules(model: Model, people: pd.DataFrame, unfair: np.ndarray) -> list[tuple[Condition, ...]]:
+def _rules(model: Model, people: pd.DataFrame, unfair: np.ndarray, clock: Clock) -> list[tuple[Condition, ...]]:
     """The leaves of a shallow tree. Categories are ranked by how unfairly they are treated, so that sets of them are
     ranges.
     """
-    from sklearn.tree import DecisionTreeClassifier
 
     features, ranked, columns = model.domain.free_features, {}, []
     for feature in features:
@@ -79,12 +84,7 @@ def _rules(model: Model, people: pd.DataFrame, unfair: np.ndarray) -> list[tuple
         ranked[feature.name] = sorted(rate, key=rate.__getitem__)
         position = {level: i for i, level in enumerate(ranked[feature.name])}
         columns.append(column.map(position).to_numpy(np.float64))
-    tree = DecisionTreeClassifier(
-        max_depth=DEPTH,
-        min_samples_leaf=max(LEAST_UNFAIR, len(unfair) // 2000),
-        class_weight="balanced",
-        random_state=0,
-    ).fit(np.stack(columns, axis=1), unfair)
+    tree = _tree(np.stack(columns, axis=1), unfair, clock)
     found: list[tuple[Condition, ...]] = []
 
     def descend(node: int, ranges: dict[int, tuple[float, float]]) -> None:
@@ -102,6 +102,30 @@ def _rules(model: Model, people: pd.DataFrame, unfair: np.ndarray) -> list[tuple
 
     descend(0, {})
     return [rule for rule in dict.fromkeys(found) if rule]
+
+
+def _tree(inputs: np.ndarray, unfair: np.ndarray, clock: Clock) -> Any:
+    """A shallow tree that tells who is unfair: of everybody, or of as many as there is time for."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    def grown(count: int) -> Any:
+        return DecisionTreeClassifier(
+            max_depth=DEPTH,
+            min_samples_leaf=max(LEAST_UNFAIR, count // 2000),
+            class_weight="balanced",
+            random_state=0,
+        ).fit(inputs[:count], unfair[:count])
+
+    count = len(unfair)
+    if count > TRIAL:
+        began = clock.now()
+        trial = grown(TRIAL)
+        pace = TRIAL / max(clock.now() - began, 1e-9)
+        affordable = int(clock.left * pace / 1.5)  # sorting takes a little longer than in proportion
+        if affordable < 2 * TRIAL:
+            return trial
+        count = min(count, affordable)
+    return grown(count)
 
 
 def _condition(feature: Feature, ranked: list[Value] | None, low: float, high: float) -> Condition | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -26,7 +25,7 @@ from bornfair.quantification.records import Estimate, Shares
 from bornfair.quantification.variables import Marginal, Variables, variables
 from bornfair.twins.relation import Relation, band_relation, free_space, twin_relation
 from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock, Say
+from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier
 from bornfair.verification.search import checked_arithmetic
@@ -36,6 +35,7 @@ from bornfair.verification.views import not_finite
 
 FEW = 64  # people in a box who are looked at one by one rather than cut apart
 SAMPLES = 200_000
+SAMPLING = 0.25  # share of the time it may take
 TARGETS = 8  # unfair people of the sample around whom proof is looked for first
 DIVES = 80  # cuts on the way to each of them
 DIVING = 0.3  # share of the time it may take
@@ -53,7 +53,7 @@ def shares_of(
     model: Model,
     *,
     relation: Relation | None = None,
-    timeout: float = 60.0,
+    timeout: Timeout = 60.0,
     precision: float = 0.0,
     marginals: Mapping[str, Marginal] | None = None,
     arithmetic: Sequence[Arithmetic] = ("real", "float32"),
@@ -70,17 +70,16 @@ def shares_of(
     What is proven holds in all the arithmetics named; of an imported model that executes other sums, in real
     arithmetic of the network as read.
     """
-    wanted = checked_arithmetic(arithmetic)
-    if not timeout >= 0 or not 0 <= precision <= 1 or samples < 1 or (most_boxes is not None and most_boxes < 1):
+    wanted, clock = checked_arithmetic(arithmetic), Clock.of(timeout, say)
+    if not clock.timeout >= 0 or not 0 <= precision <= 1 or samples < 1 or (most_boxes is not None and most_boxes < 1):
         raise InputError(
             "timeout ≥ 0, precision between 0 and 1, samples ≥ 1 and most_boxes ≥ 1 are needed, "
-            f"found {timeout}, {precision}, {samples} and {most_boxes}."
+            f"found {clock.timeout}, {precision}, {samples} and {most_boxes}."
         )
     if not model.covers_execution:
         wanted = tuple(kind for kind in wanted if kind == "real")
         if not wanted:
             raise InputError("of an imported model only 'real' is proven: of the network as read; ask for that.")
-    clock = Clock(timeout, say)
     people = variables(model.encoding, free_space(model.encoding) if relation is None else relation.free, marginals)
     try:
         chosen = band_relation(model.encoding) if relation is None else relation
@@ -166,7 +165,7 @@ class _Measurement:
         if flaw is not None:
             return Shares(0.0, 0.0, reason=flaw)
         try:
-            sample = draw(owner, samples, seed=seed, until=clock.began + clock.timeout / 4)
+            sample = draw(owner, samples, seed=seed, clock=clock.part(SAMPLING))
         except KeyboardInterrupt:
             return Shares(0.0, 0.0, reason=INTERRUPTED, interrupted=True)
         relation = twin_relation(self.model.encoding) if self.declared else owner.relation
@@ -179,7 +178,7 @@ class _Measurement:
         try:
             reason = self._decide(sample)
         except KeyboardInterrupt:
-            reason, clock.deadline = INTERRUPTED, time.monotonic() + AFTER_INTERRUPT
+            reason, clock.deadline = INTERRUPTED, clock.now() + AFTER_INTERRUPT
             with contextlib.suppress(KeyboardInterrupt):
                 self._credit(self.frontier.open)
         clock.report(lambda: f"{reason}: {self._progress()}", at_once=True)
@@ -201,7 +200,7 @@ class _Measurement:
 
     def _judge_the_only_person(self, tally: Tally, root: Boxes) -> tuple[Tally, Boxes]:
         """Where every feature is sensitive, all people are versions of one: there is nothing to cut."""
-        fair, unfair, unknown = judge_people(self.model, self.owner, root, self.declared, self.clock.deadline)
+        fair, unfair, unknown = judge_people(self.model, self.owner, root, self.declared, self.clock)
         return replace(tally, certified=fair, falsified=unfair, stuck=unknown, boxes=1), root[np.arange(0)]
 
     def _shares(self, sample: Sample, reason: str) -> Shares:
@@ -283,7 +282,7 @@ class _Measurement:
         mass, found = self.variables.mass(boxes), judge_boxes(self.owner, boxes)
         left = ~(found.certified | found.falsified) & (mass > 0)
         few = np.flatnonzero(left & (self.places.count(boxes) <= FEW))
-        fair, unfair, unknown = judge_people(self.model, self.owner, boxes[few], self.declared, self.clock.deadline)
+        fair, unfair, unknown = judge_people(self.model, self.owner, boxes[few], self.declared, self.clock)
         left[few] = False
         stuck = left & (found.variable < 0)
         tally = replace(
@@ -327,14 +326,14 @@ class _Measurement:
         facts, together = boxes.facts, self.owner.together
         unknown = np.flatnonzero(np.isnan(facts["certified"]))
         order = unknown[np.argsort((facts["undecided"] - facts["mass"])[unknown], kind="stable")]
-        began = time.monotonic()
+        began = self.clock.now()
         for start in range(0, len(order), together):
-            if start and self.clock.left <= 0:
+            if start and self.clock.is_up:
                 break
             rows = order[start : start + together]
             bins = BINS if self.owner.work < COSTLY else 2 * BINS
             facts["certified"][rows], facts["falsified"][rows] = prove(self.owner, boxes[rows], bins)
-            spent = time.monotonic() - began
+            spent = self.clock.now() - began
             if spent > 0:
                 self.pace = (start + len(rows)) / spent
 

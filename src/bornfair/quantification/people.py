@@ -8,7 +8,8 @@ values.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -21,18 +22,21 @@ from bornfair.people.features import NUMERIC, Value
 from bornfair.people.tables import as_pandas
 from bornfair.quantification.estimate import disagree
 from bornfair.quantification.forms import Bounder
-from bornfair.quantification.points import sure_people
+from bornfair.quantification.points import largest_rounding, sure_people
 from bornfair.quantification.records import Affected, People
 from bornfair.quantification.variables import variables
 from bornfair.twins.relation import Relation, grid_relation
 from bornfair.twins.versions import Versions
-from bornfair.verification.confirm import confirm_encoded
+from bornfair.verification.clock import Clock, Timeout
+from bornfair.verification.confirm import confirm_encoded, input_sizes
 from bornfair.verification.lens import Lens, lead_ranges
 from bornfair.verification.replay import replay
 
 TRIED = {1: 256, 2: 9}  # values of a number tried, by how many features change: first one, then two
 NEAR = 3  # whole numbers next to a person's own that are tried too
 REFINED = 40  # halvings of a real number's change
+WORK = 2**30  # multiplications between two looks at the clock
+FEWEST_ROWS, MOST_ROWS = 128, 8192  # judged together
 REPLAYED = 16  # candidates for the smallest change
 
 
@@ -46,18 +50,20 @@ class Treatment:
     decided: np.ndarray  # class indices [rows, versions], in float32; of an imported model by its original
     scores: np.ndarray  # float32 [rows, versions, outputs]
     gap: np.ndarray  # how far apart the two scores of the class that separates the twins lie; 0 where fair
+    rows: np.ndarray  # positions in the table: all of them, or as many, drawn at random, as there was time for
 
     @property
     def share_unfair(self) -> float:
         return float(np.mean(~self.fair)) if len(self.fair) else 0.0
 
 
-def treatment(model: Model, table: Any) -> Treatment:
+def treatment(model: Model, table: Any, *, timeout: Timeout = math.inf, seed: int = 0) -> Treatment:
     """Is each row of a table treated as its twins are? Sensitive columns may be absent.
 
     Of a real-valued sensitive feature the levels of its grid are looked at: whoever is unfair is, others may be.
+    Where `timeout` is too short for all rows, some are judged that are drawn at random.
     """
-    frame = as_pandas(table)
+    frame, clock = as_pandas(table), Clock.of(timeout)
     model.domain.require_sensitive()
     relation = None
     try:
@@ -67,6 +73,35 @@ def treatment(model: Model, table: Any) -> Treatment:
             return _all_alike(model.scores(frame))
         if model.original is None:
             raise
+    count = len(frame)
+    work = model.network.parameters * Versions(model.domain).size
+    together = 1 << int(np.clip(WORK // work, FEWEST_ROWS, MOST_ROWS)).bit_length() - 1
+    order = np.arange(count) if clock.timeout == math.inf else np.random.default_rng([seed, 5]).permutation(count)
+    parts: list[Treatment] = []
+    done, each = 0, 0.0  # rows judged, and the seconds that each of the last ones took
+    while not parts or (done < count and not clock.is_up):
+        began = clock.now()
+        if clock.timeout == math.inf:
+            size = together
+        elif not parts:  # also to find out how long it takes
+            size = min(together, FEWEST_ROWS)
+        else:
+            affordable = max((clock.deadline - began) / each, 1.0) if each > 0 else together
+            size = 1 << int(min(affordable, together)).bit_length() - 1  # few sizes: each is compiled
+        rows = order[done : done + size]
+        try:
+            parts.append(_judged(model, relation, frame.iloc[rows], rows))
+        except InputError:
+            model.encoding.encode(frame, sensitive=False)  # says which row of the whole table it is
+            raise
+        done, each = done + len(rows), (clock.now() - began) / max(len(rows), 1)
+    by_row = np.argsort(np.concatenate([part.rows for part in parts]))
+    joined = (np.concatenate([getattr(part, field.name) for part in parts])[by_row] for field in fields(Treatment))
+    return Treatment(*joined)
+
+
+def _judged(model: Model, relation: Relation | None, frame: pd.DataFrame, rows: np.ndarray) -> Treatment:
+    """The treatment of some rows."""
     scores = model.scores_of_versions(frame).swapaxes(0, 1)  # [rows, versions, outputs]
     own, known = _own(model, frame)
     decided = decisions(scores)
@@ -75,28 +110,39 @@ def treatment(model: Model, table: Any) -> Treatment:
         tables = (versions.table(frame, version) for version in range(versions.size))
         decided = np.stack([model.original.decide(table) for table in tables], axis=1)
     fair = (decided == decided[:, :1]).all(axis=1)
-    for row in _too_close(model, relation, frame) if relation is not None and model.original is None else ():
+    for row in _too_close(model, relation, frame, scores) if relation is not None and model.original is None else ():
         person = _person(model, frame, int(row))
         if person is not None:
             fair[row] = not replay(model, person, range(versions.size)).unfair_in
-    pair = _pair(model, scores, decided, own, known)
+    pair = _pair(model, scores, decided, own, known, fair)
     own = np.where(known, own, pair[:, 0])
     twin = np.where(fair, own, pair[:, 1])
-    return Treatment(fair, own, twin, decided, scores, np.where(fair, 0.0, _distance(scores, own, twin)))
+    return Treatment(fair, own, twin, decided, scores, np.where(fair, 0.0, _distance(scores, own, twin)), rows)
 
 
 def _all_alike(scores: np.ndarray) -> Treatment:
     """Everybody is decided as their twins are, and shown as one version."""
-    first, apart = np.zeros(len(scores), np.int64), scores[:, None]
-    return Treatment(np.ones(len(scores), bool), first, first, decisions(apart), apart, np.zeros(len(scores)))
+    rows, apart = np.arange(len(scores)), scores[:, None]
+    first = np.zeros(len(scores), np.int64)
+    return Treatment(np.ones(len(scores), bool), first, first, decisions(apart), apart, np.zeros(len(scores)), rows)
 
 
-def _too_close(model: Model, relation: Relation, frame: pd.DataFrame) -> np.ndarray:
+def _too_close(model: Model, relation: Relation, frame: pd.DataFrame, scores: np.ndarray) -> np.ndarray:
     """Rows whose decisions the machine's rounding might change."""
-    owner = Bounder(model.network, relation, variables(model.encoding, relation.free))
-    free = model.encoding.encode(frame, sensitive=False).free.astype(np.float64)
-    fair, unfair = sure_people(owner, free)
-    return np.flatnonzero(~(fair | unfair))
+    encoding = model.encoding
+    free = encoding.encode(frame, sensitive=False).free.astype(np.float64)
+    largest = np.concatenate([np.abs(part).max(axis=0, initial=0.0) for part in (free, encoding.codes)])
+    if encoding.domain.twins:  # some versions have other values than the row's own
+        largest = np.maximum(largest, input_sizes(encoding))
+    error = largest_rounding(model.network, largest)
+    ranked = np.sort(scores.astype(np.float64), axis=2)
+    lead = np.abs(ranked[..., 0]) if ranked.shape[2] == 1 else (ranked[..., -1] - ranked[..., -2]) / 2
+    close = np.flatnonzero(~(lead.min(axis=1) > 2 * error))
+    if not len(close):
+        return close
+    owner = Bounder(model.network, relation, variables(encoding, relation.free))
+    fair, unfair = sure_people(owner, free[close])
+    return close[~(fair | unfair)]
 
 
 def own_decisions(model: Model, table: pd.DataFrame, treated: Treatment) -> np.ndarray:
@@ -113,7 +159,8 @@ def own_decisions(model: Model, table: pd.DataFrame, treated: Treatment) -> np.n
             table = table.assign(**{name: table[name].astype(object).where(there, model.fills[name]).infer_objects()})
         else:
             known &= there
-    found = np.where(treated.fair, treated.decided[:, 0], -1)
+    found = np.full(len(table), -1)
+    found[treated.rows] = np.where(treated.fair, treated.decided[:, 0], -1)
     if known.any():
         rows = table[known]
         found[known] = decisions(model.scores(rows)) if original is None else original.decide(rows)
@@ -137,23 +184,27 @@ def treated_people(model: Model, table: Any) -> pd.DataFrame:
     return pd.DataFrame(columns, index=frame.index)
 
 
-def most_affected(model: Model, table: Any, most: int = 10, *, treated: Treatment | None = None) -> list[Affected]:
+def most_affected(
+    model: Model, table: Any, most: int = 10, *, treated: Treatment | None = None, timeout: Timeout = math.inf
+) -> list[Affected]:
     """The unfair rows whose scores depend most on the sensitive values, each with a twin and what would undo it.
 
     `undo` names the smallest change of other features after which all versions get one decision: as few features as
     possible (one or two), then as little of their ranges as possible; None where none was found. It was replayed.
-    treated: the table's `treatment`, where it is known already.
+    treated: the table's `treatment`, where it is known already. When time is up, no more are shown.
     """
     if most < 0:
         raise InputError(f"most must be at least 0, found {most}.")
-    frame = as_pandas(table)
-    found = treatment(model, frame) if treated is None else treated
+    found = treatment(model, table) if treated is None else treated
+    frame, clock = as_pandas(table).iloc[found.rows], Clock.of(timeout)
     unfair = np.flatnonzero(~found.fair)
     order = unfair[np.argsort(-found.gap[unfair], kind="stable")][:most]
     if not len(order):
         return []
     lens, records = Lens(model), []
     for row in order:
+        if clock.is_up:
+            break
         person = _person(model, frame, int(row))
         if person is None:
             continue
@@ -176,12 +227,16 @@ def most_affected(model: Model, table: Any, most: int = 10, *, treated: Treatmen
     return records
 
 
-def people_of(model: Model, table: Any, most: int = 10, *, treated: Treatment | None = None) -> People:
+def people_of(
+    model: Model, table: Any, most: int = 10, *, treated: Treatment | None = None, timeout: Timeout = math.inf
+) -> People:
     """How many rows of a table have a twin who is decided otherwise, and those whom it affects most."""
     found = treatment(model, table) if treated is None else treated
     values = model.domain.sensitive_space.size if model.domain.real_sensitive else None
-    affected = most_affected(model, table, most, treated=found)
-    return People(len(found.fair), int((~found.fair).sum()), tuple(affected), values)
+    affected = most_affected(model, table, most, treated=found, timeout=timeout)
+    count = len(as_pandas(table))
+    drawn_from = count if count > len(found.rows) else None
+    return People(len(found.fair), int((~found.fair).sum()), tuple(affected), values, drawn_from=drawn_from)
 
 
 # --- pairs of versions ---
@@ -198,16 +253,18 @@ def _own(model: Model, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(found, 0), found >= 0
 
 
-def _pair(model: Model, scores: np.ndarray, decided: np.ndarray, own: np.ndarray, known: np.ndarray) -> np.ndarray:
+def _pair(
+    model: Model, scores: np.ndarray, decided: np.ndarray, own: np.ndarray, known: np.ndarray, fair: np.ndarray
+) -> np.ndarray:
     """Two versions [rows, 2] that are decided differently, if there are: the row's own first, few attributes apart."""
     levels = Versions(model.domain).levels
     found = np.stack([own, own], axis=1)
-    leads = lead_ranges(scores.astype(np.float64))
-    for row in range(len(scores)):
-        if not known[row]:
-            klass = leads.klass[row]
-            found[row] = leads.high_at[row, klass], leads.low_at[row, klass]
-            continue
+    if len(unknown := np.flatnonzero(~known)):
+        leads = lead_ranges(scores[unknown].astype(np.float64))
+        klass = leads.klass[:, None]
+        ends = [np.take_along_axis(at, klass, axis=1)[:, 0] for at in (leads.high_at, leads.low_at)]
+        found[unknown] = np.stack(ends, axis=1)
+    for row in np.flatnonzero(known & ~fair):
         others = np.flatnonzero(decided[row] != decided[row, own[row]])
         if not len(others):  # it is others of its versions that differ, or the two differ in exact arithmetic only
             others = np.flatnonzero(np.arange(scores.shape[1]) != own[row])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import time
+import math
 
 import numpy as np
 
 from bornfair.models.model import Model
+from bornfair.models.network import Network
+from bornfair.models.rounding import EXECUTIONS
 from bornfair.quantification.forms import Bounder
 from bornfair.verification.boxes import Boxes
+from bornfair.verification.clock import Clock
 from bornfair.verification.exact import agree, executes_exactly
 from bornfair.verification.intervals import box_bounds
 from bornfair.verification.search import exact_views
@@ -17,7 +20,7 @@ PAD = 2.0**-50  # relative: our own product of a view's matrix with u is rounded
 
 
 def judge_people(
-    model: Model, owner: Bounder, boxes: Boxes, declared: bool, deadline: float
+    model: Model, owner: Bounder, boxes: Boxes, declared: bool, clock: Clock
 ) -> tuple[float, float, float]:
     """Masses of people who are certainly treated as their twins are, certainly not, and of whom neither is known."""
     variables = owner.variables
@@ -28,10 +31,32 @@ def judge_people(
     people, mass = people[mass > 0], mass[mass > 0]
     fair, unfair = sure_people(owner, variables.places.values(people))
     for row in np.flatnonzero(~(fair | unfair)):
-        if time.monotonic() > deadline:
+        if clock.is_up:
             break
         fair[row], unfair[row] = _exactly(model, owner, people[row], declared)
     return float(mass[fair].sum()), float(mass[unfair].sum()), float(mass[~(fair | unfair)].sum())
+
+
+def largest_rounding(network: Network, largest: np.ndarray) -> float:
+    """By how much outputs in float32, in any order of summation, may be off the exact ones when no input is larger
+    than `largest`; infinite where that is not known.
+
+    One number for everybody, far above what `sure_people` needs for one person, and quick: whoever's score is
+    further from the boundary need not be looked at more closely.
+    """
+    if not network.function.exact or network.broken_layer is not None:
+        return math.inf
+    machine = EXECUTIONS["float32"]
+    size = np.asarray(largest, np.float64) * (1 + 4 * machine.unit)
+    error = 4 * machine.unit * size + machine.floor
+    for weight, bias in network.wide:
+        terms = weight.shape[1] + 4
+        total = np.abs(weight) @ (size + error) + np.abs(bias)
+        error = np.abs(weight) @ error + machine.gamma(terms) * total + terms * machine.floor
+        size = total
+        if not (size + error < machine.largest).all():
+            return math.inf
+    return float(error.max()) * (1 + 2.0**-20)  # our own sums are rounded, too
 
 
 def sure_people(owner: Bounder, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

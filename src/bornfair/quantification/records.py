@@ -189,6 +189,7 @@ class People:
 
     values: with how many sensitive values each row was looked at, where these are not all there are.
     source: what the table is called, if it has a name. left_out: people besides, whom gaps keep from being decided.
+    drawn_from: how many rows the table has, where time allowed only to look at some of them, drawn at random.
     """
 
     rows: int
@@ -197,6 +198,7 @@ class People:
     values: int | None = None
     source: str = ""
     left_out: int = 0
+    drawn_from: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.unfair <= self.rows:
@@ -206,11 +208,23 @@ class People:
     def share(self) -> float:
         return self.unfair / self.rows if self.rows else 0.0
 
+    @property
+    def note(self) -> str:
+        """Which rows of the table these are, if not all.
+
+        >>> People(40_000, 12, drawn_from=1_000_000).note
+        'time allowed to judge 40,000 of the 1,000,000 rows, drawn at random'
+        """
+        if self.drawn_from is None:
+            return ""
+        return f"time allowed to judge {self.rows:,} of the {self.drawn_from:,} rows, drawn at random"
+
     def to_json(self) -> dict[str, Any]:
-        return {
+        found = {
             "rows": self.rows, "unfair": self.unfair, "most_affected": [one.to_json() for one in self.most_affected],
             "left_out": self.left_out,
         }  # fmt: skip
+        return found if self.drawn_from is None else {**found, "drawn_from": self.drawn_from}
 
 
 @dataclass(frozen=True)

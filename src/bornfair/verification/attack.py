@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -21,7 +20,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature, Value
 from bornfair.people.tables import as_pandas
 from bornfair.verification.cancel import cancelling
-from bornfair.verification.clock import Say
+from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.lens import LeadRange, Lens
 from bornfair.verification.minimise import likeliest, replay_best, simplest
 from bornfair.verification.replay import Replay
@@ -38,6 +37,7 @@ BASES = 10  # people around whom sums of whole numbers are searched
 CANCELLING = 2048  # people looked at around each of them
 LEVELS = 17  # of a real-valued sensitive feature on a grid, and as many by chance
 MOST_TRIED = 1024  # sensitive values, where there are more than can be listed
+SIMPLER = 0.2  # share of the time by which it may be overrun to make twins simple
 HALVINGS = 80  # enough to come down to neighbouring float64 numbers
 
 
@@ -71,7 +71,7 @@ def find_twins(
     model: Model,
     *,
     table: Any = None,
-    seconds: float = 5.0,
+    seconds: Timeout = 5.0,
     seed: int = 0,
     arithmetic: Sequence[Arithmetic] = ("float32", "real"),
     say: Say | None = None,
@@ -81,27 +81,27 @@ def find_twins(
     `table` (raw rows; those outside the domain are left out) tells where real people are: the twins are then brought
     as close to one of them as they stay unfair. The result depends on the seed, and on `seconds` only where it cuts.
     """
-    began = time.perf_counter()
-    wanted = _checked(model, arithmetic, seconds)
+    wanted, clock = _checked(model, arithmetic, seconds), Clock.of(seconds, say)
     if model.ignores_sensitive and model.encoding.merges_twins:
-        return Attack(None, 0, "no weight reads what differs between twins", time.perf_counter() - began)
+        return Attack(None, 0, "no weight reads what differs between twins", clock.spent)
     lens = Lens(model, values_to_try(model.domain, seed))
     rows = None if table is None else lens.from_table(as_pandas(table))
     tried, stage = 0, ""
     for batch in _search(lens, rows, seed):
         tried += len(batch.people)
-        if say is not None and batch.how != stage:
-            say(f"{batch.how}: {tried:,} people looked at in {time.perf_counter() - began:.1f} s")
+        if clock.listener is not None and batch.how != stage:
+            clock.listener(f"{batch.how}: {tried:,} people looked at in {clock.spent:.1f} s")
         stage = batch.how
         found = replay_best(lens, batch.people, batch.values, batch.look, wanted)
         if found is not None:
-            left = began + seconds - time.perf_counter()
-            clear = simplest(lens, found, rows, until=time.perf_counter() + max(left, 0.2 * seconds))
+            # Twins that are simple are worth a little more than was foreseen.
+            more = Clock(max(clock.left, SIMPLER * clock.timeout), now=clock.now)
+            clear = simplest(lens, found, rows, more)
             clear = clear if table is None else likeliest(lens, clear, as_pandas(table))
-            return Attack(clear, tried, stage, time.perf_counter() - began)
-        if time.perf_counter() - began > seconds:
+            return Attack(clear, tried, stage, clock.spent)
+        if clock.is_up:
             break
-    return Attack(None, tried, "nothing found", time.perf_counter() - began)
+    return Attack(None, tried, "nothing found", clock.spent)
 
 
 def values_to_try(domain: Domain, seed: int) -> list[tuple[Value, ...]] | None:
@@ -122,11 +122,11 @@ def values_to_try(domain: Domain, seed: int) -> list[tuple[Value, ...]] | None:
     return [tuple(column[int(random.integers(len(column)))] for column in levels) for _ in range(MOST_TRIED)]
 
 
-def _checked(model: Model, arithmetic: Sequence[Arithmetic], seconds: float) -> tuple[Arithmetic, ...]:
+def _checked(model: Model, arithmetic: Sequence[Arithmetic], seconds: Timeout) -> tuple[Arithmetic, ...]:
     allowed = get_args(Arithmetic)
     if isinstance(arithmetic, str) or not arithmetic or not set(arithmetic) <= set(allowed):
         raise InputError(f"arithmetic is {arithmetic!r}; give one or more of {shown(allowed)}, as a tuple.")
-    if not seconds > 0:
+    if not isinstance(seconds, Clock) and not seconds > 0:
         raise InputError(f"seconds is {seconds!r}; a search needs some time, such as 5.0.")
     model.domain.require_sensitive()
     if not model.network.function.exact:

@@ -1,4 +1,4 @@
-"""How much time is left, and who is told what? One clock for every engine that has a deadline."""
+"""How much time is left, and who is told what? One clock for a whole question; its parts get parts of its time."""
 
 from __future__ import annotations
 
@@ -14,20 +14,61 @@ SPEAK_EVERY = 1.0  # seconds
 Task = TypeVar("Task")
 
 
-class Clock:
-    """Counts from now; `listener` is told how far it is."""
+class TimeIsUp(Exception):
+    """Raised by `Clock.check`: what is under way cannot be used half-done."""
 
-    def __init__(self, timeout: float = math.inf, listener: Say | None = None) -> None:
-        self.began, self.timeout, self.listener = time.monotonic(), timeout, listener
+
+class Clock:
+    """Counts from now; `listener` is told how far it is.
+
+    Whoever is asked to stop in time makes one at once, before anything is read, and hands it down: a phase that gets
+    a `part` of it knows how long it may take, and nobody's seconds go uncounted. `now` tells the time.
+
+    >>> seconds = iter([0.0, 1.0, 3.0, 3.0, 9.0])
+    >>> whole = Clock(10.0, now=lambda: next(seconds))
+    >>> part = whole.part(0.5)  # begun after 1 s: half of the 9 that are left
+    >>> part.timeout, part.left
+    (4.5, 2.5)
+    """
+
+    def __init__(
+        self, timeout: float = math.inf, listener: Say | None = None, *, now: Callable[[], float] | None = None
+    ) -> None:
+        self.now, self.timeout, self.listener = now or time.monotonic, timeout, listener
+        self.began = self.now()
         self.deadline, self.spoken = self.began + timeout, 0.0
+
+    @staticmethod
+    def of(timeout: Timeout, listener: Say | None = None) -> Clock:
+        """The clock that is running already, or one of so many seconds from now on."""
+        if isinstance(timeout, Clock):
+            return timeout
+        return Clock(timeout, listener)
 
     @property
     def spent(self) -> float:
-        return time.monotonic() - self.began
+        return self.now() - self.began
 
     @property
     def left(self) -> float:
-        return self.deadline - time.monotonic()
+        return self.deadline - self.now()
+
+    @property
+    def is_up(self) -> bool:
+        return self.left <= 0
+
+    def check(self) -> None:
+        """Give up if time is up."""
+        if self.is_up:
+            raise TimeIsUp
+
+    def part(self, share: float = 1.0, *, most: float = math.inf) -> Clock:
+        """A clock for a part of the work: that share of the time that is left, and no more than so many seconds."""
+        now = self.now()
+        seconds = max(min(share * (self.deadline - now), most), 0.0)
+        found = Clock(seconds, self.listener, now=self.now)
+        found.began, found.deadline = now, now + seconds
+        return found
 
     def shared(self, tasks: Sequence[Task], part: float = 1.0) -> Iterator[tuple[Task, float]]:
         """Each task with the seconds it may take: what is left of that part of the time, shared by those to come."""
@@ -43,7 +84,11 @@ class Clock:
 
     def report(self, progress: Callable[[], str], *, at_once: bool = False) -> None:
         """Tell how far it is and how long it may still take, once a second at most."""
-        now = time.monotonic()
+        now = self.now()
         if self.listener is not None and (at_once or now - self.began - self.spoken >= SPEAK_EVERY):
             self.spoken = now - self.began
             self.listener(f"{progress()}, at most {max(self.deadline - now, 0.0):.0f} s left")
+
+
+Timeout = float | Clock
+"""Seconds from now on, or a clock that is running already."""

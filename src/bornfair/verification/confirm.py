@@ -23,7 +23,7 @@ def confirm_encoded(network: Network, encoding: Encoding) -> Verdict:
     where the network is shown only what declared twins have in common.
     """
     began = time.perf_counter()
-    verdict = prove_zero_weights(network, encoding.free_width, _input_sizes(encoding))
+    verdict = prove_zero_weights(network, encoding.free_width, input_sizes(encoding))
     group = encoding.domain.twin_group
     listed = encoding.domain.sensitive_space.size * (1 if encoding.merges_twins else group.size)
     if encoding.merges_twins and verdict and ("float32" in verdict.arithmetic or listed > ENUMERATION_LIMIT):
@@ -55,7 +55,7 @@ def confirm(network: Network, relation: Relation) -> Verdict:
     return dataclasses.replace(verdict, seconds=time.perf_counter() - began)
 
 
-def _input_sizes(encoding: Encoding) -> np.ndarray:
+def input_sizes(encoding: Encoding) -> np.ndarray:
     """How large each input may become for people of the domain, whatever was rounded."""
     columns = encoding.columns.values()
     parts = [np.abs(c.ends).max(keepdims=True) if isinstance(c, NumberColumn) else abs(c.table).max(0) for c in columns]

@@ -7,7 +7,6 @@ Every answer is one `Verdict`; twins in it were replayed on the model before any
 from __future__ import annotations
 
 import dataclasses
-import time
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,7 +16,7 @@ from bornfair.checks import choice, number
 from bornfair.errors import InputError, plain_value
 from bornfair.models.model import Model
 from bornfair.twins.versions import Versions
-from bornfair.verification.clock import Say
+from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.verdict import Verdict
 
@@ -31,7 +30,7 @@ def decide(
     model: Model,
     *,
     engine: Engine = "auto",
-    timeout: float = 60.0,
+    timeout: Timeout = 60.0,
     table: Any = None,
     partitions: int | None = None,
     soft_timeout: float = 100.0,
@@ -48,28 +47,29 @@ def decide(
     twins may differ): for 'smt'. resume: a file from which an interrupted search goes on.
     """
     check_question(engine, timeout, where, relax)
-    began = time.perf_counter()
+    clock = Clock.of(timeout, say)
     if engine == "smt" or where or relax:
-        verdict = _by_smt(model, timeout, partitions, soft_timeout, where, relax, seed, say)
+        verdict = _by_smt(model, clock, partitions, soft_timeout, where, relax, seed)
     elif engine == "milp":
         from bornfair.verification.milp import decide_by_milp
 
-        verdict = decide_by_milp(model, timeout=timeout, seed=seed, say=say)
+        verdict = decide_by_milp(model, timeout=clock, seed=seed)
     elif engine == "bounds":
-        verdict = _by_bounds(model, timeout, seed, resume, say)
+        verdict = _by_bounds(model, clock, seed, resume)
     else:
-        verdict = _in_order(model, timeout, table, seed, resume, say)
+        verdict = _in_order(model, clock, table, seed, resume)
     if verdict and not model.covers_execution:
         verdict = _as_read(model, verdict)
     if model.note:
         verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; {model.note}")
-    return dataclasses.replace(verdict, seconds=time.perf_counter() - began)
+    return dataclasses.replace(verdict, seconds=clock.spent)
 
 
-def check_question(engine: str, timeout: float, where: Any = None, relax: Any = None) -> None:
+def check_question(engine: str, timeout: Timeout, where: Any = None, relax: Any = None) -> None:
     """Refuse what cannot be asked, before any model is read."""
     choice("engine", engine, get_args(Engine))
-    number("timeout", timeout, 0.0, float("inf"), open_low=True)
+    if not isinstance(timeout, Clock):  # a clock that is running was checked when it was started, and may be up
+        number("timeout", timeout, 0.0, float("inf"), open_low=True)
     if (where or relax) and engine not in ("auto", "smt"):
         raise InputError(f"where and relax are questions for the smt engine, found engine={engine!r}; leave it out.")
 
@@ -95,30 +95,28 @@ def _as_read(model: Model, verdict: Verdict) -> Verdict:
     return dataclasses.replace(verdict, arithmetic=("real",), reason=reason, as_read=True)
 
 
-def _in_order(
-    model: Model, timeout: float, table: Any, seed: int, resume: str | Path | None, say: Say | None
-) -> Verdict:
-    began = time.perf_counter()
+def _in_order(model: Model, clock: Clock, table: Any, seed: int, resume: str | Path | None) -> Verdict:
     verdict = confirm_encoded(model.network, model.encoding)
     if verdict.verdict == "verified":
         return verdict
     # Short turns first: most unfair models give way to a glance, most small domains to a moment's search.
-    for attack_seconds, search_seconds in ((0.5, 2.0), (min(10.0, timeout / 3), timeout)):
+    for attack_seconds, search_seconds in ((0.5, 2.0), (min(10.0, clock.timeout / 3), clock.timeout)):
         for seconds, attacking in ((attack_seconds, True), (search_seconds, False)):
-            left = timeout - (time.perf_counter() - began)
-            if left <= 0:
-                return dataclasses.replace(verdict, reason=f"{verdict.reason}; the time of {timeout:g} s is up")
-            turn = min(seconds, left)
+            if clock.is_up:
+                return dataclasses.replace(verdict, reason=f"{verdict.reason}; the time of {clock.timeout:g} s is up")
+            turn = clock.part(most=seconds)
             if attacking:
-                found = attack(model, seconds=turn, table=table, seed=seed, say=say)
+                found = attack(model, seconds=turn, table=table, seed=seed)
             else:
-                found = verdict = _by_bounds(model, turn, seed, resume, say)
+                found = verdict = _by_bounds(model, turn, seed, resume)
             if found is not None and (found.verdict != "undecided" or found.reason.startswith("interrupted")):
                 return found
     return verdict
 
 
-def attack(model: Model, *, seconds: float, table: Any = None, seed: int = 0, say: Say | None = None) -> Verdict | None:
+def attack(
+    model: Model, *, seconds: Timeout, table: Any = None, seed: int = 0, say: Say | None = None
+) -> Verdict | None:
     """Falsified, with twins, if some are found in time; None otherwise."""
     from bornfair.verification.attack import find_twins
     from bornfair.verification.replay import falsified
@@ -130,25 +128,24 @@ def attack(model: Model, *, seconds: float, table: Any = None, seed: int = 0, sa
     return falsified(model, found.found, engine="attack", reason=reason, seconds=found.seconds)
 
 
-def _by_bounds(model: Model, timeout: float, seed: int, resume: str | Path | None, say: Say | None) -> Verdict:
+def _by_bounds(model: Model, clock: Clock, seed: int, resume: str | Path | None) -> Verdict:
     from bornfair.verification.search import search
 
-    return search(model, timeout=timeout, seed=seed, resume=resume, say=say)
+    return search(model, timeout=clock, seed=seed, resume=resume)
 
 
 def _by_smt(
     model: Model,
-    timeout: float,
+    clock: Clock,
     partitions: int | None,
     soft_timeout: float,
     where: dict[str, Any] | None,
     relax: dict[str, float] | None,
     seed: int,
-    say: Say | None,
 ) -> Verdict:
     from bornfair.verification.smt import decide_by_smt
 
     return decide_by_smt(
-        model, partitions=partitions, soft_timeout=min(soft_timeout, timeout), hard_timeout=timeout,
-        where=where, relax=relax, seed=seed, say=say,
+        model, partitions=partitions, soft_timeout=min(soft_timeout, clock.timeout), hard_timeout=clock,
+        where=where, relax=relax, seed=seed,
     )  # fmt: skip

@@ -31,6 +31,7 @@ class Frontier(Generic[Waiting, Tally]):
     def __init__(self, open_: Waiting, tally: Tally, clock: Clock, most_open: float = float("inf")) -> None:
         """`most_open`: beyond so many boxes memory runs short."""
         self.clock, self.most_open = clock, most_open
+        self.seconds_each = 0.0  # for one box, in the last batch
         self._state = open_, tally  # replaced by one assignment, so that an interrupt finds both or neither
 
     @property
@@ -79,13 +80,23 @@ class Frontier(Generic[Waiting, Tally]):
         decide: Callable[[Tally, Boxes], tuple[Tally, Boxes]],
         reserve: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Put in the place of these boxes what is open of them after `decide`, batch by batch as far as time allows."""
-        rest, tally, fresh = np.ones(len(self.open), bool), self.tally, []
-        for start in range(0, len(rows), batch):
-            if start and self.clock.left <= reserve():
+        """Put in the place of these boxes what is open of them after `decide`, batch by batch as far as time allows.
+
+        Batches are smaller where a whole one would take longer than there is time.
+        """
+        rest, tally, fresh, start = np.ones(len(self.open), bool), self.tally, [], 0
+        while start < len(rows):
+            began = self.clock.now()
+            time_left = self.clock.deadline - began - reserve()
+            if start and time_left <= 0:
                 break
-            some = rows[start : start + batch]
+            count = batch
+            if self.seconds_each > 0 and batch * self.seconds_each > time_left:
+                count = max(int(time_left / self.seconds_each), 1)
+            some = rows[start : start + count]
             tally, left = decide(tally, self.open[some])
+            self.seconds_each = (self.clock.now() - began) / len(some)
             rest[some] = False
             fresh.append(left)
+            start += count
         self.become(Boxes.joined(self.open[rest], *fresh), tally)

@@ -13,12 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from bornfair.errors import InputError, plain_value
+from bornfair.errors import InputError, plain, plain_value
 from bornfair.models.model import Model
-from bornfair.people.features import RealFeature, Value
+from bornfair.people.features import RealFeature, Value, unknown_column
 from bornfair.twins.versions import Versions, require_flip_only
-from bornfair.verification.clock import Clock, Say
+from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.exact import exact_decisions, exact_scores
 from bornfair.verification.milp_bounds import Judge, ask_highs, branch, tightened
@@ -34,8 +35,20 @@ PAIRS = 6  # ordered pairs of S that get a program each; above, 0/1 columns choo
 MOST_VALUES = 2_000  # of S that one program can choose from
 EXHAUSTIVE_WORK = 4_000_000  # products of exact numbers: a few seconds
 TIGHTENED = 80  # neurons up to which linear programs tighten the bounds of each
+MOST_ROWS = 20_000  # of a table, looked at; drawn at random where there are more
 MET = 1e-6  # relative distance of what is found and what is proven that counts as none
 STRETCH = 40  # tiny changes are seen through a lens: their cost is multiplied by up to 2^40
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """The row of a table whose score differs most from a twin's, among the `rows` of it that were looked at."""
+
+    row: Any
+    low: float
+    twins: list[dict[str, Value]]
+    rows: int
+    drawn_from: int
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,7 @@ class Change:
     high:        proven: nobody's twins differ by more.
     solver_high: what HiGHS claims in place of `high`: a floating-point answer, not a proof.
     output:      which class's score changes that much (0 where there is one output).
+    among_rows:  the same among real people, if a table was given and one of them has a twin with another score.
     """
 
     low: float
@@ -55,12 +69,16 @@ class Change:
     twins: list[dict[str, Value]] | None
     reason: str
     seconds: float = 0.0
+    among_rows: RowChange | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        found = asdict(self)
+        if self.among_rows is None:
+            del found["among_rows"]
+        return found
 
 
-def decide_by_milp(model: Model, *, timeout: float = 60.0, seed: int = 0, say: Say | None = None) -> Verdict:
+def decide_by_milp(model: Model, *, timeout: Timeout = 60.0, seed: int = 0, say: Say | None = None) -> Verdict:
     """Twins with different decisions (replayed), a proof that there are none, or why neither was found in time."""
     clock = _clock(timeout, say)
     verdict = confirm_encoded(model.network, model.encoding)
@@ -146,19 +164,31 @@ def _unit(program: Program) -> float:
 
 
 def largest_change(
-    model: Model, *, timeout: float = 60.0, seed: int = 0, enough: float | None = None, say: Say | None = None
+    model: Model,
+    *,
+    timeout: Timeout = 60.0,
+    seed: int = 0,
+    enough: float | None = None,
+    say: Say | None = None,
+    table: pd.DataFrame | None = None,
 ) -> Change:
     """How far apart the scores (logits) of twins can be: attained, proven, claimed. Ends early when the two meet, or
     are on one side of what is `enough`.
+
+    table: real people; the one whose score changes most is shown beside.
     """
-    refused = _refusal(model)
+    clock, refused = _clock(timeout, say), _refusal(model)
     if refused is not None:
         raise InputError(f"the largest change cannot be computed: {refused}.")
-    clock = _clock(timeout, say)
     if model.ignores_sensitive:
         return Change(0.0, 0.0, 0.0, 0, None, "twins have the same scores: the sensitive weights are 0", clock.spent)
     hunt = _Hunt(model, enough)
+    among_rows = None if table is None else hunt.among_rows(table, seed)
     hunt.sample(seed)
+    return replace(_largest_change(model, clock, seed, hunt), among_rows=among_rows)
+
+
+def _largest_change(model: Model, clock: Clock, seed: int, hunt: _Hunt) -> Change:
     try:
         bounds = _bounds_of_changes(clock, seed, hunt)
     except NoProgram as error:
@@ -247,7 +277,7 @@ def _programs(question: TwinQuestion, clock: Clock) -> list[_Programs]:
     for pair in pairs:
         reach = reach_of(question, sums, pair)
         if sum(network.widths[1:]) <= TIGHTENED:
-            reach = tightened(question, pair, reach, 0.15 * clock.timeout / len(pairs))
+            reach = tightened(question, pair, reach, min(0.15 * clock.timeout / len(pairs), clock.left))
         margin, plain = (
             write_program(question, pair, reach, layers=len(network.layers), margin=with_margin)
             for with_margin in (True, False)
@@ -278,10 +308,10 @@ def _tie(program: Program) -> tuple[Program, np.ndarray]:
     return replace(program, upper=upper), cost
 
 
-def _clock(timeout: float, say: Say | None) -> Clock:
-    if not timeout > 0:
+def _clock(timeout: Timeout, say: Say | None) -> Clock:
+    if not isinstance(timeout, Clock) and not timeout > 0:
         raise InputError(f"timeout is {timeout}; give a number of seconds above 0.")
-    return Clock(timeout, say)
+    return Clock.of(timeout, say)
 
 
 # --- people ---
@@ -349,25 +379,55 @@ class _Hunt:
 
     def sample(self, seed: int, count: int = 256) -> None:
         """A start for largest changes: random people, the furthest of them measured exactly."""
-        model = self.model
-        people = model.domain.sample(count, seed=seed)
+        self._measure_furthest(self.model.domain.sample(count, seed=seed))
+
+    def among_rows(self, table: pd.DataFrame, seed: int) -> RowChange | None:
+        """The person of a table whose score changes most: found in floating point, measured exactly."""
+        names, count = list(self.model.domain.free_names), len(table)
+        for name in names:
+            if name not in table.columns:
+                raise InputError(unknown_column(name, [str(column) for column in table.columns]))
+        chosen = np.arange(count)
+        if count > MOST_ROWS:
+            chosen = np.sort(np.random.default_rng([seed, 8]).permutation(count)[:MOST_ROWS])
+        people = table.iloc[chosen]
+        people = people[~self.model.domain.outside(people[names])]
+        row = self._measure_furthest(people) if len(people) else None
+        if row is None or self.best is None:
+            return None
+        return RowChange(plain(people.index[row]), self.low, self._twins(), len(people), count)
+
+    def _measure_furthest(self, people: pd.DataFrame) -> int | None:
+        """Measure those whose scores seem to change most; the position of the one who is the best so far, if any."""
+        model, found = self.model, None
         free = model.encoding.encode(people, sensitive=False).free
         with np.errstate(all="ignore"):  # only a guess: overflow does no harm
-            scores = np.stack([_rough_scores(model, free, code) for code in model.encoding.codes])
-            gaps = np.nan_to_num(scores.max(axis=0) - scores.min(axis=0))  # [people, outputs]
+            high, low = (np.full((len(people), model.network.outputs), end) for end in (-np.inf, np.inf))
+            high_at, low_at = np.zeros((2, *high.shape), np.int64)
+            for i, code in enumerate(model.encoding.codes):
+                scores = _rough_scores(model, free, code)
+                high_at, low_at = np.where(scores > high, i, high_at), np.where(scores < low, i, low_at)
+                high, low = np.maximum(high, scores), np.minimum(low, scores)
+            gaps = np.nan_to_num(high - low)  # [people, outputs]
+        values = Versions(model.domain).values
         for row in np.argsort(-gaps.max(axis=1))[:4].tolist():
-            versions = scores[:, row, int(np.argmax(gaps[row]))]
+            output = int(np.argmax(gaps[row]))
             person = {name: plain_value(people[name].iloc[row]) for name in model.domain.free_names}
-            values = Versions(model.domain).values
-            self.measure(person, [values[int(np.argmax(versions))], values[int(np.argmin(versions))]])
+            before = self.low
+            self.measure(person, [values[int(high_at[row, output])], values[int(low_at[row, output])]])
+            found = row if self.low > before else found
+        return found
+
+    def _twins(self) -> list[dict[str, Value]]:
+        assert self.best is not None
+        person, pair, _ = self.best
+        return [dict(twin) for twin in replay(self.model, person, [0, 1], Versions(self.model.domain).at(pair)).people]
 
     def change(self, high: float, solver: float, reason: str, clock: Clock) -> Change:
         if self.best is None:
             found = f"nobody whose scores change was found; {reason}" if high > 0 else "proven: nobody's scores change"
             return Change(0.0, high, solver, 0, None, found, clock.spent)
-        person, pair, output = self.best
-        twins = [dict(twin) for twin in replay(self.model, person, [0, 1], Versions(self.model.domain).at(pair)).people]
-        return Change(self.low, high, solver, output, twins, reason, clock.spent)
+        return Change(self.low, high, solver, self.best[2], self._twins(), reason, clock.spent)
 
 
 def _rough_scores(model: Model, free: np.ndarray, code: np.ndarray) -> np.ndarray:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -20,7 +19,7 @@ from bornfair.models.activations import sigmoid
 from bornfair.models.model import Model
 from bornfair.models.network import Network
 from bornfair.people.features import Value
-from bornfair.verification.clock import Say
+from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.exact import exact_scores
 from bornfair.verification.milp import largest_change, pairs_of_values
 from bornfair.verification.milp_bounds import Judge, ask_highs, branch
@@ -58,30 +57,30 @@ class ProbabilityChange:
 
 
 def largest_probability_change(
-    model: Model, *, timeout: float = 60.0, seed: int = 0, enough: float | None = None, say: Say | None = None
+    model: Model, *, timeout: Timeout = 60.0, seed: int = 0, enough: float | None = None, say: Say | None = None
 ) -> ProbabilityChange:
     """δ*, over everybody of the model's domain. Ends early once found and proven are within a thousandth, or on one
     side of what is `enough`.
     """
-    began = time.perf_counter()
+    clock = Clock.of(timeout, say)
     model = model.shifted(())  # logits, wherever it decides
-    score = largest_change(model, timeout=0.4 * timeout, seed=seed, say=say)
+    score = largest_change(model, timeout=clock.part(0.4), seed=seed)
     hunt = _Hunt(model)
     if score.twins is not None:
         hunt.measure({name: score.twins[0][name] for name in model.domain.free_names})
     if score.high == 0:
-        return ProbabilityChange(0.0, 0.0, 0.0, 0.0, None, score.reason, time.perf_counter() - began)
+        return ProbabilityChange(0.0, 0.0, 0.0, 0.0, None, score.reason, clock.spent)
     high = claimed = change_of_probability(score.high)
     why = "the logit's largest change says enough"
     if enough is None or hunt.low <= enough < high:
         try:
-            high, claimed = _by_programs(model, hunt, score.high, began + timeout, seed, enough or 0.0)
+            high, claimed = _by_programs(model, hunt, score.high, clock, seed, enough or 0.0)
             why = "found and proven meet" if high <= hunt.low + 2 * NEAR else "time ran out"
         except NoProgram as error:
             why = f"from the logit's largest change alone: {error}"
     twins = None if hunt.best is None else [dict(twin) for twin in replay(model, *hunt.best).people]
     high, claimed = max(high, hunt.low), max(claimed, hunt.low)
-    return ProbabilityChange(hunt.low, high, claimed, score.high, twins, why, time.perf_counter() - began)
+    return ProbabilityChange(hunt.low, high, claimed, score.high, twins, why, clock.spent)
 
 
 def change_of_probability(gap: float, low: float = -math.inf, high: float = math.inf) -> float:
@@ -102,9 +101,7 @@ def change_of_probability(gap: float, low: float = -math.inf, high: float = math
     return float(min(1.0, most - least + 4 * SIGMOID_ERROR * (1 + abs(gap))))
 
 
-def _by_programs(
-    model: Model, hunt: _Hunt, gap: float, deadline: float, seed: int, enough: float
-) -> tuple[float, float]:
+def _by_programs(model: Model, hunt: _Hunt, gap: float, clock: Clock, seed: int, enough: float) -> tuple[float, float]:
     """Upper bounds of the change over all pairs of sensitive values: proven, and as HiGHS claims."""
     question = TwinQuestion.of(model)
     pairs, sums = pairs_of_values(question), sums_of(question)
@@ -118,14 +115,13 @@ def _by_programs(
         cost = np.zeros(len(program.lower))
         cost[at] = -1.0
         judge = hunt.judge(program)
-        seconds = (deadline - time.perf_counter()) / left
-        until = time.perf_counter() + seconds
+        part = clock.part(1 / left)
 
         def near_enough() -> float:
             return -max(hunt.low + NEAR, enough)
 
-        claim = ask_highs(program, cost, 0.5 * seconds, seed, judge, near_enough)
-        bound = branch(program, cost, until - time.perf_counter(), judge, near_enough, all_or_nothing=False).bound
+        claim = ask_highs(program, cost, 0.5 * part.timeout, seed, judge, near_enough)
+        bound = branch(program, cost, part.left, judge, near_enough, all_or_nothing=False).bound
         proven = max(proven, min(most, -bound))
         claimed = max(claimed, min(most, -claim.bound))
     return proven, claimed

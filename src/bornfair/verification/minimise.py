@@ -6,7 +6,6 @@ close to a real row as they stay unfair, then few decimal digits. Whatever is sh
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from bornfair.verification.lens import LeadRange, Lens, lead_ranges
 from bornfair.verification.replay import Replay, replay
 
 if TYPE_CHECKING:
+    from bornfair.verification.clock import Clock
     from bornfair.verification.verdict import Arithmetic
 
 NEAREST = 32  # rows of a table that twins are brought close to; the best result is kept
@@ -72,7 +72,7 @@ def _replayed(lens: Lens, point: np.ndarray, pair: Any) -> Twins:
     return Twins(point, values, replay(lens.model, lens.person(point), values, lens.versions))
 
 
-def simplest(lens: Lens, found: Twins, rows: np.ndarray | None, *, until: float) -> Replay:
+def simplest(lens: Lens, found: Twins, rows: np.ndarray | None, clock: Clock) -> Replay:
     """The twins a person understands at once, unfair in the same arithmetics as those found."""
     need = set(found.replayed.unfair_in)
     steps = [found]
@@ -81,7 +81,7 @@ def simplest(lens: Lens, found: Twins, rows: np.ndarray | None, *, until: float)
     if pair is not None:
         steps.append(replace(found, pair=pair))
     pair = steps[-1].pair
-    check = _Check(lens, pair, need, until)
+    check = _Check(lens, pair, need, clock)
     row = None
     if rows is not None and len(rows):
         point, row = _towards_rows(check, point, rows)
@@ -152,12 +152,12 @@ def _pair(scores: np.ndarray, members: np.ndarray) -> tuple[float, tuple[int, in
 class _Check:
     """Does the unfairness between two versions persist? A quick answer, to be replayed."""
 
-    def __init__(self, lens: Lens, pair: tuple[int, int], need: set[Arithmetic], until: float) -> None:
-        self.lens, self.pair, self.need, self.until = lens, np.array(pair), need, until
+    def __init__(self, lens: Lens, pair: tuple[int, int], need: set[Arithmetic], clock: Clock) -> None:
+        self.lens, self.pair, self.need, self.clock = lens, np.array(pair), need, clock
 
     def clarity(self, people: np.ndarray) -> np.ndarray:
         """The gap of each person, −∞ where the twins are decided alike."""
-        if time.perf_counter() > self.until or not len(people):
+        if not len(people) or self.clock.is_up:
             return np.full(len(people), -np.inf)
         gap = self.lens.look(people, self.pair).gap
         holds = gap > 0 if "real" in self.need else np.ones(len(people), bool)
@@ -180,7 +180,9 @@ def _towards_rows(check: _Check, point: np.ndarray, rows: np.ndarray) -> tuple[n
     nearest = rows[np.lexsort((far, count))[:NEAREST]]
     moved = np.stack([_closer(check, point.copy(), row) for row in nearest[:CLOSER]])
     reached = nearest[:CLOSER]
-    if (moved != reached).sum(axis=1).min() > 1:  # a row with one number moved to the boundary may be nearer
+    if (moved != reached).sum(
+        axis=1
+    ).min() > 1 and not check.clock.is_up:  # a row with one number moved to the boundary may be nearer
         people, source = _at_boundary(check, nearest, np.tile(lens.numbers, (len(nearest), 1)), point)
         moved, reached = np.concatenate([moved, people]), np.concatenate([reached, nearest[source]])
     count, far = away(moved, reached)
@@ -219,7 +221,7 @@ def _rounded(check: _Check, point: np.ndarray, row: np.ndarray | None) -> np.nda
     """Few decimals in the real numbers that are not those of the row; one of them makes up for the others' rounding."""
     lens = check.lens
     reals = np.array([f for f in lens.reals if row is None or point[f] != row[f]], dtype=np.int64)
-    if len(reals) > 1:
+    if len(reals) > 1 and not check.clock.is_up:
         variants = np.repeat(point[None], 4, axis=0)
         variants[:, reals] = [np.round(point[reals], digits) for digits in range(4)]
         people, source = _at_boundary(check, lens.inside(variants), np.tile(reals, (4, 1)), point)
@@ -258,7 +260,7 @@ def _at_boundary(
         first, second = here[who, feature], there[who, feature]
         middle = first + (second - first) / 2
         middle = np.where(lens.whole[feature], np.floor(middle), middle)
-        if ((middle == first) | (middle == second)).all() or time.perf_counter() > check.until:
+        if ((middle == first) | (middle == second)).all() or check.clock.is_up:
             break
         between = here.copy()
         between[who, feature] = middle

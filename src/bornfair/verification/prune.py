@@ -18,6 +18,7 @@ import numpy as np
 from bornfair.models.model import Model
 from bornfair.models.network import Network
 from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
+from bornfair.verification.clock import Clock
 from bornfair.verification.intervals import box_layers
 from bornfair.verification.partition import Limit, Part, ends_of, inputs_of
 from bornfair.verification.twin_question import solver_package
@@ -188,6 +189,7 @@ class NetworkTerms:
         self.kept: list[list[Term]] = []  # z3 frees a term when Python forgets it
         self.outputs: dict[tuple[int, int, int], Term] = {}
         self.constants: dict[Fraction, Term] = {}
+        self.clock = Clock()  # how long it may take to write terms
         self.bias_terms = [[self.number(bias) for bias in row] for row in biases]
 
     def version(
@@ -253,6 +255,7 @@ class NetworkTerms:
         """Weight times variable for each input of a neuron, None where the weight is 0."""
         key = (layer, i, owner)
         if key not in self.products:
+            self.clock.check()
             row = self.weights[layer][i]
             made = [
                 self.number(w) * (self._output(layer - 1, j, owner) if layer else self.inputs[owner][j]) if w else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -19,7 +18,7 @@ from bornfair.checks import choice, number
 from bornfair.errors import InputError, shown
 from bornfair.models.model import Model
 from bornfair.people.features import Value
-from bornfair.verification.clock import Say
+from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.milp import largest_change
 from bornfair.verification.milp_probability import change_of_probability, largest_probability_change
@@ -44,7 +43,7 @@ def decide_score(
     *,
     output: Literal["score", "probability"],
     tolerance: float,
-    timeout: float = 60.0,
+    timeout: Timeout = 60.0,
     seed: int = 0,
     say: Say | None = None,
 ) -> Verdict:
@@ -52,12 +51,12 @@ def decide_score(
 
     Falsified: two people whose exact scores do. `decisions` are then their scores.
     """
-    began = time.perf_counter()
-    verdict = _by_structure(model, output, tolerance) or _by_change(model, output, tolerance, timeout, seed, say)
+    clock = Clock.of(timeout, say)
+    verdict = _by_structure(model, output, tolerance) or _by_change(model, output, tolerance, clock, seed)
     if model.note:
         verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; {model.note}")
     as_read = bool(verdict) and not model.covers_execution
-    return dataclasses.replace(verdict, seconds=time.perf_counter() - began, as_read=as_read)
+    return dataclasses.replace(verdict, seconds=clock.spent, as_read=as_read)
 
 
 def _by_structure(model: Model, output: str, tolerance: float) -> Verdict | None:
@@ -84,7 +83,7 @@ def _steepest(model: Model) -> float:
     return float_above(2 * Fraction(moves) * largest_gain(model.network))
 
 
-def _by_change(model: Model, output: str, tolerance: float, timeout: float, seed: int, say: Say | None) -> Verdict:
+def _by_change(model: Model, output: str, tolerance: float, clock: Clock, seed: int) -> Verdict:
     if output == "probability" and len(model.classes) > 2:
         raise InputError(
             f"how far apart probabilities can be is known for two classes, found {shown(model.classes)}; ask about the "
@@ -92,7 +91,7 @@ def _by_change(model: Model, output: str, tolerance: float, timeout: float, seed
         )
     ask = largest_change if output == "score" else largest_probability_change
     try:
-        found = ask(model, timeout=timeout, seed=seed, enough=tolerance, say=say)
+        found = ask(model, timeout=clock, seed=seed, enough=tolerance)
     except InputError as error:  # no program for such a network
         return undecided(ENGINE, str(error).rstrip("."))
     between = f"the largest difference is between {found.low:.6g} and {found.high:.6g}"

@@ -22,7 +22,7 @@ from bornfair.models.network import Network
 from bornfair.twins.relation import Relation, twin_relation
 from bornfair.twins.versions import Versions
 from bornfair.verification.boxes import Boxes, Places
-from bornfair.verification.clock import Clock, Say
+from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.cuts import Cuts
 from bornfair.verification.exact import agree, executes_exactly, inputs_of_views
 from bornfair.verification.frontier import INTERRUPTED, TOO_CLOSE, Frontier
@@ -46,7 +46,7 @@ SAVE_EVERY = 60.0  # seconds between savings of the cuts
 def search(
     model: Model,
     *,
-    timeout: float,
+    timeout: Timeout,
     relation: Relation | None = None,
     arithmetic: Sequence[Arithmetic] = ("real", "float32"),
     batch: int = 512,
@@ -64,8 +64,8 @@ def search(
     when it exists; nothing else in it is believed, so every box is decided again. Twins of another relation than the
     domain's cannot be replayed from raw values; if some are found, the answer is undecided and names u.
     """
-    wanted = checked_arithmetic(arithmetic)
-    if batch < 1 or most_boxes < 1 or not timeout >= 0:
+    wanted, clock = checked_arithmetic(arithmetic), Clock.of(timeout, say)
+    if batch < 1 or most_boxes < 1 or not clock.timeout >= 0:
         raise InputError(f"batch, most_boxes ≥ 1 and timeout ≥ 0 are needed, found {batch}, {most_boxes}, {timeout}.")
     try:
         declared = twin_relation(model.encoding)
@@ -75,7 +75,7 @@ def search(
     structural = prove_structurally(model.network, chosen)
     if set(wanted) <= set(structural.arithmetic) or structural.arithmetic == ("real", "float32"):
         return structural
-    bounds = LinearBounds(model.network, chosen, compiled=timeout >= WORTH_COMPILING)
+    bounds = LinearBounds(model.network, chosen, compiled=clock.timeout >= WORTH_COMPILING)
     if bounds.flaw is not None:
         return undecided(ENGINE, bounds.flaw)
     places = Places(chosen.free)
@@ -85,7 +85,7 @@ def search(
     everybody = everybody.knowing(share=places.share(everybody))
     verdict = _Search(
         model, chosen, relation is None or _equal(relation, declared), wanted, batch, seed, bounds, places, cuts,
-        Frontier(everybody, _Tally(), Clock(timeout, say), most_boxes),
+        Frontier(everybody, _Tally(), clock, most_boxes),
     ).run()  # fmt: skip
     if structural and "real" in wanted and verdict.verdict == "undecided":  # proven in real arithmetic at least
         reason = f"{structural.reason}; in float32: {verdict.reason}"

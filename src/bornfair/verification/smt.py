@@ -16,7 +16,7 @@ from bornfair.models.model import Model
 from bornfair.people.features import NUMERIC
 from bornfair.twins.relation import flip_relation
 from bornfair.twins.versions import require_flip_only
-from bornfair.verification.clock import Clock, Say
+from bornfair.verification.clock import Clock, Say, TimeIsUp, Timeout
 from bornfair.verification.partition import Part, Relax, Where, importance_of_features, partition_domain, question_scope
 from bornfair.verification.prune import NetworkTerms, NeuronBounds, Pruning, Term, Version, raw_layers
 from bornfair.verification.replay import Replay, falsified
@@ -74,7 +74,7 @@ def decide_by_smt(
     *,
     partitions: int | None = None,
     soft_timeout: float = 100.0,
-    hard_timeout: float = 1800.0,
+    hard_timeout: Timeout = 1800.0,
     seed: int = 0,
     where: Where | None = None,
     relax: Relax | None = None,
@@ -106,10 +106,11 @@ def decide_by_smt(
             return Verdict("verified", "bounds", ENGINE, ("real",), reason, **facts)
         reason = f"{about}z3 found every partition unsatisfiable; its word, no checkable proof: {counted}"
         return Verdict("verified", "none", ENGINE, ("real",), reason, **facts)
+    hard = Clock.of(hard_timeout).timeout
     why = {
         f"z3 gave up within the soft timeout of {soft_timeout:g} s": counted.unknown,
         "twins named by z3 were not confirmed by replay": counted.unconfirmed,
-        f"not reached within the hard timeout of {hard_timeout:g} s": counted.total - counted.attempted,
+        f"not reached within the hard timeout of {hard:g} s": counted.total - counted.attempted,
     }
     listed = ", ".join(f"{number:,} {reason}" for reason, number in why.items() if number)
     reason = f"{about}{counted.open:,} of {counted.total:,} partitions are open ({listed}); {counted}"
@@ -121,7 +122,7 @@ def tally_by_smt(
     *,
     partitions: int | None = None,
     soft_timeout: float = 100.0,
-    hard_timeout: float = 1800.0,
+    hard_timeout: Timeout = 1800.0,
     seed: int = 0,
     where: Where | None = None,
     relax: Relax | None = None,
@@ -129,11 +130,11 @@ def tally_by_smt(
     say: Say | None = None,
 ) -> Tally | Verdict:
     """The counts behind `decide_by_smt`; an undecided verdict for networks that z3 cannot be asked about."""
-    options = {"partitions": partitions, "soft_timeout": soft_timeout, "hard_timeout": hard_timeout}
+    clock = Clock.of(hard_timeout, say)
+    options = {"partitions": partitions, "soft_timeout": soft_timeout, "hard_timeout": clock.timeout}
     for name, value in options.items():
         if value is not None and not value > 0:
             raise InputError(f"{name}={value} must be above 0.")
-    clock = Clock(hard_timeout, say)
     require_flip_only(model.encoding, "the smt engine", "use engine='bounds'")
     model.classes  # noqa: B018  # refuses a domain without a label now, not when twins are to be reported
     question = TwinQuestion.of(model, where, relax)
@@ -158,7 +159,7 @@ def tally_by_smt(
             tally.bounds += 1
         else:
             pruned += pruning.share
-            answer, twins = solver.ask(part, pruning, min(soft_timeout, clock.left))
+            answer, twins = solver.ask(part, pruning, clock.part(most=soft_timeout))
             setattr(tally, answer, getattr(tally, answer) + 1)
             tally.twins = tally.twins or twins
             tally.neurons_pruned = pruned / tally.asked
@@ -197,9 +198,15 @@ class _Solver:
             found += [kind(f"{name} {i}{whose}") for i, kind in enumerate(kinds)]
         return found + [self.z3.Int(f"value {k} of twin {twin}") for k in self.values]
 
-    def ask(self, part: Part, pruning: Pruning, seconds: float) -> tuple[Answer, Replay | None]:
+    def ask(self, part: Part, pruning: Pruning, clock: Clock) -> tuple[Answer, Replay | None]:
         """Whether somebody of the part has a twin who is decided differently."""
-        clock = Clock(seconds)
+        self.terms.clock = clock
+        try:
+            return self._asked(part, pruning, clock)
+        except TimeIsUp:  # while the question was being written
+            return "unknown", None
+
+    def _asked(self, part: Part, pruning: Pruning, clock: Clock) -> tuple[Answer, Replay | None]:
         pairs: list[Pair] = [(None, None)]
         if len(self.values) <= 2:
             # Unless each has own numbers the two share all else, and their order does not matter.
@@ -207,7 +214,7 @@ class _Solver:
         asked = [(question, pair) for pair in pairs for question in self._questions(part, pruning, pair)]
         worst: Answer = "unsat"
         for (question, pair), limit in clock.shared(asked):
-            answer, twins = self._solve(question, part, pair, Clock(limit))
+            answer, twins = self._solve(question, part, pair, clock.part(most=limit))
             if answer == "sat":
                 return answer, twins
             worst = answer if answer != "unsat" else worst

@@ -38,7 +38,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
 
     Parameters
     ----------
-    sensitive_features : names (or, for arrays, positions) of the columns in which twins may differ.
+    sensitive_features : name (or, for arrays, position) of the column in which twins may differ, or a list of several.
     twins : rules for twins beyond that, as 'sex: Male<->Female, relationship: Husband<->Wife'.
     preset : 'default', or 'paper' for the setting of the paper's experiments. Options left None follow the preset.
     hidden : hidden widths, or one of 'paper', 'shallow', 'deep', 'large'.
@@ -78,7 +78,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     'verified'
     """
 
-    sensitive_features: Sequence[str | int] = ()
+    sensitive_features: str | int | Sequence[str | int] = ()
     _: KW_ONLY
     twins: str | Sequence[str] | None = None
     class_weight: dict[Any, float] | Literal["balanced"] | None = None

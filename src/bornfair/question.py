@@ -23,7 +23,7 @@ from bornfair.models.importers.reading import Reading, ReadingOptions
 from bornfair.models.importers.source import imported
 from bornfair.models.model import Model
 from bornfair.people.domain import Domain
-from bornfair.people.features import unknown_column
+from bornfair.people.features import listed_names, unknown_column
 from bornfair.people.gaps import Gaps, decidable
 from bornfair.people.labels import class_positions
 from bornfair.people.tables import as_pandas, read_table
@@ -56,7 +56,7 @@ class Asking(ReadingOptions, total=False):
     domain: Domain | str | Path | None
     table: Any
     target: str | None
-    sensitive_features: Sequence[str | int] | None
+    sensitive_features: str | int | Sequence[str | int] | None
     twins: str | Sequence[str] | None
 
 
@@ -90,7 +90,7 @@ class Question:
                 Parquet file). Where both are given, `domain` and `table` name them.
             as_it_is: the features that a trained model calls sensitive need not be those that are asked about.
             target: the column of the table that is no feature.
-            sensitive_features: names, or positions from 0.
+            sensitive_features: names, or positions from 0; one, or a list of several.
             twins: who else counts as a twin, as "sex: Male<->Female, relationship: Husband<->Wife".
             decision, threshold, normalise: how to read a file that does not say so itself (`ReadingOptions`).
 
@@ -98,7 +98,7 @@ class Question:
             InputError: if the model or the table cannot be read, or they do not fit each other.
         """
         domain, table = asking.pop("domain", None), asking.pop("table", None)
-        target, sensitive = asking.pop("target", None), asking.pop("sensitive_features", None)
+        target, sensitive = asking.pop("target", None), listed_names(asking.pop("sensitive_features", None))
         twins = asking.pop("twins", None)
         if people is not None:
             is_domain = isinstance(people, Domain) or (isinstance(people, (str, Path)) and _is_json(people))
@@ -412,17 +412,36 @@ def _asked_about(
     sensitive: Sequence[str | int] | None,
     twins: str | Sequence[str] | None,
 ) -> Model:
+    """The model over the domain, for the sensitive features and twins that are asked about."""
     own = model.domain
-    if sensitive:
-        names = tuple(sensitive_name(item, own) for item in sensitive)
-        if set(names) != set(own.sensitive):
-            raise InputError(
-                f"this model knows {shown(own.sensitive)} as sensitive, and was asked about {shown(names)}; ask about "
-                f"those, or {'train' if model.original is None else 'load it'} with the others named sensitive."
-            )
+    about = model if domain is None else _with_ranges(model, domain)
+    names = tuple(sensitive_name(item, own) for item in sensitive or ())
+    if names and set(names) != set(own.sensitive):
+        return _about_others(about, names, twins)
     if not own.sensitive:
-        raise InputError("this model has no sensitive features, so nobody has a twin; train it with some named.")
-    return _with_twins(model if domain is None else _with_ranges(model, domain), twins)
+        raise InputError(
+            "this model has no sensitive features, so nobody has a twin; name those to ask about, among "
+            f"{shown(own.names, most=30)}."
+        )
+    return _with_twins(about, twins)
+
+
+def _about_others(model: Model, names: tuple[str, ...], twins: str | Sequence[str] | None) -> Model:
+    """The model asked about other features than those it was made fair to: read anew, with its own graph as judge."""
+    if model.original is not None:
+        raise InputError(
+            f"this model was read with {shown(model.domain.sensitive)} as sensitive, and was asked about "
+            f"{shown(names)}; load it with the others named sensitive."
+        )
+    from bornfair.models.importers.own import OwnSource
+
+    made, own = model.certificate, model.domain.sensitive
+    bare = model.domain.replaced(twins=())
+    found = imported(OwnSource(model), Who(bare, names, twins=twins), Reading())
+    if made is None or not own:
+        return found
+    note = f"asked about {shown(names)}; the model's own certificate is about {shown(own)} and says nothing of this"
+    return dataclasses.replace(found, note=note)
 
 
 def _with_twins(model: Model, twins: str | Sequence[str] | None) -> Model:

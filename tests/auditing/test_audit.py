@@ -175,9 +175,9 @@ def test_declared_twins_are_audited_and_not_suggested_again():
         "dropped": FairClassifier(["sex"], **settings).fit(X, y),
         "declared": FairClassifier(["sex"], twins=rule, **settings).fit(X, y),
     }
-    (alone,) = audit(models["dropped"], people, target="grant", timeout=1).documents
+    (alone,) = audit(models["dropped"], people, target="grant", timeout=30).documents
     assert alone.verdict.verdict == "verified" and any("Husband" in text for text in alone.suggestions)
-    dropped, declared = audit(models, people, target="grant", twins=rule, timeout=1).documents
+    dropped, declared = audit(models, people, target="grant", twins=rule, timeout=4).documents
     assert (dropped.verdict.verdict, declared.verdict.verdict) == ("falsified", "verified")
     assert {twin["relationship"] for twin in dropped.verdict.twins} == {"Husband", "Wife"}
     assert dropped.people.unfair > 0 and declared.people.unfair == 0 and not declared.suggestions

@@ -30,6 +30,7 @@ from bornfair.quantification.shares import surely_above
 from bornfair.quantification.variables import variables
 from bornfair.question import load_model
 from bornfair.twins.relation import Relation, View, flip_relation
+from bornfair.verification.clock import Clock
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.exact import exact_decisions, fractions
 
@@ -431,11 +432,10 @@ def test_boxes_forgotten_for_want_of_memory_are_credited_first():
     assert mistakes(model, found, fair, unfair, False) is None
 
 
-def test_progress_is_told(monkeypatch):
-    said = []
-    moments = itertools.count(0, 2)
-    monkeypatch.setattr(engine.time, "monotonic", lambda: float(next(moments)))
-    shares_of(a_thousand_people(), timeout=FOREVER, most_boxes=40, samples=100, say=said.append)
+def test_progress_is_told():
+    said, moments = [], itertools.count(0, 2)
+    clock = Clock(FOREVER, said.append, now=lambda: float(next(moments)))
+    shares_of(a_thousand_people(), timeout=clock, most_boxes=40, samples=100)
     assert any("undecided" in text and "boxes bounded" in text for text in said)
 
 

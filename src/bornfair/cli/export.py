@@ -13,12 +13,12 @@ from bornfair.cli.output import print_json, tell
 
 def export(
     bundle: Bundle,
-    out: Annotated[Path, typer.Argument(help="The .onnx file to write; with --query a folder.")],
+    out: Annotated[
+        Path, typer.Argument(help="A name.onnx for the model alone; a folder or .zip for a bundle, or with --query.")
+    ],
     without_sensitive: Annotated[
         bool,
-        typer.Option(
-            "--without-sensitive", help="A graph without the sensitive inputs, for a model that ignores them."
-        ),
+        typer.Option("--without-sensitive", help="Without the sensitive inputs, for a model that ignores them."),
     ] = False,
     query: Annotated[
         bool, typer.Option("--query", help="Write the fairness question as query.onnx and query.vnnlib instead.")
@@ -30,7 +30,9 @@ def export(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Write the model as ONNX (raw columns in, label and probabilities out), or the question whether it is fair."""
+    """Write the model as ONNX (raw columns in, label and probabilities out), a bundle with its certificate, or the
+    question whether it is fair.
+    """
     from bornfair.proof.bundle import load_bundle
 
     model = load_bundle(bundle)
@@ -39,8 +41,10 @@ def export(
 
         written = export_query(model, out, margin=margin)
         files = [str(written.network), str(written.property)]
-    else:
+    elif out.suffix.lower() == ".onnx":
         files = [str(model.export_onnx(out, sensitive=not without_sensitive))]
+    else:
+        files = [str(model.save(out, sensitive=not without_sensitive))]
     if json:
         print_json({"bundle": str(bundle), "files": files})
     else:

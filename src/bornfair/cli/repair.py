@@ -43,8 +43,12 @@ def repair(
     ),
     domain: DomainFile = None,
     method: Annotated[
-        str, Option(help="plain drops what the model knew of the sensitive features, least_squares moves it, or auto.")
-    ] = "auto",
+        str,
+        Option(
+            help="plain drops what the model knew of the sensitive features; least_squares moves it onto features that "
+            "predict them; auto chooses by validation rows."
+        ),
+    ] = "plain",
     fine_tune: Annotated[bool, Option(help="Train on from the projected model; it stays fair.")] = True,
     epochs: Annotated[int, Option(help="At most so many epochs of fine-tuning.")] = 60,
     decision: Decision = None,

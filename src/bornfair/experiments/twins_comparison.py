@@ -91,7 +91,13 @@ def _trained(run: Run, split: Split) -> FairModel:
         target = str(split.y.name)
         epochs = {} if options["epochs"] is None else {"epochs": options["epochs"]}
         return repair(
-            model, split.X.assign(**{target: split.y}), target=target, twins=rule, seed=run.seed, **epochs
+            model,
+            split.X.assign(**{target: split.y}),
+            target=target,
+            twins=rule,
+            method="auto",
+            seed=run.seed,
+            **epochs,
         ).model
     return model
 

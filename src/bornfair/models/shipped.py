@@ -15,10 +15,13 @@ from bornfair.models.importers.onnx_child import session_of
 from bornfair.models.onnx_graph import onnx_bytes, served_classes
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bornfair.models.model import Model
     from bornfair.people.features import Value
 
 DTYPES: dict[str, Any] = {"tensor(int64)": np.int64, "tensor(double)": np.float64, "tensor(bool)": np.bool_}
+TOGETHER = 8_192  # people in one run
 
 
 class Shipped:
@@ -31,14 +34,27 @@ class Shipped:
 
     def decide(self, people: Sequence[Mapping[str, Value]]) -> tuple[int, ...]:
         """The class index of each person, all in one run: raw values of the domain's features."""
+        columns = {given.name: [person[given.name] for person in people] for given in self._session.get_inputs()}
+        return tuple(self._decided(columns).tolist())
+
+    def decided(self, table: pd.DataFrame) -> np.ndarray:
+        """The class index of each row of a table."""
+        columns = {given.name: table[given.name].tolist() for given in self._session.get_inputs()}
+        parts = [
+            self._decided({name: column[i : i + TOGETHER] for name, column in columns.items()})
+            for i in range(0, len(table), TOGETHER)
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
+    def _decided(self, columns: Mapping[str, Sequence[Value]]) -> np.ndarray:
         feed = {}
         for given in self._session.get_inputs():
-            column = [person[given.name] for person in people]
+            column = columns[given.name]
             texts = given.type == "tensor(string)"
             values = np.array(list(map(str, column)), object) if texts else np.array(column, DTYPES[given.type])
             feed[given.name] = values[:, None]
         (labels,) = self._session.run([self._label], feed)
-        return tuple(self._order[label] for label in labels.tolist())
+        return np.array([self._order[label] for label in labels.tolist()], np.int64)
 
 
 def shipped(model: Model) -> Shipped:

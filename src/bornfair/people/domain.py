@@ -26,6 +26,7 @@ from bornfair.people.features import (
     Population,
     RealFeature,
     Value,
+    listed_names,
     unknown_column,
 )
 from bornfair.people.inference import ForcedKind, inferred, observed_combinations, rows_outside, sample_people
@@ -111,11 +112,12 @@ class Domain(Population):
         table: Any,
         *,
         target: str | None = None,
-        sensitive: Sequence[str] = (),
+        sensitive: str | Sequence[str] = (),
         combinations: Literal["all", "observed"] = "all",
         kinds: Mapping[str, ForcedKind] | None = None,
     ) -> Domain:
         """The smallest domain that holds every row of a pandas or polars table. See `bornfair.people.inference`."""
+        sensitive = listed_names(sensitive)
         facts, frame = inferred(table, target=target, sensitive=sensitive, kinds=kinds)
         domain = _validated(facts, "table")
         if combinations == "all" or not sensitive:
@@ -143,9 +145,11 @@ class Domain(Population):
         """
         return _validated(self.model_dump() | changes)
 
-    def with_sensitive(self, sensitive: Sequence[str], combinations: Sequence[Sequence[Value]] | None = None) -> Domain:
+    def with_sensitive(
+        self, sensitive: str | Sequence[str], combinations: Sequence[Sequence[Value]] | None = None
+    ) -> Domain:
         rows = None if combinations is None else [list(row) for row in combinations]
-        return self.replaced(sensitive=list(sensitive), combinations=rows)
+        return self.replaced(sensitive=list(listed_names(sensitive)), combinations=rows)
 
     def with_twins(self, twins: str | Sequence[str]) -> Domain:
         """A copy with rules for twins, as "sex: Male<->Female, relationship: Husband<->Wife"."""

@@ -222,6 +222,17 @@ class Population(_Record):
         return tuple(name for name in self.sensitive if self.feature(name).kind == "real")
 
 
+def listed_names(names: str | int | Sequence[str | int] | None) -> tuple[Any, ...]:
+    """Features as they were named: one, several, or none. A single name is no list of letters.
+
+    >>> listed_names("race"), listed_names(["race", 2]), listed_names(None)
+    (('race',), ('race', 2), ())
+    """
+    if names is None:
+        return ()
+    return (names,) if isinstance(names, (str, int)) else tuple(names)
+
+
 def unknown_column(name: object, known: Sequence[str], role: str = "column") -> str:
     """One sentence for a name that is not there, with the nearest one that is."""
     close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)

@@ -74,36 +74,64 @@ def read_bundle(path: str | Path) -> dict[str, bytes]:
 
 
 def _read_zip(place: Path, content: bytes) -> dict[str, bytes]:
-    """The files of a .zip: one after the other, then a directory that says the same of each, and nothing else.
+    """The files of a .zip: one after the other, then a directory that says the same of each, and nothing else. All of
+    them may lie in one folder, as when a folder is zipped.
 
     Some programs go by the directory, others by the headers: where these differ, one would serve what the other
     did not check.
     """
     need(content[-22:-18] == b"PK\5\6", f"'{place.name}' is neither a folder nor a complete .zip")
-    found, directory, at = dict[str, bytes](), list[tuple[bytes, bytes]](), 0
+    found, directory, folders, at = dict[str, bytes](), list[tuple[bytes, bytes, bool]](), set[str](), 0
     while content[at : at + 4] == b"PK\3\4" and at + 30 < len(content):
         _, flags, method, _, crc, packed, size, length, extra = struct.unpack_from("<3H4I2H", content, at + 4)
         start = at + 30 + length
-        name, end = content[at + 30 : start].decode(errors="replace"), start + packed
-        need(name in (*LIMITS, "report.html") and name not in found, f"unexpected file {name!r} in the .zip")
-        need(method in (0, 8) and not flags and not extra, f"{name!r} is not plainly zipped")
-        need(size <= LIMITS.get(name, 2**26), f"{name!r} is too large")
-        found[name] = _unpacked(content[start:end], method, size)
-        need(len(found[name]) == size and zlib.crc32(found[name]) == crc, f"{name!r} is damaged in the .zip")
-        directory.append((content[at + 4 : at + 30] + bytes(6), struct.pack("<I", at) + name.encode()))
-        at = end
+        path, begin = content[at + 30 : start].decode(errors="replace"), start + extra
+        folder, slash, name = path.rpartition("/")
+        known = name in (*LIMITS, "report.html", *([""] if slash else []))
+        need(known and name not in found and _is_plain(folder, slash), f"unexpected file {path!r} in the .zip")
+        folders.add(folder + slash)
+        need(len(folders) == 1, f"{path!r} is not in the folder of the other files in the .zip")
+        need(method in (0, 8) and not flags and _is_when(content[start:begin]), f"{path!r} is not plainly zipped")
+        need(size <= (LIMITS.get(name, 2**26) if name else 0), f"{path!r} is too large")
+        found[name] = _unpacked(content[begin : begin + packed], method, size)
+        need(len(found[name]) == size and zlib.crc32(found[name]) == crc, f"{path!r} is damaged in the .zip")
+        directory.append((content[at + 4 : at + 28], struct.pack("<I", at) + path.encode(), not name))
+        at = begin + packed
     begin = at
-    for facts, where in directory:  # between the two stands who may do what with the file, and whether it is one
-        plain = stat.S_IFMT(int.from_bytes(content[at + 40 : at + 42], "little")) in (0, stat.S_IFREG)
-        same = content[at + 6 : at + 38] == facts and content[at + 42 : at + 42 + len(where)] == where
-        mark = content[at : at + 4] == b"PK\1\2" and content[at + 38 : at + 40] == b"\0\0"
-        need(same and plain and mark, f"the directory of '{place.name}' says something else than its files")
+    for facts, where, is_folder in directory:  # between the two: who may do what with the file, and whether it is one
+        extra, comment, disk, text = struct.unpack_from("<4H", content[at + 30 : at + 38].ljust(8, b"\xff"))
+        kind = stat.S_IFMT(int.from_bytes(content[at + 40 : at + 42], "little"))
+        plain = kind in (0, stat.S_IFDIR if is_folder else stat.S_IFREG) and not comment and not disk and text in (0, 1)
+        marks = (b"\0\0", b"\x10\0") if is_folder else (b"\0\0",)
+        mark = content[at : at + 4] == b"PK\1\2" and content[at + 38 : at + 40] in marks
+        same = content[at + 6 : at + 30] == facts and content[at + 42 : at + 42 + len(where)] == where
         at += 42 + len(where)
+        need(
+            same and plain and mark and _is_when(content[at : at + extra]),
+            f"the directory of '{place.name}' says something else than its files",
+        )
+        at += extra
     end_of = struct.pack("<4H2IH", 0, 0, len(found), len(found), at - begin, begin, 0)
     need(content[at:] == b"PK\5\6" + end_of, f"'{place.name}' holds more than its files, or less")
     missing = set(LIMITS) - set(found)
     need(not missing, f"the .zip lacks {', '.join(sorted(missing))}")
     return {name: found[name] for name in LIMITS}
+
+
+def _is_plain(folder: str, slash: str) -> bool:
+    """Whether that is no folder at all, or one folder by its name alone."""
+    named = folder not in (".", "..") and folder.isprintable() and not set(folder) & set("/\\:")
+    return named and bool(folder) == bool(slash)
+
+
+def _is_when(extra: bytes) -> bool:
+    """Whether further fields of a file in a .zip say only when it was written and by whom, as `zip` writes them."""
+    while len(extra) >= 4:
+        kind, length = struct.unpack_from("<2H", extra)
+        if kind not in (0x5455, 0x7875) or len(extra) < 4 + length:
+            return False
+        extra = extra[4 + length :]
+    return not extra
 
 
 def _unpacked(packed: bytes, method: int, size: int) -> bytes:

@@ -21,6 +21,7 @@ from bornfair.errors import InputError, shown
 from bornfair.models.model import Model
 from bornfair.models.network import Network, decisions
 from bornfair.people.encoding import Encoding
+from bornfair.people.features import listed_names
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairModel
@@ -48,8 +49,8 @@ FEWEST_ROWS = 20
 MEASURED, VALIDATED = 0.2, 0.15  # shares of the rows kept aside to measure on, and to choose by
 
 BY_PROXY = (
-    "The least-squares projection puts what the original knew of {names} on other features that go with it: twins are "
-    "treated alike, but groups may be treated as before. With method='plain' that knowledge is dropped."
+    "The least-squares projection moves what the model knew of {names} onto features that predict it: twins are treated "
+    "alike, but groups may be treated as before. With method='plain', the default, that knowledge is dropped."
 )
 
 
@@ -130,7 +131,7 @@ def repair(
     model: Any,
     people: Any = None,
     *,
-    method: Method = "auto",
+    method: Method = "plain",
     fine_tune: bool = True,
     epochs: int = EPOCHS,
     test: Any = None,
@@ -144,8 +145,9 @@ def repair(
         model, people, sensitive_features, twins, table, …: as in `Question.of`; a table is needed, and the features
             that are asked about need not be those that the model calls sensitive.
         target: the column of labels to fine-tune on; without it the original's own opinions are taught.
-        method: 'plain' drops what the model knew of the sensitive features, 'least_squares' moves it to others, 'auto'
-            lets the validation rows choose.
+        method: 'plain' drops what the model knew of the sensitive features; 'least_squares' moves it onto features that
+            predict them, which keeps decisions closer and may treat groups as before; 'auto' lets the validation rows
+            choose between the two.
         fine_tune, epochs: whether to train on from the projected model, and how long at most.
         test: rows to measure on; by default a fifth of the table is kept aside.
         seed: the same seed gives the same bytes.
@@ -174,7 +176,7 @@ def repair(
     question = _complete(question, say)
     people, target = question.table, question.target
     assert people is not None
-    asked = asked_about(question, asking.get("sensitive_features"), asking.get("twins"))
+    asked = asked_about(question, listed_names(asking.get("sensitive_features")), asking.get("twins"))
     labels = None if target is None else taught(question, people[target])
     training, validation, measured = _parts(len(people), labels, seed, keep=test is None)
     if test is None:

@@ -22,7 +22,7 @@ import numpy as np
 from bornfair.checks import number, whole
 from bornfair.errors import InputError, NoGamma
 from bornfair.people.domain import Domain
-from bornfair.people.features import RealFeature, Value
+from bornfair.people.features import RealFeature, Value, listed_names
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.training.drift import draws_needed, drift_probability, response_variance
 from bornfair.training.gamma_population import PopulationGamma, solve_population, solve_table
@@ -312,7 +312,7 @@ def _read(people: Any) -> Any:
 def _domain_of(people: Any, sensitive: Sequence[str] | None, target: str | None, combinations: Any) -> Domain:
     if not isinstance(people, Domain):
         people = Domain.infer(people, target=target, sensitive=sensitive or (), combinations=combinations)
-    elif sensitive and tuple(sensitive) != people.sensitive:
+    elif sensitive and listed_names(sensitive) != people.sensitive:
         people = people.with_sensitive(sensitive)
     people.require_sensitive()
     return people

@@ -21,7 +21,7 @@ from bornfair.errors import InputError, plain, plain_value, shown
 from bornfair.models.network import decisions
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
-from bornfair.people.features import Label, unknown_column
+from bornfair.people.features import Label, listed_names, unknown_column
 from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairModel
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class TableClassifier(ClassifierMixin, BaseEstimator):
     """A subclass stores its options, and in `fit` sets `classes_`, `model_` and `domain_`."""
 
-    sensitive_features: Sequence[str | int]
+    sensitive_features: str | int | Sequence[str | int]
     domain: Domain | None
     random_state: Any
     missing: Any = "error"
@@ -160,7 +160,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return index
 
     def _domain(self, frame: pd.DataFrame, y: Any) -> Domain:
-        names = tuple(self._sensitive_name(feature, frame) for feature in self.sensitive_features)
+        names = tuple(self._sensitive_name(feature, frame) for feature in listed_names(self.sensitive_features))
         domain = self.domain
         if domain is None:
             self._refuse_texts(frame, names)

@@ -1,0 +1,70 @@
+"""What does one of our own models say of other twins than it was made for?
+
+Its encoding keeps what is sensitive apart, so that another question needs another encoding: the first layer is read
+over raw values, as that of other people's models is, and folded over the encoding of the people who are asked about.
+The original is the model as it ships.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import metadata
+
+import numpy as np
+
+from bornfair.models.importers.affine import Cell, Cells, Forms, NeedsLevels, Tape, activation, concatenated, layer
+from bornfair.models.importers.columns import Columns, Wanted
+from bornfair.models.importers.head import read_head
+from bornfair.models.importers.original import Original
+from bornfair.models.importers.reading import Reading
+from bornfair.models.importers.source import Read
+from bornfair.models.model import Model
+from bornfair.models.onnx_graph import reads_sensitive
+from bornfair.models.shipped import shipped
+from bornfair.people.columns import Column, NumberColumn
+from bornfair.people.features import NUMERIC, Feature
+
+
+@dataclass(frozen=True, eq=False)
+class OwnSource:
+    """A model that bornfair made, of whose features any may be asked about."""
+
+    model: Model
+
+    @property
+    def wanted(self) -> Wanted:
+        domain = self.model.domain
+        read = domain.names if reads_sensitive(self.model) else domain.free_names
+        return Wanted("this model", tuple(read))
+
+    def read(self, columns: Columns, asked: Reading) -> Read:
+        model, tape, names = self.model, Tape(columns.domain.features), self.wanted.names or ()
+        value, taken, start = list[Forms](), list[int](), 0
+        for name, column in model.encoding.columns.items():
+            if name in names:  # what the graph does not read has weights of 0
+                value.append(_shown(columns.domain.feature(name), column, tape))
+                taken += range(start, start + column.width)
+            start += column.width
+        rows = concatenated(value, 0)
+        for i, (weight, bias) in enumerate(model.network.wide):
+            if i:
+                rows = activation(model.network.activation, rows, f"activation {i}")
+            rows = layer(rows, (weight if i else weight[:, np.array(taken, np.int64)]).T, bias)
+        head = read_head(rows, Reading(decision="logit") if model.network.outputs == 1 else None)
+        served = shipped(model)
+        runtime = f"onnxruntime {metadata.version('onnxruntime')}"
+        original = Original(runtime, model.scores, served.decided)
+        classes = None if model.domain.label is None else tuple(model.domain.label.classes)
+        return Read(head, tape, classes, original)
+
+
+def _shown(feature: Feature, column: Column, tape: Tape) -> Forms:
+    """A feature of the asked domain as the network sees it."""
+    if isinstance(column, NumberColumn):
+        slope, constant = column.line
+        return tape.forms(tape.column(feature, lambda levels: levels)).scaled(float(slope)).plus(float(constant))
+    if isinstance(feature, NUMERIC):
+        raise NeedsLevels(feature.name)
+    table = column.table.astype(np.float64)
+    cells = tuple(Cell(feature, table[:, j]) for j in range(column.width))
+    return tape.forms(Cells((column.width,), cells))

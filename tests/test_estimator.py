@@ -305,3 +305,9 @@ def test_labels_that_are_no_classes_are_explained(labels, message):
     table = pd.DataFrame({"x": [1, 2, 3, 4], "sex": ["a", "b", "a", "b"]})
     with pytest.raises(InputError, match=message):
         FairClassifier(["sex"], epochs=1, hidden=(2,)).fit(table, pd.Series(labels))
+
+
+def test_one_sensitive_feature_needs_no_list(people):
+    X, y = people.drop(columns="grant"), people["grant"]
+    one, several = (FairClassifier(names, hidden=[4], epochs=1).fit(X, y) for names in ("race", ["race"]))
+    assert one.domain_ == several.domain_ and one.domain_.sensitive == ("race",)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+import onnx
+import pandas as pd
 import pytest
 
 from samples import bornfair, make_people
@@ -105,6 +107,12 @@ def test_a_bundle_is_checked_certified_and_exported(place):
     for extra in ([], ["--without-sensitive"]):
         written = bornfair("export", "again", "served.onnx", *extra, "--json", cwd=place)
         assert written.returncode == 0 and (place / "served.onnx").stat().st_size > 1000
+    for out in ("bare", "bare.zip"):  # as docs/certificate.md says: a bundle that is checked like any other
+        assert bornfair("export", "again", out, "--without-sensitive", cwd=place).returncode == 0
+        checked = bornfair("check", out, "--json", cwd=place)
+        assert checked.returncode == 0 and json.loads(checked.stdout)["verdict"] == "verified"
+    inputs = [given.name for given in onnx.load(place / "bare" / "model.onnx").graph.input]
+    assert inputs and "sex" not in inputs
     assert bornfair("export", "again", "question", "--query", cwd=place).returncode == 0
     assert {p.name for p in (place / "question").iterdir()} == {"query.onnx", "query.vnnlib"}
 
@@ -264,3 +272,22 @@ def test_training_killed_at_any_moment_goes_on_to_the_same_bytes(place):
     assert done.returncode == 0, done.stderr
     assert (place / "resumed/model.onnx").read_bytes() == (place / "whole/model.onnx").read_bytes()
     assert not mark.exists(), "a finished run leaves no checkpoint"
+
+
+def test_a_model_that_was_trained_plainly_ends_with_its_verdict(place):
+    words = ("train", "people.csv", "--target", "grant", "--sensitive", "sex", *QUICK, "--response", "none")
+    plainly = bornfair(*words, "--out", "plain", "--json", cwd=place)
+    assert json.loads(plainly.stdout)["verdict"] == "falsified" and plainly.returncode == 1
+
+
+def test_the_largest_change_is_also_told_of_the_people_of_a_table(place):
+    words = ("train", "people.csv", "--target", "grant", "--sensitive", "sex", *QUICK, "--response", "none")
+    assert bornfair(*words, "--out", "open", cwd=place).returncode == 1
+    ask = ("verify", "open", "--change", "--timeout", "5", "--data", "people.csv", "--target", "grant")
+    found = json.loads(bornfair(*ask, "--json", cwd=place).stdout)
+    real = found["among_rows"]
+    assert 0 < real["low"] <= found["low"] <= found["high"] and real["drawn_from"] == real["rows"]
+    row = pd.read_csv(place / "people.csv").loc[real["row"]]
+    assert all({name: twin[name] for name in twin if name != "sex"} == {n: row[n] for n in twin if n != "sex"}
+               for twin in real["twins"])  # fmt: skip
+    assert "differs most from a twin" in bornfair(*ask, cwd=place).stdout

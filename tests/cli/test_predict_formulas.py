@@ -83,3 +83,19 @@ def test_a_terminal_gets_no_escapes_even_when_raw(bundle, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert run(["predict", "bundle", "people.csv", "--raw"]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_identifiers_come_first_and_are_disarmed_too(bundle, capsys):
+    bundle("no", "yes")
+    pd.DataFrame({"name": ["Ann", "=1+1", None], "x": [0, 1, 1], "no": [7, 8, 9]}).to_csv("known.csv", index=False)
+    assert run(["predict", "bundle", "known.csv", "--id", "no", "--id", "name", "--out", "out.csv"]) == 0
+    assert "1 identifiers look like formulas" in capsys.readouterr().err
+    assert [row[:3] for row in rows_of("out.csv")] == [
+        ["no", "name", "prediction"], ["7", "Ann", "no"], ["8", "'=1+1", "yes"], ["9", "", "yes"],
+    ]  # fmt: skip
+    assert run(["predict", "bundle", "known.csv", "--id", "name", "--raw"]) == 0
+    assert [row[0] for row in cells(capsys.readouterr().out)] == ["name", "Ann", "=1+1", ""]
+    assert run(["predict", "bundle", "known.csv", "--id", "name", "--id", "no", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ids"] == {"name": ["Ann", "=1+1", None], "no": [7, 8, 9]}
+    assert run(["predict", "bundle", "known.csv", "--id", "nome"]) == 2
+    assert "column 'nome' is not in the table" in capsys.readouterr().err

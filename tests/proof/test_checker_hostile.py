@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -414,7 +415,7 @@ ARCHIVES = [
     (with_entry("../evil"), "unexpected file '../evil'"),
     (with_entry("/tmp/evil"), "unexpected file '/?tmp/evil'"),
     (with_entry("a/../../model.onnx"), "unexpected file"),
-    (with_entry("sub/"), "unexpected file"),
+    (with_entry("sub/"), "is not in the folder of the other files"),
     (a_wrong_sum, "is damaged in the .zip"),
     (a_link, ELSE),
     (twice, "unexpected file 'domain.json'"),
@@ -1200,3 +1201,82 @@ def messages(schema, depth=0):
 def test_any_graph_of_the_right_grammar_can_be_read(graph):
     opsets = field(8, field(2, 18)) + field(8, field(1, b"ai.onnx.ml") + field(2, 3))
     read(field(1, 9) + opsets + field(7, graph))
+
+
+# --- a folder that was zipped ---
+
+WHEN = b"UT\5\0\3abcd" + b"ux\13\0\1\4\0\0\0\0\4\0\0\0\0"  # as `zip -r` writes of each file
+
+
+def a_zipped_folder(place, *, folder="bundle/", own_entry=True, extra=b"", others=(), **changes):
+    """The files of a bundle in a folder of a .zip; `changes` are attributes of one entry."""
+    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+        if own_entry:
+            entry = zipfile.ZipInfo(folder)
+            entry.external_attr, entry.extra = ((stat.S_IFDIR | 0o755) << 16) | 0x10, extra
+            archive.writestr(entry, b"")
+        for name, content in ((folder + name, c) for name, c in bundle("structural").items()):
+            entry = zipfile.ZipInfo(name)
+            entry.compress_type, entry.external_attr, entry.extra = 8, (stat.S_IFREG | 0o644) << 16, extra
+            if name.endswith("domain.json"):
+                for field, value in changes.items():
+                    setattr(entry, field, value)
+            archive.writestr(entry, content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a name comes twice
+            for name, content in others:
+                archive.writestr(name, content)
+    return place
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"own_entry": False},
+        {"extra": WHEN},
+        {"folder": "my bundle.v1/"},
+        {"internal_attr": 1},  # "this is a text"
+    ],
+)
+def test_a_folder_that_was_zipped_is_checked_and_loaded(tmp_path, how):
+    place = a_zipped_folder(tmp_path / "b.zip", **how)
+    assert checker.check(place) == checker.check(folder(tmp_path / "b", bundle("structural")))
+    assert load(place).certificate.verdict.verdict == "verified"
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"others": [("other/report.html", b"x")]}, "is not in the folder of the other files"),
+        ({"others": [("report.html", b"x")]}, "is not in the folder of the other files"),
+        ({"others": [("bundle/model.onnx", b"x")]}, "unexpected file 'bundle/model.onnx'"),
+        ({"others": [("bundle/", b"")]}, "unexpected file 'bundle/'"),
+        ({"others": [("bundle/evil.py", b"x")]}, "unexpected file 'bundle/evil.py'"),
+        ({"folder": "a/b/"}, "unexpected file 'a/b/"),
+        ({"folder": "/", "own_entry": False}, "unexpected file '/"),
+        ({"folder": "../", "own_entry": False}, "unexpected file '../"),
+        ({"folder": "./", "own_entry": False}, "unexpected file './"),
+        ({"folder": "c:/", "own_entry": False}, "unexpected file 'c:/"),
+        ({"folder": "a\\b/", "own_entry": False}, "unexpected file"),
+        ({"folder": "a\x1b/", "own_entry": False}, "unexpected file"),
+        ({"extra": b"up\6\0\1abcde"}, "not plainly zipped"),  # another name for programs that know Unicode paths
+        ({"extra": b"UT\5\0\3abcd!"}, "not plainly zipped"),
+        ({"extra": b"UT\xff\0\3abcd"}, "not plainly zipped"),
+        ({"external_attr": (stat.S_IFLNK | 0o777) << 16}, "says something else than its files"),
+        ({"external_attr": (stat.S_IFDIR | 0o755) << 16}, "says something else than its files"),
+        ({"external_attr": 0x10}, "says something else than its files"),
+        ({"internal_attr": 2}, "says something else than its files"),
+        ({"comment": b"hi"}, "says something else than its files"),
+    ],
+)
+def test_a_zip_of_more_than_one_folder_or_of_anything_else_is_rejected(tmp_path, how, message):
+    with pytest.raises(checker.Rejected, match=re.escape(message)):
+        checker.read_bundle(a_zipped_folder(tmp_path / "b.zip", **how))
+
+
+def test_a_folder_in_a_zip_holds_nothing_itself(tmp_path):
+    files = [(b"bundle/", b"evil", 0, zlib.crc32(b"evil"), 4, 0)]
+    files += [(b"bundle/" + name, *rest) for name, *rest in plain(bundle("structural"))]
+    with pytest.raises(checker.Rejected, match="'bundle/' is too large"):
+        checker.read_bundle(raw_zip(tmp_path / "b.zip", files))

@@ -30,8 +30,8 @@ from bornfair.quantification.shares import surely_above
 from bornfair.quantification.variables import variables
 from bornfair.question import load_model
 from bornfair.twins.relation import Relation, View, flip_relation
-from bornfair.verification.clock import Clock
 from bornfair.verification.boxes import Boxes
+from bornfair.verification.clock import Clock
 from bornfair.verification.exact import exact_decisions, fractions
 
 SEEDS = st.integers(0, 2**32 - 1)

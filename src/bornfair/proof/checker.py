@@ -81,7 +81,7 @@ def _read_zip(place: Path, content: bytes) -> dict[str, bytes]:
     did not check.
     """
     need(content[-22:-18] == b"PK\5\6", f"'{place.name}' is neither a folder nor a complete .zip")
-    found, directory, folders, at = dict[str, bytes](), list[tuple[bytes, bytes, bool]](), set[str](), 0
+    found, directory, folders, at = dict[str, bytes](), list[tuple[bytes, bytes, str]](), set[str](), 0
     while content[at : at + 4] == b"PK\3\4" and at + 30 < len(content):
         _, flags, method, _, crc, packed, size, length, extra = struct.unpack_from("<3H4I2H", content, at + 4)
         start = at + 30 + length
@@ -95,14 +95,17 @@ def _read_zip(place: Path, content: bytes) -> dict[str, bytes]:
         need(size <= (LIMITS.get(name, 2**26) if name else 0), f"{path!r} is too large")
         found[name] = _unpacked(content[begin : begin + packed], method, size)
         need(len(found[name]) == size and zlib.crc32(found[name]) == crc, f"{path!r} is damaged in the .zip")
-        directory.append((content[at + 4 : at + 28], struct.pack("<I", at) + path.encode(), not name))
+        directory.append((content[at + 4 : at + 28], struct.pack("<I", at) + path.encode(), name))
         at = begin + packed
     begin = at
-    for facts, where, is_folder in directory:  # between the two: who may do what with the file, and whether it is one
+    for facts, where, name in directory:  # between the two stands who may do what with the file, and whether it is one
         extra, comment, disk, text = struct.unpack_from("<4H", content[at + 30 : at + 38].ljust(8, b"\xff"))
         kind = stat.S_IFMT(int.from_bytes(content[at + 40 : at + 42], "little"))
-        plain = kind in (0, stat.S_IFDIR if is_folder else stat.S_IFREG) and not comment and not disk and text in (0, 1)
-        marks = (b"\0\0", b"\x10\0") if is_folder else (b"\0\0",)
+        plain = kind in (0, stat.S_IFREG if name else stat.S_IFDIR) and not comment and not disk
+        plain = plain and text in (
+            (0, 1) if name not in ("", "model.onnx") else (0,)
+        )  # of a text, ends of lines may be changed
+        marks = (b"\0\0",) if name else (b"\0\0", b"\x10\0")
         mark = content[at : at + 4] == b"PK\1\2" and content[at + 38 : at + 40] in marks
         same = content[at + 6 : at + 30] == facts and content[at + 42 : at + 42 + len(where)] == where
         at += 42 + len(where)

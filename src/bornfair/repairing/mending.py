@@ -49,8 +49,8 @@ FEWEST_ROWS = 20
 MEASURED, VALIDATED = 0.2, 0.15  # shares of the rows kept aside to measure on, and to choose by
 
 BY_PROXY = (
-    "The least-squares projection moves what the model knew of {names} onto features that predict it: twins are treated "
-    "alike, but groups may be treated as before. With method='plain', the default, that knowledge is dropped."
+    "The least-squares projection moves what the model knew of {names} onto features that predict it: twins are "
+    "treated alike, but groups may be treated as before. With method='plain', the default, that knowledge is dropped."
 )
 
 

@@ -111,7 +111,7 @@ def test_a_graph_that_onnxruntime_refuses_is_one_sentence(tmp_path: Path) -> Non
         load_model(path, domain=people())
 
 
-def test_constants_in_other_files_are_not_opened_wherever_they_stand(tmp_path: Path) -> None:
+def test_constants_of_nodes_in_other_files_are_not_opened(tmp_path: Path) -> None:
     tensor = numpy_helper.from_array(np.zeros((WIDTH, 1), np.float32), "w")
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
@@ -121,13 +121,57 @@ def test_constants_in_other_files_are_not_opened_wherever_they_stand(tmp_path: P
     path = g.save(tmp_path / "m.onnx", [g.node("MatMul", "x", g.node("Constant", value=tensor))])
     with pytest.raises(InputError, match="kept in another file, which is not opened"):
         load_model(path, domain=people())
+
+
+def weights_beside(place: Path, **told: str) -> Path:
+    """A model whose only weights are said to be in a file beside it; the numbers are the first of that file."""
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[WIDTH, 1])
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in ({"location": "m.onnx.data"} | told).items():
+        tensor.external_data.add(key=key, value=value)
     model = onnx.load_from_string(GraphMaker().model([]).SerializeToString())
     model.graph.node.append(helper.make_node("MatMul", ["x", "w"], ["y"]))
     model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, None))
     model.graph.initializer.append(tensor)
-    path.write_bytes(model.SerializeToString())
-    with pytest.raises(InputError, match="kept in another file, which is not opened"):
-        load_model(path, domain=people())
+    (place / "m.onnx").write_bytes(model.SerializeToString())
+    return place / "m.onnx"
+
+
+def test_weights_in_a_file_beside_the_model_are_read(tmp_path: Path) -> None:
+    numbers = np.arange(1, WIDTH + 1, dtype=np.float32)
+    (tmp_path / "m.onnx.data").write_bytes(b"1234" + numbers.tobytes() + b"more")
+    whole = load_model(weights_beside(tmp_path, offset="4", length=str(4 * WIDTH)), domain=people())
+    free = whole.encoding.free_columns()
+    assert np.count_nonzero(whole.network.layers[0].weight) == WIDTH and free
+    assert whole.original.people_compared > 2_000  # onnxruntime has run the same weights
+
+
+@pytest.mark.parametrize(
+    ("told", "size", "message"),
+    [
+        ({}, None, r"keeps its weights in 'm.onnx.data', which is not beside it; put the two files into one folder"),
+        ({}, 4 * WIDTH - 1, r"the weights 'w' need [0-9,]+ bytes of 'm.onnx.data', which has [0-9,]+, from 0 on"),
+        ({"offset": "8"}, 4 * WIDTH, r"from 8 on; the two files do not belong together, or one is cut off"),
+        ({"length": "4"}, 4 * WIDTH, r"do not belong together"),
+        ({"offset": "-4"}, 4 * WIDTH, r"have the offset '-4'; the file is broken"),
+        ({"offset": "9" * 30}, 4 * WIDTH, r"have the offset '9+'; the file is broken"),
+        ({"location": "/etc/passwd"}, None, r"only a file beside the model is opened"),
+        ({"location": "../m.onnx.data"}, None, r"only a file beside the model is opened"),
+        ({"location": ".."}, None, r"only a file beside the model is opened"),
+        ({"location": ""}, None, r"only a file beside the model is opened"),
+        ({"location": "folder"}, None, r"'folder', which holds its weights, is not a regular file"),
+        ({"location": "link"}, None, r"'link', which holds its weights, is not a regular file"),
+    ],
+)
+def test_weights_that_are_not_beside_the_model_or_do_not_fit_are_refused(
+    tmp_path: Path, told: dict[str, str], size: int | None, message: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    if size is not None:
+        (tmp_path / "m.onnx.data").write_bytes(bytes(size))
+    with pytest.raises(InputError, match=message):
+        load_model(weights_beside(tmp_path, **told), domain=people())
 
 
 def test_an_operator_may_not_be_given_another_meaning(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def an_image(model: Any) -> None:
 
 
 HOSTILE: dict[str, tuple[Callable[[Any], None], str]] = {
-    "weights elsewhere": (external, "kept in another file, which is not opened"),
+    "weights elsewhere": (external, "are kept in '../../etc/passwd'; only a file beside the model is opened"),
     "a shape that lies": (lying_shape, "says its shape is"),
     "too little data": (short_data, "does not hold what it says"),
     "a cycle": (cyclic, "a cycle or the file is cut"),

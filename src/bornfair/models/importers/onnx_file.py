@@ -1,11 +1,13 @@
 """What does an ONNX file hold? Its inputs, nodes and constants, read as data.
 
-Nothing of it is executed, no other file is opened, and what is cut, hostile or too large is refused.
+Nothing of it is executed, and what is cut, hostile or too large is refused. No other file is opened but one that lies
+beside it and holds its weights, as newer exporters of torch write them.
 """
 
 from __future__ import annotations
 
 import math
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +103,7 @@ class OnnxFile:
 
 
 def read_onnx(path: str | Path) -> OnnxFile:
-    """The graph of a file; one that is cut, hostile or refers to other files is refused."""
+    """The graph of a file, with weights that are kept in a file beside it; one that is cut or hostile is refused."""
     from google.protobuf.message import DecodeError
     from onnx import ModelProto
 
@@ -117,6 +119,7 @@ def read_onnx(path: str | Path) -> OnnxFile:
         model.ParseFromString(content)
     except (DecodeError, ValueError, RecursionError) as error:
         raise InputError(f"'{place}' is not an ONNX file, or it is cut off ({error}).") from error
+    _fill_in(model, place)
     graph = model.graph
     if not graph.node or not graph.output:
         raise InputError(f"'{place}' is not an ONNX file with a model in it: it has no nodes or no outputs.")
@@ -194,14 +197,85 @@ def attribute_of(attribute: Any, path: Path) -> Any:
     return list(found) if attribute.type in (AttributeProto.FLOATS, AttributeProto.INTS) else found
 
 
+def _fill_in(model: Any, place: Path) -> None:
+    """Read weights that are kept in a file beside the model into it."""
+    from onnx import TensorProto
+
+    files: dict[str, bytes] = {}
+    for tensor in model.graph.initializer:
+        if tensor.data_location != TensorProto.EXTERNAL and not tensor.external_data:
+            continue
+        told = {entry.key: entry.value for entry in tensor.external_data}
+        size = _bytes_of(tensor, place)
+        offset, length = (_count(told.get(key, "0"), key, tensor.name, place) for key in ("offset", "length"))
+        content = _beside(place, told.get("location", ""), tensor.name, files)
+        if length not in (0, size) or offset + size > len(content):
+            raise InputError(
+                f"'{place}': the weights '{tensor.name}' need {size:,} bytes of '{told['location']}', which has "
+                f"{len(content):,}, from {offset:,} on; the two files do not belong together, or one is cut off."
+            )
+        tensor.raw_data = content[offset : offset + size]
+        tensor.data_location = TensorProto.DEFAULT
+        del tensor.external_data[:]
+
+
+def _beside(place: Path, name: str, weights: str, files: dict[str, bytes]) -> bytes:
+    """The content of a file in the same folder as the model: by its name alone, no link, no device."""
+    if name in files:
+        return files[name]
+    if not name or name in (".", "..") or not name.isprintable() or set(name) & set("/\\:"):
+        raise InputError(
+            f"'{place}': the weights '{weights}' are kept in {name[:80]!r}; only a file beside the model is opened, by "
+            "its name alone. Save the model as one file (torch.onnx.export with external_data=False)."
+        )
+    side = place.parent / name
+    try:
+        found = side.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            raise InputError(f"'{place}': '{name}', which holds its weights, is not a regular file.")
+        if found.st_size > MOST_BYTES:
+            raise InputError(f"'{side}' has more than {MOST_BYTES:,} bytes; networks for tables are smaller.")
+        files[name] = side.read_bytes()
+    except FileNotFoundError:
+        raise InputError(
+            f"'{place}' keeps its weights in '{name}', which is not beside it; put the two files into one folder, or "
+            "save the model as one file (torch.onnx.export with external_data=False)."
+        ) from None
+    except OSError as error:
+        raise InputError(f"cannot read '{side}': {error.strerror or error}.") from error
+    return files[name]
+
+
+def _bytes_of(tensor: Any, place: Path) -> int:
+    """How many bytes the numbers of a tensor take."""
+    from onnx import helper
+
+    dims = list(tensor.dims)
+    if any(n < 0 for n in dims) or math.prod(dims) > MOST_ENTRIES:
+        raise InputError(f"'{place}': the constant '{tensor.name}' says its shape is {dims}; that is not read.")
+    try:
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    except (KeyError, ValueError, TypeError):
+        dtype = np.dtype(object)
+    if dtype.kind not in "biuf":
+        raise InputError(f"'{place}': the weights '{tensor.name}' are of a type that is not read from another file.")
+    return math.prod(dims) * int(dtype.itemsize)
+
+
+def _count(text: str, key: str, weights: str, place: Path) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise InputError(f"'{place}': the weights '{weights}' have the {key} {text[:40]!r}; the file is broken.")
+    return int(text)
+
+
 def array_of(tensor: Any, path: Path) -> np.ndarray:
     """A constant of the file, if it holds what it says."""
     from onnx import TensorProto, numpy_helper
 
-    if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
+    if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:  # those of the graph are filled in
         raise InputError(
-            f"'{path}': the weights '{tensor.name}' are kept in another file, which is not opened; save the model as "
-            "one file (torch.onnx.export with external_data=False, or onnx.save of what onnx.load gives)."
+            f"'{path}': the numbers '{tensor.name}' of a node are kept in another file, which is not opened; save the "
+            "model as one file (torch.onnx.export with external_data=False, or onnx.save of what onnx.load gives)."
         )
     dims = list(tensor.dims)
     if any(n < 0 for n in dims) or math.prod(dims) > MOST_ENTRIES:

@@ -1,0 +1,105 @@
+"""A model of ours answers about other features than it was made fair to, as counting everybody out does."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bornfair import Domain, FairModel, audit, quantify, verify
+from bornfair.models.network import Layer, Network
+from bornfair.models.shipped import shipped
+from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
+from bornfair.question import load_model
+from bornfair.twins.versions import Versions
+
+FEATURES = (
+    IntegerFeature(name="age", low=0, high=4),
+    CategoricalFeature(name="sex", categories=("f", "m")),
+    CategoricalFeature(name="race", categories=("a", "b", "c")),
+    BooleanFeature(name="owner"),
+)
+DOMAIN = Domain(features=FEATURES, sensitive=("sex",), label=Label(name="grant", classes=("no", "yes")))
+
+
+def model_of(first: np.ndarray, bias: np.ndarray, last: np.ndarray, cut: float = 0.3) -> FairModel:
+    """Columns of the first layer: age, race a/b/c, owner, then the code of sex."""
+    encoding = Encoding(DOMAIN, {"age": Scale(centre=2.0, exponent=1)})
+    return FairModel(Network((Layer(first, bias), Layer(last, np.array([cut])))), encoding)
+
+
+def chance(seed: int, *, ignores: bool) -> FairModel:
+    random = np.random.default_rng(seed)
+    first = random.normal(size=(4, 6)).astype(np.float32)
+    first[:, 5] *= 0 if ignores else 1
+    return model_of(first, random.normal(size=4), random.normal(size=(1, 4)), 0.1)
+
+
+def everybody() -> pd.DataFrame:
+    rows = itertools.product(*(feature.levels() for feature in FEATURES))
+    return pd.DataFrame([dict(zip(DOMAIN.names, row, strict=True)) for row in rows])
+
+
+def counted_out(model: FairModel, names: list[str]) -> bool:
+    """Whether all who differ in these features alone are decided alike, as onnxruntime decides."""
+    table = everybody()
+    table["decided"] = shipped(model).decided(table)
+    rest = [name for name in DOMAIN.names if name not in names]
+    return bool((table.groupby(rest)["decided"].nunique() == 1).all())
+
+
+@pytest.mark.parametrize("names", [["race"], ["owner"], ["age"], ["race", "sex"], ["sex", "owner", "age"]])
+def test_any_feature_of_a_model_of_ours_may_be_asked_about(names):
+    answers = set()
+    for seed, ignores in itertools.product(range(6), (True, False)):
+        model = chance(seed, ignores=ignores)
+        found = verify(model, sensitive_features=names, timeout=20)
+        assert found.verdict == ("verified" if counted_out(model, names) else "falsified"), (seed, ignores)
+        answers.add(found.verdict)
+        if found.twins:
+            assert {name for name in DOMAIN.names if len({twin[name] for twin in found.twins}) > 1} <= set(names)
+            assert len(set(shipped(model).decide(found.twins))) > 1
+    assert "falsified" in answers
+
+
+def test_what_has_no_weight_is_proven_by_structure_and_the_sensitive_features_it_ignores_stay_unread():
+    first = np.array([[1.0, 0, 0, 0, 2.0, 0], [0.5, 0, 0, 0, -1.0, 0]])  # reads age and owner alone
+    model = model_of(first, np.zeros(2), np.array([[1.0, -1.0]]))
+    assert (found := verify(model, sensitive_features="race")).proof == "structural", found.reason
+    assert verify(model, sensitive_features=["race", "sex"]).verdict == "verified"
+    assert verify(model, sensitive_features=["sex"]).arithmetic == ("real", "float32")  # its own question, as ever
+    assert "sex" not in load_model(model, sensitive=["race"]).original.reads
+
+
+def test_the_answer_says_that_the_certificate_is_about_something_else(tmp_path):
+    model = chance(1, ignores=True).certified(timeout=5)
+    bundle = model.save(tmp_path / "bundle")
+    assert model.certificate.verdict.verdict == "verified"
+    found = verify(bundle, sensitive_features=["race"], timeout=10)
+    assert "asked about 'race'; the model's own certificate is about 'sex' and says nothing of this" in found.reason
+    assert found.verdict == "falsified" and load_model(bundle, sensitive=["race"]).certificate is None
+    (document,) = audit(bundle, everybody(), sensitive_features=["race"], timeout=4).documents
+    assert document.verdict.verdict == "falsified" and document.people.unfair > 0
+
+
+def test_shares_of_another_question_are_those_of_counting():
+    model = chance(2, ignores=True)
+    asked = load_model(model, sensitive=["race", "owner"])
+    table = everybody().drop_duplicates(["age", "sex"])
+    versions = Versions(asked.domain)
+    decided = np.stack([shipped(model).decided(versions.table(table, i)) for i in range(versions.size)])
+    unfair = int((decided != decided[0]).any(axis=0).sum())
+    found = quantify(model, sensitive_features=["race", "owner"], timeout=20)
+    assert found.counts == {"certified": len(table) - unfair, "falsified": unfair, "undecided": 0}
+    assert found.arithmetic == ("real",)
+
+
+def test_other_twins_of_other_features_are_asked_about():
+    first = np.array([[1.0, 0, 0, 0, 3.0, 0]])
+    model = model_of(first, np.zeros(1), np.array([[1.0]]), -1.2)
+    assert verify(model, sensitive_features=["race"], timeout=10).verdict == "verified"
+    rule = "race: a<->b, owner: true<->false"
+    assert verify(model, sensitive_features=["race"], twins=rule, timeout=10).verdict == "falsified"

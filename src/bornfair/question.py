@@ -315,8 +315,8 @@ def _read(
     for what, own in (("a FairModel", source), ("a FairClassifier", getattr(source, "model_", None))):
         if isinstance(own, Model):
             asked.only_for(what, "threshold")
-            who_asks = own if as_it_is and people is None else _asked_about(own, people, sensitive, twins)
-            return _deciding(who_asks, asked, table)
+            deciding = _deciding(own, asked, table)
+            return deciding if as_it_is and people is None else _asked_about(deciding, people, sensitive, twins)
     who = Who(people, sensitive, table, target, twins)
     if not isinstance(source, (str, Path)):
         return _object(source, who, asked)
@@ -388,8 +388,8 @@ def _onnx(path: Path, who: Who, asked: Reading) -> Model:
     file = read_onnx(path)
     if METADATA in file.metadata:
         asked.only_for("a model.onnx of bornfair", "threshold")
-        own = _asked_about(own_model(path, file.content, who.domain), None, who.sensitive, who.twins)
-        return _deciding(own, asked, who.table)
+        own = _deciding(own_model(path, file.content, who.domain), asked, who.table)
+        return _asked_about(own, None, who.sensitive, who.twins)
     return imported(OnnxSource(file), who, asked)
 
 
@@ -438,10 +438,12 @@ def _about_others(model: Model, names: tuple[str, ...], twins: str | Sequence[st
     made, own = model.certificate, model.domain.sensitive
     bare = model.domain.replaced(twins=())
     found = imported(OwnSource(model), Who(bare, names, twins=twins), Reading())
-    if made is None or not own:
-        return found
-    note = f"asked about {shown(names)}; the model's own certificate is about {shown(own)} and says nothing of this"
-    return dataclasses.replace(found, note=note)
+    notes = [model.note] if model.note else []
+    if made is not None and own:
+        notes.append(
+            f"asked about {shown(names)}; the model's own certificate is about {shown(own)} and says nothing of this"
+        )
+    return dataclasses.replace(found, note="; ".join(notes), offsets=model.offsets)
 
 
 def _with_twins(model: Model, twins: str | Sequence[str] | None) -> Model:

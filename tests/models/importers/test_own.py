@@ -103,3 +103,10 @@ def test_other_twins_of_other_features_are_asked_about():
     assert verify(model, sensitive_features=["race"], timeout=10).verdict == "verified"
     rule = "race: a<->b, owner: true<->false"
     assert verify(model, sensitive_features=["race"], twins=rule, timeout=10).verdict == "falsified"
+
+
+def test_another_question_at_another_threshold_is_that_of_the_model_as_it_then_decides():
+    model = chance(4, ignores=True)
+    for threshold in (0.2, 0.5, 0.9):
+        found = verify(model, sensitive_features=["race"], threshold=threshold, timeout=20)
+        assert bool(found) == counted_out(model.at(threshold), ["race"]), threshold

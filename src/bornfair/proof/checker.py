@@ -102,9 +102,7 @@ def _read_zip(place: Path, content: bytes) -> dict[str, bytes]:
         extra, comment, disk, text = struct.unpack_from("<4H", content[at + 30 : at + 38].ljust(8, b"\xff"))
         kind = stat.S_IFMT(int.from_bytes(content[at + 40 : at + 42], "little"))
         plain = kind in (0, stat.S_IFREG if name else stat.S_IFDIR) and not comment and not disk
-        plain = plain and text in (
-            (0, 1) if name not in ("", "model.onnx") else (0,)
-        )  # of a text, ends of lines may be changed
+        plain = plain and text <= (name not in ("", "model.onnx"))  # of a text, ends of lines may be changed
         marks = (b"\0\0",) if name else (b"\0\0", b"\x10\0")
         mark = content[at : at + 4] == b"PK\1\2" and content[at + 38 : at + 40] in marks
         same = content[at + 6 : at + 30] == facts and content[at + 42 : at + 42 + len(where)] == where

@@ -198,8 +198,8 @@ def test_thresholds_where_they_mean_nothing_are_refused(tmp_path: Path) -> None:
             load_model(one, domain=small(), **asked)  # type: ignore[arg-type]
     own = load_model(one, domain=small())
     bundle = FairModel(own.network, own.encoding).certified(timeout=5).save(tmp_path / "bundle")
-    with pytest.raises(InputError, match=r"a bundle says itself how it is read; leave threshold"):
-        load_model(bundle, threshold=0.3)
+    with pytest.raises(InputError, match=r"a bundle says itself how it is read; leave decision"):
+        load_model(bundle, decision="logit")
 
 
 def test_scikit_learn_says_itself_what_its_score_is_and_takes_a_threshold() -> None:

@@ -183,3 +183,97 @@ def test_numbers_far_from_0_and_close_together_are_told_apart():
     encoding = Encoding.fit(Domain.infer(table, sensitive=["s"]), table)
     shown = encoding.encode(table).free
     assert abs(shown.mean()) < 0.5 and 0.5 < shown.std() < 2
+
+
+# --- numbers that are held between two ends ---
+
+
+def held_scale(values, **range_):
+    table = pd.DataFrame({"x": values, "s": np.arange(len(values)) % 2 == 0})
+    domain = Domain.infer(table, sensitive=["s"])
+    domain = domain.edit("x", **range_) if range_ else domain
+    return Encoding.fit(domain, table, hold_tails=True), table
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(1000) % 60,
+        np.random.default_rng(0).normal(40, 9, 1000),
+        np.random.default_rng(0).uniform(-3, 3, 50),
+        np.where(np.arange(1000) % 50, 0, 5000 + np.arange(1000)),  # mostly 0, and the others matter
+        np.where(np.arange(1000) < 800, np.arange(1000) % 7 / 8, 900 + np.arange(1000) % 5),  # two groups of people
+        [0, 1] * 20,
+        [3.5, 4.5],
+    ],
+)
+def test_ordinary_numbers_are_not_held(values):
+    encoding, table = held_scale(values)
+    assert encoding.scales["x"].holding == ()
+    assert encoding.to_json() == Encoding.fit(encoding.domain, table).to_json()
+
+
+@pytest.mark.parametrize("odd", [[99999] * 10, [1e9], [99999] * 300, [-99999] * 10])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_far_tail_is_held_and_the_others_are_spread_as_if_it_were_not_there(odd, whole):
+    ordinary = np.random.default_rng(1).normal(50, 10, 1000)
+    values = np.concatenate([np.round(ordinary) if whole else ordinary, odd])
+    encoding, table = held_scale(values)
+    scale, shown = encoding.scales["x"], encoding.encode(table).free[:, 0]
+    assert np.isfinite(shown).all() and np.abs(shown).max() < 20
+    assert shown[:1000].std() > 0.15 and len(np.unique(shown[:1000])) == len(np.unique(values[:1000]))
+    (end,) = {scale.low, scale.high} - {None}
+    assert not whole or end == round(end)
+    column = encoding.number("x")
+    assert column.seen in ((values.min(), end), (end, values.max()))
+    beyond, at = (encoding.encode(pd.DataFrame({"x": [x], "s": [True]})).free for x in (odd[0], end))
+    assert beyond.tobytes() == at.tobytes()
+    assert column.exact(odd[0]) == column.exact(end)
+
+
+@pytest.mark.parametrize("value", [0.19, -3.7e9, 7])
+def test_a_constant_column_is_left_out_whatever_is_fed_later(value):
+    encoding, table = held_scale([value] * 30)
+    assert not encoding.encode(table).free.any()
+    assert not encoding.encode(table.assign(x=[1e30, -5.0] * 15)).free.any()
+    assert Encoding.from_json(encoding.domain, encoding.to_json()) == encoding
+
+
+def test_a_tail_is_held_within_the_domain_and_sensitive_or_mirrored_numbers_never():
+    values = [*range(100), 10**6]
+    encoding, _ = held_scale(values, low=0, high=150)
+    assert encoding.scales["x"].holding == ()
+    table = pd.DataFrame({"x": values, "s": np.arange(101) % 2 == 0})
+    sensitive = Domain.infer(table, sensitive=["x"])
+    assert Encoding.fit(sensitive, table, hold_tails=True).scales["x"].holding == ()
+    mirrored = Domain.infer(table, sensitive=["s"]).with_twins("x: -x+1000000")
+    assert Encoding.fit(mirrored, table, hold_tails=True).scales["x"].holding == ()
+    held, _ = held_scale(values)
+    with pytest.raises(InputError, match="'x' is held between ends by this encoding, which a number in which twins"):
+        held.over(held.domain.with_twins("x: -x+1000000"))
+
+
+def test_what_was_held_and_is_sensitive_now_has_the_values_that_are_seen():
+    encoding, _ = held_scale([*range(100), 10**6])
+    end = encoding.scales["x"].high
+    other = encoding.over(encoding.domain.with_sensitive(["x"]))
+    assert (other.domain.feature("x").low, other.domain.feature("x").high) == (0, end)
+    assert other.scales["x"].holding == ()
+
+
+@pytest.mark.parametrize("ends", [{"low": 5.0, "high": 3.0}, {"low": 0.5}, {"high": float("inf")}])
+def test_odd_ends_are_refused(ends):
+    domain = Domain(features=(IntegerFeature(name="n", low=0, high=9),))
+    with pytest.raises(InputError, match="'n' is held between"):
+        Encoding(domain, {"n": Scale(centre=0.0, exponent=0, **ends)})
+
+
+def test_what_is_neither_true_nor_false_is_refused_also_where_unseen_categories_are_ignored(people):
+    with pytest.raises(InputError, match="column 'owner' holds 'maybe' in row 0"):
+        encoding_of(people, unseen="ignore").encode(people.assign(owner="maybe"))
+
+
+def test_rows_are_named_as_people_write_them(people):
+    people.loc[5, "job"] = None
+    with pytest.raises(InputError, match=r"column 'job' has a missing value \(NaN\) in row 5 and 0 other rows"):
+        encoding_of(people, ("sex",)).encode(people)

@@ -58,6 +58,10 @@ def random_model(seed: int) -> FairModel:
     label = Label(name="y", classes=tuple(range(max(outputs, 2))))
     domain = Domain(features=(*free, *sensitive), sensitive=tuple(f.name for f in sensitive), label=label)
     numbers = {f.name: Scale(centre=1.0, exponent=1) for f in domain.features if f.kind == "integer"}
+    if seed % 3 == 1:  # the first number is held between two ends
+        (name, low, high) = next((f.name, f.low, f.high) for f in free if isinstance(f, IntegerFeature))
+        ends = np.sort(random.integers(low, high + 1, 2)).tolist()
+        numbers[name] = Scale(centre=1.0, exponent=1, low=float(ends[0]), high=float(ends[1]))
     encoding = Encoding(domain, numbers, {})
     style = random.integers(5)
     scale = float(2.0 ** random.integers(-30, 30)) if style == 3 else 1.0

@@ -53,13 +53,17 @@ def hand_made(
     activation: str = "relu",
     policies: Policies | None = None,
     scales: dict[str, tuple[float, int]] | None = None,
+    ends: dict[str, dict[str, float]] | None = None,
 ) -> FairModel:
-    """A model from plain numbers; inputs are (v - 1)·2^-0 unless `scales` says otherwise."""
+    """A model from plain numbers; inputs are (v - 1)·2^-0 unless `scales` says otherwise, v held between `ends`."""
     domain = Domain(features=features, sensitive=sensitive, label=label)
     known = {f.name: (1.0, 0) for f in features if isinstance(f, NUMERIC)} | (scales or {})
     fill = {f.name: f.low if isinstance(f, NUMERIC) else f.levels()[0] for f in features}
     encoding = Encoding(
-        domain, {n: Scale(centre=c, exponent=e) for n, (c, e) in known.items()}, fill, policies or Policies()
+        domain,
+        {n: Scale(centre=c, exponent=e, **(ends or {}).get(n, {})) for n, (c, e) in known.items()},
+        fill,
+        policies or Policies(),
     )
     made = tuple(Layer(np.array(weight, np.float32), np.array(bias, np.float32)) for weight, bias in layers)
     return FairModel(Network(made, activation), encoding)  # type: ignore[arg-type]

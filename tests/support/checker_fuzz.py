@@ -41,6 +41,7 @@ def random_bundle(chance: random.Random) -> Files:
         CategoricalFeature(name="c", categories=chance.choice([("u", "v"), ("u", "v", "w")])),
         CategoricalFeature(name="k", categories=(10, 20, 30)),
         CategoricalFeature(name="m", categories=("u", 2, 0.5)),
+        CategoricalFeature(name="z", categories=(-1.5, 0.25, 4.0)),
     ]
     features = tuple(chance.sample(pool, chance.choice([1, 2, 2, 3, 3])))
     named = tuple(f.name for f in chance.sample(features, chance.choice([1, 1, 2]) if len(features) > 1 else 1))
@@ -62,10 +63,18 @@ def random_bundle(chance: random.Random) -> Files:
         for row in layers[0][0]:
             row[free:] = [0.0] * (width - free) if chance.random() < 0.7 else [row[-1]] * (width - free)
     options: dict[str, Any] = {"policies": policies, "activation": chance.choice(["relu"] * 6 + ["tanh", "sigmoid"])}
+    options["ends"] = {f.name: _ends(f, chance) for f in features if f.name in ("n", "x") and f.name not in named}
     model = hand_made(features, named, layers, label=Label(name="y", classes=classes), **options)
     if chance.random() < 0.3:
         model = model.shifted([chance.choice([-2.0, -0.5, 0.25, 3.0]) for _ in range(sizes[-1])])
     return {name: content for name, content in bundle_files(model).items() if name in NAMES}
+
+
+def _ends(feature: Any, chance: random.Random) -> dict[str, float]:
+    """Where a number is held: nowhere, at one end, between two, at one value."""
+    made = chance.randint if feature.kind == "integer" else chance.uniform
+    low, high = sorted(float(made(feature.low, feature.high)) for _ in range(2))
+    return chance.choice([{}, {"low": low}, {"high": high}, {"low": low, "high": high}, {"low": high, "high": high}])
 
 
 def _width(feature: Any, sensitive: bool) -> int:

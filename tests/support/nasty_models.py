@@ -46,6 +46,8 @@ def nasty_model(seed: int) -> FairModel:
         kept = [f for f in domain.features if f.name != domain.free_names[0]]
         domain = Domain(features=tuple(kept), sensitive=domain.sensitive, label=label)
     scales = {f.name: _scale(f, random) for f in domain.features if f.kind == "integer"}
+    if seed % 4 == 3:
+        domain, scales = _held(domain, scales, np.random.default_rng([seed, 83]))
     encoding = Encoding(domain, scales, {})
     activation = str(random.choice(["relu"] * 6 + ["tanh", "sigmoid", "gelu"]))
     hidden = [int(random.integers(1, 6)) for _ in range(int(random.integers(0, 4)))]
@@ -76,6 +78,25 @@ def _scale(feature: Feature, random: np.random.Generator) -> Scale:
     assert isinstance(feature, IntegerFeature)
     centre = random.choice([float(feature.low), 0.0, feature.low + 0.5, float(feature.high) + 0.1])
     return Scale(centre=float(centre), exponent=int(random.integers(-3, 6)))
+
+
+def _held(domain: Domain, scales: dict[str, Scale], random: np.random.Generator) -> tuple[Domain, dict[str, Scale]]:
+    """Free numbers held between two ends, at one, or at one value, which leaves them out; and a category of decimals.
+
+    The ends need not lie in the range, as where a model is asked about another domain.
+    """
+    held = dict(scales)
+    for feature in domain.free_features:
+        if isinstance(feature, IntegerFeature):
+            low, high = np.sort(random.integers(feature.low - 1, feature.high + 2, 2)).tolist()
+            ends = [{"low": low}, {"high": high}, {"low": low, "high": high}, {"low": low, "high": low}, {}]
+            chosen = {name: float(end) for name, end in ends[int(random.integers(len(ends)))].items()}
+            held[feature.name] = scales[feature.name].model_copy(update=chosen)
+    decimals = CategoricalFeature(name="d", categories=(-1.1065, 0.25, 0.9037)[: int(random.integers(2, 4))])
+    named = domain.sensitive if random.random() < 0.5 else (*domain.sensitive, "d")
+    if _count(domain) * len(decimals.categories) <= MOST_PEOPLE:
+        domain = Domain(features=(decimals, *domain.features), sensitive=named, label=domain.label)
+    return domain, held
 
 
 def _count(domain: Domain) -> int:
@@ -142,6 +163,8 @@ class Judge:
             raw = row[feature.name]
             if isinstance(feature, (IntegerFeature, RealFeature)):
                 scale = self.model.encoding.scales[feature.name]
+                raw = raw if scale.high is None or raw <= scale.high else scale.high
+                raw = raw if scale.low is None or raw >= scale.low else scale.low
                 found.append((Fraction(raw) - Fraction(scale.centre)) / Fraction(2) ** scale.exponent)
             elif feature.kind == "boolean":
                 found.append(Fraction(int(raw)))

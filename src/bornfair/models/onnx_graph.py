@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 OPSET = 18  # the lowest that has every operator needed; an activation may need a later one
 FLOAT, INT64, STRING, BOOL, DOUBLE = 1, 7, 8, 9, 11  # element types of ONNX
 METADATA = "bornfair.encoding"
+LARGEST = float(np.finfo(np.float64).max)
 
 
 def onnx_bytes(model: Model, *, sensitive: bool = True) -> bytes:
@@ -154,6 +155,10 @@ class _Graph:
     def _numbers(self, features: list[Any], guards: list[str]) -> str:
         raw = self._raw_numbers(features, guards)
         steps = [dict(self._steps(f.name)) for f in features]
+        if any("Min" in step or "Max" in step for step in steps):  # policies hold by Max and then Min
+            most, least = ([s.get(end, none) for s in steps] for end, none in (("Min", LARGEST), ("Max", -LARGEST)))
+            raw = self._node("Min", [raw, self._row(most, "highest seen")], "held above")
+            raw = self._node("Max", [raw, self._row(least, "lowest seen")], "held")
         shifted = self._node("Sub", [raw, self._row([s["Sub"] for s in steps], "centre")], "shifted")
         scaled = self._node("Mul", [shifted, self._row([s["Mul"] for s in steps], "scale")], "scaled")
         return self._cast(scaled, FLOAT, "numbers")
@@ -172,8 +177,7 @@ class _Graph:
         low, high = [float(f.low) for f in features], [float(f.high) for f in features]
         allowed = low, high
         if policies.outside != "error":  # then only NaN and infinity are refused
-            largest = float(np.finfo(np.float64).max)
-            allowed = [-largest] * len(features), [largest] * len(features)
+            allowed = [-LARGEST] * len(features), [LARGEST] * len(features)
         above = self._node("GreaterOrEqual", [raw, self._row(allowed[0], "least")], "not too low")
         below = self._node("LessOrEqual", [raw, self._row(allowed[1], "most")], "not too high")
         whole = self._cast(self._node("And", [above, below], "allowed"), INT64, "allowed 0/1")

@@ -1,8 +1,9 @@
 """How does one feature become columns of a network's input, and back? The one place that knows.
 
-A number runs through steps in float64 (subtract, divide, multiply, add), and what comes out is rounded to float32;
-values of a list, sensitive or not, are rows of a table. Everything else follows: codes of raw values in float64 and as
-fractions, the ends of ranges, the distance of neighbours, the operators of a graph.
+A number runs through steps in float64 (it may be held between two ends first, then: subtract, divide, multiply, add),
+and what comes out is rounded to float32; values of a list, sensitive or not, are rows of a table. Everything else
+follows: codes of raw values in float64 and as fractions, the ends of ranges, the distance of neighbours, the operators
+of a graph.
 """
 
 from __future__ import annotations
@@ -21,18 +22,34 @@ from bornfair.people.features import Feature, NumericFeature, Value
 Step = tuple[str, float]
 """An operator of ONNX, and the number on its right."""
 
+
+def _less(value: Any, other: Any) -> Any:
+    return min(value, other) if isinstance(value, Fraction) else np.minimum(value, other)
+
+
+def _more(value: Any, other: Any) -> Any:
+    return max(value, other) if isinstance(value, Fraction) else np.maximum(value, other)
+
+
+def _itself(value: Any, _: Any) -> Any:
+    return value
+
+
+HOLDING = ("Min", "Max")
 OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "Sub": (operator.sub, operator.add),
     "Add": (operator.add, operator.sub),
     "Mul": (operator.mul, operator.truediv),
     "Div": (operator.truediv, operator.mul),
+    "Min": (_less, _itself),
+    "Max": (_more, _itself),
 }
-"""What each does, and what undoes it."""
+"""What each does, and what undoes it; of what is held between two ends, the end stands for all beyond it."""
 
 
 @dataclass(frozen=True, eq=False)
 class NumberColumn:
-    """A number as one column."""
+    """A number as one column. Steps that hold it between two ends come first; all others are affine."""
 
     feature: NumericFeature
     steps: tuple[Step, ...]
@@ -51,14 +68,34 @@ class NumberColumn:
 
     def exact(self, value: Any) -> list[Fraction]:
         """In real arithmetic, before anything is rounded."""
-        slope, constant = self.line
-        return [slope * Fraction(value) + constant]
+        return [self._through(Fraction(value), Fraction)]
 
     @cached_property
     def line(self) -> tuple[Fraction, Fraction]:
-        """(slope, constant) of the code in real arithmetic: what the steps say before anything rounds."""
-        constant = self._through(Fraction(0), Fraction)
-        return self._through(Fraction(1), Fraction) - constant, constant
+        """(slope, constant) of the code in real arithmetic, between the ends: what the steps say before anything
+        rounds.
+        """
+        affine = NumberColumn(self.feature, tuple(step for step in self.steps if step[0] not in HOLDING))
+        constant = affine._through(Fraction(0), Fraction)
+        return affine._through(Fraction(1), Fraction) - constant, constant
+
+    @cached_property
+    def seen(self) -> tuple[Any, Any]:
+        """The smallest and the largest value of the feature that tell all others' codes: who lies beyond has the code
+        of that value.
+        """
+        low, high = self.feature.low, self.feature.high
+        first, last = self.held(low), self.held(high)
+        if first == last:  # all lie where it is held, or beyond
+            return (low, low) if low >= first else (high, high) if high <= first else (first, first)
+        return first, last
+
+    def held(self, value: Any) -> Any:
+        """A raw value where it is held."""
+        for name, end in self.steps:
+            if name in HOLDING:
+                value = min(value, end) if name == "Min" else max(value, end)
+        return int(value) if self.feature.kind == "integer" else float(value)
 
     @property
     def slope(self) -> float:

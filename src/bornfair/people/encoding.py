@@ -2,7 +2,8 @@
 
 The network's input is x = [u, c]: the free part u (what twins share), then the codes c of the sensitive values.
 Numbers become (v − centre)·2^-exponent with a power of two near the standard deviation: standardised, and without
-rounding for whole numbers, so that claims about encoded people are claims about people. Categories become one-hot.
+rounding for whole numbers, so that claims about encoded people are claims about people. Where a tail lies far out, v is
+held between two ends first; a column of one value is held there, which leaves it out. Categories become one-hot.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -20,24 +21,27 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from bornfair.errors import InputError, plain, plain_value, shown
-from bornfair.people.columns import Column, LevelColumns, NumberColumn, one_hot
+from bornfair.people.columns import Column, LevelColumns, NumberColumn, Step, one_hot
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, NumericFeature, Value, unknown_column
 from bornfair.people.merging import Groups, average, covers, read_groups
+from bornfair.people.oddities import NEARLY_CONSTANT, one_value, sentinels
 from bornfair.people.sensitive import CodedFeature, Span
 
 MissingPolicy = Literal["error", "impute"]
 UnseenPolicy = Literal["error", "ignore"]
 OutsidePolicy = Literal["allow", "clip", "error"]
 MOST_STEPS = 2**50  # of a whole number from its centre
-NEARLY_CONSTANT = 2.0**-40  # of their size: values that are no further apart are one value, and rounding
+TAIL = 0.01  # of the rows, at most, are held at an end, sentinels aside;
+FAR_OUT = 3.0  # and only those that are further than so many interquartile ranges from the quartile (Tukey: far out)
 
 
 class Policies(BaseModel):
-    """What to do with rows that do not fit. The defaults never guess.
+    """What to do with rows that do not fit. These defaults never guess; trained models ignore what is unseen.
 
     missing: 'error', or 'impute' the training table's median (numbers) or most frequent value.
-    unseen:  a category that is not in the domain: 'error', or 'ignore' (none of the categories is on).
+    unseen:  a category that is not in the domain: 'error', or 'ignore' (none of the categories is on; a structural
+             proof covers it too). Of sensitive features, and of what is neither true nor false, always an error.
     outside: a number outside its range: 'allow' it (a structural proof covers it too), 'clip' it, or 'error'.
     """
 
@@ -48,11 +52,19 @@ class Policies(BaseModel):
 
 
 class Scale(BaseModel):
-    """x = (v − centre) · 2^-exponent."""
+    """x = (v − centre) · 2^-exponent, of v held between low and high where these are given."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     centre: float
     exponent: int
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def holding(self) -> tuple[Step, ...]:
+        """The steps that hold a number between the ends."""
+        ends = (("Min", self.high), ("Max", self.low))
+        return tuple((name, end) for name, end in ends if end is not None)
 
 
 @dataclass(frozen=True)
@@ -83,8 +95,23 @@ class Encoding:
     def __post_init__(self) -> None:
         for name, scale in self.scales.items():
             feature = self.domain.feature(name)
+            if isinstance(feature, NUMERIC) and scale.holding:
+                self._check_ends(feature, scale)
             if feature.kind == "integer":
-                _check_lattice(name, (feature.low, feature.high), scale)
+                column = NumberColumn(feature, scale.holding)
+                _check_lattice(name, (column.held(feature.low), column.held(feature.high)), scale)
+
+    def _check_ends(self, feature: NumericFeature, scale: Scale) -> None:
+        """Refuse ends where nobody is, or of a number that twins have different values of."""
+        name, ends = feature.name, [end for _, end in reversed(scale.holding)]
+        if name in self.domain.sensitive or name in self.domain.twin_group.orbits:
+            raise InputError(
+                f"'{name}' is held between ends by this encoding, which a number in which twins differ cannot be; "
+                "train a model that knows of these twins."
+            )
+        odd = not all(map(math.isfinite, ends)) or ends != sorted(ends)
+        if odd or (feature.kind == "integer" and any(end != round(end) for end in ends)):
+            raise InputError(f"'{name}' is held between {shown(ends)}; ends are values that it may have, in order.")
 
     # --- making one ---
 
@@ -100,11 +127,17 @@ class Encoding:
 
     @staticmethod
     def fit(
-        domain: Domain, table: pd.DataFrame, policies: Policies | None = None, *, merge_twins: bool = False
+        domain: Domain,
+        table: pd.DataFrame,
+        policies: Policies | None = None,
+        *,
+        merge_twins: bool = False,
+        hold_tails: bool = False,
     ) -> Encoding:
         """Standardise numbers by the table's mean and spread; remember what to impute.
 
-        merge_twins: show the network what declared twins have in common, and nothing else.
+        merge_twins: show the network what declared twins have in common, and nothing else. hold_tails: what lies far
+        out is shown as an end that does not, and a column of one value as nothing; numbers that twins differ in aside.
         """
         scales: dict[str, Scale] = {}
         fill: dict[str, Value] = {}
@@ -114,7 +147,8 @@ class Encoding:
             present = table[feature.name].dropna()
             if isinstance(feature, NUMERIC):
                 numbers = _numbers(feature, present, present.index)
-                scales[feature.name] = scale = _scale(feature, numbers)
+                apart = feature.name in orbits or feature.name in domain.sensitive
+                scales[feature.name] = scale = (_held if hold_tails and not apart else _scale)(feature, numbers)
                 if feature.name in orbits:  # mirrored around its centre: x becomes −x, and their mean is 0
                     middle = (feature.low + feature.high) / 2
                     scales[feature.name] = Scale(centre=middle, exponent=scale.exponent)
@@ -122,6 +156,19 @@ class Encoding:
             else:
                 fill[feature.name] = plain_value(present.mode().iloc[0]) if len(present) else feature.levels()[0]
         return Encoding(domain, scales, fill, policies or Policies(), merged=orbits if merge_twins else {})
+
+    def over(self, domain: Domain) -> Encoding:
+        """The same map for the same features, of which others may be sensitive: one that is held has the values there
+        that are seen, because beyond them nobody is decided otherwise. Nothing is merged.
+        """
+        scales = dict(self.scales)
+        for name in (n for n in domain.sensitive if n in scales and scales[n].holding):
+            feature = domain.feature(name)
+            assert isinstance(feature, NUMERIC)
+            low, high = NumberColumn(feature, scales[name].holding).seen
+            domain = domain.edit(name, low=low, high=high)
+            scales[name] = Scale(centre=scales[name].centre, exponent=scales[name].exponent)
+        return replace(self, domain=domain, scales=scales, merged={})
 
     # --- what declared twins have in common ---
 
@@ -176,14 +223,14 @@ class Encoding:
         if not isinstance(feature, NUMERIC):
             return one_hot(feature)
         scale = self.scales[feature.name]
-        return NumberColumn(feature, (("Sub", scale.centre), ("Mul", math.ldexp(1.0, -scale.exponent))))
+        return NumberColumn(feature, (*scale.holding, ("Sub", scale.centre), ("Mul", math.ldexp(1.0, -scale.exponent))))
 
     def _merged(self, column: Column) -> Column:
         groups = self.merged.get(column.feature.name)
         if groups is None:
             return column
         if isinstance(column, NumberColumn):  # mirrored around its centre
-            return NumberColumn(column.feature, (column.steps[0], ("Mul", 0.0)))
+            return NumberColumn(column.feature, (*column.steps[:-1], ("Mul", 0.0)))
         table = column.table.copy()
         average(table, column.feature.kind, groups)
         return LevelColumns(column.feature, table)
@@ -325,8 +372,8 @@ class Encoding:
         if self.policies.missing == "error":
             row = column.index[int(np.argmax(missing))]
             raise InputError(
-                f"column '{feature.name}' has a missing value (NaN) in row {row!r} and {int(missing.sum()) - 1} other "
-                "rows; fill or drop them, or train with missing='impute' (--missing impute)."
+                f"column '{feature.name}' has a missing value (NaN) in row {plain(row)!r} and {int(missing.sum()) - 1} "
+                "other rows; fill or drop them, or train with missing='impute' (--missing impute)."
             )
         filled = column.astype(object)
         filled[missing] = self.fill[feature.name]
@@ -338,7 +385,8 @@ class Encoding:
             position = levels.get_indexer_for(column.cat.categories)[column.cat.codes]
         else:
             position = levels.get_indexer_for(pd.Index(column))
-        if self.policies.unseen == "error" and (position < 0).any():
+        refused = self.policies.unseen == "error" or feature.kind == "boolean"
+        if refused and (position < 0).any():
             raise InputError(_unseen_message(feature, column, position))
         return position
 
@@ -385,7 +433,7 @@ class Encoding:
 
     def to_json(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
-            "scales": {name: scale.model_dump() for name, scale in self.scales.items()},
+            "scales": {name: scale.model_dump(exclude_none=True) for name, scale in self.scales.items()},
             "fill": dict(self.fill),
             "policies": self.policies.model_dump(),
             "raw": self.raw,
@@ -478,6 +526,53 @@ def _scale(feature: NumericFeature, numbers: np.ndarray) -> Scale:
     apart = numbers.max() - numbers.min() > NEARLY_CONSTANT * np.abs(numbers).max()
     exponent = round(np.log2(spread)) if apart and spread > 0 and np.isfinite(spread) else 0
     return Scale(centre=centre, exponent=int(np.clip(exponent, -1000, 1000)))
+
+
+def _held(feature: NumericFeature, numbers: np.ndarray) -> Scale:
+    """The scale of what is left when tails are held where they do not lie far out; one value is held at itself."""
+    inside = numbers[(numbers >= feature.low) & (numbers <= feature.high)]
+    if not len(inside):
+        return _scale(feature, numbers)
+    if one_value(numbers):
+        value = float(inside[0])
+        return Scale(centre=value, exponent=0, low=value, high=value)
+    low, high = tails(inside)
+    if feature.kind == "integer":
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, feature.low), min(high, feature.high)
+    scale = _scale(feature, np.clip(numbers, low, high))
+    held = {"low": float(low)} if low > inside.min() else {}
+    held |= {"high": float(high)} if high < inside.max() else {}
+    return scale.model_copy(update=held)
+
+
+def tails(numbers: np.ndarray) -> tuple[float, float]:
+    """Between which ends numbers do not lie far out.
+
+    At most one in a hundred lies beyond an end, or one if they are fewer, and nobody who is nearer than three
+    interquartile ranges to the quartile. Sentinels do not count, and are held a little further out than all others.
+
+    >>> tails(np.array([*range(1, 100), 10_000.0]))
+    (-122.75, 223.75)
+    """
+    odd = sentinels(pd.Series(numbers))
+    rest = np.sort(numbers[~np.isin(numbers, odd)] if odd else numbers)
+    middle, varied = float(np.median(rest)), rest
+    while True:  # of a column that is mostly 0, the spread is that of the others
+        first, third = np.quantile(varied, (0.25, 0.75))
+        if third > first:
+            break
+        varied = varied[varied != first]
+        if not len(varied):
+            return float(numbers.min()), float(numbers.max())
+    reach = FAR_OUT * float(third - first)
+    low = min(float(np.quantile(rest, TAIL, method="higher")), float(first) - reach)
+    high = max(float(np.quantile(rest, 1 - TAIL, method="lower")), float(third) + reach)
+    if odd and min(odd) < rest[0]:
+        low -= (middle - low) / 2
+    if odd and max(odd) > rest[-1]:
+        high += (high - middle) / 2
+    return low, high
 
 
 def _unseen_message(feature: Feature, column: pd.Series, position: np.ndarray) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from bornfair.errors import plain
+
 NEARLY_CONSTANT = 2.0**-40  # of their size: values that are no further apart are one value, and rounding
 SEVERAL = 3  # times that a value occurs before it is suspected
+RARE = 0.1  # of the rows, at most, hold what looks like no code: what many have is meant; so is 0
 MOST_CODES = 3  # side by side at one end, as 97, 98, 99 in surveys
 
 
@@ -23,11 +26,13 @@ def is_constant(column: pd.Series) -> bool:
 
 
 def one_value(numbers: np.ndarray) -> bool:
-    """Whether numbers are one, and rounding."""
+    """Whether numbers are one, and rounding. Whole numbers are not rounded."""
     if not len(numbers):
         return False
     low, high = float(numbers.min()), float(numbers.max())
-    return low == high or high - low <= NEARLY_CONSTANT * max(abs(low), abs(high))
+    if (numbers == np.round(numbers)).all():
+        return low == high
+    return high - low <= NEARLY_CONSTANT * max(abs(low), abs(high))
 
 
 def sentinels(column: pd.Series) -> list[float]:
@@ -54,8 +59,18 @@ def sentinels(column: pd.Series) -> list[float]:
         values, counts = values[kept], counts[kept]
 
 
-def sentinel_sentence(column: pd.Series, found: list[float]) -> str:
-    """What is odd about a column that holds sentinels, and what to do."""
+def constant_sentence(column: pd.Series) -> str | None:
+    """That a column has one value only, if it has; a category of one value tells nobody apart either."""
+    if not is_constant(column):
+        return None
+    return f"column '{column.name}' has the one value {plain(column.dropna().iloc[0])!r} and is left out."
+
+
+def sentinel_sentence(column: pd.Series) -> str | None:
+    """What is odd about a column that holds sentinels, if it does, and what to do."""
+    found = sentinels(column)
+    if not found:
+        return None
     numbers = column.dropna().to_numpy(np.float64)
     rest = numbers[~np.isin(numbers, found)]
     times = " and ".join(f"{value:.15g} {int((numbers == value).sum()):,} times" for value in found)
@@ -73,7 +88,7 @@ def _codes(values: np.ndarray, counts: np.ndarray) -> list[float]:
             return []
         quarter, three = np.interp([0.25, 0.75], (np.cumsum(times) - times / 2) / times.sum(), rest)
         gap, reach = codes[0] - rest[-1], rest[-1] - rest[0]
-        far = gap >= 2 * reach and len(rest) >= 5
+        far = gap >= 2 * reach and len(rest) >= 5 and counts[-size:].sum() <= RARE * counts.sum() and all(codes)
         if all(map(_is_nines, codes)):
             far |= gap >= max(three - quarter, reach / 4)
         if all(map(_is_negative_code, codes)) and rest[-1] <= 0:  # mirrored: nothing else is negative

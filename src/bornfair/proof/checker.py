@@ -24,7 +24,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
-from operator import add, mul, sub, truediv
+from operator import add, le, mul, sub, truediv
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,7 +46,10 @@ MOST_WEIGHTS = 2**22  # of neurons that are compared with one another, to show t
 PIECES = 16  # into which a real-valued sensitive feature is cut where each value is looked at by itself
 FLOAT, INT64, STRING, BOOL, DOUBLE = 1, 7, 8, 9, 11  # element types of ONNX
 ACTIVATIONS = {"Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "Gelu": "gelu"}
-STEPS = {"Sub": sub, "Add": add, "Mul": mul, "Div": truediv}
+STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    "Sub": sub, "Add": add, "Mul": mul, "Div": truediv, "Min": min, "Max": max,
+}  # fmt: skip
+LARGEST = sys.float_info.max
 MALFORMED = (ArithmeticError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
 
 
@@ -576,7 +579,8 @@ class Column(NamedTuple):
 
     feature: str
     table: dict[Any, float] | None  # its value for each level, 0 if not listed; or, for a number,
-    steps: tuple[tuple[str, float], ...] = ()  # what is done to it in float64 before it is rounded to float32
+    steps: tuple[tuple[str, float], ...] = ()  # what is done to it in float64 before it is rounded to float32; each
+    # of them grows with the number, or stays
     limits: tuple[float, float] | None = None  # between which the graph lets a number through, if not its range
     unlisted: bool = False  # whether the graph lets a value through that is not listed
 
@@ -697,6 +701,19 @@ class Graph:
         limits = [(max(low, a), min(high, b)) for low, high, (a, b) in zip(least, most, wide, strict=True)]
         return value, limits
 
+    def held(self, value: str, width: int) -> tuple[str, list[tuple[tuple[str, float], ...]]]:
+        """Numbers held between two ends each, where the model does that: who lies beyond one is decided as who has it.
+
+        The largest float stands for no end.
+        """
+        if not self.next_is("Min"):
+            return value, [()] * width
+        value, most = self.row("Min", value, width)
+        value, least = self.row("Max", value, width)
+        need(all(map(le, least, most)), "a number is held between ends of which the lower is above the upper")
+        ends = [[("Min", high), ("Max", low)] for low, high in zip(least, most, strict=True)]
+        return value, [tuple(step for step in steps if abs(step[1]) < LARGEST) for steps in ends]
+
     def _contains(self, features: list[dict[str, Any]], least: Sequence[float], most: Sequence[float]) -> None:
         for feature, low, high in zip(features, least, most, strict=True):
             need(low <= feature["low"] and feature["high"] <= high, f"the model cuts off values of '{feature['name']}'")
@@ -779,11 +796,12 @@ class Graph:
         numeric, others = [n for n in free if people.is_number(n)], [n for n in free if not people.is_number(n)]
         blocks, columns = [], []
         if numeric:
-            value, centres = self.row("Sub", self.numbers(numeric, guards)[0], len(numeric))
+            value, held = self.held(self.numbers(numeric, guards)[0], len(numeric))
+            value, centres = self.row("Sub", value, len(numeric))
             value, factors = self.row("Mul", value, len(numeric))
             need(min(factors) >= 0, "a number is scaled by a factor below 0")
             blocks.append(self.take("Cast", value, to=FLOAT)[0])
-            steps = [(("Sub", c), ("Mul", f)) for c, f in zip(centres, factors, strict=True)]
+            steps = [(*h, ("Sub", c), ("Mul", f)) for h, c, f in zip(held, centres, factors, strict=True)]
             columns += [Column(name, None, step) for name, step in zip(numeric, steps, strict=True)]
         for name in [*others, *people.sensitive]:
             if people.sensitive[:1] == [name] and self.next_is("Concat") and self.node["inputs"] == blocks:
@@ -1100,6 +1118,15 @@ class Prover:
         single = all(list(table.values()) == [1.0] for table in tables)
         return on if single and len(on) == len(tables) == len(self.people.levels(name)) > 1 else None
 
+    def is_one(self, name: str, possible: tuple[Any, ...]) -> bool:
+        """Whether raw values in a range or in a list are one to the network, without rounding: one value, or all beyond
+        the end at which the number is held.
+        """
+        if len(set(possible)) == 1 or not self.people.is_number(name):
+            return len(set(possible)) == 1
+        columns = [self.network.columns[j] for j in self.places.get(name, ())]
+        return all(len({column.value(raw, True) for raw in possible}) == 1 for column in columns)
+
     def inputs(self, name: str, possible: tuple[Any, ...]) -> list[tuple[float, float]]:
         """Between which numbers the inputs of a feature lie, for raw values in a range or in a list."""
         found = []
@@ -1253,7 +1280,7 @@ class Prover:
             return set(leaf) == {"each"} and type(leaf["each"]) is int and self.is_decided_each(box, leaf["each"])
         if leaf == "exact" and not self.float32 and self.views is not None:
             points = [image | view for image in self.people.images(box) for view in self.views]
-            if any(len(set(possible)) > 1 for point in points for possible in point.values()):
+            if not all(self.is_one(name, possible) for point in points for name, possible in point.items()):
                 return False
             classes = {decide_exactly(self.network, {name: point[name][0] for name in point}) for point in points}
             return len(classes) == 1 and None not in classes

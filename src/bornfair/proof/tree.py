@@ -66,7 +66,7 @@ def _reason(prover: Prover, box: Box, sums: list[Sums]) -> Any:
         return likely
     if prover.is_same(box):
         return "same"
-    alone = all(len(set(box[name])) == 1 for name in box if name not in prover.people.sensitive)
+    alone = all(prover.is_one(name, box[name]) for name in box if name not in prover.people.sensitive)
     if alone or len(prover.views or ()) * len(prover.people.elements) <= FEW_VIEWS:
         for best in [likely] if not alone else range(len(prover.network.classes)):
             if prover.is_decided_each(box, best):
@@ -79,7 +79,7 @@ def _widest(prover: Prover, box: Box, sums: list[Sums]) -> tuple[str, Any] | Non
     slope = _slopes(prover, box, sums)
     best: tuple[float, float, str, Any] | None = None
     for name, possible in box.items():
-        if name in prover.people.sensitive or len(set(possible)) == 1 or name not in prover.places:
+        if name in prover.people.sensitive or name not in prover.places or prover.is_one(name, possible):
             continue
         places = prover.places[name]
         where: Any

@@ -312,6 +312,7 @@ def _input_lines(encoding: Encoding) -> list[str]:
             lines.append(
                 f"  X_{place.start}: ({name} - {scale.centre!r}) / 2^{scale.exponent}, "
                 f"{kind} numbers from {feature.low!r} to {feature.high!r}"
+                + "".join(f", {'at most' if step == 'Min' else 'at least'} {end!r}" for step, end in scale.holding)
             )
         elif feature.kind == "boolean":
             lines.append(f"  X_{place.start}: {name}, 0 for False and 1 for True")

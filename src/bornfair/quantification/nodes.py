@@ -122,7 +122,7 @@ class Nodes:
         steps = np.where(variables.places.lattice[variables.numbers][:, None], np.maximum(width, 1.0), np.inf)
         end = (1 + 2 / steps) / 6
         axis = np.stack([end, 1 - 2 * end, end])  # [3, numbers, boxes]
-        for i in (i for i in variables.weights if i < len(variables.numbers)):
+        for i in (i for i in {**variables.weights, **variables.beyond} if i < len(variables.numbers)):
             column = variables.numbers[i]
             away, square = variables.spread(i, boxes.low[:, column], boxes.high[:, column])
             axis[:, i] = (square - away) / 2, 1 - square, (square + away) / 2

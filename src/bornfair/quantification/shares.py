@@ -117,6 +117,13 @@ class _Axis(NamedTuple):
             begin, end = edges[:, :-1], edges[:, 1:]
             mass = variables.cumulative(number, low + edges, after=True) if weighted else edges
         chances = np.maximum(np.diff(mass, axis=1), 0.0)
+        if number in variables.beyond:
+            if not weighted and not variables.places.lattice[column]:  # as masses are measured: in widths of the whole
+                chances = chances / float(variables.places.root.high[0, column] - variables.places.root.low[0, column])
+            below, above = variables.on_ends(number, low[:, 0], high[:, 0])
+            chances = np.concatenate([chances, below[:, None], above[:, None]], axis=1)
+            ends = np.zeros_like(low), high - low
+            begin, end = (np.concatenate([places, *ends], axis=1) for places in (begin, end))
         total = chances.sum(axis=1, keepdims=True)
         first, last = (np.clip(2 * place / width - 1, -1.0, 1.0) for place in (begin, end))
         return _Axis(first, last, chances / np.where(total > 0, total, 1.0))

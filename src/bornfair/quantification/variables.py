@@ -7,7 +7,7 @@ uniform unless marginals are given.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -58,6 +58,8 @@ class Variables:
 
     free: FreeSpace
     weights: Mapping[int, Weights]  # by position among the variables
+    beyond: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    """Of numbers that are held between two ends, by position: the masses that lie beyond, which sit on these ends."""
 
     @cached_property
     def places(self) -> Places:
@@ -92,6 +94,7 @@ class Variables:
     def exact(self) -> bool:
         """Whether masses are whole numbers that float64 adds and multiplies without rounding."""
         whole = all(_whole(w.upto) for w in self.weights.values())
+        whole = whole and all(mass == round(mass) for pair in self.beyond.values() for mass in pair)
         root = self.places.root
         fixed = not bool(((root.high - root.low)[:, self.places.real] > 0).any())
         total = 1.0
@@ -115,21 +118,31 @@ class Variables:
         found = []
         for i, column in enumerate(self.numbers):
             low, high = boxes.low[:, column], boxes.high[:, column]
-            held = self.weights.get(i)
-            if held is not None:
-                part = self.cumulative(i, high, after=True) - self.cumulative(i, low, after=False)
-                if held.edges is not None or not _whole(held.upto):
-                    part = np.maximum(part - 2.0**-50 * held.upto[-1], 0.0)  # two rounded numbers were subtracted
-                found.append(part)
-            elif self.places.lattice[column]:
-                found.append(high - low + 1)
-            else:
-                whole = float(self.places.root.high[0, column] - self.places.root.low[0, column])
-                found.append((high - low) / whole if whole > 0 else np.ones(len(boxes)))
+            below, above = self.on_ends(i, low, high)
+            found.append(self._masses_of_number(i, low, high) + below + above)
         for i, group in enumerate(self.groups):
             allowed = boxes.high[:, group] > 0
             found.append(allowed.astype(np.float64) @ self.category_weights(len(self.numbers) + i))
         return found
+
+    def _masses_of_number(self, variable: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """The masses of ranges of a number, without what lies beyond the ends of the whole range."""
+        column, held = self.numbers[variable], self.weights.get(variable)
+        if held is not None:
+            part = self.cumulative(variable, high, after=True) - self.cumulative(variable, low, after=False)
+            if held.edges is not None or not _whole(held.upto):
+                part = np.maximum(part - 2.0**-50 * held.upto[-1], 0.0)  # two rounded numbers were subtracted
+            return part
+        if self.places.lattice[column]:
+            return high - low + 1
+        whole = float(self.places.root.high[0, column] - self.places.root.low[0, column])
+        return (high - low) / whole if whole > 0 else np.ones(len(low))
+
+    def on_ends(self, variable: int, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The masses that sit on the lower and on the upper end of ranges of a number: of all that lies beyond."""
+        root, column = self.places.root, self.numbers[variable]
+        below, above = self.beyond.get(variable, (0.0, 0.0))
+        return below * (low == root.low[0, column]), above * (high == root.high[0, column])
 
     def cumulative(self, variable: int, places: np.ndarray, *, after: bool) -> np.ndarray:
         """The weight of all values of a weighted number below these places (or up to and with them)."""
@@ -140,7 +153,19 @@ class Variables:
         return held.upto[np.searchsorted(held.at, places, side="right" if after else "left")]
 
     def spread(self, variable: int, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """About the mean and the mean square of a weighted number, from −1 at `low` to 1 at `high`; no proof."""
+        """About the mean and the mean square of an uneven number, from −1 at `low` to 1 at `high`; no proof."""
+        if variable in self.weights:
+            mass, away, squared = self._spread(variable, low, high)
+        else:
+            steps = np.where(self.places.lattice[self.numbers[variable]], np.maximum(high - low, 1.0), np.inf)
+            away, squared = np.zeros(len(low)), (1 + 2 / steps) / 3
+            mass = self._masses_of_number(variable, low, high)
+        below, above = self.on_ends(variable, low, high)
+        total = np.maximum(mass + below + above, 1e-300)
+        away = (mass * away + above - below) / total
+        return away, np.clip((mass * squared + above + below) / total, away**2, 1.0)
+
+    def _spread(self, variable: int, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         held = self.weights[variable]
         if held.edges is not None:
             first = np.searchsorted(held.edges, low, side="right").clip(1) - 1
@@ -153,7 +178,7 @@ class Variables:
         mass, middle, half = np.maximum(mass, 1e-300), (low + high) / 2, np.where(high > low, (high - low) / 2, 1.0)
         away = (mean / mass - middle) / half
         squared = (square / mass - 2 * middle * mean / mass + middle**2) / half**2
-        return np.clip(away, -1.0, 1.0), np.clip(squared, away**2, 1.0)
+        return mass, np.clip(away, -1.0, 1.0), np.clip(squared, away**2, 1.0)
 
     def halves(self, boxes: Boxes, variable: np.ndarray, liking: np.ndarray) -> Boxes:
         """Both halves of boxes, of about equal mass: cut at their variable; a group into the categories that are liked
@@ -165,8 +190,19 @@ class Variables:
         for i in (i for i in self.weights if i < len(self.numbers)):
             mine = variable == i
             at[mine] = self._weighted_middle(i, low[mine], high[mine])
+        for i in self.beyond:
+            mine = variable == i
+            at[mine] = self._near_ends(i, at[mine], low[mine], high[mine])
         kept = self.places.lower_half(boxes, column, np.broadcast_to(liking, boxes.high.shape))
         return Boxes.joined(*self.places.halves(boxes, column, kept, at)[:2])
+
+    def _near_ends(self, variable: int, at: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Where to cut: next to an end on which most of the mass sits."""
+        inside, (below, above) = self._masses_of_number(variable, low, high), self.on_ends(variable, low, high)
+        lattice = self.places.lattice[self.numbers[variable]]
+        step = np.ones(len(low)) if lattice else (high - low) / 16
+        at = np.where(above > inside + below, high - step, at)
+        return np.where(below > inside + above, low if lattice else low + step, at)
 
     def _weighted_middle(self, variable: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         held = self.weights[variable]
@@ -193,6 +229,8 @@ class Variables:
         found = self.places.draw(Boxes(np.repeat(root.low, count, axis=0), np.repeat(root.high, count, axis=0)), rng)
         for i, held in self.weights.items():
             chance = rng.random(count) * held.upto[-1]
+            if held.upto[-1] == 0:  # all of it lies beyond the ends
+                continue
             if held.edges is not None:
                 # Where a piece has no weight, `interp` would not know where to go: strictly rising parts only.
                 rising = np.concatenate([[True], np.diff(held.upto) > 0])
@@ -209,16 +247,24 @@ class Variables:
             else:
                 group = self.groups[i - len(self.numbers)]
                 found[:, group] = np.eye(group.stop - group.start)[value]
+        for i, (below, above) in self.beyond.items():
+            column = self.numbers[i]
+            chance = rng.random(count) * self.totals[i]
+            found[chance < below, column] = root.low[0, column]
+            found[chance >= self.totals[i] - above, column] = root.high[0, column]
         return found
 
 
 def variables(encoding: Encoding | None, free: FreeSpace, marginals: Mapping[str, Marginal] | None = None) -> Variables:
     """The variables of a free space; marginals are given by the names of free features and raw values."""
     plain = Variables(free, {})
+    if encoding is not None and encoding.free_width == free.width:
+        plain = replace(plain, beyond=_beyond(plain, encoding))
     if not marginals:
         return plain
     if encoding is None or encoding.free_width != free.width:
         raise InputError("marginals need a relation over the free features of the model; leave them out.")
+    beyond = dict(plain.beyond)
     by_start = {int(column): i for i, column in enumerate(plain.numbers)}
     by_start |= {group.start: len(plain.numbers) + i for i, group in enumerate(free.groups)}
     known = {feature.name: feature for feature in encoding.domain.free_features}
@@ -233,20 +279,44 @@ def variables(encoding: Encoding | None, free: FreeSpace, marginals: Mapping[str
             raise InputError(f"the marginal of '{name}' must map values to weights, found {marginal!r}.")
         variable = by_start[columns[name].start]
         if feature.kind == "real":
-            place = plain.numbers[variable]
-            held[variable] = _histogram(name, marginal, free, int(place), encoding, (feature.low, feature.high))
+            found = _histogram(name, marginal, encoding, (feature.low, feature.high))
+            beyond.pop(variable, None)
+            if found is not None:
+                held[variable], beyond[variable] = found
             continue
         unknown = [value for value in marginal if not _exists(feature, value)]
         if unknown:
             raise InputError(f"the marginal of '{name}' weighs {shown(unknown)}, which is not in the domain.")
         if isinstance(feature, NUMERIC):
-            given = sorted(marginal.items())
-            at = np.array([float(int(value) - int(feature.low)) for value, _ in given])
-            held[variable] = Weights(_cumulated(name, [weight for _, weight in given]), at=at)
+            column, given = encoding.number(name), dict[int, Any]()
+            first = column.held(feature.low)
+            for value, weight in sorted(marginal.items()):  # who lies beyond an end counts there
+                place = column.held(int(value)) - first
+                given[place] = _exact(name, given[place]) + _exact(name, weight) if place in given else weight
+            held[variable] = Weights(_cumulated(name, list(given.values())), at=np.array(list(given), np.float64))
+            beyond.pop(variable, None)
         else:
             weights = [marginal.get(level, 0) for level in feature.levels()]
             held[variable] = Weights(_cumulated(name, weights), at=np.arange(float(len(weights))))
-    return Variables(free, held)
+    return Variables(free, held, {variable: pair for variable, pair in beyond.items() if any(pair)})
+
+
+def _beyond(plain: Variables, encoding: Encoding) -> dict[int, tuple[float, float]]:
+    """What lies beyond the ends between which numbers are held, if everybody counts the same: in numbers of values, of
+    a real number in widths of what is seen.
+    """
+    columns, root, found = encoding.free_columns(), plain.places.root, dict[int, tuple[float, float]]()
+    for i, place in enumerate(plain.numbers):
+        name = next(name for name, where in columns.items() if where.start == place)
+        feature = encoding.domain.feature(name)
+        if not isinstance(feature, NUMERIC) or root.low[0, place] == root.high[0, place]:
+            continue
+        low, high = encoding.number(name).seen
+        unit = 1 if feature.kind == "integer" else high - low
+        pair = ((low - feature.low) / unit, (feature.high - high) / unit)
+        if any(pair):
+            found[i] = pair
+    return found
 
 
 def _exists(feature: Feature, value: Any) -> bool:
@@ -258,10 +328,7 @@ def _exists(feature: Feature, value: Any) -> bool:
 
 def _cumulated(name: str, weights: Sequence[Any]) -> np.ndarray:
     """Cumulative weights; whole numbers in the same proportions where these are small enough."""
-    try:
-        shares = [Fraction(repr(float(w))) if not isinstance(w, (int, Fraction)) else Fraction(w) for w in weights]
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the marginal of '{name}' has a weight that is not a finite number ({error}).") from None
+    shares = [_exact(name, weight) for weight in weights]
     if min(shares) < 0 or sum(shares) <= 0:
         raise InputError(f"the marginal of '{name}' needs weights of at least 0, one of them above 0.")
     scale = 1
@@ -281,22 +348,50 @@ def _cumulated(name: str, weights: Sequence[Any]) -> np.ndarray:
 
 
 def _histogram(
-    name: str, marginal: Marginal, free: FreeSpace, column: int, encoding: Encoding, range_: tuple[Value, Value]
-) -> Weights:
+    name: str, marginal: Marginal, encoding: Encoding, range_: tuple[Value, Value]
+) -> tuple[Weights, tuple[float, float]] | None:
+    """The weights of what is seen of a real number, and of what lies beyond; None where all of it is one."""
     low, high = range_
     pieces = sorted(marginal.items())
     ends = [piece for piece, _ in pieces]
     if not all(isinstance(e, tuple) and len(e) == 2 and e[0] < e[1] for e in ends):
         raise InputError(f"'{name}' is a real number: its marginal maps ranges (low, high) to weights, found {ends!r}.")
     joined = [e[0] for e in ends] + [ends[-1][1]]
+    column = encoding.number(name)
     if joined[0] != low or joined[-1] != high or any(a[1] != b[0] for a, b in pairwise(ends)):
         raise InputError(f"the ranges of the marginal of '{name}' must cover [{low}, {high}] without gaps or overlaps.")
-    edges = encoding.number(name).encode(joined)
-    edges[0], edges[-1] = free.low[column], free.high[column]
-    upto = _cumulated(name, [weight for _, weight in pieces])
+    first, last = column.seen
+    if first == last:
+        return None
+    weights: list[Any] = [weight for _, weight in pieces]
+    below = above = 0
+    if (first, last) != (low, high):
+        weights = [_exact(name, weight) for weight in weights]
+        shares = [_parts(a, b, first, last) for a, b in ends]
+        below, above = (sum(w * share[i] for w, share in zip(weights, shares, strict=True)) for i in (0, 2))
+        weights = [w * share[1] for w, share in zip(weights, shares, strict=True) if share[1]]
+        joined = [first, *(edge for edge in joined if first < edge < last), last]
+    edges = column.encode(joined)
+    upto = _cumulated(name, [below, *weights, above])
     apart = np.concatenate([[True], edges[1:-1] > np.maximum.accumulate(edges[:-2]), [True]])
-    apart[1:-1] &= edges[1:-1] < edges[-1]
-    return Weights(upto[apart], edges[apart])  # ranges too small to be told apart in places are one
+    apart[1:-1] &= edges[1:-1] < edges[-1]  # ranges too small to be told apart in places are one
+    inside = Weights((upto[1:-1] - upto[1])[apart], edges[apart])
+    return inside, (float(upto[1]), float(upto[-1] - upto[-2]))
+
+
+def _parts(low: float, high: float, first: float, last: float) -> tuple[Fraction, Fraction, Fraction]:
+    """Which shares of a range lie below the first, up to the last, and above it."""
+    whole = Fraction(high) - Fraction(low)
+    cuts = [min(max(Fraction(cut), Fraction(low)), Fraction(high)) for cut in (low, first, last, high)]
+    below, inside, above = ((b - a) / whole for a, b in pairwise(cuts))
+    return below, inside, above
+
+
+def _exact(name: str, weight: Any) -> Fraction:
+    try:
+        return Fraction(weight) if isinstance(weight, (int, Fraction)) else Fraction(repr(float(weight)))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the marginal of '{name}' has a weight that is not a finite number ({error}).") from None
 
 
 def _whole(numbers: np.ndarray) -> bool:

@@ -42,7 +42,7 @@ class Asked:
             return Encoding.fit(self.domain, table.assign(**absent), own.policies, merge_twins=True)
         if self.domain == own.domain:
             return fair_encoding(own)
-        return fair_encoding(dataclasses.replace(own, domain=self.domain, merged={}))
+        return fair_encoding(own.over(self.domain))
 
     def model(self) -> Model:
         """The original, asked about the domain's sensitive features and twins."""
@@ -55,7 +55,7 @@ class Asked:
             first = self.original.network.layers[0]
             network = with_first_layer(self.original.network, first.weight[:, columns], first.bias)
             return Model(network, dataclasses.replace(own, domain=self.domain), offsets=self.original.offsets)
-        return told_in(self.original, dataclasses.replace(own, domain=self.domain, merged={}))
+        return told_in(self.original, own.over(self.domain))
 
 
 def asked_about(question: Question, sensitive: Sequence[str | int] | None, twins: Any) -> Asked:
@@ -72,7 +72,7 @@ def asked_about(question: Question, sensitive: Sequence[str | int] | None, twins
         if target in names:
             raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
         if set(names) != set(who.sensitive):
-            who = who.with_sensitive(names)
+            who = original.encoding.over(who.with_sensitive(names)).domain
     if not who.sensitive:
         raise nothing_sensitive(who)
     return Asked(original, who.with_twins(twins) if twins else who)

@@ -1,8 +1,9 @@
 """What does each feature contribute to the first layer? The form in which a network can be told in another encoding.
 
-z = bias + Σ_f contribution_f(value): a number v adds slope·(v − centre), a category adds its row of a table. Which
-features are free and which sensitive, and how either is coded, is left behind, so that a network can be asked about
-features nobody thought of when it was trained.
+z = bias + Σ_f contribution_f(value): a number v adds slope·(v − centre), held between two ends where the encoding does
+that (and then in the other encoding too); a category adds its row of a table. Which features are free and which
+sensitive, and how either is coded, is left behind, so that a network can be asked about features nobody thought of when
+it was trained.
 """
 
 from __future__ import annotations

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bornfair.errors import plain
 from bornfair.models.network import Network
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Policies
+from bornfair.people.features import NUMERIC, Feature
+from bornfair.people.oddities import constant_sentence, sentinel_sentence
 from bornfair.proof.bundle import FairModel
 from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, train
 from bornfair.training.options import TrainingOptions
@@ -34,6 +37,10 @@ from bornfair.training.start import (
     parse_start,
 )
 from bornfair.verification.confirm import confirm_encoded
+
+
+class TableWarning(UserWarning):
+    """The table holds something that is probably not meant as it stands."""
 
 
 class FairnessWarning(UserWarning):
@@ -115,10 +122,18 @@ def fit_table(
     callbacks: tuple[Callback, ...] = (),
     checkpoint_path: str | Path | None = None,
     resume: bool = False,
+    whole: bool = True,
 ) -> Fitted:
-    """Train on the rows of a table; `classes` are positions in the domain's label."""
+    """Train on the rows of a table; `classes` are positions in the domain's label.
+
+    whole: these rows are all there are, so that it shows what is constant and what lies far out. The paper knows of
+    neither.
+    """
     response = resolve_response(recipe, domain)
-    encoding = Encoding.fit(domain, table, policies, merge_twins=response.mode != "none")
+    hold_tails = whole and recipe.preset != "paper"
+    encoding = Encoding.fit(domain, table, policies, merge_twins=response.mode != "none", hold_tails=hold_tails)
+    if hold_tails:
+        _warn_of_oddities(domain, table)
     start = None
     shape = {"hidden": recipe.widths, "outputs": domain.outputs, "activation": recipe.activation, "seed": recipe.seed}
     if response.mode == "none":
@@ -202,6 +217,29 @@ def training_data(
         return TrainingData(encoded.free, classes, sensitive=encoded.sensitive, weights=weights)
     index = encoding.sensitive_index(encoded) if response.reads_values else None
     return TrainingData(encoded.free, classes, true_index=index, codes=encoding.codes, weights=weights)
+
+
+def _warn_of_oddities(domain: Domain, table: pd.DataFrame) -> None:
+    """Say what is left out, and what may not be meant as a number."""
+    for name in domain.names:
+        said = constant_sentence(table[name]) if name in domain.free_names else None
+        if said is None and isinstance(domain.feature(name), NUMERIC):
+            said = sentinel_sentence(table[name])
+        if said is None and not isinstance(domain.feature(name), NUMERIC):
+            said = _unknown_sentence(table[name], domain.feature(name))
+        if said is not None:
+            warnings.warn(said, TableWarning, stacklevel=4)
+
+
+def _unknown_sentence(column: pd.Series, feature: Feature) -> str | None:
+    present = column.dropna()
+    unknown = present[~present.isin(list(feature.levels()))]
+    if not len(unknown):
+        return None
+    return (
+        f"column '{feature.name}' holds {plain(unknown.iloc[0])!r}, and {len(unknown):,} rows in all hold values that "
+        "are not in the domain: they are trained on as if they had none; add them to the domain."
+    )
 
 
 def _warn_of_slow_start(start: Start) -> None:

@@ -82,11 +82,16 @@ class Lens:
         self.reals = np.array([i for i, f in enumerate(self.features) if f.kind == "real"], dtype=np.int64)
         self.whole = np.array([f.kind != "real" for f in self.features], dtype=bool)
         self.one_hot = np.array([f.kind == "categorical" for f in self.features], dtype=bool)
-        ends = [(f.low, f.high) if isinstance(f, NUMERIC) else (0, len(f.levels()) - 1) for f in self.features]
+        # Beyond what is seen nobody is decided otherwise than at its end.
+        ends = [
+            encoding.number(f.name).seen if isinstance(f, NUMERIC) else (0, len(f.levels()) - 1) for f in self.features
+        ]
         self.low, self.high = np.array(ends, dtype=np.float64).reshape(-1, 2).T
         scales = [encoding.scales[f.name] if isinstance(f, NUMERIC) else None for f in self.features]
         self.centre = np.array([0.0 if s is None else s.centre for s in scales])
         self.exponent = np.array([0 if s is None else s.exponent for s in scales], dtype=int)
+        self.least = np.array([-np.inf if s is None or s.low is None else s.low for s in scales])
+        self.most = np.array([np.inf if s is None or s.high is None else s.high for s in scales])
         self.weights = model.network.wide
         self.codes = encoding.codes if values is None else encoding.codes_of(values)
         self.versions = Versions(encoding.domain) if values is None else Versions(encoding.domain).at(values)
@@ -135,14 +140,14 @@ class Lens:
         return np.clip(np.where(self.whole, np.round(people), people), self.low, self.high)
 
     def from_table(self, table: pd.DataFrame) -> np.ndarray:
-        """The rows that are people of the domain; sensitive columns are not needed."""
+        """The rows that are people of the domain, as far as they are seen; sensitive columns are not needed."""
         needed = [f.name for f in self.features]
         for name in needed:
             if name not in table.columns:
                 raise InputError(unknown_column(name, [str(column) for column in table.columns]))
         table = table[needed]
         people = self.points(table[~self.model.domain.outside(table)])
-        return np.unique(people[((people >= self.low) & (people <= self.high)).all(axis=1)], axis=0)
+        return np.unique(np.clip(people, self.low, self.high), axis=0)
 
     def points(self, table: pd.DataFrame) -> np.ndarray:
         """Each row as a point."""
@@ -195,7 +200,8 @@ class Lens:
         """The free vectors u: scaled numbers and one-hot blocks, before anything is merged or rounded to float32."""
         free = np.zeros((len(people), self.model.encoding.free_width))
         plain = ~self.one_hot
-        free[:, self.place[plain]] = np.ldexp(people[:, plain] - self.centre[plain], -self.exponent[plain])
+        held = np.clip(people[:, plain], self.least[plain], self.most[plain])
+        free[:, self.place[plain]] = np.ldexp(held - self.centre[plain], -self.exponent[plain])
         for feature in np.flatnonzero(self.one_hot):
             free[np.arange(len(people)), self.place[feature] + people[:, feature].astype(np.int64)] = 1.0
         return free

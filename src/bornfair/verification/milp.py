@@ -17,7 +17,8 @@ import pandas as pd
 
 from bornfair.errors import InputError, plain, plain_value
 from bornfair.models.model import Model
-from bornfair.people.features import RealFeature, Value, unknown_column
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import NUMERIC, Value, unknown_column
 from bornfair.twins.versions import Versions, require_flip_only
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
@@ -437,16 +438,27 @@ def _rough_scores(model: Model, free: np.ndarray, code: np.ndarray) -> np.ndarra
 
 def _exhaustible(model: Model) -> bool:
     """Whether everybody can be listed and decided exactly in seconds."""
-    features = model.domain.free_features
-    if model.encoding.spans or any(isinstance(f, RealFeature) and f.low < f.high for f in features):
+    levels = list(map(len, _seen_levels(model.encoding)))
+    if model.encoding.spans or not all(levels):
         return False
-    people = math.prod(1 if isinstance(feature, RealFeature) else len(feature.levels()) for feature in features)
+    people = math.prod(levels)
     return people * len(model.encoding.codes) * model.network.parameters <= EXHAUSTIVE_WORK
+
+
+def _seen_levels(encoding: Encoding) -> list[Sequence[Value]]:
+    """The values of each free feature that the network may tell apart; none where they cannot be listed."""
+    found = list[Sequence[Value]]()
+    for feature in encoding.domain.free_features:
+        if not isinstance(feature, NUMERIC):
+            found.append(feature.levels())
+            continue
+        low, high = encoding.number(feature.name).seen
+        found.append((low,) if low == high else range(low, high + 1) if feature.kind == "integer" else ())
+    return found
 
 
 def _all_pass(model: Model, clock: Clock, stops: Callable[[Person, Sequence[Sensitive]], bool]) -> bool:
     """Whether everybody there is, in all versions, was looked at in time without a stop."""
     names, values = model.domain.free_names, model.domain.sensitive_space.values
-    levels = [(f.low,) if isinstance(f, RealFeature) else tuple(f.levels()) for f in model.domain.free_features]
-    people = (dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*levels))
+    people = (dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*_seen_levels(model.encoding)))
     return not any(clock.left <= 0 or stops(person, values) for person in people)

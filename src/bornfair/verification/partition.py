@@ -219,7 +219,8 @@ def importance_of_features(model: Model) -> dict[str, float]:
     for feature in model.domain.free_features:
         block = weight[:, columns[feature.name]]
         if isinstance(feature, NUMERIC):
-            moved = np.abs(block[:, 0]) * (feature.high - feature.low) * encoding.number(feature.name).slope
+            column = encoding.number(feature.name)
+            moved = np.abs(block[:, 0]) * (column.seen[1] - column.seen[0]) * column.slope
         elif feature.kind == "boolean":
             moved = np.abs(block[:, 0])
         else:

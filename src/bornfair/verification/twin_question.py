@@ -27,7 +27,7 @@ from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import NUMERIC, RealFeature, Value
 from bornfair.people.sensitive import Span
 from bornfair.twins.versions import Versions
-from bornfair.verification.partition import Input, Part, Relax, Where, ends_of, inputs_of, whole_domain, within
+from bornfair.verification.partition import Input, Limit, Part, Relax, Where, ends_of, inputs_of, whole_domain, within
 from bornfair.verification.replay import Replay, replay_people
 
 SOLVERS = {
@@ -47,7 +47,10 @@ class TwinQuestion:
     """The same network over a domain in which real-valued sensitive features are free numbers, given by their codes."""
     views: tuple[int, ...]
     """The sensitive values (positions in the model's `Encoding.listed`) that twins may have."""
+    asked: Part
+    """Who is asked about."""
     everybody: Part
+    """They, as far as the network tells them apart: numbers lie where the encoding holds them."""
     relaxed: Mapping[str, Fraction]
     """Numbers that may differ between twins by so much."""
     spans: Mapping[str, Fraction]
@@ -57,9 +60,12 @@ class TwinQuestion:
     def of(model: Model, where: Where | None = None, relax: Relax | None = None) -> TwinQuestion:
         relaxed = _allowed_differences(model, relax)
         free, where = _with_reals_free(model, where)
-        everybody = whole_domain(free.domain, where)
+        asked = whole_domain(free.domain, where)
+        everybody = Part({name: _held(free.encoding, name, limit) for name, limit in asked.limits.items()})
         spans = {span.name: Fraction(span.high) - Fraction(span.low) for span in model.encoding.spans}
-        return TwinQuestion(model, free, tuple(_twin_values(free, where, bool(spans))), everybody, relaxed, spans)
+        return TwinQuestion(
+            model, free, tuple(_twin_values(free, where, bool(spans))), asked, everybody, relaxed, spans
+        )
 
     def require_twins(self, where: Where | None) -> None:
         if len(self.views) < 2 and not self.spans:
@@ -125,7 +131,10 @@ class TwinQuestion:
             if isinstance(feature, NUMERIC):
                 low, high = self.everybody.limits[feature.name]
                 number = round(found[0]) if feature.kind == "integer" else float(found[0])
-                # A float near the end of the range could lie beyond it.
+                # A float near the end of the range could lie beyond it. At the end at which numbers are held, it may
+                # stand for people beyond, if only they are asked about.
+                number = min(max(number, low), high)
+                low, high = self.asked.limits[feature.name]
                 person[feature.name] = min(max(number, low), high)
             elif feature.kind == "boolean":
                 person[feature.name] = bool(found[0] > 0.5)
@@ -176,6 +185,13 @@ def _with_reals_free(model: Model, where: Where | None) -> tuple[Model, Where | 
         asked = Span.of(raw.model_copy(update=limit), span.column, span.line)
         where = {**where, span.name: (asked.low, asked.high)}
     return Model(network, Encoding(domain, scales, raw=encoding.raw)), where
+
+
+def _held(encoding: Encoding, name: str, limit: Limit) -> Limit:
+    """Where the numbers of a part are held: twins by no more apart than they are themselves."""
+    if not isinstance(encoding.domain.feature(name), NUMERIC):
+        return limit
+    return tuple(encoding.number(name).held(end) for end in limit)
 
 
 def _twin_values(model: Model, where: Where | None, spans: bool) -> list[int]:

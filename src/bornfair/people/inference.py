@@ -24,6 +24,7 @@ from bornfair.people.features import (
 from bornfair.people.tables import as_pandas
 
 MOST_CATEGORIES = 1_000
+FEW, OFTEN = 12, 5  # numbers of so few different values, each of them seen so often on average, may be a list of these
 
 
 ForcedKind = Literal["categorical", "numeric"]
@@ -33,6 +34,9 @@ def inferred(
     table: Any, *, target: str | None, sensitive: Sequence[str], kinds: Mapping[str, ForcedKind] | None = None
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """The content of a domain file with ranges and categories as observed, and the table it was read off.
+
+    A sensitive number of few values is the list of them. Others are not: a network that is trained on them should take
+    a number that nobody had yet for one, between its neighbours.
 
     kinds: of some columns what they are, whatever they look like.
     """
@@ -48,7 +52,9 @@ def inferred(
             raise InputError(unknown_column(name, names, role))
     if target is not None and target in sensitive:
         raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
-    features = [_feature(str(name), frame[name], kinds.get(str(name))) for name in frame.columns if name != target]
+    columns = {str(name): frame[name] for name in frame.columns if name != target}
+    features = [_feature(name, column, kinds.get(name)) for name, column in columns.items()]
+    features = [listed(f, columns[f.name]) if f.name in sensitive and f.name not in kinds else f for f in features]
     if not features:
         raise InputError("the table has no feature columns besides the target.")
     label = None if target is None else infer_label(target, frame[target])
@@ -103,6 +109,21 @@ def infer_feature(name: str, column: pd.Series) -> Feature:
             "Drop it (--drop), or group its values."
         )
     return CategoricalFeature(name=name, categories=tuple(sorted(values, key=lambda v: (str(type(v)), v))))
+
+
+def listed(feature: Feature, column: pd.Series) -> Feature:
+    """A number of few values, with gaps between them, as the list of them: nobody has what lies between, as of a
+    standardised sex. Any other feature as it is.
+    """
+    if not isinstance(feature, (RealFeature, IntegerFeature)):
+        return feature
+    numbers = column.dropna().to_numpy(np.float64)
+    values = np.unique(numbers)
+    whole = isinstance(feature, IntegerFeature)
+    gaps = not whole or feature.high - feature.low + 1 >= 2 * len(values)
+    if not gaps or not 1 < len(values) <= FEW or len(numbers) < OFTEN * len(values):
+        return feature
+    return CategoricalFeature(name=feature.name, categories=tuple((values.astype(int) if whole else values).tolist()))
 
 
 def infer_label(name: str, column: pd.Series) -> Label:

@@ -24,7 +24,7 @@ from bornfair.people.features import (
     Value,
     unknown_column,
 )
-from bornfair.people.inference import infer_label
+from bornfair.people.inference import infer_label, listed
 from bornfair.people.labels import answered
 
 MOST_LEVELS = 1_000  # of a whole number whose values are listed because the model looks them up
@@ -160,7 +160,10 @@ def _plain(name: str) -> str:
 
 
 def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
-    """As the table shows; of what the model does not read only the sensitive columns are kept."""
+    """As the table shows; of what the model does not read only the sensitive columns are kept.
+
+    Decimals of few values, and sensitive numbers of few, are the lists of these: the model still reads the number.
+    """
     frame, names, target = table, [str(column) for column in table.columns], who.target
     inputs = [name for name in names if name != target]
     if wanted.names is not None:
@@ -170,6 +173,7 @@ def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
     domain = Domain.infer(frame if target is None else frame.drop(columns=target))
     if target is not None:  # rows without an answer are people all the same
         domain = domain.replaced(label=infer_label(target, answered(frame[target])).model_dump())
+    sensitive = {sensitive_name(item, domain) for item in who.sensitive or ()}
     features = []
     for feature in domain.features:
         known = _known(wanted, feature.name)
@@ -177,7 +181,8 @@ def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
             seen = tuple(v for v in feature.levels() if v not in known) if _few(feature) else ()
             features.append(CategoricalFeature(name=feature.name, categories=known + seen).model_dump())
         else:
-            features.append(feature.model_dump())
+            few = feature.kind == "real" or feature.name in sensitive
+            features.append((listed(feature, frame[feature.name]) if few else feature).model_dump())
     return domain.replaced(features=features)
 
 

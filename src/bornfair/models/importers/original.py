@@ -16,7 +16,7 @@ from bornfair.models.importers.head import Head
 from bornfair.models.importers.probing import telling_people
 from bornfair.models.network import Network, decisions
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import Value
+from bornfair.people.features import NUMERIC, Value
 
 PEOPLE = 2_048
 HUGE = 1e8  # weights above are nobody's intention
@@ -121,7 +121,7 @@ def _ours(network: Network, encoding: Encoding, people: pd.DataFrame) -> tuple[n
     inputs = _encoded(encoding, people)
     exact = forward(network, inputs)
     rough = forward(network, inputs, np.float32).astype(np.float64)
-    numbers = people.select_dtypes("number").columns
+    numbers = [feature.name for feature in encoding.domain.features if isinstance(feature, NUMERIC)]
     nearby = people.assign(**{name: people[name].astype(np.float32).astype(np.float64) for name in numbers})
     moved = forward(network, _encoded(encoding, nearby))
     seen = float(np.abs(exact - rough).max()), float(np.abs(exact - moved).max())

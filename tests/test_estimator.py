@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from bornfair import Domain, FairClassifier, FairnessWarning, load
 from bornfair.errors import InputError, NoFairStart
 from bornfair.models.network import decisions
+from bornfair.proof import checker
 from samples import make_people
 
 QUICK = {"epochs": 6, "hidden": (16,), "learning_rate": 0.01}
@@ -283,12 +284,99 @@ def test_one_class_is_explained(table):
         FairClassifier(["sex"]).fit(table.drop(columns="grant"), pd.Series(["yes"] * len(table)))
 
 
-def test_unseen_category_at_prediction_is_explained(table, fitted):
+def test_unseen_category_at_prediction_is_explained_if_asked_for(table):
     X = table.drop(columns="grant")
+    strict = FairClassifier(["sex"], unseen="error", **QUICK).fit(X, table["grant"])
     with pytest.raises(
         InputError, match="column 'job' holds 'pilot' in row 0, which is not one of 'clerk', 'nurse', 'smith'"
     ):
-        fitted.predict(X.assign(job="pilot"))
+        strict.predict(X.assign(job="pilot"))
+
+
+def test_a_category_that_occurs_once_breaks_neither_a_split_nor_a_search(table):
+    X = table.drop(columns="grant").assign(job=["pilot", *table["job"][1:]])
+    X["race"] = ["once", *X["race"][1:]]  # sensitive, and not read
+    later = FairClassifier(["race"], **QUICK).fit(X[1:], table["grant"][1:])
+    assert later.predict(X).shape == (len(X),)
+    assert later.certificate_.verdict.proof == "structural"
+    scores = cross_val_score(FairClassifier(["race"], **QUICK), X, table["grant"], cv=2, error_score="raise")
+    assert np.isfinite(scores).all()
+
+
+def test_a_training_row_with_a_category_that_the_domain_does_not_know_is_said(table):
+    X = table.drop(columns="grant")
+    domain = Domain.infer(X, sensitive=["sex"])
+    with pytest.warns(UserWarning, match="column 'job' holds 'pilot', and 3 rows in all hold values that are not in"):
+        FairClassifier(["sex"], domain=domain, **QUICK).fit(
+            X.assign(job=["pilot"] * 3 + list(X["job"][3:])), table["grant"]
+        )
+
+
+# --- constants, sentinels, standardised codes ---
+
+
+def clean_people(count, seed):
+    random = np.random.default_rng(seed)
+    X = pd.DataFrame({"income": random.normal(50, 12, count), "debt": random.normal(20, 6, count)})
+    X["sex"] = random.integers(0, 2, count)
+    return X, (X["income"] - X["debt"] + random.normal(0, 6, count) > 30).astype(int)
+
+
+@pytest.fixture(scope="module")
+def honest():
+    """A table of 2,000, and the accuracy on rows kept aside."""
+    X, y = clean_people(2500, seed=2)
+    return X, y, accuracy_kept_aside(X, y)
+
+
+def accuracy_kept_aside(X, y):
+    clf = FairClassifier(["sex"], epochs=30, hidden=(8,)).fit(X[:2000], y[:2000])
+    assert clf.certificate_.verdict.verdict == "verified"
+    return float((clf.predict(X[2000:]) == y[2000:]).mean())
+
+
+def test_a_constant_column_costs_nothing_and_is_said(honest):
+    X, y, clean = honest
+    with pytest.warns(UserWarning, match="column 'rate' has the one value 0.19 and is left out"):
+        assert accuracy_kept_aside(X.assign(rate=0.19), y) > clean - 0.005
+
+
+@pytest.mark.parametrize("value", [99999, -1e12])
+def test_ten_sentinels_in_two_thousand_rows_cost_nothing_and_are_said(honest, value):
+    X, y, clean = honest
+    dirty = X.assign(income=[value] * 10 + list(X["income"][10:]))
+    with pytest.warns(UserWarning, match="column 'income' holds .* 10 times, far from the others"):
+        assert accuracy_kept_aside(dirty, y) > clean - 0.005
+
+
+def test_the_first_of_many_batches_does_not_say_what_lies_far_out(table):
+    X, y = table.drop(columns="grant"), table["grant"]
+    first = X.assign(age=30)
+    clf = FairClassifier(["sex"], **QUICK).partial_fit(first, y, classes=["no", "yes"])
+    assert all(not scale.holding for scale in clf.model_.encoding.scales.values())
+
+
+def test_a_bundle_keeps_where_numbers_are_held(tmp_path, honest):
+    X, y, _ = honest
+    dirty = X.assign(income=[99999] * 10 + list(X["income"][10:]), rate=0.19)
+    with pytest.warns(UserWarning):
+        clf = FairClassifier(["sex"], epochs=2, hidden=(4,)).fit(dirty, y)
+    back = load(clf.save(tmp_path / "bundle"))
+    assert back.encoding == clf.model_.encoding and back.encoding.scales["income"].holding
+    far = dirty.assign(rate=1e6, income=1e7)
+    assert (back.decision_function(far) == clf.decision_function(far)).all()
+    assert (back.decision_function(far.assign(rate=0.19)) == clf.decision_function(far)).all()
+    verdict = checker.check(tmp_path / "bundle")
+    assert verdict["valid"] and verdict["proof"] == "structural"
+    assert clf.model_.certified().certificate.verdict.verdict == "verified"
+
+
+def test_a_standardised_sex_is_a_category_of_two_values(table):
+    sex = (table["sex"] == table["sex"][0]).astype(float)
+    X = table.drop(columns=["grant", "sex"]).assign(sex=(sex - sex.mean()) / sex.std())
+    clf = FairClassifier(["sex"], **QUICK).fit(X, table["grant"])
+    assert clf.domain_.feature("sex").levels() == tuple(sorted(X["sex"].unique()))
+    assert clf.domain_.feature("income").kind == "real"
 
 
 @pytest.mark.parametrize(

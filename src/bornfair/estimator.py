@@ -86,7 +86,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     combinations: Literal["all", "observed"] = "all"
     domain: Domain | None = None
     missing: MissingPolicy = "error"
-    unseen: UnseenPolicy = "error"
+    unseen: UnseenPolicy = "ignore"
     outside: OutsidePolicy = "allow"
     warm_start: bool = False
     checkpoint: str | Path | None = None
@@ -136,7 +136,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
             started = fit_table(
                 frame, self._class_indices(labels), self._domain(frame, y),
                 Recipe.of(recipe, recipe.seed, epochs=0, validation_fraction=0.0, patience=None),
-                policies=self._policies(),
+                policies=self._policies(), whole=False,
             )  # fmt: skip
             self._keep(started)
             self._rounds = 0

@@ -19,7 +19,7 @@ from bornfair.errors import Diverged, InputError, shown
 from bornfair.models.metrics import same_for_all
 from bornfair.models.network import Network, decisions, hidden_widths
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding
+from bornfair.people.encoding import Encoding, Policies
 from bornfair.proof.bundle import FairModel
 from bornfair.training.table_classifier import TableClassifier
 
@@ -125,7 +125,7 @@ class Baseline(TableClassifier, metaclass=ABCMeta):
                 f"{name}: Only binary classification is supported. The type of the target is multiclass, with the "
                 f"classes {shown(self.classes_)}; keep two of them, or use ERM, Unaware or FairClassifier."
             )
-        encoding = Encoding.fit(self._domain(frame, y), frame)
+        encoding = Encoding.fit(self._domain(frame, y), frame, Policies(unseen="ignore"))
         encoded = encoding.encode(frame)
         assert encoded.sensitive is not None  # the domain's columns are all there: Encoding.fit has read them
         network = self._train(

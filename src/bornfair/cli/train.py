@@ -60,7 +60,7 @@ def train(
     threshold: Threshold = None,
     missing: Annotated[str, Option(help="Missing values: error or impute.")] = "error",
     unlabelled: Annotated[str, Option(help="Rows without an answer in the target: error or drop.")] = "error",
-    unseen: Annotated[str, Option(help="Categories that are not in the domain: error or ignore.")] = "error",
+    unseen: Annotated[str, Option(help="Categories that are not in the domain: ignore or error.")] = "ignore",
     outside: Annotated[str, Option(help="Numbers outside their range: allow, clip or error.")] = "allow",
     test_fraction: Annotated[float, Option(help="Share of the rows kept aside to measure on.")] = 0.2,
     checkpoint: Annotated[Path | None, Option(help="A file to go on from if training was interrupted.")] = None,

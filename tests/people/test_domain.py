@@ -47,6 +47,18 @@ def test_real_sensitive_features_have_a_grid_of_levels(people):
     assert space.integer_codes.tolist() == [[-1], [0], [1]]
 
 
+def test_sensitive_numbers_of_few_values_are_lists_of_them():
+    table = pd.DataFrame({"sex": [-1.1065, 0.9037] * 20, "code": [0, 99] * 20, "size": [1, 2, 3, 4] * 10})
+    table["edu"], table["x"] = [-0.5, 0.25, 1.0, 1.75] * 10, np.linspace(0, 1, 40)
+    domain = Domain.infer(table, sensitive=["sex", "code", "size", "x"])
+    assert domain.feature("sex").levels() == (-1.1065, 0.9037)
+    assert domain.feature("code").levels() == (0, 99)
+    assert [domain.feature(name).kind for name in ("size", "x", "edu")] == ["integer", "real", "real"]
+    assert domain.sensitive_space.values[0][:2] == (-1.1065, 0)
+    few = Domain.infer(table[:4], sensitive=["sex"])  # too few rows to say so
+    assert few.feature("sex").kind == "real"
+
+
 def test_composite_is_the_product_or_the_observed_combinations():
     table = pd.DataFrame({"x": [1, 2, 3], "sex": ["f", "m", "m"], "race": ["a", "b", "c"]})
     assert Domain.infer(table, sensitive=["sex", "race"]).sensitive_space.size == 6

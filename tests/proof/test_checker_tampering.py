@@ -499,3 +499,49 @@ def test_what_is_accepted_of_many_forgeries_is_true():
     found = run(1200, seed=12)
     assert not found.wrong
     assert all(found.outcomes[kind] >= 5 for kind in ("verified by structural", "verified by bounds", "archive"))
+
+
+def held_ends(forgery: Forgery) -> tuple[str, str]:
+    """The constants that hold numbers from above and from below."""
+    names = {node.op_type: node.input[1] for node in forgery.model.graph.node if node.op_type in ("Min", "Max")}
+    return names["Min"], names["Max"]
+
+
+def test_numbers_that_are_held_are_read_with_their_ends():
+    forgery = Forgery.of(bundle("held"))
+    most, least = (forgery.constant(name) for name in held_ends(forgery))
+    assert most.tolist() == [[24.0, 5.0]] and least[0, 1] == 5.0
+    assert answer(bundle("held"))["proof"] == "bounds"
+
+
+@pytest.mark.parametrize("change", ["crossed", "infinite", "gone", "twice", "sensitive"])
+def test_odd_ends_are_rejected(change):
+    forgery = Forgery.of(bundle("held"))
+    most, least = held_ends(forgery)
+    nodes = forgery.model.graph.node
+    holding = [i for i, node in enumerate(nodes) if node.op_type in ("Min", "Max")]
+    if change == "crossed":
+        forgery.put(least, [[18.0, 5.5]])
+    elif change == "infinite":
+        forgery.put(most, [[np.inf, 5.0]])
+    elif change == "gone":
+        nodes[holding[1] + 1].input[0] = nodes[holding[0]].output[0]
+        del nodes[holding[1]]
+    elif change == "twice":
+        again = onnx.NodeProto()
+        again.CopyFrom(nodes[holding[1]])
+        again.input[0], again.output[0] = nodes[holding[1]].output[0], "again"
+        nodes[holding[1] + 1].input[0] = "again"
+        nodes.insert(holding[1] + 1, again)
+    else:  # a number in which twins differ must not be held
+        forgery.domain["sensitive"] = ["age"]
+        forgery.claim("verified", "structural", BOTH)
+    assert not answer(forgery.restated().sealed())["valid"]
+
+
+def test_a_leaf_that_held_numbers_decide_is_not_accepted_where_they_are_not_held():
+    forgery = Forgery.of(bundle("held"))
+    most, _ = held_ends(forgery)
+    forgery.put(most, [[200.0, 5.0]])
+    found = answer(forgery.sealed())
+    assert not found["valid"] or contradiction(forgery.sealed(), found) is None

@@ -161,6 +161,15 @@ def _tanh() -> FairModel:
     return hand_made((HOURS, OWNER, RACE), ("race",), layers, activation="tanh").certified(timeout=10)
 
 
+def _held() -> FairModel:
+    """Age counts up to 40 only, and debt not at all; an owner gets a little more."""
+    first = [[1, 0.5, 0.0625], [-0.5, 1, 0.125]]
+    features = IntegerFeature(name="age", low=18, high=200), RealFeature(name="debt", low=0.0, high=1e6), OWNER
+    ends = {"age": {"high": 24.0}, "debt": {"low": 5.0, "high": 5.0}}
+    layers = [(first, [-20.1875, 3]), ([[1, -0.5]], [-1.3125])]
+    return hand_made(features, ("owner",), layers, ends=ends).certified(timeout=10)
+
+
 _MODELS: dict[str, Callable[[], FairModel]] = {
     "structural": _structural,
     "ignoring": _ignoring,
@@ -174,6 +183,7 @@ _MODELS: dict[str, Callable[[], FairModel]] = {
     "classes": _classes,
     "exact": _exact,
     "tanh": _tanh,
+    "held": _held,
 }
 KINDS = tuple(_MODELS)
 

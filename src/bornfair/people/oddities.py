@@ -60,10 +60,12 @@ def sentinels(column: pd.Series) -> list[float]:
 
 
 def constant_sentence(column: pd.Series) -> str | None:
-    """That a column has one value only, if it has; a category of one value tells nobody apart either."""
+    """That a column has one value only, if it has: numbers are left out, a category says the same of everybody."""
     if not is_constant(column):
         return None
-    return f"column '{column.name}' has the one value {plain(column.dropna().iloc[0])!r} and is left out."
+    number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    what = "and is left out" if number else "only: it tells nobody apart"
+    return f"column '{column.name}' has the one value {plain(column.dropna().iloc[0])!r} {what}."
 
 
 def sentinel_sentence(column: pd.Series) -> str | None:

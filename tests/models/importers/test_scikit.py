@@ -270,3 +270,24 @@ def test_declared_twins_of_an_imported_model_are_confirmed_by_the_original() -> 
     assert both.original is not None
     one, other = both.original.decide(pd.DataFrame(found.twins))
     assert one != other
+
+
+@pytest.mark.parametrize("exports", [False, True])
+def test_standardised_codes_are_lists_of_values_and_the_model_reads_the_number(tmp_path: Path, exports: bool) -> None:
+    codes = TABLE[["sex", "job"]].apply(lambda column: pd.factorize(column)[0].astype(float)).assign(age=TABLE["age"])
+    table = (codes - codes.mean()) / codes.std()
+    estimator: Any = fitted(perceptron(), table, GRANT)
+    if exports:
+        estimator = tmp_path / "model.onnx"
+        exporting = fitted(perceptron(), table, GRANT)
+        estimator.write_bytes(
+            to_onnx(exporting, table.to_numpy(np.float32), options={"zipmap": False}).SerializeToString()
+        )
+    model = load_model(estimator, table=table, sensitive=["sex"])
+    for name in ("sex", "job"):
+        assert model.domain.feature(name).levels() == tuple(sorted(table[name].unique()))
+    assert model.domain.feature("age").kind == "real"
+    verdict = verify(estimator, table, sensitive_features=["sex"], timeout=10)
+    assert verdict.verdict == "falsified"
+    assert {twin["sex"] for twin in verdict.twins} == set(table["sex"])
+    assert {twin["job"] for twin in verdict.twins} <= set(table["job"])

@@ -579,6 +579,11 @@ def _unseen_message(feature: Feature, column: pd.Series, position: np.ndarray) -
     bad = int(np.argmax(position < 0))
     return (
         f"column '{feature.name}' holds {plain(column.iloc[bad])!r} in row {plain(column.index[bad])!r}, which is not "
-        f"one of {shown(feature.levels())}; correct it, or add it to the domain and train again, "
-        "or (for a feature that is not sensitive) set unseen='ignore'."
+        f"one of {shown(feature.levels())}; correct it"
+        + (
+            "."
+            if feature.kind == "boolean"
+            else ", or add it to the domain and train again, or (for a feature that is not sensitive) set "
+            "unseen='ignore'."
+        )
     )

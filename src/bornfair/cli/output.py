@@ -139,9 +139,10 @@ def training_progress(label: str, *, quiet: bool) -> Iterator[Callable[[Epoch], 
 
 @contextlib.contextmanager
 def unfairness_warned() -> Iterator[None]:
-    """Warnings about the guarantee are shown each time, not only the first."""
-    from bornfair.training.fitting import FairnessWarning
+    """Warnings about the guarantee are shown each time, not only the first; those about the table were said before."""
+    from bornfair.training.fitting import FairnessWarning, TableWarning
 
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableWarning)
         warnings.simplefilter("always", FairnessWarning)
         yield

@@ -81,7 +81,7 @@ class Inspection:
             "leak": "{} alone {}tell{} the answer almost perfectly (known only afterwards?)",
             "proxy": "{} {}give{} the sensitive value away almost perfectly",
             "sentinel": "{} {}hold{} numbers far from the rest (codes for 'unknown'?)",
-            "constant": "{} {}ha{} the same value in all rows",
+            "constant": "{} {}ha{} the same value in all rows, which counts for nothing",
             "rare class": "one class of {} is rare{}{}",
         }
         parts = []

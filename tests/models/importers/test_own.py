@@ -25,9 +25,12 @@ FEATURES = (
 DOMAIN = Domain(features=FEATURES, sensitive=("sex",), label=Label(name="grant", classes=("no", "yes")))
 
 
-def model_of(first: np.ndarray, bias: np.ndarray, last: np.ndarray, cut: float = 0.3) -> FairModel:
-    """Columns of the first layer: age, race a/b/c, owner, then the code of sex."""
-    encoding = Encoding(DOMAIN, {"age": Scale(centre=2.0, exponent=1)})
+def model_of(
+    first: np.ndarray, bias: np.ndarray, last: np.ndarray, cut: float = 0.3, *, held: bool = False
+) -> FairModel:
+    """Columns of the first layer: age (perhaps held between 1 and 3), race a/b/c, owner, then the code of sex."""
+    ends = {"low": 1.0, "high": 3.0} if held else {}
+    encoding = Encoding(DOMAIN, {"age": Scale(centre=2.0, exponent=1, **ends)})
     return FairModel(Network((Layer(first, bias), Layer(last, np.array([cut])))), encoding)
 
 
@@ -35,7 +38,7 @@ def chance(seed: int, *, ignores: bool) -> FairModel:
     random = np.random.default_rng(seed)
     first = random.normal(size=(4, 6)).astype(np.float32)
     first[:, 5] *= 0 if ignores else 1
-    return model_of(first, random.normal(size=4), random.normal(size=(1, 4)), 0.1)
+    return model_of(first, random.normal(size=4), random.normal(size=(1, 4)), 0.1, held=seed % 2 == 1)
 
 
 def everybody() -> pd.DataFrame:

@@ -12,7 +12,17 @@ from importlib import metadata
 
 import numpy as np
 
-from bornfair.models.importers.affine import Cell, Cells, Forms, NeedsLevels, Tape, activation, concatenated, layer
+from bornfair.models.importers.affine import (
+    Cell,
+    Cells,
+    Forms,
+    NeedsLevels,
+    Tape,
+    activation,
+    clipped,
+    concatenated,
+    layer,
+)
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.importers.head import read_head
 from bornfair.models.importers.original import Original
@@ -62,7 +72,10 @@ def _shown(feature: Feature, column: Column, tape: Tape) -> Forms:
     """A feature of the asked domain as the network sees it."""
     if isinstance(column, NumberColumn):
         slope, constant = column.line
-        return tape.forms(tape.column(feature, lambda levels: levels)).scaled(float(slope)).plus(float(constant))
+        ends = dict(column.steps)
+        raw = tape.forms(tape.column(feature, lambda levels: levels))
+        held = clipped(raw, ends.get("Max", -np.inf), ends.get("Min", np.inf), f"the ends of '{feature.name}'")
+        return held.scaled(float(slope)).plus(float(constant))
     if isinstance(feature, NUMERIC):
         raise NeedsLevels(feature.name)
     table = column.table.astype(np.float64)

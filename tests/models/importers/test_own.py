@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -11,8 +12,8 @@ import pytest
 from bornfair import Domain, FairModel, audit, quantify, verify
 from bornfair.models.network import Layer, Network
 from bornfair.models.shipped import shipped
-from bornfair.people.encoding import Encoding, Scale
-from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
+from bornfair.people.encoding import Encoding, Policies, Scale
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.question import load_model
 from bornfair.twins.versions import Versions
 
@@ -75,6 +76,35 @@ def test_what_has_no_weight_is_proven_by_structure_and_the_sensitive_features_it
     assert verify(model, sensitive_features=["race", "sex"]).verdict == "verified"
     assert verify(model, sensitive_features=["sex"]).arithmetic == ("real", "float32")  # its own question, as ever
     assert "sex" not in load_model(model, sensitive=["race"]).original.reads
+
+
+def test_a_sentinel_far_beyond_an_end_does_not_keep_other_questions_from_being_asked():
+    income = RealFeature(name="income", low=1_000.0, high=1e9)  # in float32, incomes of such a range are 32 apart
+    who = Domain(features=(income, *FEATURES[1:]), sensitive=("sex",), label=DOMAIN.label)
+    random = np.random.default_rng(7)
+    encoding = Encoding(who, {"income": Scale(centre=20_000.0, exponent=12, high=60_000.0)})
+    layers = (
+        Layer(random.normal(size=(8, 6)) * [[3, 1, 1, 1, 1, 1]], random.normal(size=8)),
+        Layer(random.normal(size=(1, 8)), np.zeros(1)),
+    )
+    model = FairModel(Network(layers), encoding)
+    asked = load_model(model, sensitive=["race"])
+    assert asked.encoding.scales["income"] == encoding.scales["income"] and len(asked.network.layers) == 2
+    assert asked.original.largest_difference < 1e-4
+    table = pd.DataFrame({"income": [9e8, 7e4, 3e4], "sex": "f", "race": "a", "owner": True})
+    assert asked.scores(table) == pytest.approx(model.scores(table), rel=1e-4)
+
+
+def test_gaps_are_filled_in_whatever_is_asked_about():
+    kind = chance(1, ignores=False)
+    filling = dataclasses.replace(kind.encoding, fill={"age": 2, "race": "a", "owner": True, "sex": "f"},
+                                  policies=Policies(missing="impute"))  # fmt: skip
+    table = everybody().astype({"age": float})
+    table.loc[:3, "age"] = None
+    (document,) = audit(
+        FairModel(kind.network, filling), table, sensitive_features=["race"], timeout=2, over="data"
+    ).documents
+    assert document.people.rows == len(table) and document.gaps.left_out == 0
 
 
 def test_the_answer_says_that_the_certificate_is_about_something_else(tmp_path):

@@ -9,6 +9,7 @@ A zero stays a zero and a non-zero a non-zero: whether a feature matters is not 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast, get_args
 
@@ -36,11 +37,13 @@ class Affine:
     bias: np.ndarray
 
 
-def folded(head: Head, tape: Tape, domain: Domain, table: pd.DataFrame | None) -> tuple[Network, Encoding]:
-    """The model's logits as a network over an encoding of the domain."""
+def folded(
+    head: Head, tape: Tape, domain: Domain, table: pd.DataFrame | None, scales: Mapping[str, Scale] | None = None
+) -> tuple[Network, Encoding]:
+    """The model's logits as a network over an encoding of the domain; scales: how some of its numbers are shown."""
     layers, activation = _layers(head.logits, tape.input)
     first = layers[0]
-    encoding = _encoding(domain, table, first)
+    encoding = _encoding(domain, table, first, scales or {})
     layers[0] = _over_raw_numbers(first, tape, domain) if encoding.raw else _over_encoding(first, tape, encoding)
     made = [Layer(rounded(layer.weight), rounded(layer.bias)) for layer in layers]
     if head.tie_is_positive:  # z ≥ 0 is z > 0 one step of the bias higher
@@ -159,16 +162,17 @@ def _carried(early: dict[Block, np.ndarray], rows: int, inputs: Block) -> list[t
 # --- the first layer over our encoding ---
 
 
-def _encoding(domain: Domain, table: pd.DataFrame | None, first: Affine) -> Encoding:
-    """Numbers as they stand if the model takes them so, bit by bit; else standardised."""
-    if all(isinstance(feature, NUMERIC) for feature in domain.features):
+def _encoding(domain: Domain, table: pd.DataFrame | None, first: Affine, known: Mapping[str, Scale]) -> Encoding:
+    """Numbers as they stand if the model takes them so, bit by bit; else as known, or standardised."""
+    if not known and all(isinstance(feature, NUMERIC) for feature in domain.features):
         exact = all((rounded(part) == part).all() for part in (first.weight, first.bias))
         if exact:
             return Encoding.of_raw_numbers(domain)
-    if table is not None and all(feature.name in table.columns for feature in domain.features):
+    if not known and table is not None and all(feature.name in table.columns for feature in domain.features):
         return Encoding.fit(domain, table)
     mirrored = domain.twin_group.orbits
-    scales = {f.name: _scale(f, f.name in mirrored) for f in domain.features if isinstance(f, NUMERIC)}
+    numbers = [feature for feature in domain.features if isinstance(feature, NUMERIC)]
+    scales = {f.name: known.get(f.name) or _scale(f, f.name in mirrored) for f in numbers}
     fill: dict[str, Value] = {f.name: f.low if isinstance(f, NUMERIC) else f.levels()[0] for f in domain.features}
     return Encoding(domain, scales, fill)
 

@@ -32,6 +32,8 @@ from bornfair.models.model import Model
 from bornfair.models.onnx_graph import reads_sensitive
 from bornfair.models.shipped import shipped
 from bornfair.people.columns import Column, NumberColumn
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Scale
 from bornfair.people.features import NUMERIC, Feature
 
 
@@ -49,10 +51,11 @@ class OwnSource:
 
     def read(self, columns: Columns, asked: Reading) -> Read:
         model, tape, names = self.model, Tape(columns.domain.features), self.wanted.names or ()
+        scales = _kept_scales(model, columns.domain)
         value, taken, start = list[Forms](), list[int](), 0
         for name, column in model.encoding.columns.items():
             if name in names:  # what the graph does not read has weights of 0
-                value.append(_shown(columns.domain.feature(name), column, tape))
+                value.append(_shown(columns.domain.feature(name), column, tape, as_held=name in scales))
                 taken += range(start, start + column.width)
             start += column.width
         rows = concatenated(value, 0)
@@ -63,17 +66,33 @@ class OwnSource:
         head = read_head(rows, Reading(decision="logit") if model.network.outputs == 1 else None)
         served = shipped(model)
         runtime = f"onnxruntime {metadata.version('onnxruntime')}"
-        original = Original(runtime, model.scores, served.decided)
+        original = Original(runtime, model.scores, served.decided, fills=model.fills)
         classes = None if model.domain.label is None else tuple(model.domain.label.classes)
-        return Read(head, tape, classes, original)
+        return Read(head, tape, classes, original, scales=scales)
 
 
-def _shown(feature: Feature, column: Column, tape: Tape) -> Forms:
-    """A feature of the asked domain as the network sees it."""
+def _kept_scales(model: Model, asked: Domain) -> dict[str, Scale]:
+    """How numbers in which the asked twins do not differ are shown, ends included: as the model shows them. Over the
+    whole range that a sentinel spans, float32 could not tell people apart.
+    """
+    if model.encoding.raw:
+        return {}
+    differ = {*asked.sensitive, *asked.twin_group.orbits}
+    return {
+        name: scale
+        for name, scale in model.encoding.scales.items()
+        if name not in differ and isinstance(asked.feature(name), NUMERIC)
+    }
+
+
+def _shown(feature: Feature, column: Column, tape: Tape, *, as_held: bool) -> Forms:
+    """A feature of the asked domain as the network sees it; as_held: what is read is held between its ends already."""
     if isinstance(column, NumberColumn):
         slope, constant = column.line
-        ends = dict(column.steps)
         raw = tape.forms(tape.column(feature, lambda levels: levels))
+        if as_held:
+            return raw.scaled(float(slope)).plus(float(constant))
+        ends = dict(column.steps)
         held = clipped(raw, ends.get("Max", -np.inf), ends.get("Min", np.inf), f"the ends of '{feature.name}'")
         return held.scaled(float(slope)).plus(float(constant))
     if isinstance(feature, NUMERIC):

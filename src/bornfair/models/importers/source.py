@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from bornfair.models.importers.original import Original, check
 from bornfair.models.importers.reading import Reading
 from bornfair.models.model import Model
 from bornfair.models.operating import USUAL, Asked, Top
+from bornfair.people.encoding import Scale
 from bornfair.people.features import Value
 from bornfair.people.gaps import complete
 from bornfair.people.tables import as_pandas
@@ -34,6 +36,7 @@ class Read:
     classes: tuple[Value, ...] | None
     original: Original
     plain_layers: int = 0  # so many layers of sums, if the original executes nothing else
+    scales: Mapping[str, Scale] = field(default_factory=dict)  # how it shows numbers, where that is ours to know
 
 
 class Source(Protocol):
@@ -58,7 +61,7 @@ def imported(source: Source, who: Who, asked: Reading) -> Model:
     columns, read = _read(source, columns, asked)
     domain = with_classes(columns.domain, read.classes, read.head.classes, who.target, wanted.origin)
     try:
-        network, encoding = folded(read.head, read.tape, domain, who.table)
+        network, encoding = folded(read.head, read.tape, domain, who.table, read.scales)
     except CannotRead as error:
         raise InputError(f"{wanted.origin} {error}.") from error
     original = read.original

@@ -48,6 +48,12 @@ def model() -> FairModel:
     return FairModel(Network(layers), encoding)
 
 
+@pytest.fixture
+def slowly(monkeypatch):
+    """The first look at the clock comes as early as on huge models and tables."""
+    monkeypatch.setattr(people_module, "FIRST_WORK", 1)
+
+
 @pytest.fixture(scope="module")
 def table(model) -> pd.DataFrame:
     return model.domain.sample(ROWS, seed=5)
@@ -63,7 +69,7 @@ def test_a_part_never_outlasts_the_whole():
     assert Clock.of(late) is late and Clock.of(3.0).timeout == 3.0
 
 
-def test_rows_for_which_there_is_no_time_are_left_out_at_random_and_the_others_are_judged_as_ever(model, table):
+def test_rows_for_which_there_is_no_time_are_left_out_at_random_and_the_others_are_judged_as_ever(model, table, slowly):
     whole, some = treatment(model, table), treatment(model, table, timeout=ticking(0.3), seed=1)
     assert len(whole.rows) == ROWS and 0 < len(some.rows) < ROWS
     assert (np.diff(some.rows) > 0).all() and some.rows[-1] > len(some.rows)  # not simply the first ones
@@ -71,6 +77,10 @@ def test_rows_for_which_there_is_no_time_are_left_out_at_random_and_the_others_a
         assert np.array_equal(getattr(some, field), getattr(whole, field)[some.rows]), field
     enough = treatment(model, table, timeout=1e9)
     assert np.array_equal(enough.fair, whole.fair) and np.array_equal(enough.scores, whole.scores)
+
+
+def test_people_are_what_is_read_first_so_a_table_of_some_thousand_is_judged_whole_however_short_the_time(model, table):
+    assert len(treatment(model, table, timeout=ticking(0.01)).rows) == ROWS  # compiling alone takes longer
 
 
 def test_parts_of_a_table_are_judged_as_the_whole_is(model, table, monkeypatch):
@@ -90,7 +100,7 @@ def test_no_score_is_further_off_than_the_largest_rounding(model, table):
     assert largest_rounding(model.network, np.full(inputs.shape[1], 1e38)) == np.inf
 
 
-def test_quantify_counts_all_it_does_and_says_what_it_did_not_get_to(model, table):
+def test_quantify_counts_all_it_does_and_says_what_it_did_not_get_to(model, table, slowly):
     found = quantify(model, table=table, timeout=ticking(2.0, each=0.2))
     assert found.people.drawn_from == ROWS and found.people.rows < ROWS
     assert found.people.note == f"time allowed to judge {found.people.rows} of the 1,000 rows, drawn at random"
@@ -105,7 +115,7 @@ def test_groups_are_left_out_where_there_is_no_time(model):
     assert all(group.inside.samples < 400_000 for group in few)
 
 
-def test_an_audit_stops_in_time_and_leaves_out_what_there_was_no_time_for(model, table):
+def test_an_audit_stops_in_time_and_leaves_out_what_there_was_no_time_for(model, table, slowly):
     said = []
     clock = ticking(2.0, each=0.3)
     clock.listener = said.append

@@ -36,6 +36,7 @@ TRIED = {1: 256, 2: 9}  # values of a number tried, by how many features change:
 NEAR = 3  # whole numbers next to a person's own that are tried too
 REFINED = 40  # halvings of a real number's change
 WORK = 2**30  # multiplications between two looks at the clock
+FIRST_WORK = 2**26  # before the first look, which comes after compilation: a table of people, not a part of it
 FEWEST_ROWS, MOST_ROWS = 128, 8192  # judged together
 REPLAYED = 16  # candidates for the smallest change
 
@@ -75,7 +76,7 @@ def treatment(model: Model, table: Any, *, timeout: Timeout = math.inf, seed: in
             raise
     count = len(frame)
     work = model.network.parameters * Versions(model.domain).size
-    together = 1 << int(np.clip(WORK // work, FEWEST_ROWS, MOST_ROWS)).bit_length() - 1
+    together = _rows_for(WORK, work)
     order = np.arange(count) if clock.timeout == math.inf else np.random.default_rng([seed, 5]).permutation(count)
     parts: list[Treatment] = []
     done, each = 0, 0.0  # rows judged, and the seconds that each of the last ones took
@@ -84,7 +85,7 @@ def treatment(model: Model, table: Any, *, timeout: Timeout = math.inf, seed: in
         if clock.timeout == math.inf:
             size = together
         elif not parts:  # also to find out how long it takes
-            size = min(together, FEWEST_ROWS)
+            size = min(together, _rows_for(FIRST_WORK, work))
         else:
             affordable = max((clock.deadline - began) / each, 1.0) if each > 0 else together
             size = 1 << int(min(affordable, together)).bit_length() - 1  # few sizes: each is compiled
@@ -98,6 +99,11 @@ def treatment(model: Model, table: Any, *, timeout: Timeout = math.inf, seed: in
     by_row = np.argsort(np.concatenate([part.rows for part in parts]))
     joined = (np.concatenate([getattr(part, field.name) for part in parts])[by_row] for field in fields(Treatment))
     return Treatment(*joined)
+
+
+def _rows_for(multiplications: int, each: int) -> int:
+    """How many rows are judged together for so many multiplications: a power of two, as each size is compiled."""
+    return 1 << int(np.clip(multiplications // each, FEWEST_ROWS, MOST_ROWS)).bit_length() - 1
 
 
 def _judged(model: Model, relation: Relation | None, frame: pd.DataFrame, rows: np.ndarray) -> Treatment:

@@ -14,7 +14,11 @@ from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, Label
-from bornfair.quantification.thresholds import threshold_curve
+from bornfair.quantification.records import People
+from bornfair.quantification.thresholds import ThresholdCurve, threshold_curve
+from bornfair.report import Document, DomainFacts
+from bornfair.report.verdict_text import verdict_sentence
+from bornfair.verification.verdict import Verdict
 
 WHO = Domain(features=(BooleanFeature(name="s"),), sensitive=("s",), label=Label(name="y", classes=("no", "yes")))
 MODEL = Model(Network((Layer(np.ones((1, 1)), np.zeros(1)),)), Encoding(WHO, {}))
@@ -61,3 +65,22 @@ def test_an_audit_of_rare_positives_shows_them_where_it_decides() -> None:
     assert bank.making["Operating point"] == "It decides yes above 0.05, not at ½."
     page = audit(model, table, target="default", timeout=1, threshold=0.05).to_html()
     assert "At other thresholds" in page and "it decides here" in page
+    assert page.count("It decides yes above 0.05, not at ½.") == 2  # below the headline, and where it was made
+
+
+def test_where_nobody_of_the_table_is_affected_the_headline_says_at_which_threshold_some_would_be() -> None:
+    curve = ThresholdCurve("yes", 600, (0.05, 0.5), (106, 0), 0.5, 0, 0.05, 106, 0.3)
+    about = {"people": People(600, 0), "thresholds": curve, "domain": DomainFacts.of(WHO)}
+    for verdict in (
+        Verdict("verified", "bounds", "bounds", ("real",), ""),
+        Verdict("falsified", "none", "attack", (), ""),
+    ):
+        headline = verdict_sentence(Document(verdict, **about))
+        assert headline.endswith(
+            "That holds at its threshold, 50.0\u00a0% for yes: at 5.0\u00a0%, 106 of the 600 people looked at would be "
+            "decided otherwise."
+        ), headline
+    some = Document(verdict, **about | {"people": People(600, 3)})
+    assert "threshold" not in verdict_sentence(some)  # at its own, there are some already
+    drawn = Document(verdict, **about | {"people": People(60, 3, drawn_from=600)})
+    assert "(3 of 60) of the people drawn at random from the 600 in the table would" in verdict_sentence(drawn)

@@ -145,7 +145,7 @@ def examine(
     reading = {"Reading": model.note} if model.note else {}
     if model.thresholds:
         decides = ", ".join(f"{name} above {share:g}" for name, share in model.thresholds.items())
-        reading = {"Operating point": f"It decides {decides}, not at ½.", **reading}
+        reading = {parts.OPERATING_POINT: f"It decides {decides}, not at ½.", **reading}
     return dataclasses.replace(
         document, model=name, domain=DomainFacts.of(model.domain),
         making={**document.making, **imported, **reading}, **found,

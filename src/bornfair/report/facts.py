@@ -20,6 +20,8 @@ from bornfair.quantification.thresholds import ThresholdCurve
 from bornfair.report.domain_facts import DomainFacts
 from bornfair.verification.verdict import Answer, Arithmetic, Proof, Verdict
 
+OPERATING_POINT = "Operating point"  # among the facts of how a model was made: where it decides, if not at ½
+
 # --- single people, and how scores differ ---
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from bornfair.report import measured
 from bornfair.report.blocks import Block, Code, Contents, Entry, Listing, Part, Quiet, Row, Table, Text, filled_sections
 from bornfair.report.domain_facts import FeatureFacts
-from bornfair.report.facts import Document
+from bornfair.report.facts import OPERATING_POINT, Document
 from bornfair.report.formatting import count, effort, feature_name, interval, listed, percent, readable
 from bornfair.report.pairs import pairs_of_twins
 from bornfair.report.rates import lowest_ratio, rates_by_group
@@ -89,6 +89,8 @@ def _lead(document: Document) -> Iterator[Block]:
         proven = f", proven in {how} arithmetic" if how else ""
         what = "score, and so the same decision at every threshold" if found.covers == "score" else "decision"
         yield Text(f"Two people who differ only in the sensitive features always get the same {what}{proven}.")
+    if decides := document.making.get(OPERATING_POINT):
+        yield Text(readable(decides))
     yield from why_open(document)
     for note in disagreements(document):
         yield Text(note, "warning")

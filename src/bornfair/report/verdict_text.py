@@ -32,10 +32,26 @@ def people_sentence(document: Document) -> str:
     if document.domain is not None and document.domain.twins:
         other += ", or with what the declared rules change along"
     rows = f"people in {readable(people.source or 'the table')}"
+    if people.drawn_from is not None:
+        rows = f"people drawn at random from the {people.drawn_from:,} {rows.removeprefix('people ')}"
     if not people.unfair:
         return f"none of the {people.rows:,} {rows} would be decided otherwise with {other}"
     share = f"{percent(people.share)} ({people.unfair:,} of {people.rows:,})"
     return f"{share} of the {rows} would be decided otherwise with {other}"
+
+
+def elsewhere(document: Document) -> str:
+    """That at other thresholds people of the table would be affected, where none is at the model's own: with rare
+    positives hardly anybody is near ½, and the threshold in use is another.
+    """
+    curve, people = document.thresholds, document.people
+    if curve is None or people is None or people.unfair or not curve.worst_affected:
+        return ""
+    own, worst = (percent(share) for share in (curve.own, curve.worst))
+    return (
+        f" That holds at its threshold, {own} for {readable(curve.decided)}: at {worst}, {curve.worst_affected:,} of "
+        f"the {curve.rows:,} people looked at would be decided otherwise."
+    )
 
 
 def verdict_sentence(document: Document) -> str:
@@ -46,11 +62,12 @@ def verdict_sentence(document: Document) -> str:
     if found.verdict == "verified":
         along = ", with all that the declared rules change along," if rules else ""
         fair = "Fair, in real arithmetic, of the network as read" if found.as_read else "Fair"
-        return f"{fair}: {names}{along} never {changes} the decision, for anyone who could exist."
+        return f"{fair}: {names}{along} never {changes} the decision, for anyone who could exist.{elsewhere(document)}"
     if found.verdict == "falsified" and people is not None and people.unfair:
         return f"Not fair: {people_sentence(document)}."
     if found.verdict == "falsified" and people is not None:
-        return f"Not fair: some who could exist are decided by {names}, though {people_sentence(document)}."
+        though = f"{people_sentence(document)}.{elsewhere(document)}"
+        return f"Not fair: some who could exist are decided by {names}, though {though}"
     if found.verdict == "falsified":
         two = " Here are two who show it." if document.pairs else ""
         along = ", with what the declared rules change along," if rules else " alone"

@@ -130,6 +130,14 @@ def test_every_transformer_is_read(tmp_path: Path) -> None:
     assert "race" not in model.domain.names
 
 
+def test_an_imputer_gets_numbers_of_the_kind_it_was_fitted_with() -> None:
+    fill = SimpleImputer(strategy="constant", fill_value=-1)
+    estimator = fitted(make_pipeline(fill, StandardScaler(), LogisticRegression()), NUMBERS.astype(float), GRANT)
+    model = load_model(estimator, table=TABLE, sensitive=["age"])
+    whole = pd.DataFrame([dict.fromkeys(NUMBERS.columns, 1)])  # as people with whole numbers are replayed
+    assert model.original.decide(whole).tolist() == (estimator.predict(whole.astype(float)) == "yes").tolist()
+
+
 def test_a_whole_number_that_is_looked_up_becomes_a_category() -> None:
     numbered = PEOPLE.assign(job=PEOPLE["job"].map({"clerk": 0, "nurse": 1, "smith": 2}))[["age", "income", "job"]]
     parts = [("n", StandardScaler(), ["age", "income"]), ("c", OneHotEncoder(), ["job"])]

@@ -18,7 +18,7 @@ from bornfair.models.importers.head import Head, read_head
 from bornfair.models.importers.original import Original
 from bornfair.models.importers.reading import Meaning, Reading
 from bornfair.models.importers.source import Read
-from bornfair.people.features import Value
+from bornfair.people.features import NUMERIC, Value
 
 Column = Forms | Cells  # [people, 1]
 LINEAR = (
@@ -70,8 +70,9 @@ class ScikitSource:
             order = tuple(f"column {i}" for i in range(len(given)))
         name, final = self._name, self._final
         try:
+            steps = _classifier(final, _label(name, final))
             row = concatenated([tape.forms(_there(column)) for column in given], 0)
-            scores = formed(_classifier(final, _label(name, final)), row, origin)
+            scores = formed(steps, row, origin)
             if self._point is not None and not asked.moves_the_decision:
                 head = self._point.head(scores, final)
             else:
@@ -104,8 +105,12 @@ class ScikitSource:
         return Original(f"scikit-learn {sklearn.__version__}", scores, decide, fills=fills)
 
     def _given(self, table: pd.DataFrame, columns: Columns) -> Any:
-        """A table as the estimator takes it."""
+        """A table as the estimator takes it; numbers as float64, as in a table with gaps, however whole they are: an
+        imputer insists on the kind it was fitted with.
+        """
         read = table[list(columns.names)]
+        numbers = {f.name: np.float64 for f in columns.features if isinstance(f, NUMERIC)}
+        read = read.astype(numbers)  # type: ignore[arg-type]
         if self._all_names is None or self.wanted.names is None:
             numeric = all(pd.api.types.is_numeric_dtype(dtype) for dtype in read.dtypes)
             return read.to_numpy(np.float64 if numeric else object)
@@ -278,7 +283,10 @@ def _affine(factor: Callable[[Any], Any], shift: Callable[[Any], Any]) -> Callab
 def _imputed(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
     """People of a domain have all their values, so nothing is filled in."""
     if step.add_indicator or plain(step.missing_values) == plain(step.missing_values):
-        raise CannotRead("marks or fills in something else than NaN, which is not supported")
+        raise CannotRead(
+            "marks or fills in something else than NaN, which is not supported; apply it to the table before, and "
+            "examine the rest of the pipeline"
+        )
     return given
 
 

@@ -50,8 +50,8 @@ def model() -> FairModel:
 
 @pytest.fixture
 def slowly(monkeypatch):
-    """The first look at the clock comes as early as on huge models and tables."""
-    monkeypatch.setattr(people_module, "FIRST_WORK", 1)
+    """Looks at the clock come as often as on huge models and tables."""
+    monkeypatch.setattr(people_module, "TIMED_WORK", 1)
 
 
 @pytest.fixture(scope="module")

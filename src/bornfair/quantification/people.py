@@ -35,8 +35,8 @@ from bornfair.verification.replay import replay
 TRIED = {1: 256, 2: 9}  # values of a number tried, by how many features change: first one, then two
 NEAR = 3  # whole numbers next to a person's own that are tried too
 REFINED = 40  # halvings of a real number's change
-WORK = 2**30  # multiplications between two looks at the clock
-FIRST_WORK = 2**26  # before the first look, which comes after compilation: a table of people, not a part of it
+WORK = 2**30  # multiplications at once
+TIMED_WORK = 2**28  # between two looks at the clock, the first of which comes after compilation
 FEWEST_ROWS, MOST_ROWS = 128, 8192  # judged together
 REPLAYED = 16  # candidates for the smallest change
 
@@ -76,26 +76,22 @@ def treatment(model: Model, table: Any, *, timeout: Timeout = math.inf, seed: in
             raise
     count = len(frame)
     work = model.network.parameters * Versions(model.domain).size
-    together = _rows_for(WORK, work)
+    together = _rows_for(WORK if clock.timeout == math.inf else TIMED_WORK, work)
     order = np.arange(count) if clock.timeout == math.inf else np.random.default_rng([seed, 5]).permutation(count)
     parts: list[Treatment] = []
-    done, each = 0, 0.0  # rows judged, and the seconds that each of the last ones took
+    done, each = 0, math.inf  # rows judged, and the seconds that each took when nothing was compiled
     while not parts or (done < count and not clock.is_up):
-        began = clock.now()
-        if clock.timeout == math.inf:
-            size = together
-        elif not parts:  # also to find out how long it takes
-            size = min(together, _rows_for(FIRST_WORK, work))
-        else:
-            affordable = max((clock.deadline - began) / each, 1.0) if each > 0 else together
-            size = 1 << int(min(affordable, together)).bit_length() - 1  # few sizes: each is compiled
+        began, size = clock.now(), together
+        affordable = (clock.deadline - began) / max(each, 1e-9)
+        if len(parts) > 1 and affordable < size:  # before that, only how long compiling takes is known
+            size = 1 << int(max(affordable, 1.0)).bit_length() - 1  # few sizes: each is compiled
         rows = order[done : done + size]
         try:
             parts.append(_judged(model, relation, frame.iloc[rows], rows))
         except InputError:
             model.encoding.encode(frame, sensitive=False)  # says which row of the whole table it is
             raise
-        done, each = done + len(rows), (clock.now() - began) / max(len(rows), 1)
+        done, each = done + len(rows), min(each, (clock.now() - began) / max(len(rows), 1))
     by_row = np.argsort(np.concatenate([part.rows for part in parts]))
     joined = (np.concatenate([getattr(part, field.name) for part in parts])[by_row] for field in fields(Treatment))
     return Treatment(*joined)

@@ -240,6 +240,13 @@ def test_proxies_of_the_table(bank):
     asked("proxies", "customers.csv", "--sensitive", "sx", cwd=bank, status=2, says="did you mean 'sex'?")
 
 
+def test_gamma_needs_no_answers(tmp_path):
+    table = customers()[["age", "sex", "default"]]
+    table.assign(default=table["default"].where(table.index > 9)).to_csv(tmp_path / "t.csv", index=False)
+    asked("gamma", "t.csv", "--sensitive", "sex", "--target", "default", cwd=tmp_path, status=0)
+    asked("gamma", "t.csv", "--sensitive", "sex", "--target", "defalt", cwd=tmp_path, status=2, says="'default'?")
+
+
 # --- files that are written otherwise ---
 
 
@@ -292,6 +299,7 @@ def test_rare_positives_are_said_and_trained_on(tmp_path):
         (lambda t: t.assign(default=t["default"].where(t.index > 9)), "target 'default' has gaps in 3.3 % of the rows"),
         (lambda t: t.assign(default=1), "the target 'default' has one class only, 1, in all 300 rows"),
         (lambda t: t.assign(default=t["income"]), "the target 'default' has 300 values; it looks like a quantity"),
+        (lambda t: t.assign(income=t["income"].where(t.index != 3, 1e300)), "'income' holds 1e+300"),
         (lambda t: t.assign(sex="female"), "the sensitive column 'sex' has 1 value, so nobody has a twin"),
     ],
 )
@@ -301,6 +309,7 @@ def test_what_cannot_be_trained_on_is_found_before_and_refused_alike(tmp_path, s
     asked("inspect", *about, cwd=tmp_path, status=0)
     told = json.loads(asked("inspect", *about, "--json", cwd=tmp_path, status=0))
     assert any(finding in one["text"] for one in told["findings"]), told["findings"]
+    assert (told["command"] is None) == ("has gaps" not in finding)  # nothing is suggested that train would refuse
     asked("train", *about, *QUICK, cwd=tmp_path, status=2, says=finding)
 
 

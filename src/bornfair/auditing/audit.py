@@ -185,7 +185,7 @@ def _of_everybody(
         found["shares"] = dataclasses.replace(shares, over="data")
     if weights is None or over is None:
         progress("measuring how much of the domain is treated fairly, every combination of values counted alike")
-        found["shares" if weights is None else "uniform"] = shares_of(model, timeout=measuring, seed=seed)
+        found["shares" if weights is None else "uniform"] = shares_of(model, timeout=measuring.part(), seed=seed)
     if found["shares"].certified < 1:
         groups = affected_groups(model, most=MOST_GROUPS, seed=seed, marginals=weights, timeout=clock)
         found["groups"] = tuple(groups)

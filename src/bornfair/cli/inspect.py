@@ -83,7 +83,9 @@ def _print(found: Inspection, command: str | None) -> None:
     tell("")
     if any(finding.weight == "refused" for finding in found.findings):
         tell("✗ is refused by train unless you say otherwise.", "")
-    if command is None:
+    if found.beyond_options:
+        tell("No option helps with all of it: change the table, or name other columns, and look again.")
+    elif command is None:
         tell("Name --target and --sensitive to see leaks and proxies too, and the command to train with.")
     else:
         tell("To train:", command)

@@ -20,6 +20,7 @@ Weight = Literal["refused", "important", "note"]
 
 RARE = 0.05  # share of a class below which 0.5 is seldom the threshold people decide at
 MOST_CLASSES = 20
+LARGEST = float(np.finfo(np.float32).max)  # what a served model can be given
 FEW_CODES = 12  # different whole numbers that may be codes
 
 
@@ -66,6 +67,7 @@ def about_features(table: pd.DataFrame, features: Sequence[Column], sensitive: S
     yield from _useless(table, free)
     yield from _of_people(free)
     yield from _written_numbers(features)
+    yield from _unusable_numbers(table, features)
     for column in features:
         if (
             column.is_number
@@ -177,6 +179,21 @@ def _written_numbers(features: Sequence[Column]) -> Iterator[Finding]:
         if any(column.gaps for column in found):
             options += ("--missing", "impute")
         yield Finding("numbers as text", tuple(names), text, weight, options)
+
+
+def _unusable_numbers(table: pd.DataFrame, features: Sequence[Column]) -> Iterator[Finding]:
+    """Numbers that no model can be served."""
+    for column in features:
+        if not column.is_number or column.written:
+            continue
+        numbers = table[column.name].dropna().to_numpy(np.float64)
+        if len(odd := numbers[~(np.abs(numbers) <= LARGEST)]):
+            yield Finding(
+                "too large", (column.name,),
+                f"'{column.name}' holds {odd[0]:g}; numbers must be finite and at most 3.4e38 in size: correct it, or "
+                "leave the row out.",
+                "refused",
+            )  # fmt: skip
 
 
 def _sentinels(column: pd.Series, codes: Sequence[float]) -> Finding:

@@ -63,17 +63,23 @@ class Inspection:
         return [word for pair in pairs for word in pair]
 
     def command(self, table: str = "people.csv", said: Sequence[str] = ()) -> str | None:
-        """The command that trains with these options; None where target or sensitive columns are not named.
+        """The command that trains with these options; None where target or sensitive columns are not named, or the
+        table has to be changed first.
 
         said: options that were given already, as how the file is to be read.
         """
-        if self.target is None or not self.sensitive:
+        if self.target is None or not self.sensitive or self.beyond_options:
             return None
         given = list(zip(said[::2], said[1::2], strict=True))
         more = zip(self.options()[::2], self.options()[1::2], strict=True)
         asked = [("--target", self.target), *(("--sensitive", name) for name in self.sensitive), *given]
         words = [word for pair in [*asked, *(pair for pair in more if pair not in given)] for word in pair]
         return shlex.join(["bornfair", "train", table, *words])
+
+    @property
+    def beyond_options(self) -> bool:
+        """Whether something keeps the table from being trained on that no option helps with."""
+        return any(finding.weight == "refused" and not finding.options for finding in self.findings)
 
     def brief(self) -> str:
         """The findings that matter to what is trained, in a sentence; empty if there are none."""

@@ -496,7 +496,7 @@ def _numbers(feature: Feature, column: pd.Series, rows: pd.Index) -> np.ndarray:
         bad = int(np.argmin(fit))
         raise InputError(
             f"column '{feature.name}' holds {numbers[bad]} in row {plain(rows[bad])!r}; numbers must be finite and at "
-            "most 3.4e38 in size."
+            "most 3.4e38 in size: correct it, or leave the row out."
         )
     return numbers
 

@@ -50,7 +50,7 @@ def _check_cells(column: pd.Series) -> None:
         if isinstance(value, int) and abs(value) >= 2**1023:
             raise InputError(
                 f"column '{column.name}' holds a number of {value.bit_length():,} bits in row {row!r}; "
-                "numbers must be at most 3.4e38 in size."
+                "numbers must be at most 3.4e38 in size: correct it, or leave the row out."
             )
 
 

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from bornfair.checks import number, whole
 from bornfair.errors import InputError, NoGamma
 from bornfair.people.domain import Domain
-from bornfair.people.features import RealFeature, Value, listed_names
+from bornfair.people.features import RealFeature, Value, listed_names, unknown_column
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.training.drift import draws_needed, drift_probability, response_variance
 from bornfair.training.gamma_population import PopulationGamma, solve_population, solve_table
@@ -309,9 +310,19 @@ def _read(people: Any) -> Any:
     return read_table(people)
 
 
+def _features(table: Any, target: str | None) -> pd.DataFrame:
+    """The table without the column that is no feature: answers, or gaps among them, do not matter here."""
+    rows = as_pandas(table)
+    if target is None:
+        return rows
+    if target not in rows.columns:
+        raise InputError(unknown_column(target, [str(name) for name in rows.columns], "target"))
+    return rows.drop(columns=target)
+
+
 def _domain_of(people: Any, sensitive: Sequence[str] | None, target: str | None, combinations: Any) -> Domain:
     if not isinstance(people, Domain):
-        people = Domain.infer(people, target=target, sensitive=sensitive or (), combinations=combinations)
+        people = Domain.infer(_features(people, target), sensitive=sensitive or (), combinations=combinations)
     elif sensitive and listed_names(sensitive) != people.sensitive:
         people = people.with_sensitive(sensitive)
     people.require_sensitive()

@@ -25,6 +25,7 @@ from bornfair.models.model import Model
 from bornfair.people.domain import Domain
 from bornfair.people.features import listed_names, unknown_column
 from bornfair.people.gaps import Gaps, decidable
+from bornfair.people.inference import listed
 from bornfair.people.labels import class_positions
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import FairModel, load_bundle, own_model
@@ -316,7 +317,7 @@ def _read(
         if isinstance(own, Model):
             asked.only_for(what, "threshold")
             deciding = _deciding(own, asked, table)
-            return deciding if as_it_is and people is None else _asked_about(deciding, people, sensitive, twins)
+            return deciding if as_it_is and people is None else _asked_about(deciding, people, sensitive, twins, table)
     who = Who(people, sensitive, table, target, twins)
     if not isinstance(source, (str, Path)):
         return _object(source, who, asked)
@@ -389,7 +390,7 @@ def _onnx(path: Path, who: Who, asked: Reading) -> Model:
     if METADATA in file.metadata:
         asked.only_for("a model.onnx of bornfair", "threshold")
         own = _deciding(own_model(path, file.content, who.domain), asked, who.table)
-        return _asked_about(own, None, who.sensitive, who.twins)
+        return _asked_about(own, None, who.sensitive, who.twins, who.table)
     return imported(OnnxSource(file), who, asked)
 
 
@@ -411,13 +412,14 @@ def _asked_about(
     domain: Domain | None,
     sensitive: Sequence[str | int] | None,
     twins: str | Sequence[str] | None,
+    table: Any,
 ) -> Model:
     """The model over the domain, for the sensitive features and twins that are asked about."""
     own = model.domain
     about = model if domain is None else _with_ranges(model, domain)
     names = tuple(sensitive_name(item, own) for item in sensitive or ())
     if names and set(names) != set(own.sensitive):
-        return _about_others(about, names, twins)
+        return _about_others(about, names, twins, None if domain is not None else table)
     if not own.sensitive:
         raise InputError(
             "this model has no sensitive features, so nobody has a twin; name those to ask about, among "
@@ -426,8 +428,11 @@ def _asked_about(
     return _with_twins(about, twins)
 
 
-def _about_others(model: Model, names: tuple[str, ...], twins: str | Sequence[str] | None) -> Model:
-    """The model asked about other features than those it was made fair to: read anew, with its own graph as judge."""
+def _about_others(model: Model, names: tuple[str, ...], twins: str | Sequence[str] | None, table: Any) -> Model:
+    """The model asked about other features than those it was made fair to: read anew, with its own graph as judge.
+
+    Numbers among them of which the table shows few values are lists of these: nobody has what lies between.
+    """
     if model.original is not None:
         raise InputError(
             f"this model was read with {shown(model.domain.sensitive)} as sensitive, and was asked about "
@@ -437,6 +442,13 @@ def _about_others(model: Model, names: tuple[str, ...], twins: str | Sequence[st
 
     made, own = model.certificate, model.domain.sensitive
     bare = model.domain.replaced(twins=())
+    rows = None if table is None else as_pandas(table)
+    features = [
+        listed(f, rows[f.name]) if rows is not None and f.name in names and f.name in rows.columns else f
+        for f in bare.features
+    ]
+    if tuple(features) != bare.features:
+        bare = bare.replaced(features=[f.model_dump() for f in features], sensitive=(), combinations=None)
     found = imported(OwnSource(model), Who(bare, names, twins=twins), Reading())
     notes = [model.note] if model.note else []
     if made is not None and own:

@@ -95,6 +95,22 @@ def test_a_sentinel_far_beyond_an_end_does_not_keep_other_questions_from_being_a
     assert asked.scores(table) == pytest.approx(model.scores(table), rel=1e-4)
 
 
+def test_a_number_of_few_values_in_the_table_is_asked_about_as_the_list_of_them():
+    sex = RealFeature(name="sex_std", low=-1.1, high=0.9)
+    who = Domain(features=(FEATURES[0], sex, FEATURES[2]), sensitive=("race",), label=DOMAIN.label)
+    encoding = Encoding(who, {"age": Scale(centre=2.0, exponent=1), "sex_std": Scale(centre=0.0, exponent=0, high=0.5)})
+    # relu(1 - 4|s|)-like: only somebody between the two values, whom nobody knows, is decided otherwise
+    first = np.array([[0.0, 1.0, 0, 0, 0], [0, -1.0, 0, 0, 0]])
+    layers = (Layer(first, np.zeros(2)), Layer(np.array([[-1.0, -1.0]]), np.array([0.25])))
+    model = FairModel(Network(layers), encoding)
+    table = pd.DataFrame({"age": [0, 1, 2, 3] * 5, "sex_std": [-1.1, 0.9] * 10, "race": "a"})
+    assert verify(model, sensitive_features=["sex_std"], timeout=10).verdict == "falsified"
+    asked = load_model(model, sensitive=["sex_std"], table=table)
+    assert asked.domain.feature("sex_std").levels() == (-1.1, 0.9)
+    assert verify(model, table, sensitive_features=["sex_std"], timeout=10).verdict == "verified"
+    assert verify(model, table, sensitive_features=["sex_std", "race"], timeout=10).verdict == "verified"
+
+
 def test_gaps_are_filled_in_whatever_is_asked_about():
     kind = chance(1, ignores=False)
     filling = dataclasses.replace(kind.encoding, fill={"age": 2, "race": "a", "owner": True, "sex": "f"},

@@ -89,7 +89,7 @@ def _shown(feature: Feature, column: Column, tape: Tape, *, as_held: bool) -> Fo
     """A feature of the asked domain as the network sees it; as_held: what is read is held between its ends already."""
     if isinstance(column, NumberColumn):
         slope, constant = column.line
-        raw = tape.forms(tape.column(feature, lambda levels: levels))
+        raw = tape.forms(tape.column(feature, lambda levels: np.array(levels.tolist())))  # numbers, listed or not
         if as_held:
             return raw.scaled(float(slope)).plus(float(constant))
         ends = dict(column.steps)

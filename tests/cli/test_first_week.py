@@ -192,6 +192,22 @@ def test_train_says_what_matters_on_stderr_and_in_its_json(bank):
     assert {f["kind"] for f in json.loads(done.stdout)["findings"]} >= {"leak", "proxy", "sentinel", "constant"}
 
 
+def test_a_single_word_among_numbers_is_said_and_read_as_a_gap_where_asked(tmp_path):
+    table = customers(1500)[["age", "income", "sex", "default"]].fillna(40).astype({"age": object})
+    table.loc[7, "age"] = "unknown"
+    table.to_csv(tmp_path / "t.csv", index=False)
+    about = ["t.csv", "--target", "default", "--sensitive", "sex"]
+    asked(
+        "train", *about, *QUICK, "--out", "b", cwd=tmp_path, status=0, says="note: 'age' holds numbers that are taken"
+    )
+    train, _ = suggested(*about, cwd=tmp_path)
+    asked(*train, *QUICK, "--out", "c", cwd=tmp_path, status=0)
+    kinds = {f["name"]: f["kind"] for f in json.loads((tmp_path / "c" / "domain.json").read_text())["features"]}
+    assert kinds["age"] == "integer"
+    data = ["--data", "t.csv", "--target", "default"]
+    asked("audit", "c", *data, "--timeout", "1", cwd=tmp_path, status=2, says="(--decimal and --numeric read numbers")
+
+
 def test_codes_are_categories_where_somebody_says_so(bank):
     train, _ = suggested(
         "customers.csv", "--target", "default", "--sensitive", "sex", "--categorical", "sector", cwd=bank

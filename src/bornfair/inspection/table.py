@@ -88,6 +88,7 @@ class Inspection:
             "proxy": "{} {}give{} the sensitive value away almost perfectly",
             "sentinel": "{} {}hold{} numbers far from the rest (codes for 'unknown'?)",
             "constant": "{} {}ha{} the same value in all rows, which counts for nothing",
+            "numbers as text": "{} {}hold{} numbers that are taken for texts (--numeric, --decimal)",
             "rare class": "one class of {} is rare{}{}",
         }
         parts = []

@@ -275,7 +275,8 @@ def _complete(question: Question, say: Say | None) -> Question:
     needed += [question.target] if question.target is not None else []
     whole = table[needed].notna().all(axis=1)
     if not whole.any():
-        raise InputError(f"every row of the table has a gap in {shown(needed)}; fill the gaps, or give rows without.")
+        gappy = [name for name in needed if table[name].isna().any()]
+        raise InputError(f"every row of the table has a gap in {shown(gappy)}; fill the gaps, or give rows without.")
     left_out = question.gaps.left_out + int((~whole).sum())
     if say and left_out:
         say(f"{left_out:,} of {question.gaps.rows:,} people are left out: they have gaps that a repair cannot do with.")

@@ -110,7 +110,7 @@ class ScikitSource:
         """
         read = table[list(columns.names)]
         numbers = {f.name: np.float64 for f in columns.features if isinstance(f, NUMERIC)}
-        read = read.astype(numbers)  # type: ignore[arg-type]
+        read = read.astype(numbers)
         if self._all_names is None or self.wanted.names is None:
             numeric = all(pd.api.types.is_numeric_dtype(dtype) for dtype in read.dtypes)
             return read.to_numpy(np.float64 if numeric else object)

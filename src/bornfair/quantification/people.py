@@ -110,7 +110,7 @@ def _judged(model: Model, relation: Relation | None, frame: pd.DataFrame, rows: 
     versions = Versions(model.domain)
     if model.original is not None:
         tables = (versions.table(frame, version) for version in range(versions.size))
-        decided = np.stack([model.original.decide(table) for table in tables], axis=1)
+        decided = model.original.decide_versions(tables)
     fair = (decided == decided[:, :1]).all(axis=1)
     for row in _too_close(model, relation, frame, scores) if relation is not None and model.original is None else ():
         person = _person(model, frame, int(row))

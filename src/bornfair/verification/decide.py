@@ -83,7 +83,8 @@ def _as_read(model: Model, verdict: Verdict) -> Verdict:
     original, versions = model.original, Versions(model.domain)
     assert original is not None and original.likely_wrong is not None
     people = original.likely_wrong[~model.domain.outside(original.likely_wrong)]
-    decided = np.stack([original.decide(versions.table(people, i)) for i in range(min(versions.size, MOST_VERSIONS))])
+    tables = (versions.table(people, i) for i in range(min(versions.size, MOST_VERSIONS)))
+    decided = original.decide_versions(tables).T
     for row in np.flatnonzero((decided != decided[0]).any(axis=0))[:MOST_REPLAYS]:
         other = int(np.argmax(decided[:, row] != decided[0, row]))
         person = {name: plain_value(people[name].iloc[row]) for name in model.domain.free_names}

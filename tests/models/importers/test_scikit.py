@@ -33,8 +33,10 @@ from sklearn.svm import LinearSVC
 
 from bornfair import verify
 from bornfair.errors import InputError
+from bornfair.models.importers import original as original_module
 from bornfair.people.domain import Domain
 from bornfair.question import load_model
+from bornfair.twins.versions import Versions
 from interop_models import disagreements
 from samples import make_people
 
@@ -128,6 +130,19 @@ def test_every_transformer_is_read(tmp_path: Path) -> None:
     model = load_model(estimator, table=TABLE, target="grant", sensitive=["job", "owner"])
     assert disagreements(model) == 0
     assert "race" not in model.domain.names
+
+
+def test_versions_of_people_are_decided_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator = fitted(Pipeline([("p", encoders()), ("m", perceptron())]), PEOPLE, GRANT)
+    model = load_model(estimator, table=TABLE, target="grant", sensitive=["sex", "race"])
+    versions, asked, ask = Versions(model.domain), [], model.original.decide
+    tables = [versions.table(PEOPLE[:50], i) for i in range(versions.size)]
+    apart = np.stack([ask(table) for table in tables], axis=1)
+    model.original.decide = lambda table: asked.append(len(table)) or ask(table)
+    assert np.array_equal(model.original.decide_versions(iter(tables)), apart) and asked == [50 * versions.size]
+    monkeypatch.setattr(original_module, "TOGETHER", 120)
+    assert np.array_equal(model.original.decide_versions(tables), apart) and set(asked[1:]) == {100}
+    assert model.original.decide_versions([table[:0] for table in tables]).shape == (0, versions.size)
 
 
 def test_an_imputer_gets_numbers_of_the_kind_it_was_fitted_with() -> None:

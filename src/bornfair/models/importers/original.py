@@ -5,7 +5,8 @@ Every model that is read is compared with its original on people of the domain b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +20,7 @@ from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value
 
 PEOPLE = 2_048
+TOGETHER = 16_384  # rows of one question
 HUGE = 1e8  # weights above are nobody's intention
 ROUNDING = 50.0  # how many times the rounding we see in our own arithmetic the other's may be
 
@@ -44,6 +46,22 @@ class Original:
     """Whether it executes just the network that was read: float32 sums and ReLUs, compared as they are. Bounds on every
     order of summation then speak of it, too.
     """
+
+    def decide_versions(self, tables: Iterable[pd.DataFrame]) -> np.ndarray:
+        """Class indices [people, versions] of the same people, in one table for each version: asked for many at once,
+        because each question costs what hundreds of people do.
+        """
+        found: list[np.ndarray] = []
+        waiting: list[pd.DataFrame] = []
+        for table in itertools.chain(tables, [None]):
+            if waiting and (table is None or (len(waiting) + 1) * len(table) > TOGETHER):
+                people = len(waiting[0])
+                decided = self.decide(pd.concat(waiting, ignore_index=True)) if people else np.zeros(0, np.int64)
+                found.append(decided.reshape(len(waiting), people).T)
+                waiting = []
+            if table is not None:
+                waiting.append(table)
+        return np.concatenate(found, axis=1)
 
 
 def check(

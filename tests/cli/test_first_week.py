@@ -6,6 +6,7 @@ Whatever happens, it happens with a status that means what it says and in one se
 
 import json
 import shlex
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -307,6 +308,43 @@ def test_rare_positives_are_said_and_trained_on(tmp_path):
     train, _ = suggested(*about, cwd=tmp_path)
     asked(*train, *QUICK, "--out", "b", cwd=tmp_path, status=0, says="one class of 'FRAUD' is rare")
     asked("audit", "b", "--data", "t.csv", "--target", "FRAUD", "--timeout", "1", cwd=tmp_path, status=0)
+
+
+def test_a_rare_positive_model_is_asked_where_it_decides(tmp_path):
+    table = rare()
+    table["FRAUD"] = (table["V1"] + 1.5 * (table["SEX"] > 0) > np.quantile(table["V1"], 0.99) + 0.4).astype(int)
+    table["NO"] = np.arange(5000, 5600)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    about, data = ["t.csv", "--target", "FRAUD"], ["--data", "t.csv", "--target", "FRAUD"]
+    made = ["--sensitive", "SEX", "--drop", "NO", "--hidden", "8", "--epochs", "40", "--response", "none", "--out", "b"]
+    asked("train", *about, *made, "--threshold", "top 5%", cwd=tmp_path, status=1, says="decides")
+    domain = {f["name"]: f for f in json.loads((tmp_path / "b" / "domain.json").read_text())["features"]}
+    assert domain["SEX"]["categories"] == [-1.106531, 0.903725]  # and nothing between
+    told = asked("audit", "b", *data, "--drop", "NO", "--timeout", "2", "--report", "a.html", cwd=tmp_path, status=1)
+    headline = told.splitlines()[0]
+    assert headline.startswith("b: Not fair: ") and "of 600) of the people in the table would" in headline
+    page = (tmp_path / "a.html").read_text()
+    assert "It decides 1 above" in page and "At other thresholds" in page and "Every combination of values" in page
+    assert page.index("People in the table") < page.index("People as in the data") < page.index("Every combination")
+    for threshold in ("0.9999", "0=0.0001"):  # where nobody is decided otherwise, it says where somebody would be
+        words = ("audit", "b", *data, "--drop", "NO", "--timeout", "1", "--threshold", threshold, "--json")
+        found = json.loads(bornfair(*words, cwd=tmp_path).stdout)
+        assert found["people"]["unfair"] == 0 < found["thresholds"]["worst_affected"]
+        said = bornfair(*words[:-1], cwd=tmp_path).stdout.splitlines()[0]
+        assert "That holds at its threshold, " in said and "people looked at would be decided otherwise" in said
+    asked("verify", "b", "--output", "score", "--tolerance", "0.001", "--timeout", "3", cwd=tmp_path, status=1)
+    asked("verify", "b", "--output", "score", "--tolerance", "1000", "--timeout", "3", cwd=tmp_path, status=0)
+    asked("verify", "b", "--change", "--data", "t.csv", "--timeout", "2", cwd=tmp_path, status=0, says="of the table")
+    asked("repair", "b", *data, "--epochs", "2", "--out", "c", cwd=tmp_path, status=0)
+    asked("predict", "c", "t.csv", "--id", "NO", "--out", "out.csv", cwd=tmp_path, status=0)
+    assert pd.read_csv(tmp_path / "out.csv")["NO"].tolist() == table["NO"].tolist()
+    asked("export", "c", "without", "--without-sensitive", cwd=tmp_path, status=0)
+    shutil.make_archive(str(tmp_path / "zipped"), "zip", tmp_path, "without")  # one directory level
+    asked("check", "zipped.zip", cwd=tmp_path, status=0, says="at every threshold")
+    for sensitive, status in ((["V1"], 1), (["SEX", "FLAG"], None)):  # the natural next question
+        more = [w for name in sensitive for w in ("--sensitive", name)]
+        done = bornfair("verify", "b", *more, "--data", "t.csv", "--timeout", "3", cwd=tmp_path)
+        assert done.returncode in ((status,) if status is not None else (0, 1, 3)), done.stderr
 
 
 @pytest.mark.parametrize(

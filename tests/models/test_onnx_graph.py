@@ -80,7 +80,11 @@ def untrained(domain, table, *, fair=False, policies=None, activation="relu", hi
         first[:, encoding.free_width :] = 0
         layers[0] = Layer(first, layers[0].bias)
     model = FairModel(Network(tuple(layers), activation), encoding)
-    middle = np.median(model.scores(table), axis=0)  # each class gets some of the people
+    scores = model.scores(table)
+    middle = np.median(scores, axis=0)  # each class gets some of the people
+    middle -= 0.25 * (
+        np.ptp(scores, axis=0) == 0
+    )  # who all have one score are not put on the boundary, where rounding decides
     last = layers[-1]
     return FairModel(Network((*layers[:-1], Layer(last.weight, last.bias - middle)), activation), encoding)
 

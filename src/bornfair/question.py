@@ -27,6 +27,7 @@ from bornfair.people.features import listed_names, unknown_column
 from bornfair.people.gaps import Gaps, decidable
 from bornfair.people.inference import listed
 from bornfair.people.labels import class_positions
+from bornfair.people.levels import as_listed
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import FairModel, load_bundle, own_model
 from bornfair.quantification.groups import affected_groups
@@ -122,7 +123,7 @@ class Question:
         )  # fmt: skip
         if rows is None:
             return Question(read, None, target)
-        return Question(read, *_decidable(read, rows, target))
+        return Question(read, *_decidable(read, as_listed(read.domain, rows), target))
 
     @property
     def people(self) -> pd.DataFrame | None:

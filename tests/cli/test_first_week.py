@@ -220,6 +220,43 @@ def test_codes_are_categories_where_somebody_says_so(bank):
     asked("predict", "coded", "customers.csv", "--out", "out.csv", cwd=bank, status=0)
 
 
+def test_how_a_file_is_read_does_not_change_what_a_category_is(tmp_path):
+    """Codes that are texts beside an "A" are numbers in a file without; one odd cell makes texts of true and false."""
+    random = np.random.default_rng(0)
+    code = random.choice(["1", "2", "A"], 400, p=[0.45, 0.45, 0.1])
+    table = pd.DataFrame({
+        "code": code, "owner": random.random(400) < 0.5, "sex": random.choice(["f", "m"], 400),
+        "y": np.where((code == "1") ^ (random.random(400) < 0.1), "yes", "no"),
+    })  # fmt: skip
+    table.to_csv(tmp_path / "t.csv", index=False)
+    few = ["--hidden", "8", "--epochs", "40"]
+    asked("train", "t.csv", "--target", "y", "--sensitive", "sex", *few, "--out", "b", cwd=tmp_path, status=0)
+    asked("predict", "b", "t.csv", "--out", "all.csv", cwd=tmp_path, status=0)
+    table[code != "A"].to_csv(tmp_path / "numbers.csv", index=False)
+    done = bornfair("predict", "b", "numbers.csv", "--out", "some.csv", cwd=tmp_path)
+    assert done.returncode == 0 and "note" not in done.stderr
+    whole = pd.read_csv(tmp_path / "all.csv")[code != "A"].reset_index(drop=True)
+    assert pd.read_csv(tmp_path / "some.csv").equals(whole) and whole["prediction"].nunique() == 2
+    told = asked(
+        "audit", "b", "--data", "numbers.csv", "--target", "y", "--timeout", "1", "--json", cwd=tmp_path, status=0
+    )
+    right = (whole["prediction"] == table["y"][code != "A"].reset_index(drop=True)).mean()
+    assert json.loads(told)["metrics"]["accuracy"] == pytest.approx(right)
+    odd = table.astype(object)
+    odd.loc[3, "owner"], odd.loc[5:9, "code"] = "maybe", "Z"
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    asked("predict", "b", "odd.csv", cwd=tmp_path, status=2, says="column 'owner' holds 'maybe' in row 3")
+    odd.drop(index=3).to_csv(tmp_path / "odd.csv", index=False)
+    asked(
+        "predict",
+        "b",
+        "odd.csv",
+        cwd=tmp_path,
+        status=0,
+        says="has not seen count as none of those it has: 'code' in 5 of",
+    )
+
+
 # --- every command, on what was trained ---
 
 

@@ -20,6 +20,8 @@ from bornfair.people.reading import Reading
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bornfair.proof.bundle import FairModel
+
 FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -56,6 +58,8 @@ def predict(
     if threshold:
         model = model.at(threshold, people)
     scores = model.scores(people)
+    if note := _unseen(model, people):
+        say(f"bornfair: note: {note}")
     classes = model.classes.tolist()
     decided = model.classes[decisions(scores)].tolist()
     shares = model.probabilities(scores)
@@ -87,6 +91,20 @@ def predict(
             f"bornfair: {len(cells):,} identifiers look like formulas of a spreadsheet (such as {cells[0]}) and are "
             "written behind an apostrophe; --raw writes them as they are."
         )
+
+
+def _unseen(model: FairModel, people: pd.DataFrame) -> str:
+    """In which columns, and how often, there are categories that the model does not know."""
+    from bornfair.people.features import NUMERIC
+    from bornfair.people.levels import level_positions
+
+    counts = {
+        feature.name: int(((level_positions(feature, column) < 0) & column.notna()).sum())
+        for feature in model.domain.free_features
+        if not isinstance(feature, NUMERIC) and (column := people[feature.name]) is not None
+    }
+    found = [f"'{name}' in {count:,} of {len(people):,} rows" for name, count in counts.items() if count]
+    return f"categories that training has not seen count as none of those it has: {', '.join(found)}." if found else ""
 
 
 def _known_by(people: pd.DataFrame, names: list[str]) -> dict[str, list[Any]]:

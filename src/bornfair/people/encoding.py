@@ -24,6 +24,7 @@ from bornfair.errors import InputError, plain, plain_value, shown
 from bornfair.people.columns import Column, LevelColumns, NumberColumn, Step, one_hot
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, NumericFeature, Value, unknown_column
+from bornfair.people.levels import level_positions
 from bornfair.people.merging import Groups, average, covers, read_groups
 from bornfair.people.oddities import NEARLY_CONSTANT, one_value, sentinels
 from bornfair.people.sensitive import CodedFeature, Span
@@ -380,11 +381,7 @@ class Encoding:
         return filled
 
     def _category(self, feature: Feature, column: pd.Series) -> np.ndarray:
-        levels = pd.Index(list(feature.levels()))
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            position = levels.get_indexer_for(column.cat.categories)[column.cat.codes]
-        else:
-            position = levels.get_indexer_for(pd.Index(column))
+        position = level_positions(feature, column)
         refused = self.policies.unseen == "error" or feature.kind == "boolean"
         if refused and (position < 0).any():
             raise InputError(_unseen_message(feature, column, position))

@@ -20,7 +20,7 @@ from bornfair.errors import InputError
 from bornfair.models.network import Network, forward
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature
-from bornfair.training.algorithm import Plan, TrainingData, _split, train
+from bornfair.training.algorithm import Plan, TrainingData, split, train
 from bornfair.training.population import Released
 from bornfair.training.response import Response, released_shares, response_probabilities
 from bornfair.training.start import Exact, NearZero, Plain, draw
@@ -242,7 +242,7 @@ def test_a_row_of_weight_two_counts_as_two_people():
 def test_people_held_out_for_validation_are_not_of_the_population():
     data = skewed_population(codes_of("categorical", 2), seed=6)
     start, plan = start_of(data, NearZero(1e-2)), Plan(epochs=2, validation_fraction=0.5)
-    trained, held_out = _split(data.classes, plan)
+    trained, held_out = split(data.classes, plan)
 
     def after_changing(rows):
         changed = data.true_index.copy()

@@ -20,7 +20,7 @@ from bornfair.models.model import Model
 from bornfair.people.labels import favourable_class
 from bornfair.quantification.marginals import marginals_of
 from bornfair.quantification.measure import shares_of
-from bornfair.quantification.people import Treatment, class_names, own_decisions, people_of, treatment
+from bornfair.quantification.people import Treatment, class_names, own_decisions, people_of, shown_by, treatment
 from bornfair.quantification.records import Over
 from bornfair.quantification.thresholds import threshold_curve
 from bornfair.question import Asking, Question
@@ -134,6 +134,9 @@ def examine(
     table = 0.0 if rows is None else OF_PEOPLE
     progress("looking for a proof, or for twins who are decided differently")
     verdict = decide(model, timeout=clock.part((1 - table) / 2), table=rows, seed=seed)
+    if verdict.verdict == "undecided" and treated is not None:  # who was judged already may show it
+        shown = shown_by(model, rows, treated)
+        verdict = verdict if shown is None else shown
     found = _of_everybody(model, rows, over, clock.part(1 - table), seed)
     if rows is not None and treated is not None:
         progress(f"looking at the {len(rows):,} people of the table")

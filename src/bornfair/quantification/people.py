@@ -30,7 +30,8 @@ from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.confirm import confirm_encoded, input_sizes
 from bornfair.verification.lens import Lens, lead_ranges
-from bornfair.verification.replay import replay
+from bornfair.verification.replay import falsified, replay
+from bornfair.verification.verdict import Verdict
 
 TRIED = {1: 256, 2: 9}  # values of a number tried, by how many features change: first one, then two
 NEAR = 3  # whole numbers next to a person's own that are tried too
@@ -38,7 +39,7 @@ REFINED = 40  # halvings of a real number's change
 WORK = 2**30  # multiplications at once
 TIMED_WORK = 2**28  # between two looks at the clock, the first of which comes after compilation
 FEWEST_ROWS, MOST_ROWS = 128, 8192  # judged together
-REPLAYED = 16  # candidates for the smallest change
+REPLAYED = 16  # candidates for the smallest change, or for twins who show that a model is not fair
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +240,21 @@ def people_of(
     count = len(as_pandas(table))
     drawn_from = count if count > len(found.rows) else None
     return People(len(found.fair), int((~found.fair).sum()), tuple(affected), values, drawn_from=drawn_from)
+
+
+def shown_by(model: Model, table: Any, treated: Treatment) -> Verdict | None:
+    """What people of a table who are treated unlike a twin say of the model: that it is not fair, by the first of them,
+    the most affected before all others, who is of the domain and was replayed.
+    """
+    frame = as_pandas(table).iloc[treated.rows]
+    unfair = np.flatnonzero(~treated.fair & ~model.domain.outside(frame))
+    for row in unfair[np.argsort(-treated.gap[unfair], kind="stable")][:REPLAYED]:
+        person = _person(model, frame, int(row))
+        twins = None if person is None else replay(model, person, [int(treated.own[row]), int(treated.twin[row])])
+        if twins is not None and twins.unfair_in:
+            reason = f"rows of the table; {len(frame):,} people tried"
+            return falsified(model, twins, engine="attack", reason=reason)
+    return None
 
 
 # --- pairs of versions ---

@@ -50,7 +50,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[decided]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        return self.model_.probabilities(self._scores(X))
+        scores = self._scores(X)  # says so first if nothing was fitted
+        return self.model_.probabilities(scores)
 
     def decision_function(self, X: Any) -> np.ndarray:
         scores = self._scores(X)

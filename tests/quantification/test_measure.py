@@ -23,7 +23,8 @@ from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import Estimate, Shares, shares_of
-from bornfair.quantification.estimate import Sample, clopper_pearson, estimated
+from bornfair.quantification.confident import clopper_pearson
+from bornfair.quantification.estimate import Sample, estimated
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.relaxation import Sums
 from bornfair.quantification.shares import surely_above

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bornfair.people.domain import Domain
 from bornfair.people.groups import grouped
-from bornfair.quantification.estimate import clopper_pearson
+from bornfair.quantification.confident import clopper_pearson
 from bornfair.report.facts import Favourable, GroupMetrics
 
 MOST_LINES = 24  # of one table; the smallest groups beyond are one line

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from bornfair.models.network import decisions
+from bornfair.quantification.confident import clopper_pearson
+from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.forms import Bounder
-from bornfair.quantification.points import sure_people
-from bornfair.quantification.records import CONFIDENCE, Estimate
+from bornfair.quantification.records import Estimate
 from bornfair.verification.clock import Clock
 from bornfair.verification.lens import lead_ranges
 
 CHUNK = 2**22  # numbers per array
 KEPT = 64  # unfair people who are remembered
+DRAWING = 1.5  # times as long it takes to draw people as well as to judge them, about
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,20 +31,9 @@ class Sample:
     open: int  # neither found unfair nor known to be fair
     unfair: np.ndarray
     order: np.ndarray
-
-
-def clopper_pearson(found: int, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The exact confidence interval of a binomial proportion.
-
-    >>> [round(end, 4) for end in clopper_pearson(0, 100, 0.95)]
-    [0.0, 0.0362]
-    """
-    from scipy.special import betaincinv
-
-    rest = (1 - confidence) / 2
-    low = 0.0 if found == 0 else float(betaincinv(found, count - found + 1, rest))
-    high = 1.0 if found == count else float(betaincinv(found + 1, count - found, 1 - rest))
-    return low, high
+    surely_unfair: int = 0  # in every arithmetic that is asked about
+    close: int = 0  # too close to call
+    seconds: float = 0.0  # to draw and judge as many
 
 
 def estimated(sample: Sample, certified: float = 0.0, falsified: float = 0.0) -> Estimate:
@@ -71,15 +62,19 @@ def people_at_random(
         yield people, free, owner.plain.scores(free)
 
 
-def draw(owner: Bounder, count: int, *, seed: int, clock: Clock) -> Sample:
+def draw(owner: Bounder, crowd: Crowd, count: int, *, seed: int, clock: Clock) -> Sample:
     """Draw people, and decide them and their twins."""
     width = owner.variables.free.width
-    seen = found = open_ = 0
+    seen = found = open_ = surely = close = 0
+    judging = 0.0
     kept, gaps, moments = np.zeros((0, width)), np.zeros(0), np.zeros((2, width))
     for people, free, values in people_at_random(owner, count, seed=[seed, 271828], clock=clock):
-        unfair = disagree(values)
+        unfair, began = disagree(values), clock.now()
+        known = crowd.judge(free)
+        judging += clock.now() - began
+        surely, close = surely + int(known[1].sum()), close + int((~(known[0] | known[1])).sum())
         if owner.has_bands:
-            open_ += int((~unfair & ~sure_people(owner, free)[0]).sum())
+            open_ += int((~unfair & ~known[0]).sum())
         gap = lead_ranges(values[unfair]).gap if unfair.any() else np.zeros(0)
         kept, gaps = np.concatenate([kept, people[unfair]]), np.concatenate([gaps, gap])
         best = np.argsort(-gaps, kind="stable")[:KEPT]
@@ -90,7 +85,7 @@ def draw(owner: Bounder, count: int, *, seed: int, clock: Clock) -> Sample:
         found += int(unfair.sum())
     # The mean lead of those who are 1 in a column, for one-hot columns.
     order = moments[0] / np.maximum(moments[1], 1e-9)
-    return Sample(seen, found, open_, kept, order)
+    return Sample(seen, found, open_, kept, order, surely, close, DRAWING * judging)
 
 
 def disagree(values: np.ndarray) -> np.ndarray:

@@ -15,7 +15,8 @@ import pandas as pd
 from bornfair.errors import InputError
 from bornfair.models.model import Model
 from bornfair.people.features import NUMERIC, Feature, Value
-from bornfair.quantification.estimate import clopper_pearson, disagree, people_at_random
+from bornfair.quantification.confident import clopper_pearson
+from bornfair.quantification.estimate import disagree, people_at_random
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.records import Condition, Estimate, Group, fulfilled
 from bornfair.quantification.variables import Marginal, variables

@@ -17,11 +17,13 @@ import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.model import Model
+from bornfair.quantification.confident import NARROW, Looks, Parts, needed_samples, take_looks
+from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.estimate import Sample, draw, estimated
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.leads import judge_boxes, prove
 from bornfair.quantification.points import judge_people
-from bornfair.quantification.records import Estimate, Shares
+from bornfair.quantification.records import SURE, Estimate, Shares
 from bornfair.quantification.variables import Marginal, Variables, variables
 from bornfair.twins.relation import Relation, band_relation, free_space, twin_relation
 from bornfair.verification.boxes import Boxes
@@ -35,6 +37,7 @@ from bornfair.verification.views import not_finite
 
 FEW = 64  # people in a box who are looked at one by one rather than cut apart
 SAMPLES = 200_000
+MORE = 500  # times as many are drawn from open boxes, at most
 SAMPLING = 0.25  # share of the time it may take
 TARGETS = 8  # unfair people of the sample around whom proof is looked for first
 DIVES = 80  # cuts on the way to each of them
@@ -45,6 +48,7 @@ PROVING = 0.7  # share of the time in which open boxes are credited
 PROOFS_PER_SECOND = 2_000.0  # until it has been measured
 MARGIN = 1.05  # it may turn out slower; the least promising come last
 AFTER_INTERRUPT = 2.0  # seconds
+CONFIDING = 0.3  # share of the time in which people of open boxes are drawn
 SPARE = 0.03  # share of the time that is worth going on for
 MEMORY = 2**30  # bytes of open boxes
 
@@ -59,10 +63,13 @@ def shares_of(
     arithmetic: Sequence[Arithmetic] = ("real", "float32"),
     samples: int = SAMPLES,
     most_boxes: int | None = None,
+    most_samples: int | None = None,
+    confidence: float = SURE,
     seed: int = 0,
     say: Say | None = None,
 ) -> Shares:
-    """Certified, falsified and undecided share of the domain, with an estimate from a sample beside.
+    """Certified, falsified and undecided share of the domain; the interval that holds the unfair share with so much
+    `confidence`, from `most_samples` people of undecided boxes at most; and an estimate from `samples` people beside.
 
     Twins are those the domain declares, or the views of `relation`. Everybody counts the same unless `marginals` weigh
     the values of free features, independently of each other. It stops when time is up, when at most `precision` is
@@ -75,6 +82,11 @@ def shares_of(
         raise InputError(
             "timeout ≥ 0, precision between 0 and 1, samples ≥ 1 and most_boxes ≥ 1 are needed, "
             f"found {clock.timeout}, {precision}, {samples} and {most_boxes}."
+        )
+    most_samples = MORE * samples if most_samples is None else most_samples
+    if not 0 < confidence < 1 or most_samples < 0:
+        raise InputError(
+            f"confidence between 0 and 1 and most_samples ≥ 0 are needed, found {confidence} and {most_samples}."
         )
     if not model.covers_execution:
         wanted = tuple(kind for kind in wanted if kind == "real")
@@ -90,7 +102,10 @@ def shares_of(
         found = _all_certified(people, proof.reason)
     else:
         owner = Bounder(model.network, chosen, people, "float32" if "float32" in wanted else "real")
-        found = _Measurement(model, owner, relation is None, wanted, precision, most_boxes, clock).run(samples, seed)
+        looks = Looks(confidence)
+        found = _Measurement(model, owner, relation is None, wanted, precision, most_boxes, clock, looks).run(
+            samples, most_samples, seed
+        )
     as_read = "" if model.covers_execution else "of the network as read, in real arithmetic: "
     note = f"; {model.note}" if model.note else ""
     reason = f"{as_read}{found.reason}{note}"
@@ -148,24 +163,26 @@ def _waiting(boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, variable: np
 class _Measurement:
     def __init__(
         self, model: Model, owner: Bounder, declared: bool, wanted: tuple[Arithmetic, ...], precision: float,
-        most_boxes: int | None, clock: Clock,
+        most_boxes: int | None, clock: Clock, looks: Looks,
     ) -> None:  # fmt: skip
         self.model, self.owner, self.variables, self.places = model, owner, owner.variables, owner.variables.places
         self.declared, self.wanted, self.precision, self.clock = declared, wanted, precision, clock
         self.most_boxes = sys.maxsize if most_boxes is None else most_boxes
+        self.confided = False
         self.pace, self.paced_at = PROOFS_PER_SECOND, 10 * owner.together
         everybody = np.array([self.variables.total])
         root = _waiting(self.places.root, everybody, everybody, np.zeros(1, np.int64))
         most_open = MEMORY // (16 * self.variables.free.width + 24)
         self.frontier = Frontier(root, Tally(), clock, most_open)
+        self.looks, self.crowd = looks, Crowd(owner)
 
-    def run(self, samples: int, seed: int) -> Shares:
+    def run(self, samples: int, most_samples: int, seed: int) -> Shares:
         owner, clock = self.owner, self.clock
         flaw = not_finite(owner.network, owner.relation)
         if flaw is not None:
             return Shares(0.0, 0.0, reason=flaw)
         try:
-            sample = draw(owner, samples, seed=seed, clock=clock.part(SAMPLING))
+            sample = draw(owner, self.crowd, samples, seed=seed, clock=clock.part(SAMPLING))
         except KeyboardInterrupt:
             return Shares(0.0, 0.0, reason=INTERRUPTED, interrupted=True)
         relation = twin_relation(self.model.encoding) if self.declared else owner.relation
@@ -174,13 +191,16 @@ class _Measurement:
             reason = structural.reason if structural else "nobody has a twin"
             return _all_certified(self.variables, reason, estimated(sample))
         _keep_freed_memory()
+        self.looks.look(sample.surely_unfair, sample.close, sample.count, Parts())
+        self.sample, self.seed, self.most_samples = sample, seed, most_samples
         self.order = sample.order  # categories that act alike on the first lead stay together when a group is cut
         try:
             reason = self._decide(sample)
         except KeyboardInterrupt:
             reason, clock.deadline = INTERRUPTED, clock.now() + AFTER_INTERRUPT
             with contextlib.suppress(KeyboardInterrupt):
-                self._credit(self.frontier.open)
+                self._credit(self.frontier.open, clock.part(0.7))
+                self._confide(clock)
         clock.report(lambda: f"{reason}: {self._progress()}", at_once=True)
         return self._shares(sample, reason)
 
@@ -193,10 +213,13 @@ class _Measurement:
             self.frontier.replace(everybody, 1, self._bounded)
             self._dive(sample)
         while True:
-            reason = self._search()
-            self._credit(self.frontier.open)
-            if reason != TIME_IS_UP or self.clock.left <= SPARE * self.clock.timeout:
-                return reason  # else it was faster than foreseen
+            reason, spare = self._search(), SPARE * self.clock.timeout
+            self._credit(self.frontier.open, self.clock)
+            if reason == TIME_IS_UP and self.clock.left - self._time_to_confide() > spare:
+                continue  # it was faster than foreseen
+            self._confide(self.clock)
+            if reason != TIME_IS_UP or self.clock.left <= spare:
+                return reason
 
     def _judge_the_only_person(self, tally: Tally, root: Boxes) -> tuple[Tally, Boxes]:
         """Where every feature is sensitive, all people are versions of one: there is nothing to cut."""
@@ -214,17 +237,50 @@ class _Measurement:
         if whole:
             fair, unfair = int(tally.certified), int(tally.falsified)
             counts = {"certified": fair, "falsified": unfair, "undecided": int(total) - fair - unfair}
-        estimate = estimated(sample, certified, falsified)
         return Shares(
-            certified, falsified, estimate, tally.boxes, reason=reason, interrupted=reason == INTERRUPTED, counts=counts
-        )
+            certified, falsified, estimated(sample, certified, falsified), tally.boxes, reason=reason,
+            interrupted=reason == INTERRUPTED, counts=counts, confident=self.looks.within(falsified, certified),
+        )  # fmt: skip
+
+    # --- drawing from what is open ---
+
+    def _parts(self) -> Parts:
+        """What is known of everybody but for the open boxes, which are drawn from; what is proven of parts of these is
+        left aside.
+        """
+        tally, total = self.frontier.tally, self.variables.total
+        open_ = float(self.frontier.open.facts["mass"].sum())
+        rounded = 2.0**-51 * (tally.boxes + len(self.frontier.open) + 1000)
+        shares = (_rounded_down(part * (1 - rounded), total) for part in (tally.falsified, tally.certified, open_))
+        return Parts(*shares, slack=8 * rounded * (self.variables.count + 1))
+
+    def _time_to_confide(self) -> float:
+        """Seconds in which enough people of open boxes can be drawn for a narrow interval, if the sample is right."""
+        if self.confided or self.looks.width <= NARROW:
+            return 0.0
+        open_ = float(self.frontier.open.facts["mass"].sum()) / self.variables.total
+        unfair = (self.sample.found + 1) / self.sample.count - self.frontier.tally.falsified / self.variables.total
+        count = min(needed_samples(max(unfair, 0.0), open_, self.looks), self.most_samples)
+        return min(count * self.sample.seconds / self.sample.count, CONFIDING * self.clock.timeout)
+
+    def _confide(self, clock: Clock) -> None:
+        """Draw people of the open boxes, and look how many of them are unfair."""
+        self.confided = True
+        open_ = self.frontier.open
+        if not len(open_) or not self.most_samples:
+            return
+        upto, crowd = np.cumsum(open_.facts["mass"]), self.crowd
+        take_looks(
+            self.looks, lambda count, rng: crowd.draw(open_, upto, count, rng), self._parts(), clock, self.seed,
+            most=self.most_samples, together=crowd.batch,
+        )  # fmt: skip
 
     # --- searching ---
 
     def _search(self) -> str:
         """Cut and bound until there is a reason to stop."""
         self.target = self.precision
-        reason = self.frontier.work(self._step, self._progress, self._time_to_prove)
+        reason = self.frontier.work(self._step, self._progress, self._reserve)
         if reason is not None:
             return reason
         return TOO_CLOSE if self.frontier.tally.stuck else "everybody is decided"
@@ -235,7 +291,7 @@ class _Measurement:
         if frontier.tally.boxes >= self.most_boxes:
             return "enough boxes were bounded"
         if self.precision > 0 and self._likely_undecided() <= self.target:
-            self._credit(frontier.open)
+            self._credit(frontier.open, self.clock)
             proven = frontier.tally.with_credit(frontier.open)
             if 1 - (proven.certified + proven.falsified) / self.variables.total <= self.precision:
                 return "precise enough"
@@ -258,15 +314,15 @@ class _Measurement:
             f"{len(self.frontier.open):,} open"
         )
 
-    def _time_to_prove(self) -> float:
+    def _reserve(self) -> float:
         unknown = int(np.isnan(self.frontier.open.facts["certified"]).sum())
-        return min(MARGIN * unknown / self.pace, PROVING * self.clock.timeout)
+        return min(MARGIN * unknown / self.pace, PROVING * self.clock.timeout) + self._time_to_confide()
 
     def _measure_pace(self) -> None:
         """How long does it take to credit what is open? A few boxes tell: what is not credited in time is lost."""
         order = np.argsort(self.frontier.open.facts["undecided"], kind="stable")
         some = order[np.unique(np.linspace(0, len(order) - 1, self.owner.together).astype(np.int64))]
-        self._credit(self.frontier.open[some])
+        self._credit(self.frontier.open[some], self.clock)
         self.paced_at = max(self.frontier.tally.boxes, 10 * self.owner.together)
 
     def _cut(self, rows: np.ndarray) -> None:
@@ -275,7 +331,7 @@ class _Measurement:
         def halved(tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
             return self._bounded(tally, self.variables.halves(boxes, boxes.facts["variable"], self.order))
 
-        self.frontier.replace(rows, max(self.owner.together // 2, 1), halved, self._time_to_prove)
+        self.frontier.replace(rows, max(self.owner.together // 2, 1), halved, self._reserve)
 
     def _bounded(self, tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
         """What is still open of some boxes; the rest goes to the tally."""
@@ -301,7 +357,7 @@ class _Measurement:
         order = np.argsort(frontier.open.facts["undecided"], kind="stable")
         light, heavy = np.split(order, [len(order) // 2])
         forgotten = frontier.open[light]
-        self._credit(forgotten)
+        self._credit(forgotten, self.clock)
         frontier.become(frontier.open[heavy], frontier.tally.with_credit(forgotten))
 
     def _dive(self, sample: Sample) -> None:
@@ -319,21 +375,21 @@ class _Measurement:
 
     # --- crediting ---
 
-    def _credit(self, boxes: Boxes) -> None:
+    def _credit(self, boxes: Boxes, clock: Clock) -> None:
         """Write down what bounds prove about parts of boxes, the most promising first, until time is up."""
         if not self.variables.count:
             return  # a single person has no parts
         facts, together = boxes.facts, self.owner.together
         unknown = np.flatnonzero(np.isnan(facts["certified"]))
         order = unknown[np.argsort((facts["undecided"] - facts["mass"])[unknown], kind="stable")]
-        began = self.clock.now()
+        began = clock.now()
         for start in range(0, len(order), together):
-            if start and self.clock.is_up:
+            if start and clock.is_up:
                 break
             rows = order[start : start + together]
             bins = BINS if self.owner.work < COSTLY else 2 * BINS
             facts["certified"][rows], facts["falsified"][rows] = prove(self.owner, boxes[rows], bins)
-            spent = self.clock.now() - began
+            spent = clock.now() - began
             if spent > 0:
                 self.pace = (start + len(rows)) / spent
 

@@ -76,11 +76,18 @@ def sure_people(owner: Bounder, free: np.ndarray) -> tuple[np.ndarray, np.ndarra
             leads = np.take_along_axis(low, best[:, None], axis=1)[:, 0] > others.max(axis=1)
             sure = np.where(leads, best, -1)
         classes.append(sure)
-    found = np.stack(classes, axis=1)
-    fair = (found >= 0).all(axis=1) & (found == found[:, :1]).all(axis=1)
-    most = found.max(axis=1)  # -1 where nothing is sure
-    least = np.where(found >= 0, found, np.iinfo(np.int64).max).min(axis=1)
-    return fair, (most >= 0) & (least < most)
+    return treated(np.stack(classes, axis=1))
+
+
+def treated(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Who is surely given one class in all views, and who surely not, from classes [people, views]; −1: none is sure."""
+    least, most, unsure = classes[:, 0], classes[:, 0], classes[:, 0] < 0
+    for column in classes.T[1:]:
+        unsure = unsure | (column < 0)
+        # What is not sure says nothing: it becomes the other's class.
+        least = np.where(column < 0, least, np.where((least < 0) | (column < least), column, least))
+        most = np.maximum(most, column)
+    return ~unsure & (least == most), least < most
 
 
 def _exactly(model: Model, owner: Bounder, places: np.ndarray, declared: bool) -> tuple[bool, bool]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONFIDENCE = 0.99
+SURE = 1 - 1e-6
 
 Over = Literal["uniform", "data"]
 """How people are weighted: all alike, or each feature as often as in a table."""
@@ -74,6 +75,28 @@ class Estimate(Checked):
 
 
 NOTHING_SEEN = Estimate(0.0, 0.0, 1.0, 0)
+
+
+@dataclass(frozen=True)
+class Confident(Checked):
+    """Between which shares of everybody those lie who are treated unfairly: proven where boxes are decided, sampled
+    where they are not, and true with this confidence whenever it was stopped.
+
+    `samples` people were drawn from what no proof decides; 0 where the ends are proven.
+    """
+
+    low: Share
+    high: Share
+    confidence: Share = SURE
+    samples: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.low <= self.high:
+            raise InputError(f"an interval goes from low to high, found {self.low} to {self.high}; give low ≤ high.")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"low": self.low, "high": self.high, "confidence": self.confidence, "samples": self.samples}
 
 
 @dataclass(frozen=True)
@@ -233,6 +256,7 @@ class Shares(Checked):
 
     People are free vectors: everything but the sensitive values. `estimate` is None where no sample was drawn.
     `counts`, when everybody can be counted and every box was decided as a whole, are the numbers behind the shares.
+    `confident` is the interval of the unfair share that proofs and a sample of what is undecided give together.
     `groups` (estimates) tell where in the domain the unfairness sits, `people` whom of a table it affects.
     """
 
@@ -248,6 +272,7 @@ class Shares(Checked):
     over: Over = "uniform"
     groups: tuple[Group, ...] = ()
     people: People | None = None
+    confident: Confident | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -259,11 +284,17 @@ class Shares(Checked):
     def undecided(self) -> float:
         return max(1.0 - self.certified - self.falsified, 0.0)
 
+    @property
+    def proven_interval(self) -> Confident:
+        """What proofs alone say of the unfair share."""
+        return Confident(self.falsified, max(1.0 - self.certified, self.falsified))
+
     def to_json(self) -> dict[str, Any]:
         shares = {"certified": self.certified, "falsified": self.falsified, "undecided": self.undecided}
         found = {
             **shares, **{name: value for name, value in vars(self).items() if name not in shares},
-            "estimate": (self.estimate or NOTHING_SEEN).to_json(), "arithmetic": list(self.arithmetic),
+            "estimate": (self.estimate or NOTHING_SEEN).to_json(),
+            "confident": (self.confident or self.proven_interval).to_json(), "arithmetic": list(self.arithmetic),
             "groups": [group.to_json() for group in self.groups],
         }  # fmt: skip
         people = found.pop("people")

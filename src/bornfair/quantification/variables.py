@@ -226,33 +226,51 @@ class Variables:
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Places of people drawn from the distribution."""
         root = self.places.root
-        found = self.places.draw(Boxes(np.repeat(root.low, count, axis=0), np.repeat(root.high, count, axis=0)), rng)
+        return self.inside(Boxes(np.repeat(root.low, count, axis=0), np.repeat(root.high, count, axis=0)), rng)
+
+    def inside(self, boxes: Boxes, rng: np.random.Generator) -> np.ndarray:
+        """Places of one person of each box, drawn as people are distributed inside it."""
+        found, count = self.places.draw(boxes, rng), len(boxes)
         for i, held in self.weights.items():
-            chance = rng.random(count) * held.upto[-1]
-            if held.upto[-1] == 0:  # all of it lies beyond the ends
-                continue
-            if held.edges is not None:
-                # Where a piece has no weight, `interp` would not know where to go: strictly rising parts only.
-                rising = np.concatenate([[True], np.diff(held.upto) > 0])
-                first = np.flatnonzero(np.diff(held.upto) > 0)
-                piece = np.searchsorted(held.upto[rising][1:], chance, side="right").clip(0, len(first) - 1)
-                at = first[piece]
-                part = (chance - held.upto[at]) / (held.upto[at + 1] - held.upto[at])
-                found[:, self.numbers[i]] = held.edges[at] + part.clip(0, 1) * (held.edges[at + 1] - held.edges[at])
-                continue
-            value = np.searchsorted(held.upto[1:], chance, side="right").clip(0, len(held.upto) - 2)
-            if i < len(self.numbers):
-                assert held.at is not None
-                found[:, self.numbers[i]] = held.at[value]
-            else:
+            chance = rng.random(count)
+            if i >= len(self.numbers):
                 group = self.groups[i - len(self.numbers)]
-                found[:, group] = np.eye(group.stop - group.start)[value]
-        for i, (below, above) in self.beyond.items():
+                upto = np.cumsum((boxes.high[:, group] > 0) * np.diff(held.upto), axis=1)
+                category = (upto <= _part(0.0, upto[:, -1], chance)[:, None]).sum(axis=1)
+                found[:, group] = np.eye(group.stop - group.start)[category.clip(0, upto.shape[1] - 1)]
+                continue
             column = self.numbers[i]
-            chance = rng.random(count) * self.totals[i]
-            found[chance < below, column] = root.low[0, column]
-            found[chance >= self.totals[i] - above, column] = root.high[0, column]
+            found[:, column] = self._inside(i, boxes.low[:, column], boxes.high[:, column], chance, found[:, column])
+        for i in self.beyond:
+            column = self.numbers[i]
+            low, high = boxes.low[:, column], boxes.high[:, column]
+            below, above = self.on_ends(i, low, high)
+            total = self._masses_of_number(i, low, high) + below + above
+            chance = rng.random(count) * total
+            found[:, column] = np.where(chance < below, low, np.where(chance >= total - above, high, found[:, column]))
         return found
+
+    def _inside(
+        self, variable: int, low: np.ndarray, high: np.ndarray, chance: np.ndarray, otherwise: np.ndarray
+    ) -> np.ndarray:
+        """Where in ranges of a weighted number somebody is who was drawn by chance; `otherwise` where none is seen."""
+        held = self.weights[variable]
+        first, last = (self.cumulative(variable, end, after=after) for end, after in ((low, False), (high, True)))
+        chance = _part(first, last, chance)
+        # A value or piece without weight is passed over: the first whose cumulative weight is above the chance.
+        at = np.searchsorted(held.upto[1:], chance, side="right").clip(0, len(held.upto) - 2)
+        if held.edges is None:
+            assert held.at is not None
+            return np.where(last > first, held.at[at], otherwise)
+        weight = held.upto[at + 1] - held.upto[at]
+        part = (chance - held.upto[at]) / np.where(weight > 0, weight, 1.0)
+        place = held.edges[at] + part.clip(0, 1) * (held.edges[at + 1] - held.edges[at])
+        return np.where(last > first, place.clip(low, high), otherwise)
+
+
+def _part(first: Any, last: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """From the first to just below the last."""
+    return np.minimum(first + chance * (last - first), np.nextafter(last, -np.inf))
 
 
 def variables(encoding: Encoding | None, free: FreeSpace, marginals: Mapping[str, Marginal] | None = None) -> Variables:

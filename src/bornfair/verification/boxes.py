@@ -145,9 +145,12 @@ class Places:
     def draw(self, boxes: Boxes, rng: np.random.Generator) -> np.ndarray:
         """Places of one person of each box, at random."""
         chance = rng.random(boxes.low.shape)
-        width = boxes.high - boxes.low
-        inside = np.where(self.lattice, np.minimum(boxes.low + np.floor(chance * (width + 1)), boxes.high), boxes.low)
-        inside = np.where(self.real, boxes.low + chance * width, inside)
+        inside = boxes.high - boxes.low
+        inside += self.lattice
+        inside *= chance
+        np.floor(inside, out=inside, where=self.lattice if self.real.any() else True)
+        inside += boxes.low
+        np.minimum(inside, boxes.high, out=inside)
         return self._with_category(inside, boxes, chance)
 
     def corner(self, boxes: Boxes, slope: np.ndarray) -> np.ndarray:

@@ -1,8 +1,9 @@
 """Between which shares does the truth lie, almost certainly? Samples of what no proof decides, beside what one does.
 
 People are drawn from the part of the domain that is left open, and each of them is fair, unfair or too close to call.
-Look k at so many of them may err with probability α/(k(k+1)), which is α for all looks together, however many there
-are: so what all looks agree on holds with confidence 1 − α, whenever somebody stops (docs/theory.md).
+There are at most so many looks at how many of each were drawn, when there are numbers of them that were fixed before,
+and each look may err with its part of α, one of them with half of it: so what all looks agree on holds with confidence
+1 − α, whenever somebody stops (docs/theory.md).
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import numpy as np
 from bornfair.quantification.records import CONFIDENCE, SURE, Confident
 from bornfair.verification.clock import Clock
 
-FIRST = 2**13  # people before the first look
-GROWTH = 1.5  # how many times as many there are at the next
+LOOKS = 32  # at most, however often somebody begins anew
+EARLY = 6  # looks before the one that is planned to suffice
+GROWTH = 1.5  # how many times as many people there are at the next look
+FEWEST = 256  # people at a look
 TOGETHER = 2**15  # people drawn between two looks at the clock
 NARROW = 3e-4  # share below which an interval is narrow enough
 MOST = 2**27  # people drawn, unless somebody wants more
@@ -65,25 +68,37 @@ class Looks:
     """All looks at samples so far: the interval on which they agree."""
 
     def __init__(self, confidence: float = SURE) -> None:
-        self.confidence, self.taken, self.samples = confidence, 0, 0
+        self.confidence, self.taken, self.samples, self.planned_taken = confidence, 0, 0, False
         self.low, self.high = 0.0, 1.0
 
     @property
     def width(self) -> float:
         return self.high - self.low
 
-    def allowed(self, look: int) -> float:
-        """With which probability look number 1, 2, … may err: all of them together with 1 − confidence."""
-        return (1 - self.confidence) / (look * (look + 1))
-
-    def look(self, unfair: int, unknown: int, count: int, parts: Parts, *, before: int = 0) -> None:
-        """Take in a sample of `count` people of whom so many are unfair, and so many too close to call; `before` of
-        them were there at the last look.
+    def allowed(self, *, planned: bool) -> float:
+        """With which probability a look may err: the one that is planned with half of 1 − confidence, all others
+        together with the other half.
         """
-        low, high = _ends(unfair, unfair + unknown, count, self.allowed(self.taken + 1))
+        return (1 - self.confidence) / 2 / (1 if planned else LOOKS)
+
+    @property
+    def over(self) -> bool:
+        return self.taken >= LOOKS
+
+    def look(
+        self, unfair: int, unknown: int, count: int, parts: Parts, *, before: int = 0, planned: bool = False
+    ) -> None:
+        """Take in a sample of `count` people of whom so many are unfair, and so many too close to call; `before` of
+        them were there at the last look. One look may be `planned`.
+        """
+        planned = planned and not self.planned_taken
+        if self.over and not planned:
+            return
+        low, high = _ends(unfair, unfair + unknown, count, self.allowed(planned=planned))
         low, rest = low * (1 - OUTWARD), (1 - high) * (1 - OUTWARD)
-        # One assignment each, the end of the interval that is given up for good last: an interrupt does no harm.
-        self.samples, self.taken = self.samples + count - before, self.taken + 1
+        # First what is spent: whoever interrupts it loses a look, and no more.
+        self.taken, self.planned_taken = self.taken + (not planned), self.planned_taken or planned
+        self.samples += count - before
         self.low = max(self.low, parts.unfair + parts.drawn * low - parts.slack)
         self.high = min(self.high, 1 - parts.fair - parts.drawn * rest + parts.slack)
 
@@ -101,9 +116,9 @@ def needed_samples(unfair: float, drawn: float, looks: Looks, narrow: float = NA
     """
     from scipy.special import ndtri
 
-    deviations = -2 * float(ndtri(looks.allowed(looks.taken + 20) / 2))
+    deviations = -2 * float(ndtri(looks.allowed(planned=not looks.planned_taken) / 2))
     chance = min(unfair / drawn, 0.5) if drawn > 0 else 0.0
-    return (deviations * drawn / narrow) ** 2 * chance * (1 - chance) + drawn / narrow
+    return float((deviations * drawn / narrow) ** 2 * chance * (1 - chance) + deviations**2 * drawn / narrow)
 
 
 def confident(
@@ -137,9 +152,9 @@ def confident(
     (True, True)
     """
     looks, others = Looks(confidence), 1 - proven - remainder if fair is None else fair
-    parts = Parts(proven, others, remainder)
+    parts, planned = Parts(proven, others, remainder), needed_samples(remainder / 2, remainder, looks, narrow)
     with contextlib.suppress(KeyboardInterrupt):  # what was looked at stays
-        take_looks(looks, draw, parts, clock or Clock(), seed, narrow=narrow, most=most)
+        take_looks(looks, draw, parts, min(planned, most), clock or Clock(), seed, narrow=narrow, most=most)
     return looks.within(proven, others)
 
 
@@ -147,6 +162,7 @@ def take_looks(
     looks: Looks,
     draw: Draw,
     parts: Parts,
+    planned: float,
     clock: Clock,
     seed: int,
     *,
@@ -156,18 +172,30 @@ def take_looks(
 ) -> None:
     """Draw people and look at them, until the interval is narrow, or there are enough of them, or time is up.
 
-    Looks come when there are so many people, whatever they are: who chose the moment by what is seen would be wrong
-    more often. What was drawn since the last look is lost.
+    One look is at the number of people that was planned, some come before and some after. These numbers hang on nothing
+    that is seen of them: who chose the moment by what is seen would be wrong more often. What was drawn since the last
+    look is lost.
     """
-    rng, goal = np.random.default_rng([seed, 314159, looks.taken]), min(FIRST, most)
+    rng, goals = np.random.default_rng([seed, 314159, looks.taken]), _goals(planned, most)
+    the_planned = min((goal for goal in goals if goal >= int(min(planned, most))), default=most)
     unfair = unknown = count = before = 0
-    while looks.width > narrow and not clock.is_up:
-        size = min(together, goal - count)
-        found, close = draw(size, rng)
-        unfair, unknown, count = unfair + found, unknown + close, count + size
-        if count < goal:
-            continue
-        looks.look(unfair, unknown, count, parts, before=before)
-        if count >= most:
-            break
-        before, goal = count, min(int(goal * GROWTH), most)
+    for goal in goals:
+        while count < goal:
+            if clock.is_up or looks.over or looks.width <= narrow:
+                return
+            size = min(together, goal - count)
+            found, close = draw(size, rng)
+            unfair, unknown, count = unfair + found, unknown + close, count + size
+        looks.look(unfair, unknown, count, parts, before=before, planned=goal == the_planned)
+        before = count
+
+
+def _goals(planned: float, most: int) -> list[int]:
+    """How many people there are at each look.
+
+    >>> _goals(90_000, 400_000)
+    [7901, 11851, 17777, 26666, 40000, 60000, 90000, 135000, 202500, 303750, 400000]
+    """
+    planned = min(max(planned, 1.0), float(most))
+    found = [int(planned * GROWTH**power) for power in range(-EARLY, LOOKS - EARLY)]
+    return [goal for goal in found if FEWEST <= goal < most] + [most]

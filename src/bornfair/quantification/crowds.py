@@ -1,8 +1,8 @@
 """Who of very many people is certainly treated as their twins are, and who certainly not?
 
 Everybody is decided in float32, and by how much that may be off is bounded beside it: first in proportion to the sizes
-of the values, then layer by layer for those who are close to the boundary, and at last by intervals. Who is further from
-the boundary than that is decided the same in real arithmetic, and by every execution in float32.
+of the values, then layer by layer for those who are close to the boundary, and at last by intervals. Who is further
+from the boundary than that is decided the same in real arithmetic, and by every execution in float32.
 """
 
 from __future__ import annotations
@@ -74,12 +74,16 @@ class Crowd:
     def __init__(self, owner: Bounder) -> None:
         self.owner, self.network, self.variables = owner, owner.network, owner.variables
         views, widest = len(owner.relation.views), max(self.network.widths)
-        self.quick = widest < MOST_TERMS and not owner.has_bands and self._firsts is not None
         self.together = int(np.clip(NUMBERS // max(widest, self.variables.free.width), 16, 2**13))
         """How many people to decide in one pass."""
-        numbers = max(self.variables.free.width, 1) if self.quick else widest * views
+        numbers = widest * views if owner.has_bands else max(self.variables.free.width, 1)
         self.batch = int(np.clip(DRAWN // numbers, 64, 2**16))
         """How many to draw between two looks at the clock."""
+
+    @cached_property
+    def quick(self) -> bool:
+        """Whether float32 tells anything."""
+        return max(self.network.widths) < MOST_TERMS and not self.owner.has_bands and self._firsts is not None
 
     # --- the network, prepared ---
 
@@ -98,8 +102,9 @@ class Crowd:
             if not (alone.all() and np.isin(matrix, (-1.0, 0.0, 1.0)).all()):
                 return None
             offsets = np.stack([views[i].offset for i in members])
-            constants = (offsets @ weight.T + bias).astype(np.float32)
-            sizes = ((np.abs(offsets) @ np.abs(weight).T + np.abs(bias)) * (1 + 2.0**-10)).astype(np.float32)
+            with np.errstate(over="ignore"):  # what is infinite is sure of nothing
+                constants = (offsets @ weight.T + bias).astype(np.float32)
+                sizes = ((np.abs(offsets) @ np.abs(weight).T + np.abs(bias)) * (1 + 2.0**-10)).astype(np.float32)
             found.append(_First(_Dense.of(weight @ matrix, bias, weight.shape[1]), constants, sizes))
         return found
 
@@ -110,8 +115,8 @@ class Crowd:
 
     @cached_property
     def _propagated(self) -> list[tuple[list[np.ndarray], np.float32]]:
-        """For each way in which views show u: vectors to multiply |u| and the values of hidden layers by, and a constant.
-        The sum bounds the error of every output, since what one layer errs by grows with the sizes of weights at most.
+        """For each way in which views show u: vectors to multiply |u| and the values of hidden layers by, and a
+        constant. The sum bounds the error of every output: what a layer errs by grows with the sizes of weights at most.
         """
         found, free = [], self.owner.relation.free
         for first in self._firsts or ():
@@ -136,23 +141,24 @@ class Crowd:
         if not self.quick:
             return sure_people(self.owner, free)
         fair, unfair = np.zeros((2, len(free)), bool)
-        with np.errstate(all="ignore"):  # what overflows is not finite, and sure of nothing
-            for start in range(0, len(free), self.together):
-                some = slice(start, start + self.together)
-                fair[some], unfair[some] = self._judge(free[some])
-        return fair, unfair
-
-    def _judge(self, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rows = free.astype(np.float32)
-        fair, unfair = np.zeros((2, len(free)), bool)
-        if self.network.function.exact:
-            fair, unfair = treated(self._classes(rows, closely=False))
+        for start in range(0, len(free), self.together):
+            some = slice(start, start + self.together)
+            fair[some], unfair[some] = self._quickly(free[some])
         left = np.flatnonzero(~(fair | unfair))
         if len(left):
-            fair[left], unfair[left] = treated(self._classes(rows[left], closely=True))
-            left = left[~(fair | unfair)[left]]
-        if len(left):
             fair[left], unfair[left] = sure_people(self.owner, free[left])
+        return fair, unfair
+
+    def _quickly(self, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same, but for a few who are very close to the boundary: neither is said of them."""
+        rows = free.astype(np.float32)
+        fair, unfair = np.zeros((2, len(free)), bool)
+        with np.errstate(all="ignore"):  # what overflows is not finite, and sure of nothing
+            if self.network.function.exact:
+                fair, unfair = treated(self._classes(rows, closely=False))
+            left = np.flatnonzero(~(fair | unfair))
+            if len(left):
+                fair[left], unfair[left] = treated(self._classes(rows[left], closely=True))
         return fair, unfair
 
     def _classes(self, rows: np.ndarray, *, closely: bool) -> np.ndarray:
@@ -214,14 +220,17 @@ class Crowd:
         """How many of so many people are unfair, and how many too close to call: drawn from boxes with cumulative
         masses `upto`, of each as many as its mass has it, and inside as people are distributed.
         """
-        found = close = 0
+        found, later = 0, [np.zeros((0, self.variables.free.width))]
         for start in range(0, count, self.together):
             size = min(self.together, count - start)
             rows = np.searchsorted(upto, rng.random(size) * upto[-1], side="right").clip(0, len(boxes) - 1)
             people = self.variables.inside(Boxes(boxes.low[rows], boxes.high[rows]), rng)
-            fair, unfair = self.judge(self.variables.places.values(people))
-            found, close = found + int(unfair.sum()), close + int((~(fair | unfair)).sum())
-        return found, close
+            free = self.variables.places.values(people)
+            fair, unfair = self._quickly(free) if self.quick else np.zeros((2, size), bool)
+            found += int(unfair.sum())
+            later.append(free[~(fair | unfair)])
+        fair, unfair = sure_people(self.owner, np.concatenate(later))
+        return found + int(unfair.sum()), int((~(fair | unfair)).sum())
 
 
 def _sure_classes(scores: np.ndarray, error: np.ndarray) -> np.ndarray:

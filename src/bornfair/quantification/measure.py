@@ -49,6 +49,7 @@ PROOFS_PER_SECOND = 2_000.0  # until it has been measured
 MARGIN = 1.05  # it may turn out slower; the least promising come last
 AFTER_INTERRUPT = 2.0  # seconds
 CONFIDING = 0.3  # share of the time in which people of open boxes are drawn
+PLANNED = 0.9  # of the time that is left for it: the look that is planned must not come too late
 SPARE = 0.03  # share of the time that is worth going on for
 MEMORY = 2**30  # bytes of open boxes
 
@@ -214,7 +215,7 @@ class _Measurement:
             self._dive(sample)
         while True:
             reason, spare = self._search(), SPARE * self.clock.timeout
-            self._credit(self.frontier.open, self.clock)
+            self._credit(self.frontier.open, self.clock.before(self._time_to_confide()))
             if reason == TIME_IS_UP and self.clock.left - self._time_to_confide() > spare:
                 continue  # it was faster than foreseen
             self._confide(self.clock)
@@ -251,27 +252,39 @@ class _Measurement:
         tally, total = self.frontier.tally, self.variables.total
         open_ = float(self.frontier.open.facts["mass"].sum())
         rounded = 2.0**-51 * (tally.boxes + len(self.frontier.open) + 1000)
-        shares = (_rounded_down(part * (1 - rounded), total) for part in (tally.falsified, tally.certified, open_))
-        return Parts(*shares, slack=8 * rounded * (self.variables.count + 1))
+        unfair, fair, drawn = (
+            _rounded_down(part * (1 - rounded), total) for part in (tally.falsified, tally.certified, open_)
+        )
+        return Parts(unfair, fair, drawn, 8 * rounded * (self.variables.count + 1))
 
-    def _time_to_confide(self) -> float:
-        """Seconds in which enough people of open boxes can be drawn for a narrow interval, if the sample is right."""
-        if self.confided or self.looks.width <= NARROW:
-            return 0.0
+    def _needed(self) -> float:
+        """How many people of open boxes to draw for a narrow interval, if the sample is right."""
         open_ = float(self.frontier.open.facts["mass"].sum()) / self.variables.total
         unfair = (self.sample.found + 1) / self.sample.count - self.frontier.tally.falsified / self.variables.total
-        count = min(needed_samples(max(unfair, 0.0), open_, self.looks), self.most_samples)
-        return min(count * self.sample.seconds / self.sample.count, CONFIDING * self.clock.timeout)
+        return min(needed_samples(max(unfair, 0.0), open_, self.looks), self.most_samples)
+
+    def _time_to_confide(self) -> float:
+        """Seconds to draw them in."""
+        if self.confided or self.looks.width <= NARROW:
+            return 0.0
+        return min(self._needed() * self.sample.seconds / self.sample.count, CONFIDING * self.clock.timeout)
 
     def _confide(self, clock: Clock) -> None:
         """Draw people of the open boxes, and look how many of them are unfair."""
-        self.confided = True
-        open_ = self.frontier.open
-        if not len(open_) or not self.most_samples:
+        self.confided, open_, crowd = True, self.frontier.open, self.crowd
+        if not len(open_) or self.looks.width <= NARROW or clock.is_up:
             return
-        upto, crowd = np.cumsum(open_.facts["mass"]), self.crowd
+        upto = np.cumsum(open_.facts["mass"])
+
+        def draw(count: int, rng: np.random.Generator) -> tuple[int, int]:
+            return crowd.draw(open_, upto, count, rng)
+
+        began = clock.now()
+        draw(crowd.batch, np.random.default_rng(self.seed))  # only to see how long it takes: nobody looks at them
+        each = (clock.now() - began) / crowd.batch
+        affordable = PLANNED * clock.left / each if each > 0 else np.inf
         take_looks(
-            self.looks, lambda count, rng: crowd.draw(open_, upto, count, rng), self._parts(), clock, self.seed,
+            self.looks, draw, self._parts(), min(self._needed(), affordable), clock, self.seed,
             most=self.most_samples, together=crowd.batch,
         )  # fmt: skip
 

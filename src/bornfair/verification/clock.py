@@ -70,6 +70,10 @@ class Clock:
         found.began, found.deadline = now, now + seconds
         return found
 
+    def before(self, reserve: float) -> Clock:
+        """A clock for what comes first, where so many seconds are to be left."""
+        return self.part(most=max(self.left - reserve, 0.0))
+
     def shared(self, tasks: Sequence[Task], part: float = 1.0) -> Iterator[tuple[Task, float]]:
         """Each task with the seconds it may take: what is left of that part of the time, shared by those to come."""
         until = self.spent + part * self.left

@@ -118,6 +118,11 @@ def mistakes(model, found: Shares, fair, unfair, finished):
         return f"{found} claims more than {float(fair)} and {float(unfair)}"
     if found.certified + found.falsified + found.undecided != 1.0 or found.undecided < 0:
         return f"{found} does not sum to 1"
+    sure = found.confident
+    if not Fraction(sure.low) <= unfair <= Fraction(sure.high):
+        return f"{found} is sure of an interval without {float(unfair)}"
+    if found.falsified > sure.low or found.certified > 1 - sure.high:
+        return f"{found} is less sure than what it proves"
     if finished and (found.undecided > 1e-9 or abs(Fraction(found.certified) - fair) > Fraction(1, 10**9)):
         return f"{found} is finished, but {float(fair)} and {float(unfair)}"
     return None

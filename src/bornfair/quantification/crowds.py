@@ -73,17 +73,19 @@ class Crowd:
 
     def __init__(self, owner: Bounder) -> None:
         self.owner, self.network, self.variables = owner, owner.network, owner.variables
-        views, widest = len(owner.relation.views), max(self.network.widths)
-        self.together = int(np.clip(NUMBERS // max(widest, self.variables.free.width), 16, 2**13))
+        self.together = int(np.clip(NUMBERS // max(*self.network.widths, self.variables.free.width), 16, 2**13))
         """How many people to decide in one pass."""
-        numbers = widest * views if owner.has_bands else max(self.variables.free.width, 1)
-        self.batch = int(np.clip(DRAWN // numbers, 64, 2**16))
-        """How many to draw between two looks at the clock."""
 
     @cached_property
     def quick(self) -> bool:
         """Whether float32 tells anything."""
         return max(self.network.widths) < MOST_TERMS and not self.owner.has_bands and self._firsts is not None
+
+    @cached_property
+    def batch(self) -> int:
+        """How many to draw between two looks at the clock."""
+        slowly = max(self.network.widths) * len(self.owner.relation.views)
+        return int(np.clip(DRAWN // max(self.variables.free.width if self.quick else slowly, 1), 64, 2**16))
 
     # --- the network, prepared ---
 
@@ -116,7 +118,7 @@ class Crowd:
     @cached_property
     def _propagated(self) -> list[tuple[list[np.ndarray], np.float32]]:
         """For each way in which views show u: vectors to multiply |u| and the values of hidden layers by, and a
-        constant. The sum bounds the error of every output: what a layer errs by grows with the sizes of weights at most.
+        constant. The sum bounds the error of every output: what a layer errs by grows with weights' sizes at most.
         """
         found, free = [], self.owner.relation.free
         for first in self._firsts or ():
@@ -221,12 +223,13 @@ class Crowd:
         masses `upto`, of each as many as its mass has it, and inside as people are distributed.
         """
         found, later = 0, [np.zeros((0, self.variables.free.width))]
+        chance = np.sort(rng.random(count)) * upto[-1]  # in order: memory is read in order, too
+        chosen = np.searchsorted(upto, chance, side="right").clip(0, len(boxes) - 1)
         for start in range(0, count, self.together):
-            size = min(self.together, count - start)
-            rows = np.searchsorted(upto, rng.random(size) * upto[-1], side="right").clip(0, len(boxes) - 1)
+            rows = chosen[start : start + self.together]
             people = self.variables.inside(Boxes(boxes.low[rows], boxes.high[rows]), rng)
             free = self.variables.places.values(people)
-            fair, unfair = self._quickly(free) if self.quick else np.zeros((2, size), bool)
+            fair, unfair = self._quickly(free) if self.quick else np.zeros((2, len(rows)), bool)
             found += int(unfair.sum())
             later.append(free[~(fair | unfair)])
         fair, unfair = sure_people(self.owner, np.concatenate(later))

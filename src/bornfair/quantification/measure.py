@@ -110,7 +110,8 @@ def shares_of(
     as_read = "" if model.covers_execution else "of the network as read, in real arithmetic: "
     note = f"; {model.note}" if model.note else ""
     reason = f"{as_read}{found.reason}{note}"
-    return replace(found, reason=reason, arithmetic=wanted, seconds=clock.spent)
+    sure = found.confident or replace(found.proven_interval, confidence=confidence)
+    return replace(found, reason=reason, arithmetic=wanted, confident=sure, seconds=clock.spent)
 
 
 def _all_certified(people: Variables, reason: str, estimate: Estimate | None = None) -> Shares:

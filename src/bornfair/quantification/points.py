@@ -80,7 +80,7 @@ def sure_people(owner: Bounder, free: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def treated(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Who is surely given one class in all views, and who surely not: classes [people, views], −1 where none is sure."""
+    """Who surely gets one class in all views, and who surely does not: classes [people, views], −1 where unsure."""
     least, most, unsure = classes[:, 0], classes[:, 0], classes[:, 0] < 0
     for column in classes.T[1:]:
         unsure = unsure | (column < 0)

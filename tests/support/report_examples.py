@@ -10,6 +10,7 @@ from bornfair.report import (
     Affected,
     CertificateFacts,
     Comparison,
+    Confident,
     Document,
     DomainFacts,
     Estimate,
@@ -77,6 +78,7 @@ def everything() -> Document:
         ),
         shares=Shares(
             0.812345, 0.000004, Estimate(0.0312, 0.0279, 0.0348, 10_000, 0.95), 18_244, 60.0, over="data",
+            confident=Confident(0.03105, 0.03142, samples=11_200_000),
         ),
         people=People(
             15_060, 1057, source="the test table",

@@ -149,6 +149,7 @@ def _print(document: Any) -> None:
 
 def _print_shares(document: Any) -> None:
     from bornfair.report.formatting import MISSING, interval, percent
+    from bornfair.report.measured import confident_sentence
 
     rows, people = [], document.people
     if people is not None:
@@ -164,6 +165,10 @@ def _print_shares(document: Any) -> None:
         ))  # fmt: skip
     headers = ["", "decided otherwise", "proven fair", "proven unfair", "neither"]
     print_table("How many have a twin who is decided otherwise", headers, rows)
+    for shares in filter(None, (document.shares, document.uniform)):
+        if shares.confident is not None:
+            tell(f"Decided otherwise than a twin: {confident_sentence(shares)}.")
+    tell("")
     if people is not None and people.note:
         tell(f"({people.note})", "")
 

@@ -54,7 +54,8 @@ def quantify(
 ) -> None:
     """Which share of everybody who could exist is proven fair, proven unfair, or neither? Interrupt it at any time.
 
-    The shares are proven; beside them stands an estimate from a random sample.
+    The shares are proven. What they leave open is sampled, for an interval of the unfair share that is true with
+    99.9999 % confidence; beside them stands an estimate from a random sample.
     """
     clock = started(timeout, quiet=json)
     from bornfair.question import quantify as measure
@@ -72,6 +73,7 @@ def quantify(
 def _print(found: Shares) -> None:
     from bornfair.quantification.records import NOTHING_SEEN
     from bornfair.report.formatting import percent
+    from bornfair.report.measured import confident_sentence
 
     guess = found.estimate or NOTHING_SEEN
     rows = [
@@ -89,6 +91,7 @@ def _print(found: Shares) -> None:
         share = f"{percent(people.share)} ({people.unfair:,} of {people.rows:,})"
         said = [f"({people.note})"] if people.note else []
         tell(f"{share} of the people in the table have a twin who is decided otherwise.", *said, "")
+    tell(f"Decided otherwise than a twin: {confident_sentence(found)}.", "")
     words = {"uniform": "every combination of values counted alike", "data": "features as often as in the table"}
     print_table(f"Of everybody who could exist ({words[found.over]})", ["", ""], rows)
     tell(f"In {' and '.join(found.arithmetic)} arithmetic; {found.reason}.", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from bornfair.quantification.records import Affected, Condition, Estimate, Group, People, Shares
+from bornfair.quantification.records import Affected, Condition, Confident, Estimate, Group, People, Shares
 
 if TYPE_CHECKING:
     from bornfair.quantification.groups import affected_groups
@@ -22,6 +22,7 @@ _HOMES = {
 __all__ = [
     "Affected",
     "Condition",
+    "Confident",
     "Estimate",
     "Group",
     "People",

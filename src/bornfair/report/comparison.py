@@ -8,7 +8,7 @@ from functools import partial
 from bornfair.report import charts
 from bornfair.report.blocks import Block, Chart, Contents, Entry, Listing, Row, Table, Text, filled_sections
 from bornfair.report.facts import Comparison, Document, Metrics
-from bornfair.report.formatting import MISSING, clipped, count, listed, measure_text, percent, readable
+from bornfair.report.formatting import MISSING, clipped, count, listed, measure_text, narrow, percent, readable
 from bornfair.report.measured import shares_chart
 from bornfair.report.pairs import side_by_side
 from bornfair.report.rates import lowest_ratio
@@ -68,6 +68,7 @@ def _table(names: list[str], models: Models) -> Table:
     for name, document in zip(names, models, strict=True):
         people, metrics = document.people, document.metrics or Metrics()
         estimate = document.shares.estimate if document.shares else None
+        sure = document.shares.confident if document.shares else None
         ratio = lowest_ratio(document.group_metrics)
         agree = metrics.empirical_fairness
         affected = MISSING if people is None else f"{percent(people.share)}\n{people.unfair:,} of {people.rows:,}"
@@ -76,6 +77,7 @@ def _table(names: list[str], models: Models) -> Table:
             "verdict": BADGES[document.verdict.verdict].replace(" ", "\u00a0"),
             "decided otherwise": affected if people is not None or agree is None else percent(1 - agree),
             "unfair, estimate": MISSING if estimate is None else percent(estimate.unfair),
+            "unfair": MISSING if sure is None else narrow(sure.low, sure.high),
             "proven fair": MISSING if document.shares is None else percent(document.shares.certified, "down"),
             "impact ratio": MISSING if ratio is None else f"{ratio:.2f}",
             "accuracy": percent(metrics.accuracy),

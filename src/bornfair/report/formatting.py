@@ -72,6 +72,24 @@ def interval(low: float, high: float, *, fine: bool = False) -> str:
     return f"{percent(low, 'down', fine=fine)} to {percent(high, 'up', fine=fine)}"
 
 
+def narrow(low: float, high: float) -> str:
+    """A narrow interval, with as many digits as tell its ends apart; rounded outwards.
+
+    >>> narrow(0.015312, 0.01568).replace("\\xa0", " "), narrow(0.088231, 0.089271).replace("\\xa0", " ")
+    ('between 1.53 % and 1.57 %', 'between 8.82 % and 8.93 %')
+    >>> narrow(0.0, 0.0).replace("\\xa0", " "), narrow(0.2, 1.0).replace("\\xa0", " ")
+    ('0 %', 'between 20 % and 100 %')
+    """
+    if low == high and low in (0, 1):
+        return percent(low)
+    width = max(100 * (high - low), 1e-6)
+    decimals = min(max(math.ceil(-math.log10(width / 3)), 0), 6)
+    unit = Decimal(1).scaleb(-decimals)
+    ends = (Decimal(repr(float(end))) * 100 for end in (low, high))
+    rounded = [end.quantize(unit, how) for end, how in zip(ends, (ROUND_FLOOR, ROUND_CEILING), strict=True)]
+    return f"between {rounded[0]:f}{_PERCENT} and {rounded[1]:f}{_PERCENT}"
+
+
 def points(before: float, after: float) -> str:
     """A difference of two shares in percentage points.
 

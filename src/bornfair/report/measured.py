@@ -22,6 +22,7 @@ from bornfair.report.formatting import (
     feature_name,
     interval,
     measure_text,
+    narrow,
     number,
     percent,
     points,
@@ -37,6 +38,7 @@ MOST_PEOPLE = 12  # of the most affected, shown one by one
 MOST_CHANGES = 4  # features named in one line
 LONGEST_CHANGE = 40  # letters of a name or value in it
 MOST_EPOCHS = 200  # drawn and listed; of longer histories a part
+WHOSE = {"uniform": "everybody who could exist", "data": "people as in the data"}
 OVER = {
     "uniform": "Every combination of values is counted alike, whether or not such people exist. These shares depend on "
     "how far the ranges of the domain reach, and say little about real people.",
@@ -80,8 +82,31 @@ def _shares(document: Document, shares: Shares) -> Iterator[Block]:
         yield Text(f"{work}. More time makes the open part smaller.", "soft")
     if document.verdict.verdict == "verified" and shares.certified < 1:
         yield Text("The proof of the verdict covers everyone; this measurement is separate and did not get as far.")
+    if shares.confident is not None:
+        yield Text(f"Decided otherwise than a twin: {confident_sentence(shares)}.")
     if shares.estimate is not None:
         yield _estimate(shares.estimate)
+
+
+def confident_sentence(shares: Shares) -> str:
+    """How many are treated unfairly, within how much, and how sure that is.
+
+    >>> from bornfair.quantification.records import Confident
+    >>> found = Shares(0.97, 0.012, confident=Confident(0.0153, 0.0157, samples=10_000_000))
+    >>> confident_sentence(found).replace("\\xa0", " ")
+    'between 1.53 % and 1.57 % of everybody who could exist (confidence 99.9999 %); of these 1.2 % proven'
+    """
+    sure = shares.confident or shares.proven_interval
+    of = f"{narrow(sure.low, sure.high)} of {WHOSE.get(shares.over, 'the people counted')}"
+    if not sure.samples:
+        return f"{of}, proven"
+    return f"{of} (confidence {_confidence(sure.confidence)}); of these {percent(shares.falsified, 'down')} proven"
+
+
+def _confidence(share: float) -> str:
+    """Rounded down, so that nobody is surer than they may be: as many nines as there are."""
+    digits = max(math.ceil(-math.log10(max(1 - share, 1e-15)) - 1e-6) - 2, 0)
+    return f"{math.floor(share * 10 ** (digits + 2) + 1e-6) / 10**digits:.{digits}f}\u00a0%"
 
 
 def shares_chart(shares: Shares) -> Iterator[Block]:

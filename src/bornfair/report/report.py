@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from bornfair.errors import InputError, plain, shown
 from bornfair.files import write_atomically
-from bornfair.quantification.records import Affected, Estimate, Group, People, Shares
+from bornfair.quantification.records import Affected, Confident, Estimate, Group, People, Shares
 from bornfair.report.blocks import Contents
 from bornfair.report.comparison import contents_of_comparison
 from bornfair.report.facts import Comparison, Document
@@ -116,7 +116,8 @@ def _same(*names: str) -> dict[str, str]:
 
 NAMES = {
     Estimate: _same("unfair", "low", "high", "confidence", "samples"),
-    Shares: _same("certified", "falsified", "undecided", "estimate", "boxes", "seconds", "over"),
+    Confident: _same("low", "high", "confidence", "samples"),
+    Shares: _same("certified", "falsified", "undecided", "estimate", "confident", "boxes", "seconds", "over"),
     Group: {"text": "text", "covers": "share", "unfair_inside": "inside", "holds": "contains"},
     Affected: {**_same("row", "person", "twin", "decisions", "gap"), "undo": "undo_text"},
     People: _same("rows", "unfair", "most_affected", "source", "values", "left_out"),

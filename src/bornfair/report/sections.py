@@ -11,7 +11,17 @@ from bornfair.report import measured
 from bornfair.report.blocks import Block, Code, Contents, Entry, Listing, Part, Quiet, Row, Table, Text, filled_sections
 from bornfair.report.domain_facts import FeatureFacts
 from bornfair.report.facts import OPERATING_POINT, Document
-from bornfair.report.formatting import count, effort, feature_name, interval, listed, percent, readable
+from bornfair.report.formatting import (
+    count,
+    effort,
+    feature_name,
+    interval,
+    listed,
+    narrow,
+    percent,
+    readable,
+    round_percent,
+)
 from bornfair.report.pairs import pairs_of_twins
 from bornfair.report.rates import lowest_ratio, rates_by_group
 from bornfair.report.verdict_text import BADGES, NO_ARITHMETIC, disagreements, limits, verdict_sentence
@@ -112,7 +122,10 @@ def _tiles(document: Document) -> Iterator[Entry]:
         yield Entry("Impact ratio", f"{ratio:.2f}", "the lowest of the groups; four fifths are 0.80")
     if shares is not None:
         whose = "of people as in the data" if shares.over == "data" else "of all combinations of values"
-        if guess := shares.estimate:
+        if (sure := shares.confident) is not None and sure.samples:
+            means = f"{whose}, with {round_percent(sure.confidence)} confidence"
+            yield Entry("Unfair", narrow(sure.low, sure.high), means)
+        elif guess := shares.estimate:
             means = f"{whose}: {interval(guess.low, guess.high)}; a sample, not a proof"
             yield Entry("Unfair, estimate", percent(guess.unfair), means)
         yield Entry("Proven fair", percent(shares.certified, "down"), whose)

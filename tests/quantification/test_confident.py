@@ -278,16 +278,19 @@ def test_the_interval_is_narrower_than_what_is_proven_and_narrows_with_samples()
 
 
 def test_an_interrupt_while_drawing_from_boxes_keeps_the_looks(monkeypatch):
-    calls, draw = itertools.count(), crowds.Crowd.draw
+    calls, drawn_from = itertools.count(), crowds.Crowd.drawn_from
 
-    def interrupt(self, *arguments):
-        if next(calls) == 4:
-            raise KeyboardInterrupt
-        return draw(self, *arguments)
+    def interrupting(self, boxes):
+        def draw(*arguments):
+            if next(calls) == 4:
+                raise KeyboardInterrupt
+            return drawn_from(self, boxes)(*arguments)
+
+        return draw
 
     model = half_known(7)
     whole = shares_of(model, timeout=1e9, most_boxes=40, samples=500, most_samples=500_000).confident
-    monkeypatch.setattr(crowds.Crowd, "draw", interrupt)
+    monkeypatch.setattr(crowds.Crowd, "drawn_from", interrupting)
     monkeypatch.setattr(engine, "AFTER_INTERRUPT", 0.0)
     found = shares_of(model, timeout=1e9, most_boxes=40, samples=500, most_samples=500_000)
     assert found.interrupted

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from bornfair.models.rounding import EXECUTIONS
+from bornfair.quantification.confident import Draw
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.points import PAD, sure_people, treated
 from bornfair.verification.boxes import Boxes
 
-NUMBERS = 2**18  # per array: what fits the caches
+NUMBERS = 2**17  # per array: what fits the caches
 DRAWN = 2**21  # numbers drawn between two looks at the clock
 MOST_TERMS = 2**13  # of a sum whose rounding is bounded in float32
 OWN = np.float32(1 + 2.0**-10)  # more than rounding takes from a bound that is a sum of so many
@@ -140,27 +141,31 @@ class Crowd:
 
     def judge(self, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows of u who certainly get what their twins get, and who certainly do not, in the owner's arithmetic."""
-        if not self.quick:
-            return sure_people(self.owner, free)
         fair, unfair = np.zeros((2, len(free)), bool)
-        for start in range(0, len(free), self.together):
+        for start in range(0, len(free) if self.quick else 0, self.together):
             some = slice(start, start + self.together)
-            fair[some], unfair[some] = self._quickly(free[some])
+            fair[some], unfair[some] = self._quickly(free[some].astype(np.float32))
+        left = np.flatnonzero(~(fair | unfair))
+        fair[left], unfair[left] = self._closely(free[left])
+        return fair, unfair
+
+    def _quickly(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What is told at once, in float32; of those who are close to the boundary neither is said."""
+        if not self.network.function.exact:
+            return np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+        with np.errstate(all="ignore"):  # what overflows is not finite, and sure of nothing
+            return treated(self._classes(rows, closely=False))
+
+    def _closely(self, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same where it was not told at once."""
+        fair, unfair = np.zeros((2, len(free)), bool)
+        for start in range(0, len(free) if self.quick else 0, self.together):
+            some = slice(start, start + self.together)
+            with np.errstate(all="ignore"):
+                fair[some], unfair[some] = treated(self._classes(free[some].astype(np.float32), closely=True))
         left = np.flatnonzero(~(fair | unfair))
         if len(left):
             fair[left], unfair[left] = sure_people(self.owner, free[left])
-        return fair, unfair
-
-    def _quickly(self, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same, but for a few who are very close to the boundary: neither is said of them."""
-        rows = free.astype(np.float32)
-        fair, unfair = np.zeros((2, len(free)), bool)
-        with np.errstate(all="ignore"):  # what overflows is not finite, and sure of nothing
-            if self.network.function.exact:
-                fair, unfair = treated(self._classes(rows, closely=False))
-            left = np.flatnonzero(~(fair | unfair))
-            if len(left):
-                fair[left], unfair[left] = treated(self._classes(rows[left], closely=True))
         return fair, unfair
 
     def _classes(self, rows: np.ndarray, *, closely: bool) -> np.ndarray:
@@ -218,22 +223,29 @@ class Crowd:
 
     # --- drawing ---
 
-    def draw(self, boxes: Boxes, upto: np.ndarray, count: int, rng: np.random.Generator) -> tuple[int, int]:
-        """How many of so many people are unfair, and how many too close to call: drawn from boxes with cumulative
-        masses `upto`, of each as many as its mass has it, and inside as people are distributed.
+    def drawn_from(self, boxes: Boxes) -> Draw:
+        """Draws so many people of boxes whose `mass` is known, of each box as many as its mass has it and inside as
+        people are distributed: how many are unfair, and how many too close to call.
         """
-        found, later = 0, [np.zeros((0, self.variables.free.width))]
-        chance = np.sort(rng.random(count)) * upto[-1]  # in order: memory is read in order, too
-        chosen = np.searchsorted(upto, chance, side="right").clip(0, len(boxes) - 1)
-        for start in range(0, count, self.together):
-            rows = chosen[start : start + self.together]
-            people = self.variables.inside(Boxes(boxes.low[rows], boxes.high[rows]), rng)
-            free = self.variables.places.values(people)
-            fair, unfair = self._quickly(free) if self.quick else np.zeros((2, len(rows)), bool)
-            found += int(unfair.sum())
-            later.append(free[~(fair | unfair)])
-        fair, unfair = sure_people(self.owner, np.concatenate(later))
-        return found + int(unfair.sum()), int((~(fair | unfair)).sum())
+        upto, low, high = np.cumsum(boxes.facts["mass"]), boxes.low.T.copy(), boxes.high.T.copy()
+
+        def draw(count: int, rng: np.random.Generator) -> tuple[int, int]:
+            found, later = 0, [np.zeros((0, self.variables.free.width))]
+            chance = np.sort(rng.random(count)) * upto[-1]  # in order: memory is read in order, too
+            chosen = np.searchsorted(upto, chance, side="right").clip(0, len(boxes) - 1)
+            for start in range(0, count, self.together):
+                rows = chosen[start : start + self.together]
+                some = Boxes(low.take(rows, axis=1).T, high.take(rows, axis=1).T)
+                free = self.variables.places.values(self.variables.inside(some, rng))
+                known = np.zeros(len(rows), bool)
+                if self.quick:
+                    fair, unfair = self._quickly(free.astype(np.float32))
+                    found, known = found + int(np.count_nonzero(unfair)), fair | unfair
+                later.append(free[~known])
+            fair, unfair = self._closely(np.concatenate(later))
+            return found + int(np.count_nonzero(unfair)), int(np.count_nonzero(~(fair | unfair)))
+
+        return draw
 
 
 def _sure_classes(scores: np.ndarray, error: np.ndarray) -> np.ndarray:

@@ -48,7 +48,7 @@ PROVING = 0.7  # share of the time in which open boxes are credited
 PROOFS_PER_SECOND = 2_000.0  # until it has been measured
 MARGIN = 1.05  # it may turn out slower; the least promising come last
 AFTER_INTERRUPT = 2.0  # seconds
-CONFIDING = 0.3  # share of the time in which people of open boxes are drawn
+CONFIDING = 1 / 3  # share of the time in which people of open boxes are drawn
 PLANNED = 0.9  # of the time that is left for it: the look that is planned must not come too late
 SPARE = 0.03  # share of the time that is worth going on for
 MEMORY = 2**30  # bytes of open boxes
@@ -275,12 +275,7 @@ class _Measurement:
         self.confided, open_, crowd = True, self.frontier.open, self.crowd
         if not len(open_) or self.looks.width <= NARROW or clock.is_up:
             return
-        upto = np.cumsum(open_.facts["mass"])
-
-        def draw(count: int, rng: np.random.Generator) -> tuple[int, int]:
-            return crowd.draw(open_, upto, count, rng)
-
-        began = clock.now()
+        draw, began = crowd.drawn_from(open_), clock.now()
         draw(crowd.batch, np.random.default_rng(self.seed))  # only to see how long it takes: nobody looks at them
         each = (clock.now() - began) / crowd.batch
         affordable = PLANNED * clock.left / each if each > 0 else np.inf

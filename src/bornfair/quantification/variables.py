@@ -229,8 +229,13 @@ class Variables:
         return self.inside(Boxes(np.repeat(root.low, count, axis=0), np.repeat(root.high, count, axis=0)), rng)
 
     def inside(self, boxes: Boxes, rng: np.random.Generator) -> np.ndarray:
-        """Places of one person of each box, drawn as people are distributed inside it."""
-        found, count = self.places.draw(boxes, rng), len(boxes)
+        """Places of one person of each box, drawn as people are distributed inside it.
+
+        Where boxes are given column by column in memory (in Fortran's order), so are the people: that is quicker.
+        """
+        count, by_column = len(boxes), np.isfortran(boxes.low)
+        chances = rng.random(boxes.low.shape[::-1]).T if by_column else rng.random(boxes.low.shape)
+        found = self.places.at(boxes, chances)
         for i, held in self.weights.items():
             chance = rng.random(count)
             if i >= len(self.numbers):

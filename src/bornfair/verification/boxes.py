@@ -144,11 +144,17 @@ class Places:
 
     def draw(self, boxes: Boxes, rng: np.random.Generator) -> np.ndarray:
         """Places of one person of each box, at random."""
-        chance = rng.random(boxes.low.shape)
+        return self.at(boxes, rng.random(boxes.low.shape))
+
+    def at(self, boxes: Boxes, chance: np.ndarray) -> np.ndarray:
+        """Places of one person of each box, from numbers in [0, 1) for each column."""
         inside = boxes.high - boxes.low
         inside += self.lattice
         inside *= chance
-        np.floor(inside, out=inside, where=self.lattice if self.real.any() else True)
+        if not self.real.any():
+            np.floor(inside, out=inside)
+        else:
+            inside[:, self.lattice] = np.floor(inside[:, self.lattice])
         inside += boxes.low
         np.minimum(inside, boxes.high, out=inside)
         return self._with_category(inside, boxes, chance)

@@ -350,6 +350,21 @@ def test_the_same_seed_and_number_of_boxes_give_the_same_shares():
     assert set(one) >= {"certified", "falsified", "undecided", "estimate", "boxes", "seconds"}
 
 
+def test_how_many_work_side_by_side_changes_nothing_but_the_time(monkeypatch):
+    monkeypatch.setattr(forms, "NUMBERS", 2**11)
+    monkeypatch.setattr(engine, "FEW", 1)
+    found = [
+        shares_of(a_thousand_people(), timeout=FOREVER, most_boxes=200, samples=500, seed=3, jobs=jobs).to_json()
+        for jobs in (1, 3)
+    ]
+    one, three = ({name: value for name, value in each.items() if name != "seconds"} for each in found)
+    assert one == three
+    assert one["undecided"] > 0 and one["confident"]["samples"] > 500
+    for wrong in (0, 1.5, True):
+        with pytest.raises(InputError, match="jobs is a whole number from 1 on"):
+            shares_of(a_thousand_people(), jobs=wrong)
+
+
 def test_it_stops_when_precise_enough():
     found = shares_of(a_thousand_people(), timeout=FOREVER, precision=0.2, samples=500)
     assert found.reason == "precise enough"

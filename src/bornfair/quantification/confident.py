@@ -9,13 +9,14 @@ and each look may err with its part of α, one of them with half of it: so what 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from bornfair.quantification.records import CONFIDENCE, SURE, Confident
 from bornfair.verification.clock import Clock
+from bornfair.verification.workers import ALONE, Workers
 
 LOOKS = 32  # at most, however often somebody begins anew
 EARLY = 6  # looks before the one that is planned to suffice
@@ -169,6 +170,7 @@ def take_looks(
     narrow: float = NARROW,
     most: int = MOST,
     together: int = TOGETHER,
+    workers: Workers = ALONE,
 ) -> None:
     """Draw people and look at them, until the interval is narrow, or there are enough of them, or time is up.
 
@@ -176,18 +178,32 @@ def take_looks(
     that is seen of them: who chose the moment by what is seen would be wrong more often. What was drawn since the last
     look is lost.
     """
-    rng, goals = np.random.default_rng([seed, 314159, looks.taken]), _goals(planned, most)
+    goals = _goals(planned, most)
     the_planned = min((goal for goal in goals if goal >= int(min(planned, most))), default=most)
-    unfair = unknown = count = before = 0
-    for goal in goals:
-        while count < goal:
-            if clock.is_up or looks.over or looks.width <= narrow:
+    unfair = unknown = count = 0
+    begun = looks.taken
+
+    def batches(goal: int) -> Iterator[tuple[int, int]]:
+        """How many to draw, and how many were drawn before: each batch has random numbers of its own."""
+        for start in range(count, goal, together):
+            if clock.is_up:
                 return
-            size = min(together, goal - count)
-            found, close = draw(size, rng)
-            unfair, unknown, count = unfair + found, unknown + close, count + size
+            yield min(together, goal - start), start
+
+    def drawn(batch: tuple[int, int]) -> tuple[int, int, int]:
+        size, start = batch
+        return (*draw(size, np.random.default_rng([seed, 314159, begun, start])), size)
+
+    for goal in goals:
+        if looks.over or looks.width <= narrow:
+            return
+        before, seen = count, np.zeros(3, np.int64)
+        for found in workers.ordered(drawn, batches(goal)):
+            seen += found
+        unfair, unknown, count = unfair + int(seen[0]), unknown + int(seen[1]), count + int(seen[2])
+        if count < goal:
+            return
         looks.look(unfair, unknown, count, parts, before=before, planned=goal == the_planned)
-        before = count
 
 
 def _goals(planned: float, most: int) -> list[int]:

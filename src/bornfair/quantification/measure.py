@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -34,6 +34,7 @@ from bornfair.verification.search import checked_arithmetic
 from bornfair.verification.structural import prove_structurally
 from bornfair.verification.verdict import Arithmetic
 from bornfair.verification.views import not_finite
+from bornfair.verification.workers import Workers
 
 FEW = 64  # people in a box who are looked at one by one rather than cut apart
 SAMPLES = 200_000
@@ -44,6 +45,7 @@ DIVES = 80  # cuts on the way to each of them
 DIVING = 0.3  # share of the time it may take
 BINS = 2048  # twice as many where bounding a box costs more than crediting it:
 COSTLY = 10_000  # numbers per box
+SIDE_BY_SIDE = 2  # batches of a wave, at least, whether or not several are bounded at once
 PROVING = 0.7  # share of the time in which open boxes are credited
 PROOFS_PER_SECOND = 2_000.0  # until it has been measured
 MARGIN = 1.05  # it may turn out slower; the least promising come last
@@ -66,6 +68,7 @@ def shares_of(
     most_boxes: int | None = None,
     most_samples: int | None = None,
     confidence: float = SURE,
+    jobs: int = 1,
     seed: int = 0,
     say: Say | None = None,
 ) -> Shares:
@@ -75,10 +78,11 @@ def shares_of(
     Twins are those the domain declares, or the views of `relation`. Everybody counts the same unless `marginals` weigh
     the values of free features, independently of each other. It stops when time is up, when at most `precision` is
     undecided, after `most_boxes` boxes, or when all is decided; an interrupt stops it too, and it says what it knows.
+    `jobs` batches are bounded side by side; where it is stopped by `most_boxes` their number changes nothing.
     What is proven holds in all the arithmetics named; of an imported model that executes other sums, in real
     arithmetic of the network as read.
     """
-    wanted, clock = checked_arithmetic(arithmetic), Clock.of(timeout, say)
+    wanted, clock, workers = checked_arithmetic(arithmetic), Clock.of(timeout, say), Workers(jobs)
     if not clock.timeout >= 0 or not 0 <= precision <= 1 or samples < 1 or (most_boxes is not None and most_boxes < 1):
         raise InputError(
             "timeout ≥ 0, precision between 0 and 1, samples ≥ 1 and most_boxes ≥ 1 are needed, "
@@ -103,10 +107,9 @@ def shares_of(
         found = _all_certified(people, proof.reason)
     else:
         owner = Bounder(model.network, chosen, people, "float32" if "float32" in wanted else "real")
-        looks = Looks(confidence)
-        found = _Measurement(model, owner, relation is None, wanted, precision, most_boxes, clock, looks).run(
-            samples, most_samples, seed
-        )
+        found = _Measurement(
+            model, owner, relation is None, wanted, precision, most_boxes, clock, Looks(confidence), workers
+        ).run(samples, most_samples, seed)
     as_read = "" if model.covers_execution else "of the network as read, in real arithmetic: "
     note = f"; {model.note}" if model.note else ""
     reason = f"{as_read}{found.reason}{note}"
@@ -138,6 +141,9 @@ class Tally:
     credited: float = 0.0  # of certified and falsified, what came from parts of boxes
     boxes: int = 0
 
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
     def with_credit(self, boxes: Boxes) -> Tally:
         """With the masses that are proven of parts of open boxes, as far as anybody has looked."""
         certified, falsified = (
@@ -162,10 +168,14 @@ def _waiting(boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, variable: np
     )  # fmt: skip
 
 
+def _added(tally: Tally, found: tuple[Tally, Boxes]) -> tuple[Tally, Boxes]:
+    return tally + found[0], found[1]
+
+
 class _Measurement:
     def __init__(
         self, model: Model, owner: Bounder, declared: bool, wanted: tuple[Arithmetic, ...], precision: float,
-        most_boxes: int | None, clock: Clock, looks: Looks,
+        most_boxes: int | None, clock: Clock, looks: Looks, workers: Workers,
     ) -> None:  # fmt: skip
         self.model, self.owner, self.variables, self.places = model, owner, owner.variables, owner.variables.places
         self.declared, self.wanted, self.precision, self.clock = declared, wanted, precision, clock
@@ -176,7 +186,7 @@ class _Measurement:
         root = _waiting(self.places.root, everybody, everybody, np.zeros(1, np.int64))
         most_open = MEMORY // (16 * self.variables.free.width + 24)
         self.frontier = Frontier(root, Tally(), clock, most_open)
-        self.looks, self.crowd = looks, Crowd(owner)
+        self.looks, self.crowd, self.workers = looks, Crowd(owner), workers
 
     def run(self, samples: int, most_samples: int, seed: int) -> Shares:
         owner, clock = self.owner, self.clock
@@ -210,9 +220,9 @@ class _Measurement:
         """Bound, cut and credit boxes. Why it ended."""
         everybody = np.arange(1)
         if not self.variables.count:
-            self.frontier.replace(everybody, 1, self._judge_the_only_person)
+            self.frontier.replace(everybody, 1, _added, look=self._judge_the_only_person)
         else:
-            self.frontier.replace(everybody, 1, self._bounded)
+            self.frontier.replace(everybody, 1, _added, look=self._bounded)
             self._dive(sample)
         while True:
             reason, spare = self._search(), SPARE * self.clock.timeout
@@ -223,10 +233,10 @@ class _Measurement:
             if reason != TIME_IS_UP or self.clock.left <= spare:
                 return reason
 
-    def _judge_the_only_person(self, tally: Tally, root: Boxes) -> tuple[Tally, Boxes]:
+    def _judge_the_only_person(self, root: Boxes) -> tuple[Tally, Boxes]:
         """Where every feature is sensitive, all people are versions of one: there is nothing to cut."""
         fair, unfair, unknown = judge_people(self.model, self.owner, root, self.declared, self.clock)
-        return replace(tally, certified=fair, falsified=unfair, stuck=unknown, boxes=1), root[np.arange(0)]
+        return Tally(fair, unfair, unknown, boxes=1), root[np.arange(0)]
 
     def _shares(self, sample: Sample, reason: str) -> Shares:
         tally, total = self.frontier.tally.with_credit(self.frontier.open), self.variables.total
@@ -281,7 +291,7 @@ class _Measurement:
         affordable = PLANNED * clock.left / each if each > 0 else np.inf
         take_looks(
             self.looks, draw, self._parts(), min(self._needed(), affordable), clock, self.seed,
-            most=self.most_samples, together=crowd.batch,
+            most=self.most_samples, together=crowd.batch, workers=self.workers,
         )  # fmt: skip
 
     # --- searching ---
@@ -306,7 +316,7 @@ class _Measurement:
                 return "precise enough"
             self.target = 0.8 * self._likely_undecided()
         allowed = max((self.most_boxes - frontier.tally.boxes) // 2, 1)
-        self._cut(frontier.wave("undecided", max(together // 2, 1), allowed))
+        self._cut(frontier.wave("undecided", max(together // 2, 1) * SIDE_BY_SIDE, allowed))
         if frontier.is_full:
             self._make_room()
         if frontier.tally.boxes > 2 * self.paced_at:
@@ -337,25 +347,25 @@ class _Measurement:
     def _cut(self, rows: np.ndarray) -> None:
         """Put the halves of these open boxes in their place, as far as time allows."""
 
-        def halved(tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
-            return self._bounded(tally, self.variables.halves(boxes, boxes.facts["variable"], self.order))
+        def halves(boxes: Boxes) -> tuple[Tally, Boxes]:
+            return self._bounded(self.variables.halves(boxes, boxes.facts["variable"], self.order))
 
-        self.frontier.replace(rows, max(self.owner.together // 2, 1), halved, self._reserve)
+        batch = max(self.owner.together // 2, 1)
+        self.frontier.replace(rows, batch, _added, self._reserve, halves, self.workers)
 
-    def _bounded(self, tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
-        """What is still open of some boxes; the rest goes to the tally."""
+    def _bounded(self, boxes: Boxes) -> tuple[Tally, Boxes]:
+        """What is decided of some boxes, and what is still open."""
         mass, found = self.variables.mass(boxes), judge_boxes(self.owner, boxes)
         left = ~(found.certified | found.falsified) & (mass > 0)
         few = np.flatnonzero(left & (self.places.count(boxes) <= FEW))
         fair, unfair, unknown = judge_people(self.model, self.owner, boxes[few], self.declared, self.clock)
         left[few] = False
         stuck = left & (found.variable < 0)
-        tally = replace(
-            tally,
-            certified=tally.certified + float(mass[found.certified].sum()) + fair,
-            falsified=tally.falsified + float(mass[found.falsified].sum()) + unfair,
-            stuck=tally.stuck + unknown + float(mass[stuck].sum()),
-            boxes=tally.boxes + len(boxes),
+        tally = Tally(
+            certified=float(mass[found.certified].sum()) + fair,
+            falsified=float(mass[found.falsified].sum()) + unfair,
+            stuck=unknown + float(mass[stuck].sum()),
+            boxes=len(boxes),
         )
         undecided = np.clip(found.likely_undecided, 1e-9, 1.0) * mass
         return tally, _waiting(boxes, mass, undecided, found.variable)[left & ~stuck]
@@ -391,16 +401,23 @@ class _Measurement:
         facts, together = boxes.facts, self.owner.together
         unknown = np.flatnonzero(np.isnan(facts["certified"]))
         order = unknown[np.argsort((facts["undecided"] - facts["mass"])[unknown], kind="stable")]
-        began = clock.now()
-        for start in range(0, len(order), together):
-            if start and clock.is_up:
-                break
-            rows = order[start : start + together]
-            bins = BINS if self.owner.work < COSTLY else 2 * BINS
-            facts["certified"][rows], facts["falsified"][rows] = prove(self.owner, boxes[rows], bins)
-            spent = clock.now() - began
+        began, done = clock.now(), 0
+        bins = BINS if self.owner.work < COSTLY else 2 * BINS
+
+        def batches() -> Iterator[np.ndarray]:
+            for start in range(0, len(order), together):
+                if start and clock.is_up:
+                    return
+                yield order[start : start + together]
+
+        def proven(rows: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+            return rows, prove(self.owner, boxes[rows], bins)
+
+        for rows, found in self.workers.ordered(proven, batches()):
+            facts["certified"][rows], facts["falsified"][rows] = found
+            done, spent = done + len(rows), clock.now() - began
             if spent > 0:
-                self.pace = (start + len(rows)) / spent
+                self.pace = done / spent
 
 
 def _rounded_down(part: float, total: float) -> float:

@@ -8,13 +8,14 @@ leave half-way.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sized
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Sized
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
+from bornfair.verification.workers import ALONE, Workers
 
 TIME_IS_UP = "time is up"
 INTERRUPTED = "interrupted"
@@ -77,26 +78,37 @@ class Frontier(Generic[Waiting, Tally]):
         self: Frontier[Boxes, Tally],
         rows: np.ndarray,
         batch: int,
-        decide: Callable[[Tally, Boxes], tuple[Tally, Boxes]],
+        decide: Callable[[Tally, Any], tuple[Tally, Boxes]],
         reserve: Callable[[], float] = lambda: 0.0,
+        look: Callable[[Boxes], Any] = lambda boxes: boxes,
+        workers: Workers = ALONE,
     ) -> None:
         """Put in the place of these boxes what is open of them after `decide`, batch by batch as far as time allows.
 
-        Batches are smaller where a whole one would take longer than there is time.
+        `decide` is given the batches in order, or what a `look` at each of them found, which workers may take side by
+        side. Batches are smaller where a whole one would take longer than there is time.
         """
-        rest, tally, fresh, start = np.ones(len(self.open), bool), self.tally, [], 0
-        while start < len(rows):
+
+        def batches() -> Iterator[np.ndarray]:
+            start = 0
+            while start < len(rows):
+                time_left = self.clock.deadline - self.clock.now() - reserve()
+                if start and time_left <= 0:
+                    return
+                count = batch
+                if self.seconds_each > 0 and batch * self.seconds_each > time_left:
+                    count = max(int(time_left / self.seconds_each), 1)
+                yield rows[start : start + count]
+                start += count
+
+        def looked(some: np.ndarray) -> tuple[np.ndarray, Any, float]:
             began = self.clock.now()
-            time_left = self.clock.deadline - began - reserve()
-            if start and time_left <= 0:
-                break
-            count = batch
-            if self.seconds_each > 0 and batch * self.seconds_each > time_left:
-                count = max(int(time_left / self.seconds_each), 1)
-            some = rows[start : start + count]
-            tally, left = decide(tally, self.open[some])
+            return some, look(self.open[some]), began
+
+        rest, tally, fresh = np.ones(len(self.open), bool), self.tally, []
+        for some, found, began in workers.ordered(looked, batches()):
+            tally, left = decide(tally, found)
             self.seconds_each = (self.clock.now() - began) / len(some)
             rest[some] = False
             fresh.append(left)
-            start += count
         self.become(Boxes.joined(self.open[rest], *fresh), tally)

@@ -107,9 +107,13 @@ def shares_of(
         found = _all_certified(people, proof.reason)
     else:
         owner = Bounder(model.network, chosen, people, "float32" if "float32" in wanted else "real")
-        found = _Measurement(
+        measurement = _Measurement(
             model, owner, relation is None, wanted, precision, most_boxes, clock, Looks(confidence), workers
-        ).run(samples, most_samples, seed)
+        )
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+        with threadpool_limits(1, "blas"):  # so many cores as there are jobs: products this small gain nothing by more
+            found = measurement.run(samples, most_samples, seed)
     as_read = "" if model.covers_execution else "of the network as read, in real arithmetic: "
     note = f"; {model.note}" if model.note else ""
     reason = f"{as_read}{found.reason}{note}"

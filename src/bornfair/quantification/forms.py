@@ -34,6 +34,10 @@ class Bounder:
     relation: Relation
     variables: Variables
     arithmetic: Arithmetic = "float32"
+    hull: bool = False
+    """Whether all views are bounded as one, if they differ by what is added alone: half the work for two of them, but
+    nobody is then seen to be unfair.
+    """
 
     @cached_property
     def plain(self) -> LinearBounds:
@@ -68,11 +72,9 @@ class Bounder:
 
     @cached_property
     def bounded_views(self) -> int:
-        """How many views are bounded apart: all, or, where they are many and differ by what is added alone, one for
-        all of them, which can still certify.
-        """
+        """How many views are bounded apart: all, or one for all of them, where they are many or that is asked for."""
         views = self.relation.views
-        return 1 if len(views) > MOST_VIEWS and len(distinct_matrices(views)) == 1 else len(views)
+        return 1 if (self.hull or len(views) > MOST_VIEWS) and len(distinct_matrices(views)) == 1 else len(views)
 
     @cached_property
     def work(self) -> int:

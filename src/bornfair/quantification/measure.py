@@ -21,7 +21,7 @@ from bornfair.quantification.confident import NARROW, Looks, Parts, needed_sampl
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.estimate import Sample, draw, estimated
 from bornfair.quantification.forms import Bounder
-from bornfair.quantification.leads import judge_boxes, prove
+from bornfair.quantification.leads import cheaper, judge_boxes, prove
 from bornfair.quantification.points import judge_people
 from bornfair.quantification.records import SURE, Estimate, Shares
 from bornfair.quantification.variables import Marginal, Variables, variables
@@ -46,7 +46,7 @@ DIVING = 0.3  # share of the time it may take
 BINS = 2048  # twice as many where bounding a box costs more than crediting it:
 COSTLY = 10_000  # numbers per box
 SIDE_BY_SIDE = 2  # batches of a wave, at least, whether or not several are bounded at once
-PROVING = 0.7  # share of the time in which open boxes are credited
+PROVING = 0.85  # share of the time in which open boxes are credited, at most
 PROOFS_PER_SECOND = 2_000.0  # until it has been measured
 MARGIN = 1.05  # it may turn out slower; the least promising come last
 AFTER_INTERRUPT = 2.0  # seconds
@@ -342,10 +342,14 @@ class _Measurement:
         return min(MARGIN * unknown / self.pace, PROVING * self.clock.timeout) + self._time_to_confide()
 
     def _measure_pace(self) -> None:
-        """How long does it take to credit what is open? A few boxes tell: what is not credited in time is lost."""
+        """How are open boxes best bounded, and how long does it take to credit them? A few of them tell: what is not
+        credited in time is lost.
+        """
         order = np.argsort(self.frontier.open.facts["undecided"], kind="stable")
-        some = order[np.unique(np.linspace(0, len(order) - 1, self.owner.together).astype(np.int64))]
-        self._credit(self.frontier.open[some], self.clock)
+        rows = order[np.unique(np.linspace(0, len(order) - 1, self.owner.together).astype(np.int64))]
+        some = self.frontier.open[rows]
+        self.owner = cheaper(replace(self.owner, hull=False), some)
+        self._credit(some, self.clock)
         self.paced_at = max(self.frontier.tally.boxes, 10 * self.owner.together)
 
     def _cut(self, rows: np.ndarray) -> None:

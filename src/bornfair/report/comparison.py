@@ -67,8 +67,6 @@ def _table(names: list[str], models: Models) -> Table:
     rows = []
     for name, document in zip(names, models, strict=True):
         people, metrics = document.people, document.metrics or Metrics()
-        estimate = document.shares.estimate if document.shares else None
-        sure = document.shares.confident if document.shares else None
         ratio = lowest_ratio(document.group_metrics)
         agree = metrics.empirical_fairness
         affected = MISSING if people is None else f"{percent(people.share)}\n{people.unfair:,} of {people.rows:,}"
@@ -76,8 +74,7 @@ def _table(names: list[str], models: Models) -> Table:
             "model": name,
             "verdict": BADGES[document.verdict.verdict].replace(" ", "\u00a0"),
             "decided otherwise": affected if people is not None or agree is None else percent(1 - agree),
-            "unfair, estimate": MISSING if estimate is None else percent(estimate.unfair),
-            "unfair": MISSING if sure is None else narrow(sure.low, sure.high),
+            "unfair": _unfair(document),
             "proven fair": MISSING if document.shares is None else percent(document.shares.certified, "down"),
             "impact ratio": MISSING if ratio is None else f"{ratio:.2f}",
             "accuracy": percent(metrics.accuracy),
@@ -91,6 +88,14 @@ def _table(names: list[str], models: Models) -> Table:
         numbers=frozenset(i for i, name in enumerate(columns) if name not in ("model", "verdict")),
         shape="stack",
     )
+
+
+def _unfair(document: Document) -> str:
+    """The share of everybody who is treated unfairly: the confident interval on two lines, else the estimate."""
+    sure, estimate = (document.shares.confident, document.shares.estimate) if document.shares else (None, None)
+    if sure is not None:
+        return narrow(sure.low, sure.high).removeprefix("between ").replace(" and ", "\nto ")
+    return MISSING if estimate is None else percent(estimate.unfair)
 
 
 def _fairness(document: Document) -> tuple[str, float] | None:

@@ -14,7 +14,6 @@ from typing import Any, Unpack, get_args
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import choice
 from bornfair.errors import InputError, shown
 from bornfair.files import recover
 from bornfair.models.importers.columns import Who, sensitive_name
@@ -34,10 +33,13 @@ from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.marginals import marginals_of
 from bornfair.quantification.measure import shares_of
 from bornfair.quantification.people import people_of, treatment
+from bornfair.quantification.population import shares_of_rows
 from bornfair.quantification.records import Over, Shares
+from bornfair.quantification.subpopulation import limits_of, rows_within
 from bornfair.quantification.variables import Marginal
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.decide import Engine, check_question, decide
+from bornfair.verification.partition import Where
 from bornfair.verification.score import Output, check_output, decide_score
 from bornfair.verification.verdict import Verdict
 
@@ -207,11 +209,13 @@ def quantify(
     model: Any,
     people: Any = None,
     *,
-    over: Over = "uniform",
+    over: Any = "uniform",
+    where: Where | None = None,
     marginals: Mapping[str, Marginal] | None = None,
     timeout: Timeout = 60.0,
     precision: float = 0.0,
     most: int = 5,
+    jobs: int = 1,
     seed: int = 0,
     say: Say | None = None,
     **asking: Unpack[Asking],
@@ -221,11 +225,14 @@ def quantify(
 
     Args:
         model, people, sensitive_features, twins, table, target, …: as in `Question.of`.
-        over: "uniform" (everybody counts the same) or "data" (each feature's values as often as in the table).
+        over: "uniform" (everybody counts the same), "data" (each feature's values as often as in the table), or a
+            table, or its file: then its rows are all who count, each judged by itself.
+        where: a sub-population by its free features, as {"age": (30, 40), "job": ["nurse"]}.
         marginals: other weights of the values of features, in the form of `marginals_of(domain, table)`.
         timeout: seconds for all of it, reading, groups and people included; or a `Clock` that is running already.
         precision: stop when at most this share is undecided.
         most: how many groups and people to describe.
+        jobs: how many cores to use.
         seed: the same seed draws the same people.
         say: is told how far it is.
 
@@ -246,28 +253,54 @@ def quantify(
     >>> round(found.certified, 9), round(found.falsified, 9), found.counts
     (0.9, 0.1, {'certified': 9, 'falsified': 1, 'undecided': 0})
     """
-    choice("over", over, get_args(Over))
     clock = Clock.of(timeout, say)
+    counted, name = _counted(over)
     asked = Question.of(model, people, **asking)
-    about, rows = asked.model, asked.people
-    if over == "data" and (rows is None or marginals is not None):
+    about, rows, limits, gaps = asked.model, asked.people, None, asked.gaps
+    if counted is not None:
+        counted, of_them = decidable(about.domain, counted, about.fills)
+        rows, gaps = (counted, of_them) if rows is None else (rows, gaps)
+    if where:
+        limits = limits_of(about.domain, where)
+        rows = None if rows is None else rows[rows_within(about.domain, rows, limits)]
+        rows = rows if rows is not None and len(rows) else None
+    if name == "data" and (asked.people is None or marginals is not None):
         raise InputError("over='data' takes the weights from a table: give a table, and no marginals.")
-    if clock.listener is not None:
-        for sentence in asked.gaps.sentences:
-            clock.listener(sentence)
+    if counted is not None and marginals is not None:
+        raise InputError("marginals weigh the domain, and here the rows of a table are counted; leave them out.")
+    for sentence in gaps.sentences if clock.listener is not None else ():
+        clock.listener(sentence)  # type: ignore[misc]
     treated = None if rows is None else treatment(about, rows, timeout=clock.part(JUDGING), seed=seed)
-    if over == "data":
-        marginals = marginals_of(about.domain, rows)
+    if name == "data":
+        marginals = marginals_of(about.domain, asked.people)
     after = DESCRIBING if rows is not None else GROUPING
-    found = shares_of(about, timeout=clock.part(1 - after), precision=precision, marginals=marginals, seed=seed)
-    if found.certified < 1:
-        affected = clock.part(GROUPING / after)
-        groups = affected_groups(about, most=most, seed=seed, marginals=marginals, timeout=affected)
-        found = dataclasses.replace(found, groups=tuple(groups))
+    if counted is not None:
+        found = shares_of_rows(about, counted, where=limits, timeout=clock.part(1 - after))
+    else:
+        found = shares_of(
+            about, timeout=clock.part(1 - after), precision=precision, marginals=marginals, where=limits, jobs=jobs,
+            seed=seed,
+        )  # fmt: skip
+        if found.certified < 1:
+            groups = affected_groups(
+                about, most=most, seed=seed, marginals=marginals, where=limits, timeout=clock.part(GROUPING / after)
+            )
+            found = dataclasses.replace(found, groups=tuple(groups))
     if rows is not None and treated is not None:
         told = people_of(about, rows, most, treated=treated, timeout=clock)
-        found = dataclasses.replace(found, people=dataclasses.replace(told, left_out=asked.gaps.left_out))
-    return dataclasses.replace(found, over=over, seconds=clock.spent)
+        found = dataclasses.replace(found, people=dataclasses.replace(told, left_out=gaps.left_out))
+    return dataclasses.replace(found, over=name, seconds=clock.spent)
+
+
+def _counted(over: Any) -> tuple[pd.DataFrame | None, str]:
+    """The table whose rows are the population, if it is one, and what is counted in a word."""
+    if isinstance(over, str) and over in get_args(Over):
+        return None, over
+    if not isinstance(over, (str, Path)):
+        return as_pandas(over), "a table"
+    if not Path(over).exists():
+        raise InputError(f"over is uniform, data, or the file of a table that is counted; '{over}' is none of these.")
+    return read_table(over), Path(over).name
 
 
 def _decidable(model: Model, rows: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, str | None, Gaps]:

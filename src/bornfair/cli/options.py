@@ -159,3 +159,23 @@ def without(people: pd.DataFrame, drop: list[str] | None) -> pd.DataFrame:
         if name not in people.columns:
             raise InputError(unknown_column(name, list(people.columns)))
     return people.drop(columns=drop or [])
+
+
+def population(texts: list[str]) -> dict[str, Any] | None:
+    """Sub-populations as the user writes them: age=30..40, job=nurse,smith."""
+    parts: dict[str, Any] = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        if not equals or not rest:
+            raise InputError(f"--where {text!r} is not understood; write age=30..40 or job=nurse,smith.")
+        low, dots, high = rest.partition("..")
+        parts[name] = (number_in(low, text), number_in(high, text)) if dots else rest.split(",")
+    return parts or None
+
+
+def number_in(text: str, whole: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"{whole!r} is not understood: {text!r} should be a number.") from None
+    return int(value) if value.is_integer() else value

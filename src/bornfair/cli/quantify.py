@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from bornfair.cli.options import (
     Data,
@@ -20,6 +20,7 @@ from bornfair.cli.options import (
     Twins,
     asking,
     choices,
+    population,
     rows_of,
     started,
 )
@@ -40,11 +41,18 @@ def quantify(
     target: Target = None,
     over: Annotated[
         str,
-        Option(help="How people are weighted: uniform, or data (each feature as often as in the table, independent)."),
+        Option(
+            help="Who counts: uniform (everybody alike), data (each feature as often as in the table, independent), or "
+            "a FILE: the rows of that table, each judged by itself."
+        ),
     ] = "uniform",
+    where: Annotated[
+        list[str] | None, Option(help="Only these people, as age=30..40 or job=nurse,smith; repeat for several.")
+    ] = None,
     precision: Annotated[float, Option(help="Stop when at most this share is undecided.")] = 0.0,
     timeout: Timeout = 60.0,
     most: Annotated[int, Option(help="How many people and groups to show.")] = 5,
+    jobs: Annotated[int, Option(help="How many cores to use.")] = 1,
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
@@ -61,7 +69,8 @@ def quantify(
     from bornfair.question import quantify as measure
 
     found = measure(
-        model, table=rows_of(data, reading), over=over, timeout=clock, precision=precision, most=most, seed=seed,  # type: ignore[arg-type]
+        model, table=rows_of(data, reading), over=over, where=population(where or []), timeout=clock,
+        precision=precision, most=most, jobs=jobs, seed=seed,
         **asking(domain, sensitive, twins, target, decision, threshold, normalise),
     )  # fmt: skip
     if json:
@@ -71,20 +80,22 @@ def quantify(
 
 
 def _print(found: Shares) -> None:
-    from bornfair.quantification.records import NOTHING_SEEN
+    from bornfair.quantification.records import NOTHING_SEEN, Over
+    from bornfair.quantification.subpopulation import in_words
     from bornfair.report.formatting import percent
     from bornfair.report.measured import confident_sentence
 
-    guess = found.estimate or NOTHING_SEEN
+    guess, counted = found.estimate or NOTHING_SEEN, found.over not in get_args(Over)
+    drawn = (
+        f"unfair, estimated from {guess.samples:,} random people",
+        f"{percent(guess.unfair)} ({percent(guess.low)} to {percent(guess.high)})",
+    )
     rows = [
         ("proven fair", percent(found.certified, "down")),
         ("proven unfair", percent(found.falsified, "down")),
         ("neither", percent(found.undecided, "up")),
-        (
-            f"unfair, estimated from {guess.samples:,} random people",
-            f"{percent(guess.unfair)} ({percent(guess.low)} to {percent(guess.high)})",
-        ),
-        ("boxes", f"{found.boxes:,}"),
+        *([] if counted else [drawn]),
+        ("rows" if counted else "boxes", f"{found.boxes:,}"),
         ("seconds", f"{found.seconds:.1f}"),
     ]
     if (people := found.people) is not None:
@@ -93,7 +104,9 @@ def _print(found: Shares) -> None:
         tell(f"{share} of the people in the table have a twin who is decided otherwise.", *said, "")
     tell(f"Decided otherwise than a twin: {confident_sentence(found)}.", "")
     words = {"uniform": "every combination of values counted alike", "data": "features as often as in the table"}
-    print_table(f"Of everybody who could exist ({words[found.over]})", ["", ""], rows)
+    whose = f"everybody who could exist ({words[found.over]})" if found.over in words else f"the rows of {found.over}"
+    only = f", with {in_words(found.where)}" if found.where else ""
+    print_table(f"Of {whose}{only}", ["", ""], rows)
     tell(f"In {' and '.join(found.arithmetic)} arithmetic; {found.reason}.", "")
     if found.groups:
         lines = [

@@ -22,11 +22,12 @@ from bornfair.cli.options import (
     Twins,
     asking,
     choices,
+    number_in,
+    population,
     rows_of,
     started,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
-from bornfair.errors import InputError
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def verify(
     if change:
         _change(model, asked, data, clock, seed, json=json)
         return
-    people, allowed = _population(where or []), _allowances(relax or [])
+    people, allowed = population(where or []), _allowances(relax or [])
     verdict = ask(
         model, table=rows_of(data, reading), engine=engine, timeout=clock, partitions=partitions,  # type: ignore[arg-type]
         soft_timeout=soft_timeout, where=people, relax=allowed, output=output, tolerance=tolerance, seed=seed,  # type: ignore[arg-type]
@@ -145,29 +146,9 @@ def _change(model: Path, asked: Any, data: Path | None, clock: Clock, seed: int,
     print_table("By how much twins' scores can differ", ["", ""], facts, numbers_from=2)
 
 
-def _population(texts: list[str]) -> dict[str, Any] | None:
-    """Sub-populations as the user writes them: age=30..40, job=nurse,smith."""
-    parts: dict[str, Any] = {}
-    for text in texts:
-        name, equals, rest = text.partition("=")
-        if not equals or not rest:
-            raise InputError(f"--where {text!r} is not understood; write age=30..40 or job=nurse,smith.")
-        low, dots, high = rest.partition("..")
-        parts[name] = (_number(low, text), _number(high, text)) if dots else rest.split(",")
-    return parts or None
-
-
 def _allowances(texts: list[str]) -> dict[str, float] | None:
     allowed = {}
     for text in texts:
         name, _, rest = text.partition("=")
-        allowed[name] = _number(rest, text)
+        allowed[name] = number_in(rest, text)
     return allowed or None
-
-
-def _number(text: str, whole: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise InputError(f"{whole!r} is not understood: {text!r} should be a number.") from None
-    return int(value) if value.is_integer() else value

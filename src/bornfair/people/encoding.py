@@ -318,10 +318,7 @@ class Encoding:
                 "give all sensitive columns or none."
             )
         free = aligned_zeros((len(table), self.free_width), np.float32)
-        columns = self.free_columns()
-        for feature in self.domain.free_features:
-            _require(feature.name, table)
-            self._encode_free(feature, table[feature.name], free[:, columns[feature.name]])
+        self._fill_in(table, free)
         self.averaged(free)
         if absent or not sensitive or not self.domain.sensitive:
             with_codes = None if (absent or not sensitive) else np.zeros((len(table), 0), np.float32)
@@ -332,6 +329,18 @@ class Encoding:
             blocks.append(codes)
             levels.append(level)
         return Encoded(free, np.concatenate(blocks, axis=1), np.stack(levels, axis=1))
+
+    def free_vectors(self, table: pd.DataFrame) -> np.ndarray:
+        """The free vectors u of the rows in float64: what `encode` gives before it averages and rounds."""
+        free = np.zeros((len(table), self.free_width))
+        self._fill_in(table, free)
+        return free
+
+    def _fill_in(self, table: pd.DataFrame, free: np.ndarray) -> None:
+        columns = self.free_columns()
+        for feature in self.domain.free_features:
+            _require(feature.name, table)
+            self._encode_free(feature, table[feature.name], free[:, columns[feature.name]])
 
     def sensitive_index(self, encoded: Encoded) -> np.ndarray:
         """Each row's position in S (needed only where the true value matters: γ ≠ 0)."""

@@ -22,6 +22,7 @@ from bornfair.quantification.records import Condition, Estimate, Group, fulfille
 from bornfair.quantification.variables import Marginal, variables
 from bornfair.twins.relation import grid_relation
 from bornfair.verification.clock import Clock, Timeout
+from bornfair.verification.partition import Where
 
 SAMPLES = 100_000
 DEPTH = 3
@@ -38,13 +39,14 @@ def affected_groups(
     most: int = 5,
     samples: int = SAMPLES,
     marginals: Mapping[str, Marginal] | None = None,
+    where: Where | None = None,
     seed: int = 0,
     timeout: Timeout = 30.0,
 ) -> list[Group]:
     """The groups with most unfair people beyond what their size would explain, the largest excess first.
 
-    Empty when the sample shows too few unfair people to tell. `samples` people are drawn to find rules, as many again
-    to measure them (fewer if the time is short).
+    Of a sub-population only, if `where` names one. Empty when the sample shows too few unfair people to tell. `samples`
+    people are drawn to find rules, as many again to measure them (fewer if the time is short).
     """
     if most < 1 or samples < 1:
         raise InputError(f"most and samples must be at least 1, found {most} and {samples}.")
@@ -52,7 +54,7 @@ def affected_groups(
     if clock.left < LEAST_SECONDS:
         return []
     relation = grid_relation(model.encoding)
-    owner = Bounder(model.network, relation, variables(model.encoding, relation.free, marginals))
+    owner = Bounder(model.network, relation, variables(model.encoding, relation.free, marginals, where))
     people, unfair = _drawn(model, owner, samples, [seed, 1], clock.part(FINDING))
     if unfair.sum() < LEAST_UNFAIR or not model.domain.free_features:
         return []

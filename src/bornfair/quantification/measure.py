@@ -30,6 +30,7 @@ from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier
+from bornfair.verification.partition import Where
 from bornfair.verification.search import checked_arithmetic
 from bornfair.verification.structural import prove_structurally
 from bornfair.verification.verdict import Arithmetic
@@ -63,6 +64,7 @@ def shares_of(
     timeout: Timeout = 60.0,
     precision: float = 0.0,
     marginals: Mapping[str, Marginal] | None = None,
+    where: Where | None = None,
     arithmetic: Sequence[Arithmetic] = ("real", "float32"),
     samples: int = SAMPLES,
     most_boxes: int | None = None,
@@ -76,13 +78,13 @@ def shares_of(
     `confidence`, from `most_samples` people of undecided boxes at most; and an estimate from `samples` people beside.
 
     Twins are those the domain declares, or the views of `relation`. Everybody counts the same unless `marginals` weigh
-    the values of free features, independently of each other. It stops when time is up, when at most `precision` is
-    undecided, after `most_boxes` boxes, or when all is decided; an interrupt stops it too, and it says what it knows.
-    `jobs` batches are bounded side by side; where it is stopped by `most_boxes` their number changes nothing.
-    What is proven holds in all the arithmetics named; of an imported model that executes other sums, in real
-    arithmetic of the network as read.
+    the values of free features, independently of each other; `where` names a sub-population, if nobody else counts, as
+    {"age": (30, 40), "job": ["nurse"]}. It stops when time is up, when at most `precision` is undecided, after
+    `most_boxes` boxes, or when all is decided; an interrupt stops it too, and it says what it knows. `jobs` batches are
+    bounded side by side; where it is stopped by `most_boxes` their number changes nothing. What is proven holds in all
+    the arithmetics named; of an imported model that executes other sums, in real arithmetic of the network as read.
     """
-    wanted, clock, workers = checked_arithmetic(arithmetic), Clock.of(timeout, say), Workers(jobs)
+    wanted, clock, workers = proven_arithmetic(model, arithmetic), Clock.of(timeout, say), Workers(jobs)
     if not clock.timeout >= 0 or not 0 <= precision <= 1 or samples < 1 or (most_boxes is not None and most_boxes < 1):
         raise InputError(
             "timeout ≥ 0, precision between 0 and 1, samples ≥ 1 and most_boxes ≥ 1 are needed, "
@@ -93,11 +95,8 @@ def shares_of(
         raise InputError(
             f"confidence between 0 and 1 and most_samples ≥ 0 are needed, found {confidence} and {most_samples}."
         )
-    if not model.covers_execution:
-        wanted = tuple(kind for kind in wanted if kind == "real")
-        if not wanted:
-            raise InputError("of an imported model only 'real' is proven: of the network as read; ask for that.")
-    people = variables(model.encoding, free_space(model.encoding) if relation is None else relation.free, marginals)
+    free = free_space(model.encoding) if relation is None else relation.free
+    people = variables(model.encoding, free, marginals, where)
     try:
         chosen = band_relation(model.encoding) if relation is None else relation
     except InputError:  # the twins cannot be listed; a proof from the structure needs no list
@@ -118,7 +117,17 @@ def shares_of(
     note = f"; {model.note}" if model.note else ""
     reason = f"{as_read}{found.reason}{note}"
     sure = found.confident or replace(found.proven_interval, confidence=confidence)
-    return replace(found, reason=reason, arithmetic=wanted, confident=sure, seconds=clock.spent)
+    return replace(found, reason=reason, arithmetic=wanted, confident=sure, where=where, seconds=clock.spent)
+
+
+def proven_arithmetic(model: Model, named: Sequence[Arithmetic]) -> tuple[Arithmetic, ...]:
+    """The arithmetics in which something can be proven of what decides, of those that are named."""
+    wanted = checked_arithmetic(named)
+    if not model.covers_execution:
+        wanted = tuple(kind for kind in wanted if kind == "real")
+        if not wanted:
+            raise InputError("of an imported model only 'real' is proven: of the network as read; ask for that.")
+    return wanted
 
 
 def _all_certified(people: Variables, reason: str, estimate: Estimate | None = None) -> Shares:
@@ -187,7 +196,7 @@ class _Measurement:
         self.confided = False
         self.pace, self.paced_at = PROOFS_PER_SECOND, 10 * owner.together
         everybody = np.array([self.variables.total])
-        root = _waiting(self.places.root, everybody, everybody, np.zeros(1, np.int64))
+        root = _waiting(self.variables.root, everybody, everybody, np.zeros(1, np.int64))
         most_open = MEMORY // (16 * self.variables.free.width + 24)
         self.frontier = Frontier(root, Tally(), clock, most_open)
         self.looks, self.crowd, self.workers = looks, Crowd(owner), workers
@@ -247,7 +256,7 @@ class _Measurement:
         # Whole numbers were added without error; of others, each addition may have rounded up.
         whole = self.variables.exact and not tally.credited
         down = 1.0 if whole else 1 - 2.0**-51 * (tally.boxes + 1000)
-        certified, falsified = (_rounded_down(part * down, total) for part in (tally.certified, tally.falsified))
+        certified, falsified = (rounded_down(part * down, total) for part in (tally.certified, tally.falsified))
         falsified = min(falsified, 1.0 - certified)
         counts = None
         if whole:
@@ -268,7 +277,7 @@ class _Measurement:
         open_ = float(self.frontier.open.facts["mass"].sum())
         rounded = 2.0**-51 * (tally.boxes + len(self.frontier.open) + 1000)
         unfair, fair, drawn = (
-            _rounded_down(part * (1 - rounded), total) for part in (tally.falsified, tally.certified, open_)
+            rounded_down(part * (1 - rounded), total) for part in (tally.falsified, tally.certified, open_)
         )
         return Parts(unfair, fair, drawn, 8 * rounded * (self.variables.count + 1))
 
@@ -428,7 +437,7 @@ class _Measurement:
                 self.pace = done / spent
 
 
-def _rounded_down(part: float, total: float) -> float:
+def rounded_down(part: float, total: float) -> float:
     """part / total, never above it, and a multiple of 2^-53, so that shares of 1 add up exactly.
 
     A share too small for that stays what it is: beside it, the others are 0 or make up for it by rounding.

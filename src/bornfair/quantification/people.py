@@ -114,7 +114,7 @@ def _judged(model: Model, relation: Relation | None, frame: pd.DataFrame, rows: 
         decided = model.original.decide_versions(tables)
     fair = (decided == decided[:, :1]).all(axis=1)
     for row in _too_close(model, relation, frame, scores) if relation is not None and model.original is None else ():
-        person = _person(model, frame, int(row))
+        person = raw_person(model, frame, int(row))
         if person is not None:
             fair[row] = not replay(model, person, range(versions.size)).unfair_in
     pair = _pair(model, scores, decided, own, known, fair)
@@ -208,7 +208,7 @@ def most_affected(
     for row in order:
         if clock.is_up:
             break
-        person = _person(model, frame, int(row))
+        person = raw_person(model, frame, int(row))
         if person is None:
             continue
         pair = [int(found.own[row]), int(found.twin[row])]
@@ -298,7 +298,7 @@ def _distance(scores: np.ndarray, own: np.ndarray, twin: np.ndarray) -> np.ndarr
     return np.abs(one - other).max(axis=1)
 
 
-def _person(model: Model, frame: pd.DataFrame, row: int) -> dict[str, Value] | None:
+def raw_person(model: Model, frame: pd.DataFrame, row: int) -> dict[str, Value] | None:
     """Raw free values of a row; None if one is missing or not of the domain's kind, so that nothing can be replayed."""
     person: dict[str, Value] = {}
     for feature in model.domain.free_features:

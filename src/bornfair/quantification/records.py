@@ -24,7 +24,8 @@ CONFIDENCE = 0.99
 SURE = 1 - 1e-6
 
 Over = Literal["uniform", "data"]
-"""How people are weighted: all alike, or each feature as often as in a table."""
+"""How people are weighted: all alike, or each feature as often as in a table. A table itself may be counted, too: then
+the name of its file is said."""
 
 
 Share = float  # from 0 to 1
@@ -256,8 +257,9 @@ class Shares(Checked):
 
     People are free vectors: everything but the sensitive values. `estimate` is None where no sample was drawn.
     `counts`, when everybody can be counted and every box was decided as a whole, are the numbers behind the shares.
-    `confident` is the interval of the unfair share that proofs and a sample of what is undecided give together.
-    `groups` (estimates) tell where in the domain the unfairness sits, `people` whom of a table it affects.
+    `where` names the sub-population that is spoken of, if it is one. `confident` is the interval of the unfair share
+    that proofs and a sample of what is undecided give together. `groups` (estimates) tell where in the domain the
+    unfairness sits, `people` whom of a table it affects.
     """
 
     certified: Share
@@ -269,10 +271,11 @@ class Shares(Checked):
     arithmetic: tuple[Arithmetic, ...] = ()
     interrupted: bool = False
     counts: Mapping[str, int] | None = None
-    over: Over = "uniform"
+    over: Over | str = "uniform"
     groups: tuple[Group, ...] = ()
     people: People | None = None
     confident: Confident | None = None
+    where: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

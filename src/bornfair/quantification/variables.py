@@ -20,8 +20,10 @@ import numpy as np
 from bornfair.errors import InputError, shown
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, Value
+from bornfair.quantification.subpopulation import Limits, box_within, limits_of, weights_within
 from bornfair.twins.relation import FreeSpace
 from bornfair.verification.boxes import Boxes, Places
+from bornfair.verification.partition import Limit, Where
 
 EXACT = 2.0**53  # whole numbers up to here are counted without rounding
 DOWN = 1 - 2.0**-40  # shares that cannot be exact are shrunk by this, far more than all roundings of their making
@@ -60,10 +62,17 @@ class Variables:
     weights: Mapping[int, Weights]  # by position among the variables
     beyond: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     """Of numbers that are held between two ends, by position: the masses that lie beyond, which sit on these ends."""
+    within: Boxes | None = None
+    """The part of the space that is spoken of; None: all of it."""
 
     @cached_property
     def places(self) -> Places:
         return Places(self.free)
+
+    @property
+    def root(self) -> Boxes:
+        """All who are spoken of, as one box."""
+        return self.places.root if self.within is None else self.within
 
     @cached_property
     def numbers(self) -> np.ndarray:
@@ -88,14 +97,14 @@ class Variables:
     @cached_property
     def totals(self) -> list[float]:
         """The mass of each variable's whole range: how many values, or their weights."""
-        return [float(mass[0]) for mass in self._masses(self.places.root)]
+        return [float(mass[0]) for mass in self._masses(self.root)]
 
     @cached_property
     def exact(self) -> bool:
         """Whether masses are whole numbers that float64 adds and multiplies without rounding."""
         whole = all(_whole(w.upto) for w in self.weights.values())
         whole = whole and all(mass == round(mass) for pair in self.beyond.values() for mass in pair)
-        root = self.places.root
+        root = self.root
         fixed = not bool(((root.high - root.low)[:, self.places.real] > 0).any())
         total = 1.0
         for part in self.totals:
@@ -225,7 +234,7 @@ class Variables:
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Places of people drawn from the distribution."""
-        root = self.places.root
+        root = self.root
         return self.inside(Boxes(np.repeat(root.low, count, axis=0), np.repeat(root.high, count, axis=0)), rng)
 
     def inside(self, boxes: Boxes, rng: np.random.Generator) -> np.ndarray:
@@ -278,15 +287,27 @@ def _part(first: Any, last: np.ndarray, chance: np.ndarray) -> np.ndarray:
     return np.minimum(first + chance * (last - first), np.nextafter(last, -np.inf))
 
 
-def variables(encoding: Encoding | None, free: FreeSpace, marginals: Mapping[str, Marginal] | None = None) -> Variables:
-    """The variables of a free space; marginals are given by the names of free features and raw values."""
-    plain = Variables(free, {})
-    if encoding is not None and encoding.free_width == free.width:
-        plain = replace(plain, beyond=_beyond(plain, encoding))
+def variables(
+    encoding: Encoding | None,
+    free: FreeSpace,
+    marginals: Mapping[str, Marginal] | None = None,
+    where: Where | None = None,
+) -> Variables:
+    """The variables of a free space; marginals are given by the names of free features and raw values, as is `where`,
+    which names a sub-population.
+    """
+    plain, limits = Variables(free, {}), dict[str, Limit]()
+    if encoding is None or encoding.free_width != free.width:
+        if marginals or where:
+            raise InputError("marginals and where need a relation over the free features of the model; leave them out.")
+        return plain
+    if where:
+        limits = dict(limits_of(encoding.domain, where))
+        plain = replace(plain, within=box_within(plain.places, encoding, limits))
+        marginals = weights_within(encoding, marginals or {}, limits)
+    plain = replace(plain, beyond=_beyond(plain, encoding, limits))
     if not marginals:
         return plain
-    if encoding is None or encoding.free_width != free.width:
-        raise InputError("marginals need a relation over the free features of the model; leave them out.")
     beyond = dict(plain.beyond)
     by_start = {int(column): i for i, column in enumerate(plain.numbers)}
     by_start |= {group.start: len(plain.numbers) + i for i, group in enumerate(free.groups)}
@@ -321,10 +342,10 @@ def variables(encoding: Encoding | None, free: FreeSpace, marginals: Mapping[str
         else:
             weights = [marginal.get(level, 0) for level in feature.levels()]
             held[variable] = Weights(_cumulated(name, weights), at=np.arange(float(len(weights))))
-    return Variables(free, held, {variable: pair for variable, pair in beyond.items() if any(pair)})
+    return replace(plain, weights=held, beyond={variable: pair for variable, pair in beyond.items() if any(pair)})
 
 
-def _beyond(plain: Variables, encoding: Encoding) -> dict[int, tuple[float, float]]:
+def _beyond(plain: Variables, encoding: Encoding, limits: Limits) -> dict[int, tuple[float, float]]:
     """What lies beyond the ends between which numbers are held, if everybody counts the same: in numbers of values, of
     a real number in widths of what is seen.
     """
@@ -335,10 +356,11 @@ def _beyond(plain: Variables, encoding: Encoding) -> dict[int, tuple[float, floa
         if not isinstance(feature, NUMERIC) or root.low[0, place] == root.high[0, place]:
             continue
         low, high = encoding.number(name).seen
+        first, last = limits.get(name, (feature.low, feature.high))
         unit = 1 if feature.kind == "integer" else high - low
-        pair = ((low - feature.low) / unit, (feature.high - high) / unit)
-        if any(pair):
-            found[i] = pair
+        below, above = (min(last, low) - first) / unit, (last - max(first, high)) / unit
+        if below > 0 or above > 0:
+            found[i] = max(below, 0.0), max(above, 0.0)
     return found
 
 

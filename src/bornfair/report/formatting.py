@@ -80,12 +80,12 @@ def narrow(low: float, high: float) -> str:
     >>> narrow(0.0, 0.0).replace("\\xa0", " "), narrow(0.2, 1.0).replace("\\xa0", " ")
     ('0 %', 'between 20 % and 100 %')
     """
-    if low == high and low in (0, 1):
-        return percent(low)
     width = max(100 * (high - low), 1e-6)
     decimals = min(max(math.ceil(-math.log10(width / 3)), 0), 6)
     unit = Decimal(1).scaleb(-decimals)
     ends = (Decimal(repr(float(end))) * 100 for end in (low, high))
+    if high - low < 1e-8:
+        return percent((low + high) / 2, fine=True)
     rounded = [end.quantize(unit, how) for end, how in zip(ends, (ROUND_FLOOR, ROUND_CEILING), strict=True)]
     return f"between {rounded[0]:f}{_PERCENT} and {rounded[1]:f}{_PERCENT}"
 

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import pairwise
 
 from bornfair.quantification.records import Affected, Estimate, Group, Shares
+from bornfair.quantification.subpopulation import in_words
 from bornfair.report import charts
 from bornfair.report.blocks import Block, Chart, Entry, Listing, Meter, Part, Row, Table, Text
 from bornfair.report.facts import Document, Pair, Proxy
@@ -97,8 +98,9 @@ def confident_sentence(shares: Shares) -> str:
     'between 1.53 % and 1.57 % of everybody who could exist (confidence 99.9999 %); of these 1.2 % proven'
     """
     sure = shares.confident or shares.proven_interval
-    of = f"{narrow(sure.low, sure.high)} of {WHOSE.get(shares.over, 'the people counted')}"
-    if not sure.samples:
+    only = f" with {in_words(shares.where)}" if shares.where else ""
+    of = f"{narrow(sure.low, sure.high)} of {WHOSE.get(shares.over, f'the rows of {shares.over}')}{only}"
+    if sure.low <= shares.falsified and sure.high >= 1 - shares.certified:
         return f"{of}, proven"
     return f"{of} (confidence {_confidence(sure.confidence)}); of these {percent(shares.falsified, 'down')} proven"
 

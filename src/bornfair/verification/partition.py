@@ -136,6 +136,8 @@ def _narrowed(feature: Feature, full: Limit, wanted: Sequence[Value]) -> Limit:
         raise InputError(f"where['{feature.name}'] is the text {wanted!r}; give a list of values.")
     asked = tuple(wanted)
     if not isinstance(feature, NUMERIC):
+        written = {str(value).lower() if isinstance(value, bool) else str(value): value for value in full}
+        asked = tuple(value if value in full else written.get(str(value), value) for value in asked)
         unknown = [value for value in asked if value not in full]
         if unknown or not asked:
             raise InputError(

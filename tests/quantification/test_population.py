@@ -269,7 +269,7 @@ def test_the_command_counts_a_file_and_a_subpopulation(tmp_path, monkeypatch, ca
     status, said = run(*asked, "--over", "them.csv")
     assert status == 0 and "of the rows of them.csv" in said.out.replace("\xa0", " ")
     status, said = run(*asked, "--where", "x0=3..6", "--jobs", "2")
-    assert status == 0 and "25 % of everybody who could exist with x0 from 3 to 6, proven" in " ".join(
+    assert status == 0 and "25.0 % of everybody who could exist with x0 from 3 to 6, proven" in " ".join(
         said.out.replace("\xa0", " ").split()
     )
     status, said = run(*asked, "--where", "x1=0..1")

@@ -372,6 +372,19 @@ def test_it_stops_when_precise_enough():
     assert found.boxes < shares_of(a_thousand_people(), timeout=FOREVER, precision=0.02, samples=500).boxes
 
 
+def test_the_history_tells_how_the_undecided_share_falls():
+    moments = itertools.count()
+    clock = Clock(2000.0, now=lambda: float(next(moments)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "FEW", 1)
+        patch.setattr(forms, "NUMBERS", 2**9)
+        found = shares_of(a_thousand_people(), timeout=clock, most_boxes=200, samples=100)
+    told = found.history
+    assert 3 < len(told) <= engine.MOMENTS + 1 and "history" not in found.to_json()
+    assert all(a.seconds < b.seconds and a.boxes <= b.boxes for a, b in itertools.pairwise(told))
+    assert told[0].undecided > told[-2].undecided and told[-1].undecided == found.undecided
+
+
 def test_no_time_at_all_still_gives_an_answer():
     found = shares_of(a_thousand_people(), timeout=0.0)
     assert found.certified + found.falsified + found.undecided == 1.0
@@ -606,7 +619,9 @@ def test_a_table_of_results_is_measured_row_by_row(tmp_path):
     table = tmp_path / "theirs.csv"
     table.write_text(f"{columns}\nT-1,1,sex,50,0,50,0\nT-2,1,sex,50,0,50,0\n")
     said: list[str] = []
-    (row,) = compare(tmp_path, table, timeout=FOREVER, only=["T-1"], say=said.append)
+    (row,) = compare(tmp_path, table, timeout=FOREVER, only=["T-1"], folder=tmp_path / "drawn", say=said.append)
+    picture = (tmp_path / "drawn" / "T-1-sex.svg").read_text()
+    assert "<svg" in picture and "undecided, % of the domain" in picture and "FairQuant, at its end" in picture
     assert len(said) == 1 and said[0].startswith("T-1  sex  50.00")
     model = load_model(tmp_path / "T-1.nnet", sensitive=[1])
     fair, unfair = true_shares(model)
@@ -614,7 +629,12 @@ def test_a_table_of_results_is_measured_row_by_row(tmp_path):
     assert row["falsified"] == pytest.approx(100 * float(unfair))
     assert row["ratio"] == pytest.approx(0.0, abs=1e-9)
     assert row["model"] == "T-1"
-    assert summary([row]) == "Of 1 questions, 1 leave less undecided than FairQuant, 1 at most a third of it."
+    assert row["low"] <= 100 * float(unfair) <= row["high"]
+    assert row["history"][-1]["undecided"] == pytest.approx(0.0, abs=1e-9) and row["theirs_pace"] is None
+    assert summary([row]) == (
+        "Of 1 questions, 1 leave less undecided than FairQuant, 1 at most a third of it; no interval of the unfair "
+        "share is wider than 0.0000 points."
+    )
     assert lines(COLUMNS, [row])[1][:2] == ("T-1", "sex")
 
 

@@ -162,9 +162,11 @@ COMMANDS = (
         (NAMES, METHODS, SEEDS, JOBS, epochs(None, "Epochs, for a quick look."), folder("twins")), (SEED,),
     ),
     Command(
-        "quantify", "quantify_anchors", "Which share of the domain is left undecided, beside FairQuant's. One core.",
+        "quantify", "quantify_anchors",
+        "Which share of the domain is left undecided, beside FairQuant's, and how it falls with time. One core.",
         (MODELS, option("anchors", Path, REQUIRED, help="What FairQuant reached on them (CSV)."),
-         several("only", "--only", "Only this network; repeat for several."), MINUTE, SEED),
+         several("only", "--only", "Only this network; repeat for several."),
+         option("jobs", int, 1, help="How many cores to use."), MINUTE, folder("quantify"), SEED),
     ),
     Command(
         "repair", "repair_anchors", "Repair the public networks of Fairify: verdict and accuracy before and after.",

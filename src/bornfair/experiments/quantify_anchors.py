@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bornfair.errors import InputError
+from bornfair.experiments import plots
 from bornfair.experiments.printout import Columns, Outcome, Printout, lines, of_rows
 from bornfair.experiments.runs import silent
 from bornfair.experiments.timing import pin_to_one_core
@@ -27,10 +28,16 @@ COLUMNS: Columns = (
     ("ratio", lambda row: f"{row['ratio']:.2f}"),
     ("certified", lambda row: f"{row['certified']:.3f}"),
     ("falsified", lambda row: f"{row['falsified']:.3g}"),
-    ("unfair, estimated", lambda row: f"{row['estimate']:.3f}"),
-    ("boxes", lambda row: f"{row['boxes']:,}"),
+    ("unfair, confident", lambda row: f"{row['low']:.4f} to {row['high']:.4f}"),
+    ("wide", lambda row: f"{row['high'] - row['low']:.4f}"),
+    ("sampled", lambda row: f"{row['samples']:,}"),
+    ("boxes: FairQuant", lambda row: "" if row["theirs_boxes"] is None else f"{row['theirs_boxes']:,}"),
+    ("ours", lambda row: f"{row['boxes']:,}"),
+    ("a second: FairQuant", lambda row: "" if row["theirs_pace"] is None else f"{row['theirs_pace']:,.0f}"),
+    ("ours", lambda row: f"{row['pace']:,.0f}"),
     ("s", lambda row: f"{row['seconds']:.1f}"),
 )
+"""Shares are in percent. Boxes a second are counted while boxes are bounded, without what is sampled or credited."""
 
 
 def compare(
@@ -39,10 +46,14 @@ def compare(
     *,
     timeout: float = 60.0,
     only: Sequence[str] | None = None,
+    folder: Path | None = None,
+    jobs: int = 1,
     seed: int = 0,
     say: Say = silent,
 ) -> list[Outcome]:
-    """Measure every row of the table (or the models named), to be read beside what FairQuant reached."""
+    """Measure every row of the table (or the models named), to be read beside what FairQuant reached; draw into the
+    folder how the undecided share falls.
+    """
     try:
         text = Path(anchors_csv).read_text(encoding="utf-8")
     except OSError as error:
@@ -57,25 +68,51 @@ def compare(
             continue
         path, sensitive = Path(models_dir) / f"{line['model']}.nnet", [int(line["pa_index"])]
         model = load_model(path, sensitive=sensitive, normalise="no")  # they take raw numbers
-        rows.append(_row(line, shares_of(model, timeout=timeout, seed=seed)))
+        rows.append(_row(line, shares_of(model, timeout=timeout, jobs=jobs, seed=seed)))
+        if folder is not None:
+            draw(rows[-1], folder / f"{line['model']}-{line['protected']}")
         say("  ".join(lines(COLUMNS, rows[-1:])[1]))
     return rows
 
 
-def report(*, models: Path, anchors: Path, say: Say, **choices: Any) -> Printout:
-    pin_to_one_core()
-    rows = compare(models, anchors, say=say, **choices)
-    return of_rows("Shares of the domain, %", COLUMNS, rows, numbers_from=2, sentences=[summary(rows)])
+def report(*, models: Path, anchors: Path, folder: Path, jobs: int = 1, say: Say, **choices: Any) -> Printout:
+    if jobs == 1:
+        pin_to_one_core()
+    rows = compare(models, anchors, folder=folder, jobs=jobs, say=say, **choices)
+    told = [summary(rows), f"How the undecided share falls is drawn in {folder}."]
+    return of_rows("Shares of the domain, %", COLUMNS, rows, numbers_from=2, sentences=told)
+
+
+def draw(row: Outcome, place: Path) -> None:
+    """The undecided share against time, beside what FairQuant leaves in the end."""
+    drawn, axes = plots.figure(1, 1, size=(5.5, 3.4))
+    title = f"{row['model']}, {row['sensitive']}"
+    plots.plain_axes(axes[0][0], x="seconds", y="undecided, % of the domain", title=title)
+    seconds, undecided = ([moment[name] for moment in row["history"]] for name in ("seconds", "undecided"))
+    plots.series(axes[0][0], "ours", "ours", seconds, undecided)
+    axes[0][0].axhline(row["theirs_undecided"], color="#777777", linestyle="--", label="FairQuant, at its end")
+    axes[0][0].set(ylim=(0, None))
+    axes[0][0].legend(frameon=False)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    plots.save(drawn, place)
 
 
 def summary(rows: Sequence[Outcome]) -> str:
     below, third = sum(row["ratio"] < 1 for row in rows), sum(row["ratio"] <= 1 / 3 for row in rows)
-    return f"Of {len(rows)} questions, {below} leave less undecided than FairQuant, {third} at most a third of it."
+    widest = max((row["high"] - row["low"] for row in rows), default=0.0)
+    return (
+        f"Of {len(rows)} questions, {below} leave less undecided than FairQuant, {third} at most a third of it; no "
+        f"interval of the unfair share is wider than {widest:.4f} points."
+    )
 
 
 def _row(line: dict[str, str], found: Shares) -> Outcome:
     """One network and sensitive input; shares are in percent. The ratio is our undecided share by theirs."""
     theirs, ours = float(line["und_rate_pct"]), 100 * found.undecided
+    sure = found.confident or found.proven_interval
+    boxes, seconds = (
+        float(line.get(name) or "nan") for name in ("solved_subproblems", "completed_time_s_instrumented")
+    )
     return {
         "model": line["model"],
         "sensitive": line["protected"],
@@ -85,8 +122,26 @@ def _row(line: dict[str, str], found: Shares) -> Outcome:
         "falsified": 100 * found.falsified,
         "estimate": 100 * (found.estimate or NOTHING_SEEN).unfair,
         "reference": float(line["unfair_reference_pct"]),
+        "low": 100 * sure.low,
+        "high": 100 * sure.high,
+        "confidence": sure.confidence,
+        "samples": sure.samples,
+        "theirs_boxes": int(boxes) if boxes == boxes else None,
         "boxes": found.boxes,
+        "theirs_pace": boxes / seconds if seconds > 0 else None,
+        "pace": _pace(found),
         "seconds": found.seconds,
+        "history": [
+            {"seconds": moment.seconds, "boxes": moment.boxes, "undecided": 100 * moment.undecided}
+            for moment in found.history
+        ],
         "reason": found.reason,
         "ratio": ours / theirs if theirs else float("inf"),
     }
+
+
+def _pace(found: Shares) -> float:
+    """Boxes a second from the first moment of the search to its last."""
+    searched = found.history[:-1]
+    spent = searched[-1].seconds - searched[0].seconds if searched else 0.0
+    return (searched[-1].boxes - searched[0].boxes) / spent if spent > 0 else 0.0

@@ -23,7 +23,7 @@ from bornfair.quantification.estimate import Sample, draw, estimated
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.leads import cheaper, judge_boxes, prove
 from bornfair.quantification.points import judge_people
-from bornfair.quantification.records import SURE, Estimate, Shares
+from bornfair.quantification.records import SURE, Estimate, Moment, Shares
 from bornfair.quantification.variables import Marginal, Variables, variables
 from bornfair.twins.relation import Relation, band_relation, free_space, twin_relation
 from bornfair.verification.boxes import Boxes
@@ -54,6 +54,7 @@ AFTER_INTERRUPT = 2.0  # seconds
 CONFIDING = 1 / 3  # share of the time in which people of open boxes are drawn
 PLANNED = 0.9  # of the time that is left for it: the look that is planned must not come too late
 SPARE = 0.03  # share of the time that is worth going on for
+MOMENTS = 200  # at most, of a history
 MEMORY = 2**30  # bytes of open boxes
 
 
@@ -193,7 +194,7 @@ class _Measurement:
         self.model, self.owner, self.variables, self.places = model, owner, owner.variables, owner.variables.places
         self.declared, self.wanted, self.precision, self.clock = declared, wanted, precision, clock
         self.most_boxes = sys.maxsize if most_boxes is None else most_boxes
-        self.confided = False
+        self.confided, self.history = False, list[Moment]()
         self.pace, self.paced_at = PROOFS_PER_SECOND, 10 * owner.together
         everybody = np.array([self.variables.total])
         root = _waiting(self.variables.root, everybody, everybody, np.zeros(1, np.int64))
@@ -262,10 +263,12 @@ class _Measurement:
         if whole:
             fair, unfair = int(tally.certified), int(tally.falsified)
             counts = {"certified": fair, "falsified": unfair, "undecided": int(total) - fair - unfair}
-        return Shares(
+        found = Shares(
             certified, falsified, estimated(sample, certified, falsified), tally.boxes, reason=reason,
             interrupted=reason == INTERRUPTED, counts=counts, confident=self.looks.within(falsified, certified),
         )  # fmt: skip
+        end = Moment(self.clock.spent, tally.boxes, found.undecided)
+        return replace(found, history=(*self.history, end))
 
     # --- drawing from what is open ---
 
@@ -320,6 +323,7 @@ class _Measurement:
     def _step(self) -> str | None:
         """Cut the open boxes with most undecided mass, unless enough is known."""
         frontier, together = self.frontier, self.owner.together
+        self._remember()
         if frontier.tally.boxes >= self.most_boxes:
             return "enough boxes were bounded"
         if self.precision > 0 and self._likely_undecided() <= self.target:
@@ -335,6 +339,12 @@ class _Measurement:
         if frontier.tally.boxes > 2 * self.paced_at:
             self._measure_pace()
         return None
+
+    def _remember(self) -> None:
+        """Write down how far it is, some hundred times in all."""
+        seconds = self.clock.spent
+        if not self.history or seconds - self.history[-1].seconds >= self.clock.timeout / MOMENTS:
+            self.history.append(Moment(seconds, self.frontier.tally.boxes, self._likely_undecided()))
 
     def _likely_undecided(self) -> float:
         left = self.frontier.open.facts["undecided"].sum() + self.frontier.tally.stuck

@@ -252,6 +252,17 @@ class People:
 
 
 @dataclass(frozen=True)
+class Moment:
+    """How far a measurement was: after so many seconds and boxes, about this share was undecided; of the last one, it
+    is what was left in the end.
+    """
+
+    seconds: float
+    boxes: int
+    undecided: float
+
+
+@dataclass(frozen=True)
 class Shares(Checked):
     """Shares of the domain. `certified` and `falsified` are proven lower bounds; `undecided` is what is left of 1.
 
@@ -259,7 +270,7 @@ class Shares(Checked):
     `counts`, when everybody can be counted and every box was decided as a whole, are the numbers behind the shares.
     `where` names the sub-population that is spoken of, if it is one. `confident` is the interval of the unfair share
     that proofs and a sample of what is undecided give together. `groups` (estimates) tell where in the domain the
-    unfairness sits, `people` whom of a table it affects.
+    unfairness sits, `people` whom of a table it affects. `history` tells how the undecided share fell.
     """
 
     certified: Share
@@ -276,6 +287,7 @@ class Shares(Checked):
     people: People | None = None
     confident: Confident | None = None
     where: Mapping[str, Any] | None = None
+    history: tuple[Moment, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -300,5 +312,5 @@ class Shares(Checked):
             "confident": (self.confident or self.proven_interval).to_json(), "arithmetic": list(self.arithmetic),
             "groups": [group.to_json() for group in self.groups],
         }  # fmt: skip
-        people = found.pop("people")
+        people, _ = found.pop("people"), found.pop("history")
         return found if people is None else {**found, "people": people.to_json()}

@@ -88,8 +88,10 @@ def draw(row: Outcome, place: Path) -> None:
     drawn, axes = plots.figure(1, 1, size=(5.5, 3.4))
     title = f"{row['model']}, {row['sensitive']}"
     plots.plain_axes(axes[0][0], x="seconds", y="undecided, % of the domain", title=title)
-    seconds, undecided = ([moment[name] for moment in row["history"]] for name in ("seconds", "undecided"))
-    plots.series(axes[0][0], "ours", "ours", seconds, undecided)
+    *searching, end = row["history"]
+    seconds, undecided = ([moment[name] for moment in searching] for name in ("seconds", "undecided"))
+    axes[0][0].plot(seconds, undecided, color="#0057b8", linewidth=1.4, label="ours, as bounds let expect")
+    axes[0][0].plot([end["seconds"]], [end["undecided"]], "*", color="#0057b8", markersize=10, label="ours, proven")
     axes[0][0].axhline(row["theirs_undecided"], color="#777777", linestyle="--", label="FairQuant, at its end")
     axes[0][0].set(ylim=(0, None))
     axes[0][0].legend(frameon=False)

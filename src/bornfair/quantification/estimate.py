@@ -17,7 +17,6 @@ from bornfair.verification.lens import lead_ranges
 
 CHUNK = 2**22  # numbers per array
 KEPT = 64  # unfair people who are remembered
-DRAWING = 1.5  # times as long it takes to draw people as well as to judge them, about
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +32,6 @@ class Sample:
     order: np.ndarray
     surely_unfair: int = 0  # in every arithmetic that is asked about
     close: int = 0  # too close to call
-    seconds: float = 0.0  # to draw and judge as many
 
 
 def estimated(sample: Sample, certified: float = 0.0, falsified: float = 0.0) -> Estimate:
@@ -66,12 +64,9 @@ def draw(owner: Bounder, crowd: Crowd, count: int, *, seed: int, clock: Clock) -
     """Draw people, and decide them and their twins."""
     width = owner.variables.free.width
     seen = found = open_ = surely = close = 0
-    judging = 0.0
     kept, gaps, moments = np.zeros((0, width)), np.zeros(0), np.zeros((2, width))
     for people, free, values in people_at_random(owner, count, seed=[seed, 271828], clock=clock):
-        unfair, began = disagree(values), clock.now()
-        known = crowd.judge(free)
-        judging += clock.now() - began
+        unfair, known = disagree(values), crowd.judge(free)
         surely, close = surely + int(known[1].sum()), close + int((~(known[0] | known[1])).sum())
         if owner.has_bands:
             open_ += int((~unfair & ~known[0]).sum())
@@ -85,7 +80,7 @@ def draw(owner: Bounder, crowd: Crowd, count: int, *, seed: int, clock: Clock) -
         found += int(unfair.sum())
     # The mean lead of those who are 1 in a column, for one-hot columns.
     order = moments[0] / np.maximum(moments[1], 1e-9)
-    return Sample(seen, found, open_, kept, order, surely, close, DRAWING * judging)
+    return Sample(seen, found, open_, kept, order, surely, close)
 
 
 def disagree(values: np.ndarray) -> np.ndarray:

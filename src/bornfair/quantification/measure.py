@@ -50,8 +50,9 @@ SIDE_BY_SIDE = 2  # batches of a wave, at least, whether or not several are boun
 PROVING = 0.85  # share of the time in which open boxes are credited, at most
 PROOFS_PER_SECOND = 2_000.0  # until it has been measured
 MARGIN = 1.05  # it may turn out slower; the least promising come last
-AFTER_INTERRUPT = 2.0  # seconds
+AFTER_INTERRUPT = 1.5  # seconds, so that there is an answer within two
 CONFIDING = 1 / 3  # share of the time in which people of open boxes are drawn
+SLOWER = 1.2  # times as long it may take where there are many boxes to draw from, and nothing is in the caches
 PLANNED = 0.9  # of the time that is left for it: the look that is planned must not come too late
 SPARE = 0.03  # share of the time that is worth going on for
 MOMENTS = 200  # at most, of a history
@@ -203,14 +204,17 @@ class _Measurement:
         self.looks, self.crowd, self.workers = looks, Crowd(owner), workers
 
     def run(self, samples: int, most_samples: int, seed: int) -> Shares:
-        owner, clock = self.owner, self.clock
-        flaw = not_finite(owner.network, owner.relation)
+        flaw = not_finite(self.owner.network, self.owner.relation)
         if flaw is not None:
             return Shares(0.0, 0.0, reason=flaw)
         try:
-            sample = draw(owner, self.crowd, samples, seed=seed, clock=clock.part(SAMPLING))
-        except KeyboardInterrupt:
+            return self._run(samples, most_samples, seed)
+        except KeyboardInterrupt:  # before anything is known
             return Shares(0.0, 0.0, reason=INTERRUPTED, interrupted=True)
+
+    def _run(self, samples: int, most_samples: int, seed: int) -> Shares:
+        owner, clock = self.owner, self.clock
+        sample = draw(owner, self.crowd, samples, seed=seed, clock=clock.part(SAMPLING))
         relation = twin_relation(self.model.encoding) if self.declared else owner.relation
         structural = prove_structurally(owner.network, relation)
         if len(owner.relation.views) == 1 or set(self.wanted) <= set(structural.arithmetic):
@@ -219,6 +223,7 @@ class _Measurement:
         _keep_freed_memory()
         self.looks.look(sample.surely_unfair, sample.close, sample.count, Parts())
         self.sample, self.seed, self.most_samples = sample, seed, most_samples
+        self.seconds_each = self._seconds_each(self.frontier.open) if samples >= SAMPLES else 0.0
         self.order = sample.order  # categories that act alike on the first lead stay together when a group is cut
         try:
             reason = self._decide(sample)
@@ -294,19 +299,23 @@ class _Measurement:
         """Seconds to draw them in."""
         if self.confided or self.looks.width <= NARROW:
             return 0.0
-        return min(self._needed() * self.sample.seconds / self.sample.count, CONFIDING * self.clock.timeout)
+        return min(SLOWER * self._needed() * self.seconds_each, CONFIDING * self.clock.timeout)
+
+    def _seconds_each(self, boxes: Boxes) -> float:
+        """How long it takes to draw and judge one person of boxes; nobody looks at those who are drawn for it."""
+        began, count = self.clock.now(), self.crowd.batch
+        self.crowd.drawn_from(boxes)(count, np.random.default_rng(self.seed))
+        return max(self.clock.now() - began, 0.0) / count
 
     def _confide(self, clock: Clock) -> None:
         """Draw people of the open boxes, and look how many of them are unfair."""
         self.confided, open_, crowd = True, self.frontier.open, self.crowd
         if not len(open_) or self.looks.width <= NARROW or clock.is_up:
             return
-        draw, began = crowd.drawn_from(open_), clock.now()
-        draw(crowd.batch, np.random.default_rng(self.seed))  # only to see how long it takes: nobody looks at them
-        each = (clock.now() - began) / crowd.batch
-        affordable = PLANNED * clock.left / each if each > 0 else np.inf
+        each = self._seconds_each(open_)
+        affordable = PLANNED * self.workers.jobs * clock.left / each if each > 0 else np.inf
         take_looks(
-            self.looks, draw, self._parts(), min(self._needed(), affordable), clock, self.seed,
+            self.looks, crowd.drawn_from(open_), self._parts(), min(self._needed(), affordable), clock, self.seed,
             most=self.most_samples, together=crowd.batch, workers=self.workers,
         )  # fmt: skip
 

@@ -249,7 +249,7 @@ def shown_by(model: Model, table: Any, treated: Treatment) -> Verdict | None:
     frame = as_pandas(table).iloc[treated.rows]
     unfair = np.flatnonzero(~treated.fair & ~model.domain.outside(frame))
     for row in unfair[np.argsort(-treated.gap[unfair], kind="stable")][:REPLAYED]:
-        person = _person(model, frame, int(row))
+        person = raw_person(model, frame, int(row))
         twins = None if person is None else replay(model, person, [int(treated.own[row]), int(treated.twin[row])])
         if twins is not None and twins.unfair_in:
             reason = f"rows of the table; {len(frame):,} people tried"

@@ -50,6 +50,7 @@ OBJECTS = (
 )
 JUDGING = 0.25  # share of the time for the rows of a table
 GROUPING = 0.15  # of what is then left, for groups
+AFTER_INTERRUPT = 0.3  # seconds to describe people in
 DESCRIBING = 0.2  # for groups and the people whom it affects most
 EXECUTABLE = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".bin", ".dill", ".cloudpickle", ".npy")
 
@@ -281,14 +282,18 @@ def quantify(
             about, timeout=clock.part(1 - after), precision=precision, marginals=marginals, where=limits, jobs=jobs,
             seed=seed,
         )  # fmt: skip
-        if found.certified < 1:
+    try:
+        if counted is None and found.certified < 1 and not found.interrupted:
             groups = affected_groups(
                 about, most=most, seed=seed, marginals=marginals, where=limits, timeout=clock.part(GROUPING / after)
             )
             found = dataclasses.replace(found, groups=tuple(groups))
-    if rows is not None and treated is not None:
-        told = people_of(about, rows, most, treated=treated, timeout=clock)
-        found = dataclasses.replace(found, people=dataclasses.replace(told, left_out=gaps.left_out))
+        if rows is not None and treated is not None:
+            left = clock.part(most=AFTER_INTERRUPT) if found.interrupted else clock
+            told = people_of(about, rows, most, treated=treated, timeout=left)
+            found = dataclasses.replace(found, people=dataclasses.replace(told, left_out=gaps.left_out))
+    except KeyboardInterrupt:  # what is known by then is the answer
+        found = dataclasses.replace(found, interrupted=True)
     return dataclasses.replace(found, over=name, seconds=clock.spent)
 
 

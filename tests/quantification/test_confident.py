@@ -5,6 +5,7 @@ than what is too close to call.
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -302,3 +303,31 @@ def test_what_cannot_be_asked_is_said():
     for wrong in ({"confidence": 1.0}, {"confidence": 0.0}, {"most_samples": -1}):
         with pytest.raises(InputError, match="confidence between 0 and 1"):
             shares_of(half_known(), timeout=1.0, **wrong)
+
+
+def test_wide_networks_over_many_features_do_not_exhaust_memory():
+    rng = np.random.default_rng(0)
+    features = tuple(IntegerFeature(name=f"x{k}", low=0, high=99) for k in range(100))
+    domain = Domain(
+        features=(*features, BooleanFeature(name="s")), sensitive=("s",), label=Label(name="y", classes=(0, 1))
+    )
+    widths, layers = (101, 200, 200, 200, 1), []
+    for i, (a, b) in enumerate(itertools.pairwise(widths)):
+        weight = rng.normal(size=(b, a)) / np.sqrt(a)
+        weight[:, :100] /= 50 if i == 0 else 1
+        layers.append(Layer(weight, rng.normal(size=b) / 4))
+    people = np.concatenate([rng.integers(0, 100, (500, 100)), np.ones((500, 1))], axis=1)
+    middle = float(np.median(Network(tuple(layers)).estimated(people)))  # half of the people are on either side
+    layers[-1] = Layer(layers[-1].weight, layers[-1].bias - middle)
+    model = FairModel(
+        Network(tuple(layers)), Encoding(domain, {f.name: Scale(centre=0.0, exponent=0) for f in features})
+    )
+    tracemalloc.start()
+    try:
+        found = shares_of(model, timeout=1e9, most_boxes=9, samples=20_000, most_samples=20_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.boxes >= 9 and found.confident.samples > 20_000
+    assert 0 < found.confident.low <= found.estimate.unfair <= found.confident.high
+    assert peak < 2**28

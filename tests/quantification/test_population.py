@@ -249,6 +249,20 @@ def test_the_function_counts_the_rows_of_a_table_or_a_file(tmp_path):
         quantify(model, over=rows, marginals={"x": {(0.0, 1.0): 1}}, timeout=1)
 
 
+def test_an_interrupt_while_groups_are_looked_for_keeps_the_shares():
+    import bornfair.question as question
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    rows = pd.DataFrame({"x": [0.1, 0.5, 0.6, 0.9, 0.95], "s": [True] * 5})
+    for phase in ("affected_groups", "people_of"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(question, phase, interrupt)
+            found = quantify(numbers(), table=rows, timeout=2)
+        assert found.interrupted and found.falsified > 0.49 and found.confident.low <= 0.5 <= found.confident.high
+
+
 def test_the_command_counts_a_file_and_a_subpopulation(tmp_path, monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["bornfair", *arguments])

@@ -10,20 +10,21 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 
 import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.model import Model
-from bornfair.quantification.confident import NARROW, Looks, Parts, needed_samples, take_looks
+from bornfair.quantification.confident import Looks
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.estimate import Sample, draw, estimated
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.leads import cheaper, judge_boxes, prove
 from bornfair.quantification.points import judge_people
 from bornfair.quantification.records import SURE, Estimate, Moment, Shares
+from bornfair.quantification.remainder import Remainder
+from bornfair.quantification.tally import Tally, added, rounded_down, waiting
 from bornfair.quantification.variables import Marginal, Variables, variables
 from bornfair.twins.relation import Relation, band_relation, free_space, twin_relation
 from bornfair.verification.boxes import Boxes
@@ -51,9 +52,6 @@ PROVING = 0.85  # share of the time in which open boxes are credited, at most
 PROOFS_PER_SECOND = 2_000.0  # until it has been measured
 MARGIN = 1.05  # it may turn out slower; the least promising come last
 AFTER_INTERRUPT = 1.2  # seconds, so that there is an answer within two
-CONFIDING = 1 / 3  # share of the time in which people of open boxes are drawn
-SLOWER = 1.2  # times as long it may take where there are many boxes to draw from, and nothing is in the caches
-PLANNED = 0.9  # of the time that is left for it: the look that is planned must not come too late
 SPARE = 0.03  # share of the time that is worth going on for
 MOMENTS = 200  # at most, of a history
 MEMORY = 2**30  # bytes of open boxes
@@ -146,47 +144,6 @@ def _keep_freed_memory() -> None:
     del block
 
 
-@dataclass(frozen=True)
-class Tally:
-    """Masses of boxes that are done: whole numbers where people can be counted."""
-
-    certified: float = 0.0
-    falsified: float = 0.0
-    stuck: float = 0.0
-    credited: float = 0.0  # of certified and falsified, what came from parts of boxes
-    boxes: int = 0
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
-
-    def with_credit(self, boxes: Boxes) -> Tally:
-        """With the masses that are proven of parts of open boxes, as far as anybody has looked."""
-        certified, falsified = (
-            float(np.nansum(boxes.facts[name] * boxes.facts["mass"]) * (1 - 2.0**-40))
-            for name in ("certified", "falsified")
-        )
-        return replace(
-            self,
-            certified=self.certified + certified,
-            falsified=self.falsified + falsified,
-            credited=self.credited + certified + falsified,
-        )
-
-
-def _waiting(boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, variable: np.ndarray) -> Boxes:
-    """Open boxes: mass, what is likely undecided of it, the variable to cut, and what shares of them are proven to be
-    certified and falsified (NaN: nobody has looked).
-    """
-    certified, falsified = np.full((2, len(boxes)), np.nan)
-    return boxes.knowing(
-        mass=mass, undecided=undecided, variable=variable, certified=certified, falsified=falsified
-    )  # fmt: skip
-
-
-def _added(tally: Tally, found: tuple[Tally, Boxes]) -> tuple[Tally, Boxes]:
-    return tally + found[0], found[1]
-
-
 class _Measurement:
     def __init__(
         self, model: Model, owner: Bounder, declared: bool, wanted: tuple[Arithmetic, ...], precision: float,
@@ -195,10 +152,10 @@ class _Measurement:
         self.model, self.owner, self.variables, self.places = model, owner, owner.variables, owner.variables.places
         self.declared, self.wanted, self.precision, self.clock = declared, wanted, precision, clock
         self.most_boxes = sys.maxsize if most_boxes is None else most_boxes
-        self.confided, self.history = False, list[Moment]()
+        self.history: list[Moment] = []
         self.pace, self.paced_at = PROOFS_PER_SECOND, 10 * owner.together
         everybody = np.array([self.variables.total])
-        root = _waiting(self.variables.root, everybody, everybody, np.zeros(1, np.int64))
+        root = waiting(self.variables.root, everybody, everybody, np.zeros(1, np.int64))
         most_open = MEMORY // (16 * self.variables.free.width + 24)
         self.frontier = Frontier(root, Tally(), clock, most_open)
         self.looks, self.crowd, self.workers = looks, Crowd(owner), workers
@@ -221,9 +178,9 @@ class _Measurement:
             reason = structural.reason if structural else "nobody has a twin"
             return _all_certified(self.variables, reason, estimated(sample))
         _keep_freed_memory()
-        self.looks.look(sample.surely_unfair, sample.close, sample.count, Parts())
-        self.sample, self.seed, self.most_samples = sample, seed, most_samples
-        self.seconds_each = self._seconds_each(self.frontier.open) if samples >= SAMPLES else 0.0
+        self.remainder = Remainder(self.crowd, sample, self.looks, most_samples, self.workers, seed)
+        if samples >= SAMPLES:
+            self.remainder.measure_pace(self.frontier.open, clock)
         self.order = sample.order  # categories that act alike on the first lead stay together when a group is cut
         try:
             reason = self._decide(sample)
@@ -231,7 +188,7 @@ class _Measurement:
             reason, clock.deadline = INTERRUPTED, clock.now() + AFTER_INTERRUPT
             with contextlib.suppress(KeyboardInterrupt):
                 self._credit(self.frontier.open, clock.part(0.7))
-                self._confide(clock)
+                self.remainder.draw(self.frontier.tally, self.frontier.open, clock)
         clock.report(lambda: f"{reason}: {self._progress()}", at_once=True)
         return self._shares(sample, reason)
 
@@ -239,16 +196,16 @@ class _Measurement:
         """Bound, cut and credit boxes. Why it ended."""
         everybody = np.arange(1)
         if not self.variables.count:
-            self.frontier.replace(everybody, 1, _added, look=self._judge_the_only_person)
+            self.frontier.replace(everybody, 1, added, look=self._judge_the_only_person)
         else:
-            self.frontier.replace(everybody, 1, _added, look=self._bounded)
+            self.frontier.replace(everybody, 1, added, look=self._bounded)
             self._dive(sample)
         while True:
             reason, spare = self._search(), SPARE * self.clock.timeout
-            self._credit(self.frontier.open, self.clock.before(self._time_to_confide()))
-            if reason == TIME_IS_UP and self.clock.left - self._time_to_confide() > spare:
+            self._credit(self.frontier.open, self.clock.before(self._time_to_draw()))
+            if reason == TIME_IS_UP and self.clock.left - self._time_to_draw() > spare:
                 continue  # it was faster than foreseen
-            self._confide(self.clock)
+            self.remainder.draw(self.frontier.tally, self.frontier.open, self.clock)
             if reason != TIME_IS_UP or self.clock.left <= spare:
                 return reason
 
@@ -274,50 +231,6 @@ class _Measurement:
         )  # fmt: skip
         end = Moment(self.clock.spent, tally.boxes, found.undecided)
         return replace(found, history=(*self.history, end))
-
-    # --- drawing from what is open ---
-
-    def _parts(self) -> Parts:
-        """What is known of everybody but for the open boxes, which are drawn from; what is proven of parts of these is
-        left aside.
-        """
-        tally, total = self.frontier.tally, self.variables.total
-        open_ = float(self.frontier.open.facts["mass"].sum())
-        rounded = 2.0**-51 * (tally.boxes + len(self.frontier.open) + 1000)
-        unfair, fair, drawn = (
-            rounded_down(part * (1 - rounded), total) for part in (tally.falsified, tally.certified, open_)
-        )
-        return Parts(unfair, fair, drawn, 8 * rounded * (self.variables.count + 1))
-
-    def _needed(self) -> float:
-        """How many people of open boxes to draw for a narrow interval, if the sample is right."""
-        open_ = float(self.frontier.open.facts["mass"].sum()) / self.variables.total
-        unfair = (self.sample.found + 1) / self.sample.count - self.frontier.tally.falsified / self.variables.total
-        return min(needed_samples(max(unfair, 0.0), open_, self.looks), self.most_samples)
-
-    def _time_to_confide(self) -> float:
-        """Seconds to draw them in."""
-        if self.confided or self.looks.width <= NARROW:
-            return 0.0
-        return min(SLOWER * self._needed() * self.seconds_each, CONFIDING * self.clock.timeout)
-
-    def _seconds_each(self, boxes: Boxes) -> float:
-        """How long it takes to draw and judge one person of boxes; nobody looks at those who are drawn for it."""
-        began, count = self.clock.now(), self.crowd.batch
-        self.crowd.drawn_from(boxes)(count, np.random.default_rng(self.seed))
-        return max(self.clock.now() - began, 0.0) / count
-
-    def _confide(self, clock: Clock) -> None:
-        """Draw people of the open boxes, and look how many of them are unfair."""
-        self.confided, open_, crowd = True, self.frontier.open, self.crowd
-        if not len(open_) or self.looks.width <= NARROW or clock.is_up:
-            return
-        each = self._seconds_each(open_)
-        affordable = PLANNED * self.workers.jobs * clock.left / each if each > 0 else np.inf
-        take_looks(
-            self.looks, crowd.drawn_from(open_), self._parts(), min(self._needed(), affordable), clock, self.seed,
-            most=self.most_samples, together=crowd.batch, workers=self.workers,
-        )  # fmt: skip
 
     # --- searching ---
 
@@ -367,7 +280,10 @@ class _Measurement:
 
     def _reserve(self) -> float:
         unknown = int(np.isnan(self.frontier.open.facts["certified"]).sum())
-        return min(MARGIN * unknown / self.pace, PROVING * self.clock.timeout) + self._time_to_confide()
+        return min(MARGIN * unknown / self.pace, PROVING * self.clock.timeout) + self._time_to_draw()
+
+    def _time_to_draw(self) -> float:
+        return self.remainder.time_needed(self.frontier.tally, self.frontier.open, self.clock)
 
     def _measure_pace(self) -> None:
         """How are open boxes best bounded, and how long does it take to credit them? A few of them tell: what is not
@@ -387,7 +303,7 @@ class _Measurement:
             return self._bounded(self.variables.halves(boxes, boxes.facts["variable"], self.order))
 
         batch = max(self.owner.together // 2, 1)
-        self.frontier.replace(rows, batch, _added, self._reserve, halves, self.workers)
+        self.frontier.replace(rows, batch, added, self._reserve, halves, self.workers)
 
     def _bounded(self, boxes: Boxes) -> tuple[Tally, Boxes]:
         """What is decided of some boxes, and what is still open."""
@@ -404,7 +320,7 @@ class _Measurement:
             boxes=len(boxes),
         )
         undecided = np.clip(found.likely_undecided, 1e-9, 1.0) * mass
-        return tally, _waiting(boxes, mass, undecided, found.variable)[left & ~stuck]
+        return tally, waiting(boxes, mass, undecided, found.variable)[left & ~stuck]
 
     def _make_room(self) -> None:
         """Credit the half with least undecided mass, and forget it."""
@@ -454,16 +370,3 @@ class _Measurement:
             done, spent = done + len(rows), clock.now() - began
             if spent > 0:
                 self.pace = done / spent
-
-
-def rounded_down(part: float, total: float) -> float:
-    """part / total, never above it, and a multiple of 2^-53, so that shares of 1 add up exactly.
-
-    A share too small for that stays what it is: beside it, the others are 0 or make up for it by rounding.
-    """
-    exact = Fraction(part) / Fraction(total)
-    units = exact.numerator * 2**53 // exact.denominator
-    if units:
-        return units / 2**53
-    found = float(exact)
-    return found if Fraction(found) <= exact else float(np.nextafter(found, 0.0))

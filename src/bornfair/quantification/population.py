@@ -18,10 +18,11 @@ from bornfair.models.model import Model
 from bornfair.people.tables import as_pandas
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.forms import Bounder
-from bornfair.quantification.measure import proven_arithmetic, rounded_down
+from bornfair.quantification.measure import proven_arithmetic
 from bornfair.quantification.people import raw_person
 from bornfair.quantification.records import Estimate, Shares
 from bornfair.quantification.subpopulation import limits_of, rows_within
+from bornfair.quantification.tally import rounded_down
 from bornfair.quantification.variables import variables
 from bornfair.twins.relation import band_relation, twin_relation
 from bornfair.twins.versions import Versions

@@ -1,0 +1,81 @@
+"""How many of those whom no proof decides are treated unfairly? People are drawn from the boxes that are left open.
+
+How many are needed for a narrow interval is foreseen from a first sample, so that neither boxes nor samples get time
+that the other would use better.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bornfair.quantification.confident import NARROW, Looks, Parts, needed_samples, take_looks
+from bornfair.quantification.crowds import Crowd
+from bornfair.quantification.estimate import Sample
+from bornfair.quantification.tally import Tally, rounded_down
+from bornfair.quantification.variables import Variables
+from bornfair.verification.boxes import Boxes
+from bornfair.verification.clock import Clock
+from bornfair.verification.workers import Workers
+
+CONFIDING = 1 / 3  # share of the time in which people of open boxes are drawn
+SLOWER = 1.2  # times as long it may take where there are many boxes to draw from, and nothing is in the caches
+PLANNED = 0.9  # of the time that is left for it: the look that is planned must not come too late
+
+
+class Remainder:
+    """What is left open by a measurement, with the looks that were taken at people drawn from it."""
+
+    def __init__(
+        self, crowd: Crowd, sample: Sample, looks: Looks, most_samples: int, workers: Workers, seed: int
+    ) -> None:  # fmt: skip
+        self.crowd, self.sample, self.looks, self.most_samples = crowd, sample, looks, most_samples
+        self.workers, self.seed, self.is_drawn = workers, seed, False
+        self.each = 0.0  # seconds for a person, as far as is known
+        looks.look(sample.surely_unfair, sample.close, sample.count, Parts())
+
+    @property
+    def _variables(self) -> Variables:
+        return self.crowd.variables
+
+    def measure_pace(self, boxes: Boxes, clock: Clock) -> None:
+        """Find out how long it takes to draw and judge people of boxes; nobody looks at those who are drawn for it."""
+        began, count = clock.now(), self.crowd.batch
+        self.crowd.drawn_from(boxes)(count, np.random.default_rng(self.seed))
+        self.each = max(clock.now() - began, 0.0) / count / self.workers.jobs
+
+    def time_needed(self, tally: Tally, boxes: Boxes, clock: Clock) -> float:
+        """Seconds that the clock should leave for drawing from these open boxes."""
+        if self.is_drawn or self.looks.width <= NARROW:
+            return 0.0
+        return min(SLOWER * self._needed(tally, boxes) * self.each, CONFIDING * clock.timeout)
+
+    def draw(self, tally: Tally, boxes: Boxes, clock: Clock) -> None:
+        """Draw people of the open boxes, and look how many of them are unfair."""
+        self.is_drawn = True
+        if not len(boxes) or self.looks.width <= NARROW or clock.is_up:
+            return
+        self.measure_pace(boxes, clock)
+        affordable = PLANNED * clock.left / self.each if self.each > 0 else np.inf
+        take_looks(
+            self.looks, self.crowd.drawn_from(boxes), self._parts(tally, boxes),
+            min(self._needed(tally, boxes), affordable), clock, self.seed,
+            most=self.most_samples, together=self.crowd.batch, workers=self.workers,
+        )  # fmt: skip
+
+    def _needed(self, tally: Tally, boxes: Boxes) -> float:
+        """How many people of open boxes to draw for a narrow interval, if the sample is right."""
+        total = self._variables.total
+        open_ = float(boxes.facts["mass"].sum()) / total
+        unfair = (self.sample.found + 1) / self.sample.count - tally.falsified / total
+        return min(needed_samples(max(unfair, 0.0), open_, self.looks), self.most_samples)
+
+    def _parts(self, tally: Tally, boxes: Boxes) -> Parts:
+        """What is known of everybody but for the open boxes, which are drawn from; what is proven of parts of these is
+        left aside.
+        """
+        open_, total = float(boxes.facts["mass"].sum()), self._variables.total
+        rounded = 2.0**-51 * (tally.boxes + len(boxes) + 1000)
+        unfair, fair, drawn = (
+            rounded_down(part * (1 - rounded), total) for part in (tally.falsified, tally.certified, open_)
+        )
+        return Parts(unfair, fair, drawn, 8 * rounded * (self._variables.count + 1))

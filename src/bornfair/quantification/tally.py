@@ -1,0 +1,65 @@
+"""What became of boxes, and how much of everybody is that? Masses of those that are done, facts of those that wait."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from bornfair.verification.boxes import Boxes
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Masses of boxes that are done: whole numbers where people can be counted."""
+
+    certified: float = 0.0
+    falsified: float = 0.0
+    stuck: float = 0.0
+    credited: float = 0.0  # of certified and falsified, what came from parts of boxes
+    boxes: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+    def with_credit(self, boxes: Boxes) -> Tally:
+        """With the masses that are proven of parts of open boxes, as far as anybody has looked."""
+        certified, falsified = (
+            float(np.nansum(boxes.facts[name] * boxes.facts["mass"]) * (1 - 2.0**-40))
+            for name in ("certified", "falsified")
+        )
+        return replace(
+            self,
+            certified=self.certified + certified,
+            falsified=self.falsified + falsified,
+            credited=self.credited + certified + falsified,
+        )
+
+
+def waiting(boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, variable: np.ndarray) -> Boxes:
+    """Open boxes: mass, what is likely undecided of it, the variable to cut, and what shares of them are proven to be
+    certified and falsified (NaN: nobody has looked).
+    """
+    certified, falsified = np.full((2, len(boxes)), np.nan)
+    return boxes.knowing(
+        mass=mass, undecided=undecided, variable=variable, certified=certified, falsified=falsified
+    )  # fmt: skip
+
+
+def added(tally: Tally, found: tuple[Tally, Boxes]) -> tuple[Tally, Boxes]:
+    """The tally after some boxes, and what is open of them."""
+    return tally + found[0], found[1]
+
+
+def rounded_down(part: float, total: float) -> float:
+    """part / total, never above it, and a multiple of 2^-53, so that shares of 1 add up exactly.
+
+    A share too small for that stays what it is: beside it, the others are 0 or make up for it by rounding.
+    """
+    exact = Fraction(part) / Fraction(total)
+    units = exact.numerator * 2**53 // exact.denominator
+    if units:
+        return units / 2**53
+    found = float(exact)
+    return found if Fraction(found) <= exact else float(np.nextafter(found, 0.0))

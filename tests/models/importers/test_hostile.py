@@ -79,10 +79,10 @@ def test_what_was_not_read_is_not_run(name: str, beside: bool, tmp_path: Path) -
 @pytest.fixture
 def short_of_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(onnx_worker, "SECONDS", 2)
-    monkeypatch.setattr(onnx_worker, "_running", None)
+    monkeypatch.setattr(onnx_worker, "_running", {})
     yield
-    if onnx_worker._running is not None:
-        onnx_worker._running.stop()
+    for worker in onnx_worker._running.values():
+        worker.stop()
 
 
 def graph_of(name: str) -> bytes:
@@ -218,7 +218,7 @@ import numpy as np, os, sys
 from bornfair.models.importers import onnx_worker
 content = open(sys.argv[1], "rb").read()
 onnx_worker.ForeignGraph(content).run({"x": np.zeros((1, 4), np.float32)})
-print(onnx_worker._running.process.pid, flush=True)
+print(onnx_worker._running["onnxruntime"].process.pid, flush=True)
 onnx_worker.ForeignGraph(open(sys.argv[2], "rb").read()).run({"x": np.zeros((1, 4), np.float32)})
 """
 

@@ -228,8 +228,11 @@ def test_what_is_no_model_at_all_is_named(tmp_path: Path) -> None:
         load_model({})
     with pytest.raises(InputError, match="there is no model"):
         load_model(tmp_path / "nowhere.onnx")
-    (tmp_path / "m.txt").write_text("hello")
+    (tmp_path / "m.dat").write_text("hello")
     with pytest.raises(InputError, match="not a kind of model"):
+        load_model(tmp_path / "m.dat")
+    (tmp_path / "m.txt").write_text("hello")
+    with pytest.raises(InputError, match="not the text of a LightGBM model"):
         load_model(tmp_path / "m.txt")
     (tmp_path / "m.onnx").write_bytes(b"")
     with pytest.raises(InputError, match="no nodes"):

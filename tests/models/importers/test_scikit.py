@@ -13,12 +13,12 @@ from skl2onnx import convert_sklearn, to_onnx
 from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
@@ -180,7 +180,7 @@ def test_any_feature_of_an_imported_model_may_be_asked_about() -> None:
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (RandomForestClassifier(2), r"step 'RandomForestClassifier' .* is not supported; MLPClassifier"),
+        (KNeighborsClassifier(2), r"step 'KNeighborsClassifier' .* is not supported; MLPClassifier"),
         (
             make_pipeline(FunctionTransformer(np.log1p), LogisticRegression()),
             r"\(FunctionTransformer\) applies a function",

@@ -1,18 +1,22 @@
-"""The process in which other people's graphs run: within limits of memory and time, and without bornfair.
+"""The process in which other people's models run: within limits of memory and time, and without bornfair.
 
-It is started by `onnx_worker` as a script, reads one message after the other from standard input and answers on
-standard output. It imports numpy and onnxruntime only, so it starts in a fraction of a second; it ends with whoever
-started it. A message is 8 bytes of length, a letter, and what it carries.
+It is started by `onnx_worker` as a script for one library, reads one message after the other from standard input and
+answers on standard output. It imports numpy and that library only, so it starts quickly; it ends with whoever started
+it. A message is 8 bytes of length, a letter, and what it carries. A forest is loaded from a line of JSON (how to run
+it) and its file; it is run on "rows" [people, inputs] of numbers, and answers with "scores" and with what it "shows".
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import struct
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -65,21 +69,23 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
 # --- what runs in the child only ---
 
 
-def _serve(requests: BinaryIO, answers: BinaryIO, seconds: int) -> None:
-    session: Any = None
+Run = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
+
+
+def _serve(requests: BinaryIO, answers: BinaryIO, seconds: int, library: str) -> None:
+    run: Run | None = None
     while True:
         kind, content = receive(requests)
         _limit_time(seconds)
         try:
             if kind == LOAD:
-                session = None  # the memory of the graph before
-                session = session_of(content)
+                run = None  # the memory of the model before
+                run = LIBRARIES[library](content)
                 answer = b""
             else:
-                found = session.run(None, unpacked(content))
-                names = [output.name for output in session.get_outputs()]
-                answer = packed({name: np.asarray(values) for name, values in zip(names, found, strict=True)})
-        except Exception as error:  # noqa: BLE001 - whatever onnxruntime throws is told to whoever asked
+                assert run is not None
+                answer = packed(run(unpacked(content)))
+        except Exception as error:  # noqa: BLE001 - whatever the library throws is told to whoever asked
             send(answers, ERROR, (str(error) or type(error).__name__).encode(errors="replace"))
         else:
             send(answers, ANSWER, answer)
@@ -92,6 +98,91 @@ def session_of(content: bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def _graph(content: bytes) -> Run:
+    session = session_of(content)
+    names = [output.name for output in session.get_outputs()]
+
+    def run(feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        found = session.run(None, feed)
+        return {name: np.asarray(values) for name, values in zip(names, found, strict=True)}
+
+    return run
+
+
+def _xgboost(content: bytes) -> Run:
+    import xgboost
+
+    how, file = _split(content)
+    booster = xgboost.Booster()
+    booster.load_model(bytearray(file))
+    booster.set_param({"nthread": 1})
+
+    def run(feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        rows = xgboost.DMatrix(
+            feed["rows"], missing=np.nan, feature_types=how["types"], enable_categorical=True, nthread=1
+        )
+        options = {"iteration_range": (0, how["iterations"]), "validate_features": False}
+        return {
+            "scores": booster.predict(rows, output_margin=True, **options),
+            "shown": booster.predict(rows, **options),
+        }
+
+    return run
+
+
+def _lightgbm(content: bytes) -> Run:
+    import lightgbm
+
+    _, file = _split(content)
+    booster = lightgbm.Booster(model_str=file.decode(), params={"verbosity": -1})
+
+    def run(feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        scores, shown = (booster.predict(feed["rows"], raw_score=raw, num_threads=1) for raw in (True, False))
+        return {"scores": np.asarray(scores), "shown": np.asarray(shown)}
+
+    return run
+
+
+def _catboost(content: bytes) -> Run:
+    import catboost
+
+    how, file = _split(content)
+    model = catboost.CatBoost()
+    with tempfile.NamedTemporaryFile(suffix=".json") as stored:
+        stored.write(file)
+        stored.flush()
+        model.load_model(stored.name, format="json")
+
+    def run(feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        rows: Any = feed["rows"]
+        if how["texts"]:
+            rows = rows.astype(object)
+            for place in how["texts"]:
+                rows[:, place] = feed[f"text {place}"]
+        pool = catboost.Pool(rows, cat_features=how["texts"])
+        if "which leaves" in feed:
+            return {"leaves": np.asarray(model.calc_leaf_indexes(pool, thread_count=1)).astype(np.int64)}
+        kinds = {"scores": "RawFormulaVal", "shown": "Probability", "decided": "Class"}
+        return {
+            name: np.asarray(model.predict(pool, prediction_type=kind, thread_count=1)) for name, kind in kinds.items()
+        }
+
+    return run
+
+
+def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
+    head, _, file = content.partition(b"\n")
+    return json.loads(head), file
+
+
+LIBRARIES: dict[str, Callable[[bytes], Run]] = {
+    "onnxruntime": _graph,
+    "xgboost": _xgboost,
+    "lightgbm": _lightgbm,
+    "catboost": _catboost,
+}
 
 
 def _limit_memory(size: int) -> None:
@@ -123,10 +214,11 @@ def _end_with_parent() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    import onnxruntime  # noqa: F401  # before memory is limited: a library that is cut short says nothing useful
-
+    importlib.import_module(sys.argv[3])  # before memory is limited: a library that is cut short says nothing useful
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
     _limit_memory(int(sys.argv[1]))
     try:
-        _serve(sys.stdin.buffer, sys.stdout.buffer, int(sys.argv[2]))
+        _serve(sys.stdin.buffer, answers, int(sys.argv[2]), sys.argv[3])
     except (EOFError, BrokenPipeError):
         os._exit(0)

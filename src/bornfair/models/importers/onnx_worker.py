@@ -1,4 +1,4 @@
-"""Who runs a graph that somebody else wrote? A process of its own, kept for the next graph, within limits."""
+"""Who runs a model that somebody else wrote? A process of its own, kept for the next model, within limits."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ class CannotRun(Exception):
 
 
 class ForeignGraph:
-    """A graph that is run in a process of its own, which all such graphs share one after the other."""
+    """A graph that is run in a process of its own, which all such graphs share one after the other.
 
-    def __init__(self, content: bytes) -> None:
-        self._content = content
+    `library` reads and runs it: onnxruntime, or one that `onnx_child` knows.
+    """
+
+    def __init__(self, content: bytes, library: str = "onnxruntime") -> None:
+        self._content, self._library = content, library
 
     def run(self, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """All its outputs by name. Raises CannotRun."""
         with _lock:
-            worker = _worker()
+            worker = _worker(self._library)
             if worker.graph is not self._content:
                 worker.graph = None
                 worker.ask(LOAD, self._content)
@@ -41,12 +44,12 @@ class ForeignGraph:
 
 
 class _Worker:
-    def __init__(self) -> None:
+    def __init__(self, library: str) -> None:
         self.owner = os.getpid()
         self.graph: bytes | None = None
         self.process: Any = subprocess.Popen(
             # -P: this script's own folder must not be searched for modules
-            [sys.executable, "-P", onnx_child.__file__, str(MEMORY), str(SECONDS)],
+            [sys.executable, "-P", onnx_child.__file__, str(MEMORY), str(SECONDS), library],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
@@ -69,7 +72,7 @@ class _Worker:
             self.stop()
             if late.is_set() or self.process.returncode == -getattr(signal, "SIGXCPU", 0):
                 raise CannotRun(f"it takes more than {SECONDS} s") from None
-            raise CannotRun(f"onnxruntime crashed, or needs more than {MEMORY / 2**30:g} GB") from None
+            raise CannotRun(f"it crashed, or needs more than {MEMORY / 2**30:g} GB") from None
         except BaseException:  # an interrupt: what is under way has no reader any more
             self.stop()
             raise
@@ -96,15 +99,16 @@ def _stop(process: Any) -> None:
             continue
 
 
-def _worker() -> _Worker:
-    global _running
-    if _running is not None and _running.owner != os.getpid():  # we were forked: it is our parent's
-        _running.stop.detach()
-        _running = None
-    if _running is None or not _running.stop.alive:
-        _running = _Worker()
-    return _running
+def _worker(library: str) -> _Worker:
+    running = _running.get(library)
+    if running is not None and running.owner != os.getpid():  # we were forked: it is our parent's
+        running.stop.detach()
+        running = None
+    if running is None or not running.stop.alive:
+        running = _running[library] = _Worker(library)
+    return running
 
 
 _lock = threading.Lock()
-_running: _Worker | None = None
+_running: dict[str, _Worker] = {}
+"""By library."""

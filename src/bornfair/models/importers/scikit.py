@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,20 +12,19 @@ import pandas as pd
 
 from bornfair.errors import InputError, plain, plain_value, shown
 from bornfair.models.importers.affine import CannotRead, Cell, Cells, Forms, Tape, clipped, concatenated, layer
-from bornfair.models.importers.columns import Columns, Wanted
+from bornfair.models.importers.columns import Columns
 from bornfair.models.importers.dense_stack import Kind, Step, formed
 from bornfair.models.importers.head import Head, read_head
 from bornfair.models.importers.original import Original
 from bornfair.models.importers.reading import Meaning, Reading
+from bornfair.models.importers.scikit_pipeline import Opened, Point, fills_of, label_of, parts_of
 from bornfair.models.importers.source import Read
-from bornfair.people.features import NUMERIC, Value
 
 Column = Forms | Cells  # [people, 1]
 LINEAR = (
     "LogisticRegression", "LogisticRegressionCV", "LinearSVC", "SGDClassifier", "Perceptron", "RidgeClassifier",
     "RidgeClassifierCV", "LinearDiscriminantAnalysis",
 )  # fmt: skip
-THRESHOLDED = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 HIDDEN: dict[str, Kind] = {"relu": "relu", "tanh": "tanh", "logistic": "sigmoid"}  # none for "identity"
 
 
@@ -33,31 +32,11 @@ class ScikitSource:
     """A fitted classifier, alone or at the end of a pipeline."""
 
     def __init__(self, model: Any) -> None:
-        from sklearn.exceptions import NotFittedError
-        from sklearn.utils.validation import check_is_fitted
-
-        self._model = _thawed(getattr(model, "best_estimator_", model))
-        name = type(self._model).__name__
-        try:
-            check_is_fitted(self._model)
-        except (NotFittedError, TypeError) as error:
-            raise InputError(f"the {name} is not fitted; call fit first.") from error
-        *self._transformers, (self._name, self._final) = _steps(self._model)
-        self._point = _Point.of(self._final) if type(self._final).__name__ in THRESHOLDED else None
-        if self._point is not None:
-            *inner, (self._name, self._final) = _steps(self._point.estimator)
-            self._transformers += inner
-        if not hasattr(self._final, "classes_"):
-            raise InputError(f"the {name} ends with {type(self._final).__name__}, which is not a classifier.")
-        fitted = getattr(self._model, "feature_names_in_", None)
-        self._all_names = None if fitted is None else tuple(str(name) for name in fitted)
-        if self._all_names is None:
-            self.wanted = Wanted(f"the {name}", None, int(self._model.n_features_in_), numbers=False)
-            return
-        known: dict[str, tuple[Value, ...]] = {}
-        _note_categories(self._transformers, self._all_names, known)
-        used = _used(self._transformers, self._all_names)
-        self.wanted = Wanted(f"the {name}", used, None, known, numbers=False)
+        opened = Opened.of(model)
+        self._model, self._transformers = opened.model, opened.transformers
+        self._name, self._final, self._point = opened.name, opened.final, opened.point
+        self._all_names, self.wanted = opened.names, opened.wanted
+        self._given = opened.given
 
     def read(self, columns: Columns, asked: Reading) -> Read:
         tape, origin = Tape(columns.domain.features), self.wanted.origin
@@ -70,15 +49,15 @@ class ScikitSource:
             order = tuple(f"column {i}" for i in range(len(given)))
         name, final = self._name, self._final
         try:
-            steps = _classifier(final, _label(name, final))
+            steps = _classifier(final, label_of(name, final))
             row = concatenated([tape.forms(_there(column)) for column in given], 0)
             scores = formed(steps, row, origin)
             if self._point is not None and not asked.moves_the_decision:
-                head = self._point.head(scores, final)
+                head = _at_the_point(self._point, scores, final)
             else:
                 head = read_head(scores, _asked(asked, scores, final))
         except CannotRead as error:
-            raise InputError(f"{origin}: {_label(name, final)} {error}.") from error
+            raise InputError(f"{origin}: {label_of(name, final)} {error}.") from error
         classes = tuple(plain_value(value) for value in final.classes_)
         return Read(head, tape, classes, self._original(head, columns, asked))
 
@@ -90,37 +69,19 @@ class ScikitSource:
 
         def scores(table: pd.DataFrame) -> np.ndarray:
             shows = "predict_proba" if head.probabilities else "decision_function"
-            found = np.asarray(getattr(model, shows)(self._given(table, columns)))
+            found = np.asarray(getattr(model, shows)(self._given(table, columns.names)))
             return found[:, None] if found.ndim == 1 else found
 
         def decide(table: pd.DataFrame) -> np.ndarray:
             if asked.moves_the_decision:
                 return head.decided_by_it(scores(table))
-            found = model.predict(self._given(table, columns))
+            found = model.predict(self._given(table, columns.names))
             return np.array([order[plain(value)] for value in found], dtype=np.int64)
 
         known = self.wanted.names or columns.names
-        filled = _fills(self._transformers, self._all_names or known)
+        filled = fills_of(self._transformers, self._all_names or known)
         fills = {own: filled[name] for name, own in zip(known, columns.names, strict=True) if name in filled}
         return Original(f"scikit-learn {sklearn.__version__}", scores, decide, fills=fills)
-
-    def _given(self, table: pd.DataFrame, columns: Columns) -> Any:
-        """A table as the estimator takes it; numbers as float64, as in a table with gaps, however whole they are: an
-        imputer insists on the kind it was fitted with.
-        """
-        read = table[list(columns.names)]
-        numbers = {f.name: np.float64 for f in columns.features if isinstance(f, NUMERIC)}
-        read = read.astype(numbers)
-        if self._all_names is None or self.wanted.names is None:
-            numeric = all(pd.api.types.is_numeric_dtype(dtype) for dtype in read.dtypes)
-            return read.to_numpy(np.float64 if numeric else object)
-        renamed = read.set_axis(list(self.wanted.names), axis=1)
-        return renamed.reindex(columns=list(self._all_names))  # columns that the model drops are empty
-
-
-def _label(name: str, step: Any) -> str:
-    """What messages call a step."""
-    return f"step '{name}' ({type(step).__name__})"
 
 
 def _there(column: Column | None) -> Column:
@@ -134,73 +95,6 @@ def _plain_levels(levels: np.ndarray) -> np.ndarray:
     return levels if any(isinstance(level, str) for level in levels) else np.array(levels.tolist())
 
 
-def _steps(model: Any) -> list[tuple[str, Any]]:
-    """A pipeline's steps without those that pass everything on; nested pipelines are laid out."""
-    if type(model).__name__ != "Pipeline":
-        return [(type(model).__name__, model)]
-    found: list[tuple[str, Any]] = []
-    for name, step in model.steps:
-        if step is not None and not isinstance(step, str):
-            found += (
-                [(name, inner) for _, inner in _steps(step)] if type(step).__name__ == "Pipeline" else [(name, step)]
-            )
-    return found
-
-
-def _used(steps: Sequence[tuple[str, Any]], names: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that matter: a column transformer at the beginning may drop some."""
-    if not steps or type(steps[0][1]).__name__ != "ColumnTransformer":
-        return names
-    kept = {i for _, _, places in _parts(steps[0][1], names) for i in places}
-    return tuple(name for i, name in enumerate(names) if i in kept)
-
-
-def _parts(transformer: Any, names: Sequence[str]) -> list[tuple[str, list[tuple[str, Any]], list[int]]]:
-    """What a column transformer does with columns that it keeps: name, steps, positions of the columns."""
-    return [
-        (name, [] if isinstance(step, str) else _steps(step), _positions(chosen, names))
-        for name, step, chosen in transformer.transformers_
-        if not (isinstance(step, str) and step == "drop")
-    ]
-
-
-def _positions(chosen: Any, names: Sequence[str]) -> list[int]:
-    """Positions of the columns that a part of a column transformer takes: names, positions, a mask or a slice."""
-    if isinstance(chosen, slice):
-        if isinstance(chosen.start, str) or isinstance(chosen.stop, str):
-            begin = names.index(chosen.start) if chosen.start is not None else 0
-            return list(range(begin, names.index(chosen.stop) + 1 if chosen.stop is not None else len(names)))
-        return list(range(len(names)))[chosen]
-    items = [plain(item) for item in ([chosen] if isinstance(chosen, (str, int)) else list(chosen))]
-    if items and all(isinstance(item, bool) for item in items):
-        return [i for i, item in enumerate(items) if item]
-    return [names.index(item) if isinstance(item, str) else range(len(names))[int(item)] for item in items]
-
-
-def _note_categories(
-    steps: Sequence[tuple[str, Any]], names: Sequence[str], known: dict[str, tuple[Value, ...]]
-) -> None:
-    """Which categories encoders know for raw columns."""
-    for _, step in steps:
-        kind = type(step).__name__
-        if kind == "ColumnTransformer":
-            for _, inner, places in _parts(step, names):
-                _note_categories(inner, [names[i] for i in places], known)
-            return
-        if kind in ("OneHotEncoder", "OrdinalEncoder"):
-            for name, categories in zip(names, step.categories_, strict=False):
-                known.setdefault(name, _values(categories))
-            return
-        if kind != "SimpleImputer":
-            return
-
-
-def _values(categories: Any) -> tuple[Value, ...]:
-    listed = [plain(category) for category in categories]
-    whole = [int(v) if isinstance(v, float) and v == round(v) else v for v in listed if v is not None and v == v]
-    return tuple(v for v in whole if isinstance(v, (bool, int, float, str)))
-
-
 # --- transformers ---
 
 
@@ -211,8 +105,8 @@ def _transformed(
     if kind == "ColumnTransformer":
         made: list[Column | None] = []
         if step.transformer_weights:
-            raise InputError(f"{origin}: {_label(name, step)} has transformer_weights, which are not supported.")
-        for part, inner, places in _parts(step, names):
+            raise InputError(f"{origin}: {label_of(name, step)} has transformer_weights, which are not supported.")
+        for part, inner, places in parts_of(step, names):
             some: Sequence[Column | None] = [given[i] for i in places]
             for _, transformer in inner:
                 some = _transformed(transformer, part, some, tape, origin, [""] * len(some))
@@ -228,7 +122,7 @@ def _transformed(
             )
         return TRANSFORMERS[kind](step, [_there(column) for column in given], tape, name)
     except CannotRead as error:
-        raise InputError(f"{origin}: {_label(name, step)} {error}.") from error
+        raise InputError(f"{origin}: {label_of(name, step)} {error}.") from error
 
 
 def _looked_up(
@@ -288,25 +182,6 @@ def _imputed(step: Any, given: list[Column], tape: Tape, name: str) -> list[Colu
             "examine the rest of the pipeline"
         )
     return given
-
-
-def _fills(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str, Value]:
-    """What an imputer that comes first puts in the place of missing values, by column."""
-    kind = type(steps[0][1]).__name__ if steps else ""
-    if kind == "SimpleImputer":
-        found = zip(names, steps[0][1].statistics_, strict=True)
-        return {name: plain_value(value) for name, value in found if not pd.isna(value)}
-    if kind != "ColumnTransformer":
-        return {}
-    filled: dict[str, Value] = {}
-    several: set[str] = set()
-    for _, inner, positions in _parts(steps[0][1], names):
-        read = [names[i] for i in positions]
-        several |= {
-            name for name in read if name in filled
-        }  # read twice: what one way fills in need not be the other's
-        filled |= _fills(inner, read)
-    return {name: value for name, value in filled.items() if name not in several}
 
 
 def _identity(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
@@ -394,45 +269,18 @@ def _asked(asked: Reading, scores: Forms, final: Any) -> Reading:
 # --- thresholds that were fixed or tuned ---
 
 
-def _thawed(model: Any) -> Any:
-    return _thawed(model.estimator) if type(model).__name__ == "FrozenEstimator" else model
-
-
-@dataclass(frozen=True, eq=False)
-class _Point:
-    """Where a classifier with a fixed or tuned threshold lets another one decide: for one class, from a number of its
-    probability or score on.
-    """
-
-    estimator: Any
-    threshold: float | None  # None: ½ of a probability, 0 of a score
-    of_probabilities: bool
-    for_last: bool
-
-    @staticmethod
-    def of(model: Any) -> _Point:
-        estimator = _thawed(getattr(model, "estimator_", model.estimator))
-        tuned = hasattr(model, "best_threshold_")
-        threshold = model.best_threshold_ if tuned else None if model.threshold == "auto" else model.threshold
-        favoured = model._curve_scorer._get_pos_label() if tuned else model.pos_label
-        probabilities = model.response_method == "predict_proba"
-        if model.response_method == "auto":
-            probabilities = hasattr(estimator, "predict_proba")
-        last = favoured is None or plain(favoured) == plain(model.classes_[-1])
-        return _Point(estimator, None if threshold is None else float(threshold), probabilities, last)
-
-    def head(self, scores: Forms, final: Any) -> Head:
-        """The decision at this point: at the threshold itself it is for the class that is named."""
-        if scores.size > 2:
-            raise CannotRead("tells more than two classes apart at one threshold, which is not supported")
-        number, probability = self.threshold, self.of_probabilities
-        if number is None:
-            number = 0.5 if probability else 0.0
-        if not probability and hasattr(final, "predict_proba"):  # read as probabilities, a function of the score
-            number, probability = 1.0 / (1.0 + math.exp(-number)), True
-        if probability and not 0 < number < 1:
-            raise CannotRead(f"decides from the probability {number:g} on, so that everybody gets the same decision")
-        if not self.for_last:
-            number = 1.0 - number if probability else -number
-        found = read_head(scores, Reading("probability" if probability else "logit", number))
-        return replace(found, tie_is_positive=self.for_last)
+def _at_the_point(point: Point, scores: Forms, final: Any) -> Head:
+    """The decision at this point: at the threshold itself it is for the class that is named."""
+    if scores.size > 2:
+        raise CannotRead("tells more than two classes apart at one threshold, which is not supported")
+    number, probability = point.threshold, point.of_probabilities
+    if number is None:
+        number = 0.5 if probability else 0.0
+    if not probability and hasattr(final, "predict_proba"):  # read as probabilities, a function of the score
+        number, probability = 1.0 / (1.0 + math.exp(-number)), True
+    if probability and not 0 < number < 1:
+        raise CannotRead(f"decides from the probability {number:g} on, so that everybody gets the same decision")
+    if not point.for_last:
+        number = 1.0 - number if probability else -number
+    found = read_head(scores, Reading("probability" if probability else "logit", number))
+    return replace(found, tie_is_positive=point.for_last)

@@ -14,6 +14,7 @@ import numpy as np
 
 from bornfair.checks import choice, number
 from bornfair.errors import InputError, plain_value
+from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Clock, Say, Timeout
@@ -27,7 +28,7 @@ Engine = Literal["auto", "bounds", "smt", "milp"]
 
 
 def decide(
-    model: Model,
+    model: Model | ForestModel,
     *,
     engine: Engine = "auto",
     timeout: Timeout = 60.0,
@@ -48,6 +49,12 @@ def decide(
     """
     check_question(engine, timeout, where, relax)
     clock = Clock.of(timeout, say)
+    if isinstance(model, ForestModel):
+        from bornfair.verification.forest_decide import decide_forest
+
+        return decide_forest(
+            model, engine=engine, timeout=clock, table=table, where=where, relax=relax, seed=seed, resume=resume
+        )
     if engine == "smt" or where or relax:
         verdict = _by_smt(model, clock, partitions, soft_timeout, where, relax, seed)
     elif engine == "milp":

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import plain
+from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.shipped import shipped
 from bornfair.people.encoding import Encoding
@@ -105,7 +106,7 @@ def exact_input(
     return encoding.exact((versions or Versions(encoding.domain)).of(person, value))
 
 
-def falsified(model: Model, found: Replay, *, engine: str, reason: str, **facts: Any) -> Verdict:
+def falsified(model: Model | ForestModel, found: Replay, *, engine: str, reason: str, **facts: Any) -> Verdict:
     """The verdict that replayed twins carry. Only twins that differ in some arithmetic may get here."""
     if not found.unfair_in:
         raise AssertionError("twins that get the same decision were reported as a counterexample")

@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 Answer = Literal["verified", "falsified", "undecided"]
 Proof = Literal["structural", "bounds", "none"]
-Arithmetic = Literal["real", "float32"]
+Arithmetic = Literal["real", "float32", "float64"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found out, how, and about which arithmetic (`real`: exact numbers; `float32`: as executed).
+    """What was found out, how, and about which arithmetic (`real`: exact numbers; `float32`, or of some
+    forests `float64`: as executed).
 
     >>> bool(Verdict("undecided", "none", "bounds", (), "the time is up"))
     False

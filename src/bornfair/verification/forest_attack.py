@@ -1,0 +1,171 @@
+"""Is there anybody whom a forest decides by the sensitive value? Rows of a table, people at random, and a climb over
+cells; it can find unfairness, never exclude it.
+
+Whoever's margins run from L to H over their versions is unfair if L ≤ 0 < H (of K classes, margins are the leads of one
+class over the best other one). All stages lower max(L, −H) over the cells that the forest tells apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bornfair.people.features import NUMERIC, Value
+from bornfair.people.tables import as_pandas
+from bornfair.verification.attack import Attack
+from bornfair.verification.clock import Clock, Timeout
+from bornfair.verification.forest_judge import Judge, told_apart
+from bornfair.verification.forest_replay import replay_forest
+from bornfair.verification.replay import Replay
+
+FIRST = 2048  # people looked at together
+MOST_ROWS = 1 << 16
+CLIMBERS = 32
+TRIALS = 64  # cells tried for each of them in one step
+STEPS = 60
+REPLAYED = 8  # of those found together
+SUMS = 1 << 21  # words of bits looked at between two looks at the clock
+
+
+def find_forest_twins(judge: Judge, *, table: Any = None, seconds: Timeout = 5.0, seed: int = 0) -> Attack:
+    """Search for twins whom the forest decides differently, replayed by its original where there is one."""
+    clock, tried, stage = Clock.of(seconds), 0, ""
+    rows = None if table is None else as_pandas(table)
+    for how, points, origin in _batches(judge, rows, seed):
+        decided, margins = judge.decided(points)
+        tried += len(points)
+        if clock.listener is not None and how != stage:
+            clock.listener(f"{how}: {tried:,} people looked at in {clock.spent:.1f} s")
+        stage = how
+        unfair = np.flatnonzero(told_apart(decided))
+        order = unfair[np.argsort(worth(margins[unfair]), kind="stable")][:REPLAYED]
+        for i in order:
+            found = shown_twins(judge, points[i], decided[i], None if origin is None else origin.iloc[int(i)])
+            if found is not None:
+                return Attack(found, tried, stage, clock.spent)
+        if clock.is_up:
+            break
+    return Attack(None, tried, "nothing found", clock.spent)
+
+
+def worth(margins: np.ndarray) -> np.ndarray:
+    """max(L, −H) of people [people, versions, outputs]: below 0, or L = 0 < H, for the unfair."""
+    if margins.shape[2] > 1:
+        ranked = np.sort(margins, axis=2)
+        others = np.where(margins == ranked[..., -1:], ranked[..., -2:-1], ranked[..., -1:])
+        margins = margins - others
+    return np.maximum(margins.min(axis=1), -margins.max(axis=1)).min(axis=1)
+
+
+def _batches(judge: Judge, table: Any, seed: int) -> Iterator[tuple[str, np.ndarray, Any]]:
+    cells, random = judge.cells, np.random.default_rng([seed, 17])
+    width, together = len(cells.free), int(np.clip(SUMS // _work(judge), 16, FIRST))
+    if table is not None and all(name in table.columns for name in cells.domain.free_names):
+        rows = table if len(table) <= MOST_ROWS else table.sample(MOST_ROWS, random_state=seed)
+        for begin in range(0, len(rows), together):
+            some = rows.iloc[begin : begin + together]
+            places = cells.place(some)
+            inside = (places >= 0).all(axis=1)
+            if inside.any():
+                yield "rows of the table", places[inside], some[inside]
+    if not width:
+        yield "the only person", np.zeros((1, 0), np.int64), None
+        return
+    best, score = np.zeros((0, width), np.int64), np.zeros(0)
+    for i in range(2):
+        for by_cells in (False, True):
+            points = _cells_at_random(judge, together, random) if by_cells else _people_at_random(judge, seed + i)
+            points = points[:together]
+            yield "people at random", points, None
+            best = np.concatenate([best, points])
+            score = np.concatenate([score, worth(judge.bounds(points, points).low)])
+            best, score = _fittest(best, score)
+    step = 0
+    while True:
+        step += 1
+        if step % STEPS == 0:  # others may get further
+            fresh = _cells_at_random(judge, CLIMBERS, random)
+            half = CLIMBERS // 2
+            best = np.concatenate([best[:half], fresh])
+            score = np.concatenate([score[:half], worth(judge.bounds(fresh, fresh).low)])
+        trials = np.repeat(best, max(min(TRIALS, together // max(len(best), 1)), 1), axis=0)
+        for _ in range(1 + step % 3):  # one, two or three features at once
+            feature = random.integers(width, size=len(trials))
+            trials[np.arange(len(trials)), feature] = random.integers(judge.sizes[feature])
+        yield "a climb over cells", trials, None
+        best = np.concatenate([best, trials])
+        score = np.concatenate([score, worth(judge.bounds(trials, trials).low)])
+        best, score = _fittest(best, score)
+
+
+def _work(judge: Judge) -> int:
+    return judge.bits.words + judge.versions * max(judge.bits.acting_words, 1)
+
+
+def _fittest(points: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    points, first = np.unique(points, axis=0, return_index=True)
+    score = score[first]
+    order = np.argsort(score, kind="stable")[:CLIMBERS]
+    return points[order], score[order]
+
+
+def _cells_at_random(judge: Judge, count: int, random: np.random.Generator) -> np.ndarray:
+    return random.integers(judge.sizes, size=(count, len(judge.sizes)))
+
+
+def _people_at_random(judge: Judge, seed: int) -> np.ndarray:
+    return judge.cells.place(judge.cells.domain.sample(FIRST, seed=seed))
+
+
+# --- twins to show ---
+
+
+def shown_twins(judge: Judge, point: np.ndarray, decided: np.ndarray, row: Any = None) -> Replay | None:
+    """A pair of versions that are decided differently, replayed; few attributes apart, and the person's own if they
+    are in a table.
+    """
+    versions = judge.cells.twins.versions
+    person = judge.cells.person(point, short=True) if row is None else _raw(judge, row)
+    pair = _pair(judge, decided, row)
+    found = replay_forest(judge.model, person, pair, versions)
+    if not found.unfair_in and row is None:
+        found = replay_forest(judge.model, judge.cells.person(point), pair, versions)
+    return found if found.unfair_in else None
+
+
+def _pair(judge: Judge, decided: np.ndarray, row: Any) -> tuple[int, int]:
+    levels = judge.cells.twins.versions.levels
+    known = np.flatnonzero(decided >= 0)
+    own = -1 if row is None else _own(judge, row)
+    if own in known and (decided[known] != decided[own]).any():
+        others = known[decided[known] != decided[own]]
+        return own, int(others[np.argmin((levels[others] != levels[own]).sum(axis=1))])
+    first = known[0]
+    others = known[decided[known] != decided[first]]
+    apart = (levels[known][:, None] != levels[others][None]).sum(axis=2)
+    apart = np.where(decided[known][:, None] == decided[others][None], levels.shape[1] + 1, apart)
+    one, other = np.unravel_index(np.argmin(apart), apart.shape)
+    return int(known[one]), int(others[other])
+
+
+def _own(judge: Judge, row: Any) -> int:
+    cells = judge.cells
+    if any(name not in row.index for name in cells.domain.sensitive):
+        return -1
+    at = [int(cells.features[i].of([row[cells.domain.names[i]]])[0]) for i in cells.sensitive]
+    same = np.flatnonzero((cells.twins.values == at).all(axis=1))
+    return int(same[0]) if len(same) else -1
+
+
+def _raw(judge: Judge, row: Any) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for position in judge.cells.free:
+        feature = judge.cells.features[position].feature
+        value = row[feature.name]
+        if isinstance(feature, NUMERIC):
+            found[feature.name] = int(value) if feature.kind == "integer" else float(value)
+        else:
+            found[feature.name] = next(level for level in feature.levels() if level == value)
+    return found

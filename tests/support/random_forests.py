@@ -1,0 +1,180 @@
+"""Small random forests, and what is true of them by looking at everybody: the oracle of all that is said of forests."""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bornfair import Domain
+from bornfair.models.forest import Cut, Forest, Summation
+from bornfair.models.forest_model import ForestModel
+from bornfair.models.split_columns import SplitColumn, columns_of
+from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.twins.versions import Versions
+from bornfair.verification.forest_judge import exact_class
+
+WORDS = ("red", "green", "blue", "grey")
+
+
+def random_forest_model(rng: np.random.Generator, *, twins: bool = True, most: int = 4) -> ForestModel:
+    """Two to `most` features of every kind, one or two of them sensitive; ties at thresholds and between scores."""
+    count = int(rng.integers(2, most + 1))
+    features, columns = [], []
+    for i in range(count):
+        feature, column = _feature(rng, i)
+        features.append(feature)
+        columns.append(column)
+        if rng.random() < 0.2:  # a second column of the same input
+            columns.append(_column(rng, feature, i))
+    sensitive = [f.name for f in features if rng.random() < 0.3][: count - 1] or [features[0].name]
+    outputs = int(rng.choice([1, 1, 1, 2, 3]))
+    domain = Domain(
+        features=tuple(features),
+        sensitive=tuple(sensitive),
+        label=Label(name="y", classes=tuple(range(max(outputs, 2)))),
+    )
+    if twins and rng.random() < 0.4:
+        domain = _with_rules(rng, domain)
+    forest = _forest(rng, features, columns, outputs)
+    return ForestModel(forest, domain, domain.names)
+
+
+def _feature(rng, i):
+    name = f"x{i}"
+    kind = rng.integers(4)
+    if kind == 0:
+        low = int(rng.integers(-3, 1))
+        feature = IntegerFeature(name=name, low=low, high=low + int(rng.integers(1, 6)))
+    elif kind == 1:
+        feature = RealFeature(name=name, low=-1.0, high=float(rng.choice([0.5, 1.0, 2.25])))
+    elif kind == 2:
+        feature = BooleanFeature(name=name)
+    else:
+        words = tuple(rng.permutation(WORDS)[: rng.integers(2, 5)].tolist())
+        feature = CategoricalFeature(name=name, categories=words)
+    return feature, _column(rng, feature, i)
+
+
+def _column(rng, feature, i):
+    if feature.kind == "categorical":
+        numbers = rng.permutation(len(feature.categories)).astype(float).tolist()
+        return SplitColumn(i, (), tuple(zip(feature.categories, numbers, strict=True)))
+    steps = [(("float32", 0.0),), (), (("times", -2.0), ("plus", 0.5)), (("float32", 0.0), ("at most", 1.0))]
+    return SplitColumn(i, steps[rng.integers(len(steps))])
+
+
+def _with_rules(rng, domain):
+    for feature in domain.free_features:
+        if feature.kind == "categorical":
+            return domain.with_twins(f"{feature.name}: {feature.categories[0]}<->{feature.categories[1]}")
+        if feature.kind in ("integer", "real"):
+            return domain.with_twins(f"{feature.name}: -x{feature.low + feature.high:+g}")
+    return domain
+
+
+def _forest(rng, features, columns, outputs):
+    column, threshold, members, left, right, missing, values, roots, sets = [], [], [], [], [], [], [], [], []
+
+    def grow(depth):
+        here = len(column)
+        for part, blank in ((column, -1), (threshold, 0.0), (members, -1), (left, -1), (right, -1), (missing, False)):
+            part.append(blank)
+        if depth == 0 or rng.random() < 0.2:
+            row = rng.integers(-8, 9, size=outputs) / 8
+            if outputs == 3 and rng.random() < 0.5:
+                row = np.eye(3)[rng.integers(3)] * row
+            values.append(row)
+            return here
+        column[here] = int(rng.integers(len(columns)))
+        chosen = columns[column[here]]
+        feature = features[chosen.source]
+        if chosen.table is not None and rng.random() < 0.5:
+            sets.append(np.flatnonzero(rng.random(len(chosen.table)) < 0.5).astype(float))
+            members[here] = len(sets) - 1
+        elif chosen.table is not None:
+            threshold[here] = float(rng.integers(len(chosen.table))) - 0.5 * (rng.random() < 0.5)
+        else:
+            ends = [(False, True)] if feature.kind == "boolean" else [(feature.low, feature.high)]
+            raw = rng.uniform(*map(float, ends[0]))
+            raw = round(raw * 4) / 4 if rng.random() < 0.7 else raw
+            threshold[here] = float(SplitColumn(0, chosen.steps).values(np.array([raw]))[0])
+        missing[here] = bool(rng.random() < 0.5)
+        left[here] = grow(depth - 1)
+        right[here] = grow(depth - 1)
+        return here
+
+    for _ in range(rng.integers(1, 6)):
+        roots.append(len(column))
+        grow(int(rng.integers(1, 4)))
+    precision = str(rng.choice(["float32", "float64"]))
+    first = bool(rng.random() < 0.7)
+    how = Summation(
+        precision, tuple((rng.integers(-4, 5, size=outputs) / 8).tolist()), first,
+        divisor=float(rng.choice([1.0, 1.0, 4.0])),
+    )  # fmt: skip
+    cut = Cut(at=float(rng.choice([0.0, 0.125, 0.3]))) if outputs == 1 else Cut(link="softmax")
+    names = tuple(feature.name for feature in features)
+    return Forest(
+        names, tuple(columns), roots, column, threshold, members, left, right, missing, np.array(values), how, cut,
+        tuple(sets),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Everybody:
+    """All free people (up to what the forest can tell apart), their weights, and whether their versions differ."""
+
+    people: pd.DataFrame
+    weights: np.ndarray  # sum to 1
+    unfair: np.ndarray
+
+    @property
+    def share(self) -> float:
+        return float(self.weights[self.unfair].sum())
+
+
+def everybody(model: ForestModel) -> Everybody:
+    """By looking at each of them, between all the points where any split or mirrored split may turn."""
+    domain = model.domain
+    free = [_values(model, feature) for feature in domain.free_features]
+    sensitive = [[value for value, _ in _values(model, feature)] for feature in domain.sensitive_features]
+    rows = list(itertools.product(*free))
+    people = pd.DataFrame(
+        [[value for value, _ in row] for row in rows], columns=list(domain.free_names), index=range(len(rows))
+    )
+    weights = np.array([np.prod([weight for _, weight in row]) for row in rows]) if free else np.ones(1)
+    versions = Versions(domain, list(itertools.product(*sensitive)))
+    decided = np.stack([_decided(model, versions.table(people, v)) for v in range(versions.size)])
+    return Everybody(people, weights, (decided != decided[0]).any(axis=0))
+
+
+def _decided(model, table):
+    forest = model.forest
+    columns = columns_of([table[name].to_numpy() for name in model.reads], forest.columns, len(table))
+    executed, leaves = forest.decide(forest.scores_of_columns(columns)), forest.leaves(columns)
+    some = range(min(len(table), 4))
+    exact = [exact_class(forest, forest.values[leaves[:, i]]) for i in some]
+    assert exact == executed[: len(exact)].tolist()  # values are eighths: nothing rounds
+    return executed
+
+
+def _values(model, feature):
+    """Values of a feature, at least one between any two points where something turns, with their weights."""
+    if feature.kind in ("categorical", "boolean", "integer"):
+        levels = list(feature.levels())
+        return [(level, 1 / len(levels)) for level in levels]
+    forest, turns = model.forest, {feature.low, feature.high}
+    for place, column in enumerate(forest.columns):
+        if model.reads[column.source] != feature.name:
+            continue
+        for threshold in forest.threshold[(forest.column == place) & (forest.members < 0)]:
+            turn = float(column.last_below([threshold])[0])
+            if np.isfinite(turn):
+                mirrored = feature.low + feature.high - turn
+                turns |= {turn, mirrored} if feature.low <= turn <= feature.high else {turn}
+    points = sorted(t for t in turns if feature.low <= t <= feature.high)
+    found = [(point, 0.0) for point in points]
+    found += [((a + b) / 2, (b - a) / (feature.high - feature.low)) for a, b in itertools.pairwise(points)]
+    found += [(float(np.nextafter(p, q)), 0.0) for p in points for q in (-9.0, 9.0)]
+    return [(v, w) for v, w in found if feature.low <= v <= feature.high]

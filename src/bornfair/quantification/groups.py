@@ -6,13 +6,15 @@ estimated, none of it proven.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError
+from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.quantification.confident import clopper_pearson
@@ -30,11 +32,13 @@ LEAST_UNFAIR = 20  # in a sample, for rules to be looked for
 DIGITS = 3  # of a real number in a rule
 FINDING, RULING, MEASURING = 0.4, 0.5, 0.8  # shares of the time left: to draw people, to find rules, to draw others
 LEAST_SECONDS = 0.5  # below which there is no use in beginning
+Draw = Callable[[int, list[int], Clock], tuple[pd.DataFrame, np.ndarray]]
+"""So many people of the distribution, by a seed, in the time: raw free values, and whose twins are decided unlike."""
 TRIAL = 2048  # people whose tree tells how long one of all of them takes
 
 
 def affected_groups(
-    model: Model,
+    model: Model | ForestModel,
     *,
     most: int = 5,
     samples: int = SAMPLES,
@@ -53,13 +57,20 @@ def affected_groups(
     clock = Clock.of(timeout)
     if clock.left < LEAST_SECONDS:
         return []
-    relation = grid_relation(model.encoding)
-    owner = Bounder(model.network, relation, variables(model.encoding, relation.free, marginals, where))
-    people, unfair = _drawn(model, owner, samples, [seed, 1], clock.part(FINDING))
+    drawn: Draw
+    if isinstance(model, ForestModel):
+        from bornfair.quantification.forest_sample import forest_draw
+
+        drawn = forest_draw(model, marginals)
+    else:
+        relation = grid_relation(model.encoding)
+        people_ = variables(model.encoding, relation.free, marginals, where)
+        drawn = partial(_drawn, model, Bounder(model.network, relation, people_))
+    people, unfair = drawn(samples, [seed, 1], clock.part(FINDING))
     if unfair.sum() < LEAST_UNFAIR or not model.domain.free_features:
         return []
     rules = _rules(model, people, unfair, clock.part(RULING))
-    fresh, truly = _drawn(model, owner, samples, [seed, 2], clock.part(MEASURING))
+    fresh, truly = drawn(samples, [seed, 2], clock.part(MEASURING))
     measured = filter(None, (_measured(rule, fresh, truly) for rule in rules))
     return [group for _, group in sorted(measured, key=lambda found: -found[0])[:most]]
 
@@ -71,7 +82,9 @@ def _drawn(model: Model, owner: Bounder, count: int, seed: list[int], clock: Clo
     return model.encoding.decode(free), unfair
 
 
-def _rules(model: Model, people: pd.DataFrame, unfair: np.ndarray, clock: Clock) -> list[tuple[Condition, ...]]:
+def _rules(
+    model: Model | ForestModel, people: pd.DataFrame, unfair: np.ndarray, clock: Clock
+) -> list[tuple[Condition, ...]]:
     """The leaves of a shallow tree. Categories are ranked by how unfairly they are treated, so that sets of them are
     ranges.
     """

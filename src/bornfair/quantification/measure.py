@@ -109,7 +109,7 @@ def shares_of(
         measurement = _Measurement(
             model, owner, relation is None, wanted, precision, most_boxes, clock, Looks(confidence), workers
         )
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+        from threadpoolctl import threadpool_limits
 
         with threadpool_limits(1, "blas"):  # so many cores as there are jobs: products this small gain nothing by more
             found = measurement.run(samples, most_samples, seed)

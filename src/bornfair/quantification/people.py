@@ -9,27 +9,29 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError, plain
+from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
-from bornfair.people.features import NUMERIC, Value
+from bornfair.people.features import Value
 from bornfair.people.tables import as_pandas
 from bornfair.quantification.estimate import disagree
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.points import largest_rounding, sure_people
 from bornfair.quantification.records import Affected, People
+from bornfair.quantification.treated import Treatment, class_names, distance, person_of_row, telling_pair
 from bornfair.quantification.variables import variables
 from bornfair.twins.relation import Relation, grid_relation
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.confirm import confirm_encoded, input_sizes
-from bornfair.verification.lens import Lens, lead_ranges
+from bornfair.verification.lens import Lens
 from bornfair.verification.replay import falsified, replay
 from bornfair.verification.verdict import Verdict
 
@@ -42,29 +44,16 @@ FEWEST_ROWS, MOST_ROWS = 128, 8192  # judged together
 REPLAYED = 16  # candidates for the smallest change, or for twins who show that a model is not fair
 
 
-@dataclass(frozen=True, eq=False)
-class Treatment:
-    """How the rows of a table are treated. Arrays have one entry per row; versions are the values of S in order."""
-
-    fair: np.ndarray  # bool: all versions get one decision
-    own: np.ndarray  # the version the row itself is; where the table does not say, the one of the most telling pair
-    twin: np.ndarray  # the version that shows the unfairness; the row's own where there is none
-    decided: np.ndarray  # class indices [rows, versions], in float32; of an imported model by its original
-    scores: np.ndarray  # float32 [rows, versions, outputs]
-    gap: np.ndarray  # how far apart the two scores of the class that separates the twins lie; 0 where fair
-    rows: np.ndarray  # positions in the table: all of them, or as many, drawn at random, as there was time for
-
-    @property
-    def share_unfair(self) -> float:
-        return float(np.mean(~self.fair)) if len(self.fair) else 0.0
-
-
-def treatment(model: Model, table: Any, *, timeout: Timeout = math.inf, seed: int = 0) -> Treatment:
+def treatment(model: Model | ForestModel, table: Any, *, timeout: Timeout = math.inf, seed: int = 0) -> Treatment:
     """Is each row of a table treated as its twins are? Sensitive columns may be absent.
 
     Of a real-valued sensitive feature the levels of its grid are looked at: whoever is unfair is, others may be.
     Where `timeout` is too short for all rows, some are judged that are drawn at random.
     """
+    if isinstance(model, ForestModel):
+        from bornfair.quantification.forest_people import forest_treatment
+
+        return forest_treatment(model, table, timeout=timeout, seed=seed)
     frame, clock = as_pandas(table), Clock.of(timeout)
     model.domain.require_sensitive()
     relation = None
@@ -114,13 +103,13 @@ def _judged(model: Model, relation: Relation | None, frame: pd.DataFrame, rows: 
         decided = model.original.decide_versions(tables)
     fair = (decided == decided[:, :1]).all(axis=1)
     for row in _too_close(model, relation, frame, scores) if relation is not None and model.original is None else ():
-        person = raw_person(model, frame, int(row))
+        person = person_of_row(model.domain, frame, int(row))
         if person is not None:
             fair[row] = not replay(model, person, range(versions.size)).unfair_in
-    pair = _pair(model, scores, decided, own, known, fair)
+    pair = telling_pair(versions, scores, decided, own, known, fair)
     own = np.where(known, own, pair[:, 0])
     twin = np.where(fair, own, pair[:, 1])
-    return Treatment(fair, own, twin, decided, scores, np.where(fair, 0.0, _distance(scores, own, twin)), rows)
+    return Treatment(fair, own, twin, decided, scores, np.where(fair, 0.0, distance(scores, own, twin)), rows)
 
 
 def _all_alike(scores: np.ndarray) -> Treatment:
@@ -148,7 +137,7 @@ def _too_close(model: Model, relation: Relation, frame: pd.DataFrame, scores: np
     return close[~(fair | unfair)]
 
 
-def own_decisions(model: Model, table: pd.DataFrame, treated: Treatment) -> np.ndarray:
+def own_decisions(model: Model | ForestModel, table: pd.DataFrame, treated: Treatment) -> np.ndarray:
     """The class of each row as it stands; −1 where its sensitive value is not known, and the decision hangs on it.
 
     A model that fills in a missing sensitive value is given the gap it fills.
@@ -188,7 +177,12 @@ def treated_people(model: Model, table: Any) -> pd.DataFrame:
 
 
 def most_affected(
-    model: Model, table: Any, most: int = 10, *, treated: Treatment | None = None, timeout: Timeout = math.inf
+    model: Model | ForestModel,
+    table: Any,
+    most: int = 10,
+    *,
+    treated: Treatment | None = None,
+    timeout: Timeout = math.inf,
 ) -> list[Affected]:
     """The unfair rows whose scores depend most on the sensitive values, each with a twin and what would undo it.
 
@@ -199,6 +193,10 @@ def most_affected(
     if most < 0:
         raise InputError(f"most must be at least 0, found {most}.")
     found = treatment(model, table) if treated is None else treated
+    if isinstance(model, ForestModel):
+        from bornfair.quantification.forest_people import forest_affected
+
+        return forest_affected(model, table, most, treated=found, timeout=timeout)
     frame, clock = as_pandas(table).iloc[found.rows], Clock.of(timeout)
     unfair = np.flatnonzero(~found.fair)
     order = unfair[np.argsort(-found.gap[unfair], kind="stable")][:most]
@@ -208,7 +206,7 @@ def most_affected(
     for row in order:
         if clock.is_up:
             break
-        person = raw_person(model, frame, int(row))
+        person = person_of_row(model.domain, frame, int(row))
         if person is None:
             continue
         pair = [int(found.own[row]), int(found.twin[row])]
@@ -231,11 +229,17 @@ def most_affected(
 
 
 def people_of(
-    model: Model, table: Any, most: int = 10, *, treated: Treatment | None = None, timeout: Timeout = math.inf
+    model: Model | ForestModel,
+    table: Any,
+    most: int = 10,
+    *,
+    treated: Treatment | None = None,
+    timeout: Timeout = math.inf,
 ) -> People:
     """How many rows of a table have a twin who is decided otherwise, and those whom it affects most."""
     found = treatment(model, table) if treated is None else treated
-    values = model.domain.sensitive_space.size if model.domain.real_sensitive else None
+    looked_at_some = model.domain.real_sensitive and not isinstance(model, ForestModel)
+    values = model.domain.sensitive_space.size if looked_at_some else None
     affected = most_affected(model, table, most, treated=found, timeout=timeout)
     count = len(as_pandas(table))
     drawn_from = count if count > len(found.rows) else None
@@ -249,7 +253,7 @@ def shown_by(model: Model, table: Any, treated: Treatment) -> Verdict | None:
     frame = as_pandas(table).iloc[treated.rows]
     unfair = np.flatnonzero(~treated.fair & ~model.domain.outside(frame))
     for row in unfair[np.argsort(-treated.gap[unfair], kind="stable")][:REPLAYED]:
-        person = raw_person(model, frame, int(row))
+        person = person_of_row(model.domain, frame, int(row))
         twins = None if person is None else replay(model, person, [int(treated.own[row]), int(treated.twin[row])])
         if twins is not None and twins.unfair_in:
             reason = f"rows of the table; {len(frame):,} people tried"
@@ -269,54 +273,6 @@ def _own(model: Model, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     rows = zip(*(frame[name].tolist() for name in names), strict=True)
     found = np.array([position.get(tuple(plain(v) for v in row), -1) for row in rows], np.int64)
     return np.maximum(found, 0), found >= 0
-
-
-def _pair(
-    model: Model, scores: np.ndarray, decided: np.ndarray, own: np.ndarray, known: np.ndarray, fair: np.ndarray
-) -> np.ndarray:
-    """Two versions [rows, 2] that are decided differently, if there are: the row's own first, few attributes apart."""
-    levels = Versions(model.domain).levels
-    found = np.stack([own, own], axis=1)
-    if len(unknown := np.flatnonzero(~known)):
-        leads = lead_ranges(scores[unknown].astype(np.float64))
-        klass = leads.klass[:, None]
-        ends = [np.take_along_axis(at, klass, axis=1)[:, 0] for at in (leads.high_at, leads.low_at)]
-        found[unknown] = np.stack(ends, axis=1)
-    for row in np.flatnonzero(known & ~fair):
-        others = np.flatnonzero(decided[row] != decided[row, own[row]])
-        if not len(others):  # it is others of its versions that differ, or the two differ in exact arithmetic only
-            others = np.flatnonzero(np.arange(scores.shape[1]) != own[row])
-        apart = (levels[others] != levels[own[row]]).sum(axis=1)
-        far = np.abs(scores[row, others] - scores[row, own[row]]).max(axis=1)
-        found[row, 1] = others[np.lexsort((-far, apart))[0]]
-    return found
-
-
-def _distance(scores: np.ndarray, own: np.ndarray, twin: np.ndarray) -> np.ndarray:
-    rows = np.arange(len(scores))
-    one, other = scores[rows, own].astype(np.float64), scores[rows, twin].astype(np.float64)
-    return np.abs(one - other).max(axis=1)
-
-
-def raw_person(model: Model, frame: pd.DataFrame, row: int) -> dict[str, Value] | None:
-    """Raw free values of a row; None if one is missing or not of the domain's kind, so that nothing can be replayed."""
-    person: dict[str, Value] = {}
-    for feature in model.domain.free_features:
-        value = plain(frame[feature.name].iloc[row])
-        if isinstance(feature, NUMERIC):
-            if isinstance(value, str) or not np.isfinite(float(value)):
-                return None
-            person[feature.name] = int(value) if float(value).is_integer() else float(value)
-        elif value in feature.levels():
-            person[feature.name] = value
-        else:
-            return None
-    return person
-
-
-def class_names(model: Model) -> list[Value]:
-    label = model.domain.label
-    return list(range(max(model.network.outputs, 2))) if label is None else list(label.classes)
 
 
 # --- what would undo it ---

@@ -19,7 +19,7 @@ from bornfair.people.tables import as_pandas
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.measure import proven_arithmetic
-from bornfair.quantification.people import raw_person
+from bornfair.quantification.people import person_of_row
 from bornfair.quantification.records import Estimate, Shares
 from bornfair.quantification.subpopulation import limits_of, rows_within
 from bornfair.quantification.tally import rounded_down
@@ -119,7 +119,7 @@ def _judged(
 
 def _exactly(model: Model, owner: Bounder, frame: pd.DataFrame, row: int) -> tuple[bool, bool]:
     """Fair, unfair or neither: in real arithmetic, and in float32 too if it makes no error here or is not asked for."""
-    person = raw_person(model, frame, row)
+    person = person_of_row(model.domain, frame, row)
     if person is None or not owner.network.function.exact:
         return False, False
     versions = Versions(model.domain)

@@ -6,11 +6,14 @@ above low, below high. So one look at everybody's versions answers for every thr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from bornfair.models.activations import sigmoid
+from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.quantification.records import Checked, Share
 
@@ -36,17 +39,21 @@ class ThresholdCurve(Checked):
     """By how much a person's probability changes at most between their versions, among these people."""
 
 
-def threshold_curve(model: Model, outputs: np.ndarray) -> ThresholdCurve | None:
+def threshold_curve(model: Model | ForestModel, outputs: np.ndarray) -> ThresholdCurve | None:
     """The curve for people whose versions have these outputs [rows, versions, outputs]; None for more than two
     classes, or where nobody's score changes.
     """
-    if model.network.outputs > 1 or not len(outputs):
+    if outputs.shape[-1] > 1 or not len(outputs):
         return None
-    logits = model.logits(outputs)[..., 0].astype(np.float64)
+    show: Callable[[np.ndarray], np.ndarray] = sigmoid
+    if isinstance(model, ForestModel):
+        own, logits, show = 0.0, outputs[..., 0].astype(np.float64), partial(_shown, model)  # margins
+    else:
+        own = float(model.offsets[0]) if model.offsets else 0.0
+        logits = model.logits(outputs)[..., 0].astype(np.float64)
     low, high = logits.min(axis=1), logits.max(axis=1)
     if not np.isfinite(logits).all() or not (high > low).any():
         return None
-    own = float(model.offsets[0]) if model.offsets else 0.0
     starts, ends = np.sort(low), np.sort(high)
 
     def affected(at: np.ndarray) -> np.ndarray:
@@ -62,11 +69,21 @@ def threshold_curve(model: Model, outputs: np.ndarray) -> ThresholdCurve | None:
     return ThresholdCurve(
         decided=str(model.classes[-1]),
         rows=len(low),
-        thresholds=tuple(sigmoid(at).tolist()),
+        thresholds=tuple(show(at).tolist()),
         affected=tuple(counts.tolist()),
-        own=float(sigmoid(np.array(own))),
+        own=float(show(np.array([own]))[0]),
         own_affected=int(affected(np.array([own]))[0]),
-        worst=float(sigmoid(np.array(worst))),
+        worst=float(show(np.array([worst]))[0]),
         worst_affected=int(affected(np.array([worst]))[0]),
-        largest_change=float((sigmoid(high) - sigmoid(low)).max()),
+        largest_change=float((show(high) - show(low)).max()),
     )
+
+
+def _shown(model: ForestModel, margins: np.ndarray) -> np.ndarray:
+    """The probability that a forest shows of the last of two classes; of two outputs, from their difference."""
+    forest = model.forest
+    if forest.outputs == 1:
+        return np.clip(forest.probabilities((margins + forest.cut.at)[:, None])[:, 1], 0.0, 1.0)
+    if forest.cut.link == "probability":
+        return np.clip((1 + margins) / 2, 0.0, 1.0)
+    return sigmoid(margins)

@@ -1,0 +1,36 @@
+"""How much of the domain is treated fairly, whatever decides: a network or a forest?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bornfair.errors import InputError
+from bornfair.models.forest_model import ForestModel
+from bornfair.models.model import Model
+from bornfair.quantification.measure import shares_of
+from bornfair.quantification.records import Shares
+from bornfair.quantification.variables import Marginal
+from bornfair.verification.clock import Timeout
+from bornfair.verification.partition import Where
+
+
+def domain_shares(
+    model: Model | ForestModel,
+    *,
+    timeout: Timeout = 60.0,
+    precision: float = 0.0,
+    marginals: Mapping[str, Marginal] | None = None,
+    where: Where | None = None,
+    jobs: int = 1,
+    seed: int = 0,
+) -> Shares:
+    """Certified, falsified and undecided share of the domain; see `bornfair.quantification.measure.shares_of`."""
+    if isinstance(model, ForestModel):
+        if where:
+            raise InputError("where cuts the domain of a network; of a forest, give a domain with narrower ranges.")
+        from bornfair.quantification.forest_measure import shares_of_forest
+
+        return shares_of_forest(model, timeout=timeout, precision=precision, marginals=marginals, seed=seed)
+    return shares_of(
+        model, timeout=timeout, precision=precision, marginals=marginals, where=where, jobs=jobs, seed=seed
+    )

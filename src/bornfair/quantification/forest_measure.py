@@ -1,0 +1,353 @@
+"""How much of the domain does a forest provably treat fairly, provably not, and how much is left open?
+
+The cells of the free features are cut into boxes, the one with most undecided people first. A box is decided as a whole
+where bounds on its trees decide it, and one by one where it holds few cells. Of the others, means and variances of the
+scores prove what they can (`bornfair.quantification.forest_panel`): quick guesses of that say which boxes are cut and
+where, and what is open in the end is credited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from bornfair.errors import InputError
+from bornfair.models.forest_model import ForestModel
+from bornfair.quantification.confident import NARROW, Looks, Parts, clopper_pearson, needed_samples, take_looks
+from bornfair.quantification.forest_panel import Panel
+from bornfair.quantification.forest_sample import ForestSample, drawn_from, sampled, together
+from bornfair.quantification.forest_weights import CellWeights
+from bornfair.quantification.records import SURE, Estimate, Shares
+from bornfair.quantification.variables import DOWN, Marginal
+from bornfair.verification.boxes import Boxes
+from bornfair.verification.clock import Clock, Say, Timeout
+from bornfair.verification.forest_branching import Branching
+from bornfair.verification.forest_decide import prove_forest
+from bornfair.verification.forest_judge import Bounds, Judge, told_apart
+from bornfair.verification.forest_restriction import restricted
+from bornfair.verification.forest_search import split_of
+from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier
+
+SAMPLES = 100_000
+SAMPLING = 0.1  # share of the time it may take
+MORE = 64  # times as many people are drawn from what is open, at most
+CONFIDING = 0.3  # share of the time for drawing from what is open
+PLANNED = 0.9  # of the time that is left for it: the look that is planned must not come too late
+BATCH = 64
+FEW = 4096  # sums of one version in a box that are looked at one by one rather than cut apart
+MEMORY = 2**29  # bytes of open boxes
+SECONDS_EACH = 0.05  # for crediting a box, until it has been measured
+PACED = 24  # open boxes when that is first done, with a few of them:
+TRIED = 6
+MARGIN = 1.1  # it may turn out slower
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Masses of boxes that are done."""
+
+    certified: float = 0.0
+    falsified: float = 0.0
+    stuck: float = 0.0
+    boxes: int = 0
+    credited: bool = False
+
+
+def shares_of_forest(
+    model: ForestModel,
+    *,
+    timeout: Timeout = 60.0,
+    precision: float = 0.0,
+    marginals: Mapping[str, Marginal] | None = None,
+    samples: int = SAMPLES,
+    most_boxes: int | None = None,
+    most_samples: int | None = None,
+    confidence: float = SURE,
+    moments: bool = True,
+    seed: int = 0,
+    say: Say | None = None,
+) -> Shares:
+    """Certified, falsified and undecided share of the domain; the interval that holds the unfair share with so much
+    `confidence`, from `most_samples` people of undecided boxes at most; and an estimate from `samples` people beside.
+
+    Everybody counts the same unless `marginals` weigh the values of free features, independently of each other. What is
+    proven holds in real arithmetic and as the forest adds up. moments=False leaves it at bounds on trees, which is what
+    plain splitting of boxes does.
+    """
+    clock = Clock.of(timeout, say)
+    if not clock.timeout >= 0 or not 0 <= precision <= 1 or samples < 1 or (most_boxes is not None and most_boxes < 1):
+        raise InputError(
+            "timeout ≥ 0, precision between 0 and 1, samples ≥ 1 and most_boxes ≥ 1 are needed, "
+            f"found {clock.timeout}, {precision}, {samples} and {most_boxes}."
+        )
+    most_samples = MORE * samples if most_samples is None else most_samples
+    if not 0 < confidence < 1 or most_samples < 0:
+        raise InputError(
+            f"confidence between 0 and 1 and most_samples ≥ 0 are needed, found {confidence} and {most_samples}."
+        )
+    model.domain.require_sensitive()
+    judge = Judge(restricted(model))
+    weights = CellWeights.of(judge.cells, marginals)
+    sample = sampled(judge, weights, samples, seed=[seed, 271828], clock=clock.part(SAMPLING))
+    proof = prove_forest(judge)
+    if proof:
+        counts = {"certified": int(weights.total), "falsified": 0, "undecided": 0} if weights.exact else None
+        found = Shares(1.0, 0.0, _estimate(sample), reason=proof.reason, counts=counts)
+    else:
+        from threadpoolctl import threadpool_limits
+
+        measurement = Measurement(judge, weights, clock, precision, most_boxes, moments=moments, seed=seed)
+        with threadpool_limits(1, "blas"):
+            found = measurement.run(sample, Looks(confidence), most_samples)
+    sure = found.confident or replace(found.proven_interval, confidence=confidence)
+    note = f"; {model.note}" if model.note else ""
+    reason = f"{found.reason}{note}"
+    return replace(found, reason=reason, arithmetic=judge.arithmetic, confident=sure, seconds=clock.spent)
+
+
+class Measurement:
+    """Boxes that are open, and the masses of those that are done."""
+
+    def __init__(
+        self, judge: Judge, weights: CellWeights, clock: Clock, precision: float = 0.0, most_boxes: int | None = None,
+        *, moments: bool = True, seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.judge, self.weights, self.clock, self.seed = judge, weights, clock, seed
+        self.sample, self.looks, self.most_samples = ForestSample(), Looks(), 0
+        self.precision, self.most_boxes = precision, float("inf") if most_boxes is None else most_boxes
+        self.branching = Branching(judge)
+        self.panel = Panel.of(judge, weights, seed) if moments and judge.bits.outputs == 1 else None
+        self.seconds_each, self.paced_at = SECONDS_EACH, PACED
+        width, everybody = len(judge.sizes), np.full(1, weights.total)
+        root = Boxes(np.zeros((1, width), np.int64), (judge.sizes - 1)[None])
+        root = _waiting(root, everybody, everybody, np.zeros(1, np.int64), np.zeros(1, np.int64))
+        self.frontier: Frontier[Boxes, Tally] = Frontier(root, Tally(), clock, MEMORY // (16 * width + 48))
+
+    def run(self, sample: ForestSample, looks: Looks, most_samples: int) -> Shares:
+        frontier, self.sample, self.looks, self.most_samples = self.frontier, sample, looks, most_samples
+        looks.look(sample.unfair, sample.unknown, sample.count, Parts())
+        try:
+            reason = self._decide()
+        except KeyboardInterrupt:
+            reason = INTERRUPTED
+        self.clock.report(lambda: f"{reason}: {self._progress()}", at_once=True)
+        tally, total = _with_credit(frontier.tally, frontier.open), self.weights.total
+        whole = self.weights.exact and not tally.credited
+        down = 1.0 if whole else 1 - 2.0**-51 * (tally.boxes + 1000)
+        certified, falsified = (_rounded_down(part * down, total) for part in (tally.certified, tally.falsified))
+        counts = None
+        if whole:
+            fair, unfair = int(tally.certified), int(tally.falsified)
+            counts = {"certified": fair, "falsified": unfair, "undecided": int(total) - fair - unfair}
+        return Shares(
+            certified, min(falsified, 1.0 - certified), _estimate(sample, certified, falsified), tally.boxes,
+            reason=reason, interrupted=reason == INTERRUPTED, counts=counts,
+            confident=looks.within(min(falsified, 1.0 - certified), certified),
+        )  # fmt: skip
+
+    def _decide(self) -> str:
+        frontier = self.frontier
+        frontier.replace(np.arange(1), 1, self._bounded)
+        reason = frontier.work(self._step, self._progress, lambda: self._time_to_credit() + self._time_to_confide())
+        if self.panel is not None and reason is not None:
+            self._credit()
+            if reason == TIME_IS_UP:
+                reason = frontier.work(self._refine, self._progress, self._time_to_confide)
+        if reason is not None:
+            self._confide()
+        return reason or (TOO_CLOSE if frontier.tally.stuck else "everybody is decided")
+
+    def _step(self) -> str | None:
+        frontier = self.frontier
+        if frontier.tally.boxes >= self.most_boxes:
+            return "enough boxes were bounded"
+        if self.precision > 0 and self._undecided() <= self.precision:
+            return "precise enough"
+        most = BATCH if self.panel is None else max(min(BATCH, len(frontier.open) // 4), 1)
+        frontier.replace(frontier.wave("undecided", most, BATCH), BATCH, self._cut)
+        if self.panel is not None and len(frontier.open) >= self.paced_at:
+            self._measure_pace()
+        return None
+
+    def _refine(self) -> str | None:
+        """Cut the most undecided box, and credit what comes of it at once: else what is proven of it would be lost."""
+        if self.precision > 0 and self._undecided() <= self.precision:
+            return "precise enough"
+        if self.frontier.tally.boxes >= self.most_boxes:
+            return "enough boxes were bounded"
+        worst = np.array([np.argmax(self.frontier.open.facts["undecided"])])
+
+        def refined(tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
+            tally, parts = self._cut(tally, boxes)
+            self._credit_boxes(parts, np.arange(len(parts)))
+            return tally, parts
+
+        self.frontier.replace(worst, 1, refined)
+        return None
+
+    def _measure_pace(self) -> None:
+        """How long does it take to credit what is open? A few boxes tell: what is not credited in time is lost."""
+        order = np.argsort(self.frontier.open.facts["undecided"], kind="stable")
+        self._credit(order[np.unique(np.linspace(0, len(order) - 1, TRIED).astype(np.int64))])
+        self.paced_at = 3 * len(self.frontier.open)
+
+    def _undecided(self) -> float:
+        """Which share is not proven."""
+        proven = _with_credit(self.frontier.tally, self.frontier.open)
+        return 1 - (proven.certified + proven.falsified) / self.weights.total
+
+    def _progress(self) -> str:
+        left = float(self.frontier.open.facts["undecided"].sum() + self.frontier.tally.stuck) / self.weights.total
+        return (
+            f"about {100 * left:.2f} % undecided, {self.frontier.tally.boxes:,} boxes bounded, "
+            f"{len(self.frontier.open):,} open"
+        )
+
+    # --- drawing from what is open ---
+
+    def _needed(self) -> float:
+        """How many people of open boxes to draw for a narrow interval, if the sample is right."""
+        total = self.weights.total
+        open_ = float(self.frontier.open.facts["mass"].sum()) / total
+        unfair = (self.sample.unfair + 1) / max(self.sample.count, 1) - self.frontier.tally.falsified / total
+        return min(needed_samples(max(unfair, 0.0), open_, self.looks), self.most_samples)
+
+    def _time_to_confide(self) -> float:
+        """Seconds to draw them in."""
+        if self.looks.width <= NARROW or not self.sample.count:
+            return 0.0
+        return min(self._needed() * self.sample.seconds / self.sample.count, CONFIDING * self.clock.timeout)
+
+    def _confide(self) -> None:
+        """Draw people of the open boxes, and look how many of them are unfair."""
+        open_, clock, tally, total = self.frontier.open, self.clock, self.frontier.tally, self.weights.total
+        if not len(open_) or self.looks.width <= NARROW or clock.is_up or not self.sample.count:
+            return
+        rounded = 2.0**-51 * (tally.boxes + len(open_) + 1000)
+        shares = (tally.falsified, tally.certified, float(open_.facts["mass"].sum()))
+        unfair, fair, drawn = (_rounded_down(part * (1 - rounded), total) for part in shares)
+        parts = Parts(unfair, fair, drawn, 8 * rounded * (len(self.judge.sizes) + 1))
+        affordable = PLANNED * clock.left * self.sample.count / max(self.sample.seconds, 1e-9)
+        take_looks(
+            self.looks, drawn_from(self.judge, self.weights, open_), parts, min(self._needed(), affordable), clock,
+            self.seed, most=max(self.most_samples, 1), together=together(self.judge),
+        )  # fmt: skip
+
+    # --- cutting ---
+
+    def _cut(self, tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
+        feature, cut = boxes.facts["feature"], boxes.facts["cut"]
+        rows = np.arange(len(boxes))
+        below, above = boxes.high.copy(), boxes.low.copy()
+        below[rows, feature], above[rows, feature] = cut, cut + 1
+        return self._bounded(tally, Boxes(np.concatenate([boxes.low, above]), np.concatenate([below, boxes.high])))
+
+    def _bounded(self, tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
+        """What is still open of some boxes; the rest goes to the tally."""
+        judge, mass = self.judge, self.weights.mass(boxes.low, boxes.high)
+        boxes, mass = boxes[mass > 0], mass[mass > 0]
+        masks = judge.bits.shared(boxes.low, boxes.high)
+        found = judge.bounds(boxes.low, boxes.high, masks)
+        fair, unfair = found.fair, found.unfair & ~found.fair
+        left = ~(fair | unfair)
+        count = np.prod((boxes.high - boxes.low + 1).astype(np.float64), axis=1)
+        few = left & ((count * judge.versions <= FEW) | (count == 1))
+        one_by_one = self._one_by_one(boxes[few])
+        left = np.flatnonzero(left & ~few)
+        tally = replace(
+            tally,
+            certified=tally.certified + float(mass[fair].sum()) + one_by_one[0],
+            falsified=tally.falsified + float(mass[unfair].sum()) + one_by_one[1],
+            stuck=tally.stuck + one_by_one[2],
+            boxes=tally.boxes + len(boxes),
+        )
+        rest, undecided = boxes[left], mass[left].copy()
+        feature, cut = np.full(len(left), -1), np.zeros(len(left), np.int64)
+        for i in range(len(rest)):
+            if self.panel is None:
+                break
+            outlook = self.panel.outlook(rest.low[i], rest.high[i])
+            undecided[i] *= outlook.undecided
+            feature[i], cut[i] = outlook.feature, outlook.cut
+        blind = np.flatnonzero(feature < 0)  # no feature matters by itself
+        some = Bounds(*(getattr(found, name)[left[blind]] for name in Bounds.__annotations__))
+        feature[blind], cut[blind] = split_of(
+            self.branching, rest.low[blind], rest.high[blind], masks[left[blind]], some
+        )
+        return tally, _waiting(rest, mass[left], undecided, feature, cut)
+
+    def _one_by_one(self, boxes: Boxes) -> tuple[float, float, float]:
+        """The masses of fair, unfair and unclear people of small boxes."""
+        if not len(boxes):
+            return 0.0, 0.0, 0.0
+        points = np.concatenate([_points(low, high) for low, high in zip(boxes.low, boxes.high, strict=True)])
+        decided, _ = self.judge.decided(points)
+        mass, unfair = self.weights.mass(points, points), told_apart(decided)
+        fair = ~unfair & (decided >= 0).all(axis=1)
+        return float(mass[fair].sum()), float(mass[unfair].sum()), float(mass[~(fair | unfair)].sum())
+
+    # --- crediting ---
+
+    def _time_to_credit(self) -> float:
+        if self.panel is None:
+            return 0.0
+        return MARGIN * self.seconds_each * int(np.isnan(self.frontier.open.facts["certified"]).sum())
+
+    def _credit(self, which: np.ndarray | None = None) -> None:
+        """Write down what moments prove of open boxes, those first of which most may be proven, until time is up."""
+        facts = self.frontier.open.facts
+        unknown = np.flatnonzero(np.isnan(facts["certified"])) if which is None else which
+        order = unknown[np.argsort((facts["undecided"] - facts["mass"])[unknown], kind="stable")]
+        began = self.clock.now()
+        for done, i in enumerate(order):
+            if self.clock.is_up:
+                break
+            self._credit_boxes(self.frontier.open, [int(i)])
+            self.seconds_each = (self.clock.now() - began) / (done + 1)
+            self.clock.report(self._progress)
+
+    def _credit_boxes(self, boxes: Boxes, which: Iterable[int]) -> None:
+        assert self.panel is not None
+        facts = boxes.facts
+        for i in which:
+            found = self.panel.credit(boxes.low[i], boxes.high[i])
+            mass = facts["mass"][i] * DOWN
+            facts["certified"][i], facts["falsified"][i] = mass * found.certified, mass * found.falsified
+            facts["undecided"][i] = max(facts["mass"][i] * (1 - found.certified - found.falsified), 0.0)
+
+
+def _waiting(boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, feature: np.ndarray, cut: np.ndarray) -> Boxes:
+    unknown = np.full(len(boxes), np.nan)
+    return boxes.knowing(
+        mass=mass, undecided=undecided, feature=feature, cut=cut, certified=unknown, falsified=unknown.copy()
+    )
+
+
+def _with_credit(tally: Tally, boxes: Boxes) -> Tally:
+    fair, unfair = (float(np.nansum(boxes.facts[name])) for name in ("certified", "falsified"))
+    return replace(
+        tally, certified=tally.certified + fair, falsified=tally.falsified + unfair,
+        credited=tally.credited or fair > 0 or unfair > 0,
+    )  # fmt: skip
+
+
+def _points(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    grid = np.meshgrid(*(np.arange(a, b + 1) for a, b in zip(low, high, strict=True)), indexing="ij")
+    return np.stack([part.ravel() for part in grid], axis=1) if grid else np.zeros((1, 0), np.int64)
+
+
+def _rounded_down(part: float, total: float) -> float:
+    """part / total, never above it, and a multiple of 2^-53, so that shares of 1 add up exactly."""
+    exact = Fraction(part) / Fraction(total)
+    return (exact.numerator * 2**53 // exact.denominator) / 2**53
+
+
+def _estimate(sample: ForestSample, certified: float = 0.0, falsified: float = 0.0) -> Estimate:
+    low, _ = clopper_pearson(sample.unfair, sample.count)
+    _, high = clopper_pearson(sample.unfair + sample.unknown, sample.count)
+    if sample.unknown:
+        low, high = max(low, falsified), min(high, 1.0 - certified)
+    return Estimate(min(max(sample.unfair / sample.count, low), high), low, high, sample.count)

@@ -1,0 +1,107 @@
+"""Shares of forests beside everybody who could exist, counted one by one."""
+
+import numpy as np
+import pytest
+from tests.support.random_forests import everybody, random_forest_model
+
+from bornfair.quantification import forest_measure
+from bornfair.quantification.forest_functions import Functions
+from bornfair.quantification.forest_measure import _points, shares_of_forest
+from bornfair.quantification.forest_moments import LeafTable
+from bornfair.quantification.forest_weights import CellWeights
+from bornfair.verification.forest_judge import Judge
+from bornfair.verification.forest_restriction import restricted
+
+CLOSE = 1e-9
+
+
+def test_the_shares_of_small_domains_are_found_to_the_end():
+    for seed in range(60):
+        model = random_forest_model(np.random.default_rng(seed))
+        truth, found = everybody(model), shares_of_forest(model, timeout=20.0, samples=64)
+        assert found.undecided <= CLOSE, seed
+        assert abs(found.falsified - truth.share) <= CLOSE, seed
+        if found.counts is not None:
+            assert found.counts["falsified"] == round(truth.share * sum(found.counts.values())), seed
+
+
+def test_no_share_is_contradicted_wherever_it_is_stopped(monkeypatch):
+    """Boxes are credited by means and variances, not looked at one by one; stopped after any number of boxes."""
+    monkeypatch.setattr(forest_measure, "FEW", 0)
+    proven, credited, drawn = 0.0, 0, 0
+    for seed in range(80):
+        rng = np.random.default_rng([seed, 1])
+        model = random_forest_model(rng)
+        truth = everybody(model).share
+        for boxes in (1, int(rng.integers(2, 12))):
+            found = shares_of_forest(model, timeout=20.0, samples=64, most_boxes=boxes)
+            assert found.falsified <= truth + CLOSE, (seed, boxes, found, truth)
+            assert found.certified <= 1 - truth + CLOSE, (seed, boxes, found, truth)
+            assert found.confident.low - CLOSE <= truth <= found.confident.high + CLOSE, (seed, boxes, found, truth)
+            assert found.falsified <= found.confident.low and found.confident.high <= 1 - found.certified
+            drawn += found.confident.samples
+            proven += found.certified + found.falsified
+            credited += found.counts is None
+    assert proven > 40 and credited > 20 and drawn > 50_000
+
+
+@pytest.mark.parametrize("bands", [1, 2])
+def test_many_versions_are_taken_together_in_bands(monkeypatch, bands):
+    from bornfair.quantification import forest_panel
+
+    monkeypatch.setattr(forest_measure, "FEW", 0)
+    monkeypatch.setattr(forest_panel, "FEW_VERSIONS", 1)
+    monkeypatch.setattr(forest_panel, "BANDS", bands)
+    proven = 0.0
+    for seed in range(40):
+        rng = np.random.default_rng([seed, 2])
+        model = random_forest_model(rng)
+        truth = everybody(model).share
+        found = shares_of_forest(model, timeout=20.0, samples=64, most_boxes=int(rng.integers(1, 10)))
+        assert found.falsified <= truth + CLOSE and found.certified <= 1 - truth + CLOSE, (seed, found, truth)
+        proven += found.certified + found.falsified
+    assert proven > 8
+
+
+def test_means_covariances_and_effects_are_those_of_everybody():
+    looked_at = 0
+    for seed in range(120):
+        rng = np.random.default_rng([seed, 3])
+        judge = Judge(restricted(random_forest_model(rng)))
+        if judge.bits.outputs != 1 or judge.versions > 8 or not len(judge.sizes):
+            continue
+        weights, functions = CellWeights.of(judge.cells), Functions(judge)
+        each = [functions.of([version]) for version in range(judge.versions)]
+        table = LeafTable(functions.common(), each, float(judge.bits.constant[0]), weights)
+        table.joint = True
+        low = rng.integers(judge.sizes)
+        high = rng.integers(low, judge.sizes)
+        points = _points(low, high)
+        mass = weights.mass(points, points)
+        if not mass.sum() > 0:
+            continue
+        looked_at += 1
+        axes = [f for f in table.read if rng.random() < 0.4]
+        found = table.moments(table.terms(low, high), axes)
+        margins = judge.bounds(points, points).low[..., 0]  # [people, versions]
+        place = np.zeros(len(points), np.int64)
+        for f in axes:
+            place = place * (high[f] - low[f] + 1) + points[:, f] - low[f]
+        for part in range(len(found.share)):
+            who = place == part
+            share = mass[who].sum()
+            assert share / mass.sum() == pytest.approx(found.share[part], abs=1e-12)
+            if not share > 0:
+                continue
+            mean = mass[who] @ margins[who] / share
+            apart = margins[who] - mean
+            assert found.mean[:, part] == pytest.approx(mean, abs=1e-9)
+            assert found.covariance[..., part] == pytest.approx((apart.T * mass[who]) @ apart / share, abs=1e-9)
+            for k, effects in enumerate(found.effects):
+                for feature, _, means in effects:
+                    for cell in range(means.shape[1]):
+                        some = who & (points[:, feature] == low[feature] + cell)
+                        if mass[some].sum() > 0:
+                            alone = mass[some] @ margins[some, k] / mass[some].sum() - mean[k]
+                            assert means[part, cell] == pytest.approx(alone, abs=1e-9)
+    assert looked_at > 40

@@ -60,7 +60,7 @@ class Asked:
 
 def asked_about(question: Question, sensitive: Sequence[str | int] | None, twins: Any) -> Asked:
     """Name the features in which twins differ."""
-    original, table, target = question.model, question.table, question.target
+    original, table, target = question.network_model, question.table, question.target
     assert table is not None
     who = original.domain
     for name in who.free_names if original.ignores_sensitive else who.names:

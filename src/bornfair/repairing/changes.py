@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import plain
+from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
 from bornfair.people.domain import Domain
@@ -45,7 +46,7 @@ class Changes:
     rows: int
     changed: float
     distance: float
-    """Root of the mean squared difference of the networks' outputs."""
+    """Root of the mean squared difference of the models' outputs."""
     now: dict[str, int]
     """Of those decided differently, how many get which decision now."""
     groups: tuple[Group, ...]
@@ -55,7 +56,9 @@ class Changes:
         return asdict(self)
 
 
-def compare(before: Model, after: Model, table: pd.DataFrame, *, examples: int = EXAMPLES) -> Changes:
+def compare(
+    before: Model | ForestModel, after: Model | ForestModel, table: pd.DataFrame, *, examples: int = EXAMPLES
+) -> Changes:
     """What changes for the rows of a table when one model takes the place of the other."""
     old, new = before.scores(table), after.scores(table)
     was, now = decisions(old), decisions(new)
@@ -63,8 +66,7 @@ def compare(before: Model, after: Model, table: pd.DataFrame, *, examples: int =
     classes = after.classes
     # The clearest changes first: people for whom the probability of their new decision grew most.
     rows = np.flatnonzero(moved)
-    was_likely = before.probabilities(old)[rows, now[rows]]
-    is_likely = after.probabilities(new)[rows, now[rows]]
+    was_likely, is_likely = (_likely(model, table.iloc[rows], now[rows]) for model in (before, after))
     columns = [name for name in after.domain.names if name in table.columns]
     clearest = (
         Example(
@@ -87,6 +89,13 @@ def compare(before: Model, after: Model, table: pd.DataFrame, *, examples: int =
         ),
         examples=tuple(clearest),
     )
+
+
+def _likely(model: Model | ForestModel, people: pd.DataFrame, classes: np.ndarray) -> np.ndarray:
+    """The probability of a class for each person."""
+    if not len(people):
+        return np.zeros(0)
+    return model.predict_proba(people)[np.arange(len(people)), classes]
 
 
 def sensitive_groups(domain: Domain, table: pd.DataFrame) -> list[tuple[str, np.ndarray]]:

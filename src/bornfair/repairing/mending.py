@@ -18,6 +18,7 @@ import pandas as pd
 
 from bornfair.checks import choice, whole
 from bornfair.errors import InputError, shown
+from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.network import Network, decisions
 from bornfair.people.encoding import Encoding
@@ -30,6 +31,7 @@ from bornfair.repairing.asking import asked_about, taught
 from bornfair.repairing.changes import Changes, compare
 from bornfair.repairing.fine_tune import Lesson, Tuned, scores_of
 from bornfair.repairing.fine_tune import fine_tune as tune
+from bornfair.repairing.forest_repair import METHODS, RepairedForest, Rows, asked_of, refused, repair_forest
 from bornfair.training.projection import (
     BLENDS,
     FairLayer,
@@ -43,7 +45,7 @@ from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Say
 from bornfair.verification.confirm import confirm_encoded
 
-Method = Literal["auto", "plain", "least_squares"]
+Method = Literal["auto", "plain", "least_squares", "drop"]
 EPOCHS = 60
 FEWEST_ROWS = 20
 MEASURED, VALIDATED = 0.2, 0.15  # shares of the rows kept aside to measure on, and to choose by
@@ -138,8 +140,11 @@ def repair(
     seed: int = 0,
     say: Say | None = None,
     **asking: Unpack[Asking],
-) -> Repaired:
+) -> Repaired | RepairedForest:
     """The fair model closest to a given one, by the rows of a table.
+
+    Of a network, a projection of its first layer, trained on; of a forest, its mean over the sensitive values, which no
+    split reads any more.
 
     Args:
         model, people, sensitive_features, twins, table, …: as in `Question.of`; a table is needed, and the features
@@ -147,8 +152,10 @@ def repair(
         target: the column of labels to fine-tune on; without it the original's own opinions are taught.
         method: 'plain' drops what the model knew of the sensitive features; 'least_squares' moves it onto features that
             predict them, which keeps decisions closer and may treat groups as before; 'auto' lets the validation rows
-            choose between the two.
-        fine_tune, epochs: whether to train on from the projected model, and how long at most.
+            choose between the two. Of a forest, 'plain' lets each sensitive value count the same, and 'drop' as often
+            as it occurs in the table.
+        fine_tune, epochs: whether to train on from the projected model, and how long at most; of a forest, whether to
+            move its base score so that its probabilities are on average the original's.
         test: rows to measure on; by default a fifth of the table is kept aside.
         seed: the same seed gives the same bytes.
         say: is told how far it is.
@@ -176,6 +183,10 @@ def repair(
     question = _complete(question, say)
     people, target = question.table, question.target
     assert people is not None
+    if isinstance(question.model, ForestModel):
+        return _forest(question, method, fine_tune, test, seed, say, asking)
+    if method == "drop":
+        raise InputError("method 'drop' is for forests; a network is repaired by 'plain', 'least_squares' or 'auto'.")
     asked = asked_about(question, listed_names(asking.get("sensitive_features")), asking.get("twins"))
     labels = None if target is None else taught(question, people[target])
     training, validation, measured = _parts(len(people), labels, seed, keep=test is None)
@@ -220,6 +231,25 @@ def repair(
         seconds=time.perf_counter() - began,
         seed=seed,
     )
+
+
+def _forest(
+    question: Question, method: Method, fine_tune: bool, test: Any, seed: int, say: Say | None, asking: Any
+) -> RepairedForest:
+    if method not in METHODS:
+        raise refused(method)
+    model = asked_of(question, listed_names(asking.get("sensitive_features")), asking.get("twins"))
+    people, target = question.table, question.target
+    assert people is not None
+    labels = None if target is None else taught(question, people[target])
+    training, validation, kept = _parts(len(people), labels, seed, keep=test is None)
+    known = people.iloc[np.sort(np.concatenate([training, validation]))]
+    measured, answers = people.iloc[kept], None if labels is None else labels[kept]
+    if test is not None:
+        measured = as_pandas(test)
+        answers = None if target is None else taught(question, measured[target])
+    rows = Rows(known, measured, answers)
+    return repair_forest(model, rows, method=method, fine_tune=fine_tune, seed=seed, say=say)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)

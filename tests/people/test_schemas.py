@@ -7,6 +7,7 @@ import pytest
 
 from bornfair import Domain, FairClassifier, FairModel
 from bornfair.proof.bundle import bundle_files
+from bundle_cases import FORESTS, bundle
 from samples import CERTIFICATE_SCHEMA as CERTIFICATE
 from samples import DOMAIN_SCHEMA as PUBLISHED
 from samples import make_people
@@ -52,13 +53,18 @@ def test_certificates_follow_the_schema(certificates, kind):
 @pytest.mark.parametrize(
     "change",
     [
-        {"verdict": "fair"}, {"arithmetic": ["float64"]}, {"tree": [["age"]]}, {"twins": []}, {"surprise": 1},
+        {"verdict": "fair"}, {"arithmetic": ["float16"]}, {"tree": [["age"]]}, {"twins": []}, {"surprise": 1},
         {"files": {"model.onnx": "short"}}, {"property": {}}, {"sha256": None},
     ],
 )  # fmt: skip
 def test_the_certificate_schema_refuses_other_things(certificates, change):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(certificates["structural"] | change, json.loads(CERTIFICATE.read_text()))
+
+
+@pytest.mark.parametrize("kind", FORESTS)
+def test_certificates_of_forests_follow_the_schema(kind):
+    jsonschema.validate(json.loads(bundle(kind)["certificate.json"]), json.loads(CERTIFICATE.read_text()))
 
 
 def test_the_documentation_names_every_field():

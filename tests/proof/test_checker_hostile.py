@@ -1128,7 +1128,7 @@ def read(content, kind="ignoring"):
 def test_any_bytes_can_be_read_as_a_model(content):
     read(content)
     with contextlib.suppress(*EXPECTED):
-        checker.parse_message(memoryview(content), checker.MODEL, checker._budget())
+        checker.parse_message(memoryview(content), checker.MODEL, checker.Budget())
 
 
 @settings(max_examples=300)

@@ -9,6 +9,7 @@ import copy
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -18,12 +19,15 @@ import onnx
 from onnx import numpy_helper
 
 from bornfair import FairClassifier
+from bornfair.models.forest import Cut, Summation
+from bornfair.models.importers.planting import Planting
 from bornfair.models.network import Layer, Network
+from bornfair.models.split_columns import SplitColumn
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Policies, Scale
 from bornfair.people.features import NUMERIC, BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.proof import checker
-from bornfair.proof.bundle import FairModel, bundle_files
+from bornfair.proof.bundle import FairForest, FairModel, bundle_files
 from samples import make_people
 
 Files = dict[str, bytes]
@@ -170,7 +174,111 @@ def _held() -> FairModel:
     return hand_made(features, ("owner",), layers, ends=ends).certified(timeout=10)
 
 
-_MODELS: dict[str, Callable[[], FairModel]] = {
+# --- forests ---
+
+
+def grown(
+    features: tuple[Any, ...], sensitive: tuple[str, ...], trees: list[Any], *, label: Label = GRANT, **how: Any
+) -> FairForest:
+    """A forest from plain numbers. A tree is the number of a leaf, (number, output), or (feature, where, left, right):
+    left goes who is at most `where`, or among it if it is a set.
+    """
+    domain = Domain(features=features, sensitive=sensitive, label=label)
+    names = [feature.name for feature in features]
+    columns = tuple(
+        SplitColumn(i, (), None if isinstance(f, (*NUMERIC, BooleanFeature)) else _codes(f.levels()), math.nan)
+        for i, f in enumerate(features)
+    )
+    outputs = 1 if len(label.classes) == 2 else len(label.classes)
+    planting = Planting("a forest", outputs)
+    for tree in trees:
+        rows: list[list[Any]] = []
+        values: list[np.ndarray] = []
+        waiting: list[tuple[Any, int, int]] = [(tree, -1, 0)]
+        while waiting:
+            node, parent, side = waiting.pop()
+            here, value = len(rows), np.zeros(outputs)
+            if parent >= 0:
+                rows[parent][3 + side] = here
+            if isinstance(node, tuple) and len(node) == 4:
+                name, where, left, right = node
+                place, chosen = names.index(name), -1
+                if isinstance(where, (set, frozenset)):
+                    chosen = len(planting.sets)
+                    known = dict(columns[place].table or ())
+                    planting.sets.append(np.array(sorted(known.get(v, v) for v in where), float))
+                rows.append([place, 0.0 if chosen >= 0 else float(where), chosen, -1, -1, False])
+                waiting += [(right, here, 1), (left, here, 0)]
+            else:
+                number, output = node if isinstance(node, tuple) else (node, 0)
+                value[output] = number
+                rows.append([-1, 0.0, -1, -1, -1, False])
+            values.append(value)
+        column, threshold, members, lefts, rights, missing = map(list, zip(*rows, strict=True))
+        planting.add(column, threshold, lefts, rights, missing, np.array(values), members)
+    summation = Summation("float64", tuple(how.pop("base", (0.0,) * outputs)), **how.pop("sums", {}))
+    cut = Cut(**({"link": "softmax"} if outputs > 1 else {}) | how)
+    forest = planting.forest(names, columns, summation, cut)
+    return FairForest(forest, domain, tuple(names))
+
+
+def _codes(levels: Any) -> tuple[tuple[Any, float], ...]:
+    return tuple((level, float(i)) for i, level in enumerate(levels))
+
+
+def _forest(owner: float) -> FairForest:
+    """Points for age, hours, income and job; an owner gets some more, if they are young."""
+    trees = [
+        ("age", 30.5, ("job", {"clerk", "smith"}, -1.0, 0.5), ("income", 20.25, 0.25, 2.0)),
+        ("hours", 6, -0.5, ("age", 50, 1.5, -0.25)),
+        ("job", {"nurse"}, 0.5, ("hours", 3, -1.0, 0.0)),
+        -0.125,
+    ]
+    if owner:
+        trees.append(("age", 40, ("owner", 0.5, 0.0, owner), 0.0))
+    return grown((AGE, HOURS, INCOME, JOB, OWNER), ("owner",), trees, base=(0.0625,), at=0.25)
+
+
+def _forest_of_shares() -> FairForest:
+    """Leaves are shares that round when they are added up, and divided by their number."""
+    trees = [("hours", k + 0.5, 0.1 * (k + 1), ("age", 20 + 10 * k, 0.7, 0.3)) for k in range(3)]
+    sums = {"divisor": 3.0}
+    return grown((AGE, HOURS, OWNER), ("owner",), trees, sums=sums, at=0.5, link="probability")
+
+
+def _forest_of_classes() -> FairForest:
+    """Three classes, one of them harder to get; race and grade count a little for one of them."""
+    label = Label(name="lane", classes=("left", "middle", "right"))
+    trees = [
+        ("hours", 4, (2.0, 0), (0.5, 0)), ("hours", 8, (0.75, 1), (2.5, 1)), ("hours", 6, (1.0, 2), (0.0, 2)),
+        ("race", {"a", "c"}, (0.0625, 1), ("grade", 3, (0.0, 1), (0.03125, 1))),
+    ]  # fmt: skip
+    return grown((HOURS, RACE, GRADE), ("race", "grade"), trees, label=label, offsets=(0.0, 0.0, 0.125))
+
+
+def _forest_of_twins() -> FairForest:
+    """Clerks and nurses are twins, and every split that reads the job sends both the same way."""
+    model = _forest_without_job()
+    return FairForest.of(model.about(model.domain.with_twins("job: clerk<->nurse")))
+
+
+def _forest_without_job() -> FairForest:
+    trees = [("job", {"smith"}, ("income", 20.25, -1.0, 1.0), ("hours", 6, 0.5, -0.25)), ("hours", 3, 0.125, -0.5)]
+    return grown((HOURS, INCOME, JOB, OWNER), ("owner",), trees)
+
+
+_FORESTS: dict[str, Callable[[], FairForest]] = {
+    "forest": lambda: _forest(0.0).certified(timeout=10),
+    "forest, by bounds": lambda: _forest(0.03125).certified(timeout=10),
+    "forest, falsified": lambda: _forest(3.0).certified(timeout=10),
+    "forest, undecided": lambda: _forest(3.0),
+    "forest of shares": lambda: _forest_of_shares().certified(timeout=10),
+    "forest of classes": lambda: _forest_of_classes().certified(timeout=10),
+    "forest of twins": lambda: _forest_of_twins().certified(timeout=10),
+}
+FORESTS = tuple(_FORESTS)
+
+_MODELS: dict[str, Callable[[], FairModel | FairForest]] = {
     "structural": _structural,
     "ignoring": _ignoring,
     "bounds": _bounds,
@@ -186,6 +294,7 @@ _MODELS: dict[str, Callable[[], FairModel]] = {
     "held": _held,
 }
 KINDS = tuple(_MODELS)
+_MODELS |= _FORESTS
 
 
 # --- forging ---
@@ -230,10 +339,24 @@ class Forgery:
         try:
             facts["property"] = checker.property_of(checker.People(copy.deepcopy(self.domain)))
             stated = facts["verdict"], facts["proof"], facts["arithmetic"], self.domain["sensitive"], facts["reason"]
-            facts["claim"] = checker.claim_of(*stated, self.domain.get("twins", []))
+            facts["claim"] = checker.claim_of(*stated, self.domain.get("twins", []), rounds=self.rounds())
         except (checker.Rejected, *checker.MALFORMED, ArithmeticError):
             pass
         return self
+
+    @property
+    def executed(self) -> str:
+        """The arithmetic in which the graph is executed."""
+        return "float64" if any(node.op_type == "TreeEnsemble" for node in self.model.graph.node) else "float32"
+
+    def rounds(self) -> bool:
+        """Whether sums of trees may round, as the checker finds; a claim about them must say so."""
+        try:
+            people = checker.People(copy.deepcopy(self.domain))
+            found = checker.read_model(self.model.SerializeToString(), people)
+        except (checker.Rejected, *checker.MALFORMED):
+            return False
+        return isinstance(found, checker.Forest) and not found.adds_exactly
 
     def sealed(self) -> Files:
         """The three files, with every digest as it should be."""

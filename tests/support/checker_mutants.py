@@ -15,7 +15,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ("checker_domain", "checker_tampering", "checker_twins", "checker_hostile", "checker_proofs")
+TESTS = (
+    "checker_domain", "checker_tampering", "checker_twins", "checker_hostile", "checker_proofs", "checker_forests",
+)  # fmt: skip
 
 MUTANTS: dict[str, tuple[tuple[str, str], ...]] = {  # by the tests that are run first
     "checker_hostile": (
@@ -28,6 +30,32 @@ MUTANTS: dict[str, tuple[tuple[str, str], ...]] = {  # by the tests that are run
         ("need(name not in found, f\"field", "need(True, f\"field"),
         ("need(all(map(math.isfinite, numbers)),", "need(True,"),
         ('need("raw" not in tensor,', "need(True,"),
+    ),
+    "checker_forests": (
+        ('need(found["aggregate_function"] == 1,', "need(True,"),
+        ('need(found["post_transform"] == 0,', "need(True,"),
+        ("need(set(found) == TREES,", "need(set(found) >= TREES,"),
+        ("need(not any(modes),", "need(True,"),
+        ("need(apart,", "need(True,"),
+        ("table.dims[:1] == (count + 2,)", "True"),
+        ("need(not any(map(math.isnan, splits)),", "need(True,"),
+        ("need(all(side >= 0 for side in sides),", "need(True,"),
+        ("need(not leaf_seen[~side],", "need(True,"),
+        ("need(all(split_seen) and all(leaf_seen),", "need(True,"),
+        ("need(name not in people.sensitive_set, f\"a split reads", "need(True, f\"a split reads"),
+        ("need(same, f\"a split tells", "need(True, f\"a split tells"),
+        ("without = lowest is not None and low > lowest", "without = True"),
+        ("return most * unit * (1 + 2.0**-20) < 2.0**53", "return most * unit < 2.0**60"),
+        ("sure = not error[0] or abs(apart[0]) > error[0]", "sure = True"),
+        ("if name not in people.moved}", "}"),
+        ("need(names[column] not in people.sensitive_set,", "need(True,"),
+        ("if side != -1]", "if side > 10**9]"),
+        ("need(len(beside) <= isinstance(network, Forest),", "need(True,"),
+        ("need(not beside or verdict != \"verified\" or proof == \"structural\",", "need(True,"),
+        ("and (not self.float64 or self.network.adds_exactly) and self.is_same(box)", "and self.is_same(box)"),
+        ("if place.feature in self.people.sensitive_set and all(sides):", "if False:"),
+        ("if place.feature in self.people.moved and self._tells(at, place):", "if False:"),
+        ("if self.float64:\n            error = forest.error(", "if False:\n            error = forest.error("),
     ),
     "checker_domain": (
         ("need(len(self.rows) > 1,", "need(len(self.rows) > 0,"),
@@ -56,7 +84,7 @@ MUTANTS: dict[str, tuple[tuple[str, str], ...]] = {  # by the tests that are run
         ("need(people.has(name, value), f\"a twin's", "need(True, f\"a twin's"),
         ('<= people.rows, "such twins do not exist")', '<= people.rows or True, "such twins do not exist")'),
         ("need(None not in found and found[0] != found[1],", "need(None not in found,"),
-        ("need(data[\"files\"][name] == digest,", "need(True,"),
+        ("need(data[\"files\"].get(name) == digest,", "need(True,"),
         ("need(held >= set(arithmetic),", "need(held & set(arithmetic),"),
         ("need(data[\"property\"] == property_of(people),", "need(True,"),
         ("need(data[\"claim\"] == expected,", "need(True,"),

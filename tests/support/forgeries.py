@@ -12,6 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from bornfair.proof import checker
+from bornfair.proof.forest_tree import find_forest_tree
 from bornfair.proof.tree import find_tree
 from bundle_cases import Files, Forgery
 from graph_oracle import values_of
@@ -566,18 +567,22 @@ def twins_invented(forgery: Forgery, chance: random.Random) -> str | None:
     one = {name: _anyone(feature, chance) for name, feature in features.items()}
     other = one | {name: _anyone(features[name], chance) for name in forgery.domain["sensitive"] if name in features}
     classes = (forgery.domain["label"] or {"classes": [0, 1]})["classes"]
-    kinds = chance.choice([["real"], ["float32"], ["real", "float32"]])
+    kinds = chance.choice([["real"], [forgery.executed], ["real", forgery.executed]])
     forgery.claim("falsified", "none", kinds, twins=[one, other], decisions=chance.sample(list(classes), 2))
     return "two people who may be twins"
 
 
 def tree_found(forgery: Forgery, chance: random.Random) -> str | None:
     """A proof by the checker's own bounds, of the model as it now is."""
-    kinds = chance.choice([["real"], ["real", "float32"]])
+    kinds = chance.choice([["real"], ["real", forgery.executed]])
     try:
         people = checker.People(copy.deepcopy(forgery.domain))
         network = checker.read_model(forgery.model.SerializeToString(), people)
-        tree = find_tree(network, people, float32="float32" in kinds, timeout=1.0, most_leaves=60)
+        most: dict[str, Any] = {"timeout": 1.0, "most_leaves": 60}
+        if isinstance(network, checker.Forest):
+            tree = find_forest_tree(network, people, float64="float64" in kinds, **most)
+        else:
+            tree = find_tree(network, people, float32="float32" in kinds, **most)
     except (checker.Rejected, *checker.MALFORMED):
         tree = None
     if tree is None:
@@ -640,6 +645,138 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
 }  # fmt: skip
 
 
+# --- trees ---
+
+LISTS = (
+    "nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", "nodes_trueleafs", "nodes_falseleafs",
+    "nodes_missing_value_tracks_true", "leaf_targetids", "tree_roots",
+)  # fmt: skip
+
+
+def _trees(forgery: Forgery) -> dict[str, Any]:
+    (node,) = (node for node in forgery.model.graph.node if node.op_type == "TreeEnsemble")
+    return {attribute.name: attribute for attribute in node.attribute}
+
+
+def tree_number_changed(forgery: Forgery, chance: random.Random) -> str | None:
+    """A threshold, a leaf, a set, a kind of split."""
+    name = chance.choice(["nodes_splits", "leaf_weights", "nodes_modes"])
+    tensor = _trees(forgery)[name].t
+    values = numpy_helper.to_array(tensor).copy()
+    at = chance.randrange(len(values))
+    if name == "nodes_modes":
+        values[at] = chance.choice([0, 1, 2, 3, 4, 5, 6, 7])
+    else:
+        near = float(values[at]) * chance.choice([-1, 0.5, 2]) + chance.choice([0, 1, -1, 2**-30])
+        values[at] = chance.choice(
+            [near, _number(chance), np.nan, np.inf, 1e308, values[chance.randrange(len(values))]]
+        )
+    tensor.CopyFrom(numpy_helper.from_array(values))
+    return f"a number of {name}"
+
+
+def tree_list_changed(forgery: Forgery, chance: random.Random) -> str | None:
+    """Where a split leads, what it reads, to what a leaf adds: another number, one more, one less, two exchanged."""
+    name = chance.choice(LISTS)
+    numbers, what = _trees(forgery)[name].ints, chance.randrange(5)
+    i, j = chance.randrange(len(numbers)), chance.randrange(len(numbers))
+    if what == 0:
+        numbers[i] = chance.choice([-1, 0, 1, 2, 3, len(numbers), 2**31, 2**62, numbers[j]])
+    elif what == 1:
+        numbers[i], numbers[j] = numbers[j], numbers[i]
+    elif what == 2:
+        del numbers[i]
+    elif what == 3:
+        numbers.append(numbers[i])
+    else:
+        numbers[i] += chance.choice([-1, 1])
+    return f"the list {name}"
+
+
+def tree_setting_changed(forgery: Forgery, chance: random.Random) -> str | None:
+    """How leaves are put together, or something of which the checker has never heard."""
+    known = _trees(forgery)
+    (node,) = (node for node in forgery.model.graph.node if node.op_type == "TreeEnsemble")
+    what = chance.randrange(5)
+    if what == 0:
+        known["aggregate_function"].i = chance.choice([0, 2, 3, -1])
+    elif what == 1:
+        known["post_transform"].i = chance.choice([1, 2, 3, 4])
+    elif what == 2:
+        known["n_targets"].i = chance.choice([0, 1, 2, 3, 10**6, 2**40, -1])
+    elif what == 3:
+        name, value = chance.choice([
+            ("base_values", [0.5]), ("nodes_hitrates", [1.0]), ("base_values_as_tensor", [1]), ("n_supports", 1),
+        ])  # fmt: skip
+        node.attribute.append(onnx.helper.make_attribute(name, value))
+    else:
+        node.attribute.remove(chance.choice(list(known.values())))
+    return "how leaves are put together"
+
+
+def split_hidden(forgery: Forgery, chance: random.Random) -> str | None:
+    """A split on a sensitive column: in place of another, in a tree of its own, or where nobody comes."""
+    graph, known = forgery.model.graph, _trees(forgery)
+    concat = next(node for node in graph.node if node.op_type == "Concat")
+    numbers = [i.name for i in graph.input if i.type.tensor_type.elem_type == onnx.TensorProto.DOUBLE]
+    chosen = [name for name in forgery.domain["sensitive"] if name in numbers]
+    if chosen and chosen[0] not in concat.input:
+        concat.input.append(chosen[0])
+    elif not chosen:
+        cast = onnx.helper.make_node("Cast", [forgery.domain["sensitive"][0]], ["hidden"], to=onnx.TensorProto.DOUBLE)
+        graph.node.insert(list(graph.node).index(concat), cast)
+        concat.input.append("hidden")
+    makers = {node.output[0]: node for node in graph.node}
+    gathers = [makers[makers[name].input[0]] for name in concat.input if name in makers and len(makers[name].input) > 1]
+    column = len(concat.input) - 1 + sum(forgery.constant(node.input[0]).shape[1] - 1 for node in gathers)
+    if chance.random() < 0.4:
+        known["nodes_featureids"].ints[chance.randrange(len(known["nodes_featureids"].ints))] = column
+        return "a split reads a sensitive column"
+    count, leaves = len(known["nodes_featureids"].ints), len(known["leaf_targetids"].ints)
+    for name, value in (
+        ("nodes_featureids", [column]), ("nodes_truenodeids", [leaves]), ("nodes_falsenodeids", [leaves + 1]),
+        ("nodes_trueleafs", [1]), ("nodes_falseleafs", [1]), ("nodes_missing_value_tracks_true", [0]),
+        ("leaf_targetids", [0, 0]),
+    ):  # fmt: skip
+        known[name].ints.extend(value)
+    for name, added, kind in (
+        ("nodes_splits", [0.5], np.float64), ("nodes_modes", [0], np.uint8), ("leaf_weights", [0.0, 9.0], np.float64)
+    ):  # fmt: skip
+        values = np.append(numpy_helper.to_array(known[name].t), np.array(added, kind)).astype(kind)
+        known[name].t.CopyFrom(numpy_helper.from_array(values))
+    if chance.random() < 0.6:
+        known["tree_roots"].ints.append(count)
+        return "a tree that reads a sensitive column"
+    return "a split on a sensitive column where nobody comes"
+
+
+def ensemble_added(forgery: Forgery, chance: random.Random) -> str | None:
+    """The same trees once more, added to what they give, or to nothing."""
+    graph = forgery.model.graph
+    at = next(i for i, node in enumerate(graph.node) if node.op_type == "TreeEnsemble")
+    again = copy.deepcopy(graph.node[at])
+    again.output[0], again.name = "again", "again"
+    old = graph.node[at].output[0]
+    graph.node.insert(at + 1, again)
+    if chance.random() < 0.7:
+        graph.node.insert(at + 2, onnx.helper.make_node("Add", [old, "again"], ["both"]))
+        for node in graph.node[at + 3 :]:
+            for k, name in enumerate(node.input):
+                node.input[k] = "both" if name == old else name
+    return "trees twice"
+
+
+def leaf_numbers_rounded(forgery: Forgery, chance: random.Random) -> str | None:
+    """Leaves that add up to just where it decides, or hardly beside."""
+    tensor = _trees(forgery)["leaf_weights"].t
+    values = numpy_helper.to_array(tensor).copy()
+    unit = chance.choice([0.1, 1 / 3, 2.0**-40, 1e-17, 0.25])
+    at = chance.sample(range(len(values)), min(3, len(values)))
+    values[at] = np.round(values[at] / unit) * unit + chance.choice([0, 2.0**-53, 1e-17])
+    tensor.CopyFrom(numpy_helper.from_array(values))
+    return "leaves that round"
+
+
 MUTATIONS["structure"] = (dependence_cut_off, neurons_cancelled, neurons_shut)
 
 # What unfair models were called fair by, when they were.
@@ -649,17 +786,25 @@ MUTATIONS["likely"] = (
 )  # fmt: skip
 
 
-def forge(files: Files, families: Sequence[str], chance: random.Random, *, changes: int = 1) -> tuple[str, Forgery]:
+def forge(
+    files: Files,
+    families: Sequence[str],
+    chance: random.Random,
+    *,
+    changes: int = 1,
+    known: dict[str, tuple[Mutation, ...]] = MUTATIONS,
+) -> tuple[str, Forgery]:
     """A bundle with some things changed, and what is claimed of it, stated as the checker would state it."""
     forgery, done = Forgery.of(files), list[str]()
     for _ in range(20 * changes):
-        what = _changed(forgery, chance.choice(MUTATIONS[chance.choice(families)]), chance)
+        what = _changed(forgery, chance.choice(known[chance.choice(families)]), chance)
         done += [what] if what is not None else []
         if len(done) == changes:
             break
     about_model = set(families) != {"certificate"}
     if about_model and chance.random() < 0.5:  # and claims what he would like to hear
-        forgery.claim("verified", *chance.choice(WISHES))
+        proof, kinds, tree = chance.choice(WISHES)
+        forgery.claim("verified", proof, [kind.replace("float32", forgery.executed) for kind in kinds], tree)
     elif about_model and chance.random() < 0.3:
         done += [what for what in [_changed(forgery, chance.choice([tree_found, twins_invented]), chance)] if what]
     if about_model or chance.random() < 0.5:
@@ -687,3 +832,21 @@ WISHES: tuple[tuple[str, list[str], Any], ...] = (
     ("bounds", ["real", "float32"], [{"each": 1}]),
     ("bounds", ["real"], ["exact"]),
 )
+
+# What is done to bundles of forests.
+TREE_MUTATIONS = {
+    "trees": (
+        tree_number_changed, tree_list_changed, tree_setting_changed, split_hidden, ensemble_added,
+        leaf_numbers_rounded, constant_changed,
+    ),
+    "graph": (
+        constant_reshaped, constant_doubled_or_gone, operator_swapped, attribute_changed, input_rewired, inputs_swapped,
+        node_added, nodes_reordered, classes_swapped, frame_changed, metadata_changed, tensor_made_odd,
+    ),
+    "domain": MUTATIONS["domain"],
+    "certificate": MUTATIONS["certificate"],
+    "likely": (
+        combinations_changed, single_value, rules_changed, range_changed, sensitive_changed, kind_changed,
+        tree_number_changed, leaf_numbers_rounded,
+    ),
+}  # fmt: skip

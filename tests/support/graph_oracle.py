@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
 from collections.abc import Callable
 from fractions import Fraction
@@ -24,6 +25,7 @@ FLOAT, INT64, STRING, BOOL, DOUBLE = (
     TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING, TensorProto.BOOL, TensorProto.DOUBLE
 )  # fmt: skip
 fractions = np.vectorize(Fraction, otypes=[object])
+ORDERS: dict[str, Callable[[int], Any]] = {"first to last": range, "last to first": lambda n: range(n - 1, -1, -1)}
 
 
 class Unknown(Exception):
@@ -79,7 +81,10 @@ class Graph:
         run = _Run(self, people, machine)
         labels = np.array([_shown(value) for value in run.value(self.label)], dtype=object)
         deciding = next(n for n in self.model.graph.node if n.op_type in ("Greater", "ArgMax"))
-        return labels, run.known[deciding.input[0]], run.refused
+        scores = run.known[deciding.input[0]]
+        if deciding.op_type == "Greater":  # where it decides need not be 0
+            scores = scores - run.value(deciding.input[1])
+        return labels, scores, run.refused
 
 
 def _shown(value: Any) -> str:
@@ -175,9 +180,46 @@ class _Run:
             self.refused |= ~hot.reshape(len(self.people), -1).any(axis=1)
         return self.machine.cast(hot, FLOAT)
 
-    def do_labelencoder(self, x: Any, keys_strings: Any, values_int64s: Any, default_int64: int = -1) -> Any:
-        table = {key.decode(): value for key, value in zip(keys_strings, values_int64s, strict=True)}
-        return np.vectorize(lambda text: table.get(text, default_int64), otypes=[np.int64])(x)
+    def do_labelencoder(
+        self, x: Any, values_int64s: Any, keys_strings: Any = None, keys_int64s: Any = None, default_int64: int = -1
+    ) -> Any:
+        keys = [key.decode() for key in keys_strings] if keys_strings is not None else list(keys_int64s)
+        table = dict(zip(keys, values_int64s, strict=True))
+        return np.vectorize(lambda value: table.get(value, default_int64), otypes=[np.int64])(x)
+
+    def do_treeensemble(self, x: Any, **given: Any) -> Any:
+        """Trees from the roots, person by person; leaves in the order of the machine."""
+        if given["aggregate_function"] != 1 or given["post_transform"] != 0 or given["n_targets"] > 1000:
+            raise Unknown("trees that are not added up")
+        arrays = {k: numpy_helper.to_array(v) for k, v in given.items() if isinstance(v, TensorProto)}
+        modes, splits, weights = (arrays[name].tolist() for name in ("nodes_modes", "nodes_splits", "leaf_weights"))
+        sets, listed = list[set[float]](), [set[float]()]
+        for number in arrays.get("membership_values", np.zeros(0)).tolist():
+            if number != number:
+                sets.append(listed.pop())
+                listed.append(set())
+            else:
+                listed[-1].add(number)
+        which = {node: sets[k] for k, node in enumerate(i for i, mode in enumerate(modes) if mode == 6)}
+        sides = [(given[f"nodes_{s}nodeids"], given[f"nodes_{s}leafs"]) for s in ("true", "false")]
+        exact = x.dtype == object
+        total = np.full((len(x), given["n_targets"]), Fraction(0) if exact else 0.0, object if exact else float)
+        roots = given["tree_roots"]
+        for row in range(len(x)):
+            for k in self.machine.order(len(roots)):
+                at, leaf, steps = roots[k], False, 0
+                while not leaf:
+                    number = x[row, given["nodes_featureids"][at]]
+                    yes = bool(number in which[at]) if modes[at] == 6 else bool(number <= splits[at])
+                    if modes[at] not in (0, 6) or (steps := steps + 1) > len(modes):
+                        raise Unknown("trees of another kind")
+                    if number != number:
+                        yes = bool(given["nodes_missing_value_tracks_true"][at])
+                    ids, leaves = sides[0 if yes else 1]
+                    at, leaf = ids[at], bool(leaves[at])
+                value = Fraction(weights[at]) if exact else weights[at]
+                total[row, given["leaf_targetids"][at]] += value
+        return total
 
     def do_matmul(self, x: Any, weights: Any) -> Any:
         return self.machine.product(x, weights)
@@ -313,6 +355,7 @@ class Judge:
         self.features = {feature["name"]: feature for feature in self.domain["features"]}
         self.exact = not self.graph.operators(self.graph.label) & {"Tanh", "Gelu", "Sigmoid"}
         sizes = [float(abs(v).max(initial=0)) for kind, v in self.graph.constants.values() if kind in (FLOAT, DOUBLE)]
+        self.turns = _turns(self.graph.model)
         self.tame = max((size for size in sizes if size < 1e300), default=0.0) < 1e5
 
     def answers(self, people: list[Person]) -> list[tuple[str, np.ndarray]]:
@@ -321,14 +364,18 @@ class Judge:
         if "real" in self.arithmetic:
             found.append(("real numbers", self._real(people)))
         if "float32" in self.arithmetic:
-            orders = {"first to last": range, "last to first": lambda n: range(n - 1, -1, -1)}
-            for name, order in orders.items():
+            for name, order in ORDERS.items():
                 labels, _, refused = self.graph.run(people, Machine("float32", order))
                 found.append((f"float32, {name}", _without(labels, refused)))
             labels = np.full(len(people), None, object)
             kept = np.flatnonzero(~refused)
             labels[kept] = served(self.session, [people[i] for i in kept]) if len(kept) else []
             found.append(("onnxruntime", labels))
+        if "float64" in self.arithmetic:
+            for name, order in ORDERS.items():
+                labels, _, refused = self.graph.run(people, Machine("float64", order))
+                found.append((f"float64, {name}", _without(labels, refused)))
+            found.append(("onnxruntime", served(self.session, people)))
         return found
 
     def _real(self, people: list[Person]) -> np.ndarray:
@@ -365,11 +412,14 @@ class Judge:
             machines = []
         if "float32" in self.arithmetic:
             machines += [Machine("float32"), Machine("float32", lambda n: range(n - 1, -1, -1))]
+        if "float64" in self.arithmetic:
+            machines += [Machine("float64", order) for order in ORDERS.values()]
         for machine in machines:
             _, scores, refused = self.graph.run([person for _, person in rows], machine)
             first: dict[int, int] = {}
             for k, (i, person) in enumerate(rows):
-                if not refused[k] and not _equal(scores[first.setdefault(i, k)], scores[k], machine.kind):
+                kind = "float32" if "float64" in self.arithmetic and machine.kind != "exact" else machine.kind
+                if not refused[k] and not _equal(scores[first.setdefault(i, k)], scores[k], kind):
                     return f"in {machine.kind} {rows[first[i]][1]} has other scores than {person}"
         return None
 
@@ -377,18 +427,32 @@ class Judge:
         """Up to so many people, with their twins; who belong together have one number."""
         sensitive, chance = self.domain["sensitive"], self.chance
         free = [name for name in self.features if name not in sensitive]
-        lists = [values_of(self.features[name], chance, 8) for name in free]
+        lists = [self._values(name, 8) for name in free]
         people = [dict(zip(free, values, strict=True)) for values in some(lists, chance, count)]
         versions = self._versions(anything)
         rules = [[], *self.domain.get("twins", [])]
         groups = [[q for rule in rules if (q := moved(p, rule, sensitive)) is not None] for p in people]
         return [(i, q | v) for i, group in enumerate(groups) for q in group for v in versions]
 
+    def _values(self, name: str, most: int) -> list[Any]:
+        """Values of a feature, among them some where trees turn, and the next beyond."""
+        feature = self.features[name]
+        found, turns = values_of(feature, self.chance, most), self.turns.get(name, [])
+        for turn in self.chance.sample(turns, min(len(turns), 3)):
+            if feature["kind"] == "integer":
+                found += [math.floor(turn), math.floor(turn) + 1]
+            elif feature["kind"] == "real":
+                found += [turn, math.nextafter(turn, math.inf)]
+        kept = (
+            v for v in found if feature["kind"] not in ("integer", "real") or feature["low"] <= v <= feature["high"]
+        )
+        return list(dict.fromkeys(kept))
+
     def _versions(self, anything: bool) -> list[Person]:
         """Sensitive values that exist, some of many; or anything that may be fed."""
         sensitive, rows = self.domain["sensitive"], self.domain["combinations"]
         if rows is None or anything:
-            lists = [values_of(self.features[name], self.chance, 9) for name in sensitive]
+            lists = [self._values(name, 9) for name in sensitive]
             rows = some(lists, self.chance, 12)
             if anything:
                 wide = [[*values, *fed_instead(self.features[n])] for n, values in zip(sensitive, lists, strict=True)]
@@ -424,6 +488,21 @@ class Judge:
                     reached.append(person)
                     fresh.append(person)
         return any(all(person[name] == other[name] for name in free) for person in reached)
+
+
+def _turns(model: onnx.ModelProto) -> dict[str, list[float]]:
+    """For raw columns that trees read as they are: the thresholds of their splits."""
+    found: dict[str, list[float]] = {}
+    makers = {name: node for node in model.graph.node for name in node.output}
+    for node in model.graph.node:
+        given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        if node.op_type != "TreeEnsemble" or node.input[0] not in makers or "nodes_splits" not in given:
+            continue
+        names = list(makers[node.input[0]].input)
+        for column, split in zip(given["nodes_featureids"], numpy_helper.to_array(given["nodes_splits"]), strict=False):
+            if 0 <= column < len(names) and math.isfinite(split):
+                found.setdefault(names[column], []).append(float(split))
+    return found
 
 
 def _without(labels: np.ndarray, gone: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import brute_force
 import checker_fuzz
+import forest_fuzz
 import hostile_files
 import import_fuzz
 import nasty_models
@@ -23,6 +24,7 @@ FUZZERS: dict[str, Run] = {
     "nasty models": nasty_models.run,
     "structures": structure_fuzz.run,
     "forged bundles": checker_fuzz.run,
+    "forged forests": forest_fuzz.run,
     "imported models": import_fuzz.run,
     "hostile files": hostile_files.run,
 }

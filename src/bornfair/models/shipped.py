@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bornfair.models.forest_graph import forest_bytes
+from bornfair.models.forest_model import ForestModel
 from bornfair.models.importers.onnx_child import session_of
 from bornfair.models.onnx_graph import onnx_bytes, served_classes
 
@@ -24,11 +26,18 @@ DTYPES: dict[str, Any] = {"tensor(int64)": np.int64, "tensor(double)": np.float6
 TOGETHER = 8_192  # people in one run
 
 
+def graph_bytes(model: Model | ForestModel, *, sensitive: bool = True) -> bytes:
+    """The model.onnx of a model of either kind."""
+    if isinstance(model, ForestModel):
+        return forest_bytes(model, sensitive=sensitive)
+    return onnx_bytes(model, sensitive=sensitive)
+
+
 class Shipped:
     """The model.onnx of one model, in a session of onnxruntime."""
 
-    def __init__(self, model: Model) -> None:
-        self._session = session_of(onnx_bytes(model))
+    def __init__(self, model: Model | ForestModel) -> None:
+        self._session = session_of(graph_bytes(model))
         self._order = {label: i for i, label in enumerate(served_classes(model.domain).tolist())}
         self._label = self._session.get_outputs()[0].name
 
@@ -57,11 +66,11 @@ class Shipped:
         return np.array([self._order[label] for label in labels.tolist()], np.int64)
 
 
-def shipped(model: Model) -> Shipped:
+def shipped(model: Model | ForestModel) -> Shipped:
     """The model as it ships; its session is made once."""
     if model not in _known:
         _known[model] = Shipped(model)
     return _known[model]
 
 
-_known: weakref.WeakKeyDictionary[Model, Shipped] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Model | ForestModel, Shipped] = weakref.WeakKeyDictionary()

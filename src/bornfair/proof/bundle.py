@@ -1,7 +1,8 @@
 """A trained model as people hand it over: a folder, or one .zip, of four files. Nothing in it is executable.
 
-model.onnx (raw columns in, decision out), domain.json (who exists), certificate.json (what was proven of just these two
-files) and report.html (the same for people). `bornfair check` examines it without trusting any of this.
+model.onnx (raw columns in, decision out), domain.json (who exists), certificate.json (what was proven of just these
+files) and report.html (the same for people). A forest may come with a fifth: model.json or model.txt, as the library
+reads it that it was made with. `bornfair check` examines the bundle without trusting any of this.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.files import check_replaceable, read_whole, recover, write_atomically, write_folder
+from bornfair.models.forest_model import ForestModel, Native
 from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
-from bornfair.models.onnx_graph import METADATA, graph_columns, onnx_bytes
+from bornfair.models.onnx_graph import METADATA, graph_columns
+from bornfair.models.shipped import graph_bytes
 from bornfair.people.columns import NumberColumn
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.proof import checker
 from bornfair.proof.certificate import Certificate, certificate_of, certified
+from bornfair.proof.shipped_forest import shipped_forest
 from bornfair.report import render
 from bornfair.verification.decide import decide
 from bornfair.verification.verdict import Verdict
@@ -67,10 +71,46 @@ class FairModel(Model):
 
     def export_onnx(self, path: str | Path, *, sensitive: bool = True) -> Path:
         """Write model.onnx alone, to be served by onnxruntime."""
-        return write_atomically(path, onnx_bytes(self, sensitive=sensitive))
+        return write_atomically(path, graph_bytes(self, sensitive=sensitive))
 
 
-def save_bundle(model: Model, path: str | Path, *, sensitive: bool = True) -> Path:
+class FairForest(ForestModel):
+    """A forest as people keep it and hand it over: it can be asked, certified, saved and served.
+
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from bornfair import datasets, repair
+    >>> people = datasets.load("credit").table[["age", "amount", "duration_months", "risk"]]
+    >>> tree = DecisionTreeClassifier(max_depth=3).fit(people.drop(columns="risk"), people["risk"])
+    >>> found = repair(tree, people, target="risk", sensitive_features=["age"])
+    >>> isinstance(found.model, FairForest), found.model.ignores_sensitive, found.model.verify(timeout=5).verdict
+    (True, True, 'verified')
+    """
+
+    @staticmethod
+    def of(model: ForestModel) -> FairForest:
+        """The same forest, to be kept."""
+        if isinstance(model, FairForest):
+            return model
+        return FairForest(**{field.name: getattr(model, field.name) for field in dataclasses.fields(model)})
+
+    def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
+        """Ask the verifier anew, from the trees alone, whether twins always get the same decision."""
+        return decide(self, timeout=timeout, seed=seed)
+
+    def certified(self, *, timeout: float = 60.0, seed: int = 0) -> FairForest:
+        """The same forest with a certificate of what the verifier finds out now: verified, falsified, or undecided."""
+        return certified(self, timeout=timeout, seed=seed)
+
+    def save(self, path: str | Path, *, sensitive: bool = True) -> Path:
+        """Write a bundle: a folder, or one file if the name ends in .zip; `sensitive` as of a `FairModel`."""
+        return save_bundle(self, path, sensitive=sensitive)
+
+    def export_onnx(self, path: str | Path, *, sensitive: bool = True) -> Path:
+        """Write model.onnx alone, to be served by onnxruntime."""
+        return write_atomically(path, graph_bytes(self, sensitive=sensitive))
+
+
+def save_bundle(model: Model | ForestModel, path: str | Path, *, sensitive: bool = True) -> Path:
     """Write a bundle: a folder, or one file if the name ends in .zip. It appears whole or not at all.
 
     With `sensitive=False` model.onnx has no sensitive inputs; only a model that ignores them can be saved so.
@@ -82,13 +122,15 @@ def save_bundle(model: Model, path: str | Path, *, sensitive: bool = True) -> Pa
     return write_folder(target, files, marker=DOMAIN)
 
 
-def bundle_files(model: Model, *, sensitive: bool = True) -> dict[str, bytes]:
+def bundle_files(model: Model | ForestModel, *, sensitive: bool = True) -> dict[str, bytes]:
     """The files of a bundle by name."""
     certificate = model.certificate
     if certificate is None:
         nobody_asked = Verdict("undecided", "none", "none", (), "this model was not examined.")
         certificate = certificate_of(model, nobody_asked, seconds=0)
-    files = {MODEL: onnx_bytes(model, sensitive=sensitive), DOMAIN: model.domain.text().encode()}
+    files = {MODEL: graph_bytes(model, sensitive=sensitive), DOMAIN: model.domain.text().encode()}
+    if isinstance(model, ForestModel) and model.native is not None:
+        files |= _native(model, model.native, certificate)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     facts = dataclasses.replace(certificate, files=digests).to_json()
     files[CERTIFICATE] = (json.dumps(facts, ensure_ascii=False, indent=None if facts["tree"] else 2) + "\n").encode()
@@ -96,7 +138,25 @@ def bundle_files(model: Model, *, sensitive: bool = True) -> dict[str, bytes]:
     return files
 
 
-def load_bundle(path: str | Path) -> FairModel:
+def _native(model: ForestModel, native: Native, certificate: Certificate) -> dict[str, bytes]:
+    """The library's own file, where the checker can say of it what the certificate says, or that is nothing good.
+
+    It adds up otherwise than model.onnx does: what is shown by bounds on sums is not shown of it.
+    """
+    name, verdict = f"model{native.suffix}", certificate.verdict
+    if native.suffix == ".ubj" or (model.operating and verdict.covers != "score"):  # it decides elsewhere
+        return {}
+    if verdict.verdict == "verified":
+        people = checker.People(checker.parse_json(model.domain.text().encode(), DOMAIN))
+        try:
+            checker.need(verdict.proof == "structural", "sums are not examined there")
+            checker.prove_native(name, native.content, people)
+        except (checker.Rejected, *checker.MALFORMED):
+            return {}
+    return {name: native.content}
+
+
+def load_bundle(path: str | Path) -> FairModel | FairForest:
     """Read a bundle. Its certificate must be about these very files; `bornfair check` examines the proof itself.
 
     Args:
@@ -125,8 +185,8 @@ def load_bundle(path: str | Path) -> FairModel:
         people = checker.People(checker.parse_json(files[DOMAIN], DOMAIN))
         found = checker.read_model(files[MODEL], people)
         certificate = Certificate.from_json(checker.parse_json(files[CERTIFICATE], CERTIFICATE))
-        for name in (MODEL, DOMAIN):
-            if certificate.files[name] != hashlib.sha256(files[name]).hexdigest():
+        for name in (name for name in files if name != CERTIFICATE):
+            if certificate.files.get(name) != hashlib.sha256(files[name]).hexdigest():
                 raise InputError(
                     f"'{place}': the certificate is about another {name}; the files do not belong together."
                 )
@@ -134,10 +194,10 @@ def load_bundle(path: str | Path) -> FairModel:
         raise
     except (checker.Rejected, OSError, MemoryError, *checker.MALFORMED) as error:
         raise InputError(f"cannot read '{place}': {error}; is the bundle complete and unchanged?") from error
-    return _shipped_model(found, domain, str(place / MODEL), certificate)
+    return _shipped(found, domain, str(place / MODEL), certificate, files)
 
 
-def own_model(path: Path, content: bytes, domain: Domain | None) -> FairModel:
+def own_model(path: Path, content: bytes, domain: Domain | None) -> FairModel | FairForest:
     """A model.onnx that bornfair wrote, with its domain (or the domain.json beside it)."""
     beside = path.parent / DOMAIN
     if domain is None:
@@ -151,7 +211,22 @@ def own_model(path: Path, content: bytes, domain: Domain | None) -> FairModel:
         raise InputError(
             f"cannot read '{path}' with this domain: {error}; give the domain it was trained with."
         ) from error
-    return _shipped_model(found, domain, str(path))
+    return _shipped(found, domain, str(path))
+
+
+def _shipped(
+    found: checker.Network | checker.Forest,
+    domain: Domain,
+    origin: str,
+    certificate: Certificate | None = None,
+    files: dict[str, bytes] | None = None,
+) -> FairModel | FairForest:
+    if isinstance(found, checker.Network):
+        return _shipped_model(found, domain, origin, certificate)
+    forest, reads, operating = shipped_forest(found, origin)
+    native = next((name for name in checker.NATIVE if name in (files or {})), None)
+    kept = None if native is None or files is None else Native(Path(native).suffix, files[native])  # type: ignore[arg-type]
+    return FairForest(forest, domain, reads, operating=operating, certificate=certificate, native=kept)
 
 
 def _shipped_model(

@@ -10,22 +10,25 @@ import contextlib
 import dataclasses
 import json
 import platform
+import weakref
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from bornfair import __version__
 from bornfair.errors import InputError, plain_value
+from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
-from bornfair.models.onnx_graph import onnx_bytes
+from bornfair.models.shipped import graph_bytes
 from bornfair.proof import checker
+from bornfair.proof.forest_tree import find_forest_tree
 from bornfair.proof.tree import find_tree
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.decide import decide
 from bornfair.verification.verdict import Arithmetic, Verdict
 
-SomeModel = TypeVar("SomeModel", bound=Model)
+SomeModel = TypeVar("SomeModel", bound=Model | ForestModel)
 LEAST_FOR_A_TREE = 1.0  # seconds, where the verdict came late
 
 
@@ -100,7 +103,9 @@ class Certificate:
         )
 
 
-def certificate_of(model: Model, verdict: Verdict, *, seconds: float, say: Say | None = None) -> Certificate:
+def certificate_of(
+    model: Model | ForestModel, verdict: Verdict, *, seconds: float, say: Say | None = None
+) -> Certificate:
     """What a verdict is worth to a sceptic: what the checker can derive from the files of the model, no more."""
     tree = None
     try:
@@ -118,7 +123,7 @@ def certificate_of(model: Model, verdict: Verdict, *, seconds: float, say: Say |
     rules = model.domain.model_dump(mode="json")["twins"]
     uncounted = bool(model.domain.real_sensitive)
     return Certificate(
-        claim=checker.claim_of(*facts, rules),
+        claim=checker.claim_of(*facts, rules, rounds=_rounds(model)),
         verdict=dataclasses.replace(verdict, seconds=0.0),  # same model, same bytes
         sensitive=model.domain.sensitive,
         sensitive_values=None if uncounted else model.domain.sensitive_space.size,
@@ -139,32 +144,71 @@ def certified(
 ) -> SomeModel:
     """The model with a new certificate: all engines are asked, then the answer is put in a form that can be checked."""
     clock = Clock.of(timeout, say)
-    # The certificate is about the files of the bundle, whatever the network was read from.
-    model = dataclasses.replace(model, original=None)
-    if model.domain.sensitive:
-        verdict = decide(model, timeout=clock, seed=seed, table=table)
-    else:
+    if isinstance(model, Model):
+        # The certificate is about the files of the bundle, whatever the network was read from. A forest's twins are
+        # replayed by its original all the same: they are to hold for its own file, too.
+        model = dataclasses.replace(model, original=None)
+    if not model.domain.sensitive:
         verdict = Verdict("undecided", "none", "structural", (), "no feature was named sensitive.")
+    else:
+        verdict = _blind(model) or decide(model, timeout=clock, seed=seed, table=table)
     left = max(clock.left, min(LEAST_FOR_A_TREE, clock.timeout / 10))
     fresh = certificate_of(model, verdict, seconds=left, say=clock.listener)
     old = model.certificate
     if old is not None:  # how it was made has not changed
         fresh = dataclasses.replace(fresh, start=old.start, response=old.response, training=old.training)
-    return dataclasses.replace(model, certificate=fresh)
+    return dataclasses.replace(model, certificate=fresh, original=None)
 
 
-def as_checked(model: Model) -> tuple[checker.Network, checker.People]:
-    """The model and its domain as the checker reads them from the files."""
+Checked = tuple[checker.Network | checker.Forest, checker.People]
+_known: weakref.WeakKeyDictionary[ForestModel, Checked] = weakref.WeakKeyDictionary()
+
+
+def as_checked(model: Model | ForestModel) -> Checked:
+    """The model and its domain as the checker reads them from the files; of a forest, which may be large, once."""
+    if isinstance(model, ForestModel) and model in _known:
+        return _known[model]
     people = checker.People(checker.parse_json(model.domain.text().encode(), "domain.json"))
-    return checker.read_model(onnx_bytes(model), people), people
+    found = checker.read_model(graph_bytes(model), people), people
+    if isinstance(model, ForestModel):
+        _known[model] = found
+    return found
 
 
-def _confirmed_twins(model: Model, verdict: Verdict) -> Verdict:
-    """The arithmetics in which the checker, too, sees the twins differ: in float32 whatever the order of sums."""
+def _blind(model: Model | ForestModel) -> Verdict | None:
+    """The verdict on a forest none of whose splits tells twins apart: there is nothing to search for."""
+    if isinstance(model, Model):
+        return None
+    try:
+        network, people = as_checked(model)
+        assert isinstance(network, checker.Forest)
+        held = checker.prove_trees(network, people)
+    except checker.Rejected:
+        return None
+    names = ", ".join([*model.domain.sensitive, *model.domain.twin_group.moved])
+    kinds: tuple[Arithmetic, ...] = ("real", "float64")
+    assert set(kinds) == held
+    return Verdict("verified", "structural", "structural", kinds, f"no split tells values of {names} apart")
+
+
+def _rounds(model: Model | ForestModel) -> bool:
+    if isinstance(model, Model):
+        return False
+    network, _ = as_checked(model)
+    return isinstance(network, checker.Forest) and not network.adds_exactly
+
+
+def _executed(network: checker.Network | checker.Forest) -> Arithmetic:
+    """The arithmetic in which the graph is executed."""
+    return "float64" if isinstance(network, checker.Forest) else "float32"
+
+
+def _confirmed_twins(model: Model | ForestModel, verdict: Verdict) -> Verdict:
+    """The arithmetics in which the checker, too, sees the twins differ: as executed, whatever the order of sums."""
     network, people = as_checked(model)
     twins = [{name: plain_value(value) for name, value in twin.items()} for twin in verdict.twins or []][:2]
     held: dict[Arithmetic, list[Any]] = {}
-    for kind in get_args(Arithmetic):
+    for kind in ("real", _executed(network)):
         found = [checker.decide(network, people, twin, kind) for twin in twins]
         if None not in found and found[0] != found[1]:
             held[kind] = [network.classes[k] for k in found if k is not None]
@@ -172,28 +216,37 @@ def _confirmed_twins(model: Model, verdict: Verdict) -> Verdict:
     if first is None:
         return _undecided(
             verdict,
-            "twins were found, but whether they are decided differently hangs on the order in which float32 adds.",
+            "twins were found, but whether they are decided differently hangs on the order in which "
+            f"{_executed(network)} adds.",
         )
     kinds = tuple(kind for kind, decided in held.items() if decided == first)
     return dataclasses.replace(verdict, arithmetic=kinds, twins=twins, decisions=first)
 
 
 def _confirmed_proof(
-    model: Model, verdict: Verdict, seconds: float, say: Say | None
+    model: Model | ForestModel, verdict: Verdict, seconds: float, say: Say | None
 ) -> tuple[Verdict, list[Any] | None]:
     """A proof that the checker can follow: that of the engine if it is structural, else a tree."""
     network, people = as_checked(model)
+    executed = _executed(network)
     if verdict.proof == "structural":
         # The checker shows it for whatever is fed to the graph; the engine, for the combinations that exist.
         with contextlib.suppress(checker.Rejected):
+            if isinstance(network, checker.Forest):
+                checker.prove_trees(network, people)
+                return dataclasses.replace(verdict, arithmetic=("real", executed)), None
             held = checker.prove_structurally(network, people)
             return dataclasses.replace(verdict, arithmetic=tuple(k for k in verdict.arithmetic if k in held)), None
-    for kinds in (("real", "float32"), ("real",)):
-        if "float32" in verdict.arithmetic or kinds == ("real",):
-            tree = find_tree(network, people, float32="float32" in kinds, timeout=seconds / 2, say=say)
-            if tree is not None:
-                proven = dataclasses.replace(verdict, proof="bounds", arithmetic=kinds)
-                return proven, tree
+    tries: tuple[tuple[Arithmetic, ...], ...] = (("real", executed), ("real",))
+    for kinds in tries:
+        if isinstance(network, checker.Forest):
+            tree = find_forest_tree(network, people, float64=executed in kinds, timeout=seconds / 2, say=say)
+        elif executed in verdict.arithmetic or kinds == ("real",):
+            tree = find_tree(network, people, float32=executed in kinds, timeout=seconds / 2, say=say)
+        else:
+            continue
+        if tree is not None:
+            return dataclasses.replace(verdict, proof="bounds", arithmetic=kinds), tree
     reason = (
         f"the {verdict.engine} engine says verified, but in {seconds:.0f} s no proof was found that the checker can "
         "follow; allow more time."

@@ -1,11 +1,12 @@
 """May I believe this bundle? An independent check of what its certificate claims, with Python alone.
 
 Nothing of bornfair is imported, only the standard library: copy this one file anywhere, run `python checker.py BUNDLE`.
-It reads the ONNX bytes itself, understands one kind of graph only (raw columns, network, decision), and derives the
-claim anew: in exact fractions, or in float64 with bounds that cover every rounding, its own and the machine's.
-What it does not understand it rejects.
+It reads the ONNX bytes itself, understands two kinds of graph only (raw columns, network or trees, decision), and
+derives the claim anew: in exact fractions, or in float64 with bounds that cover every rounding, its own and the
+machine's. What it does not understand it rejects.
 
-Parts, in order: files, protocol buffers, people (domain.json), the graph, structural proofs, bounds, twins, verdict.
+Parts, in order: files, protocol buffers, people (domain.json), the graph, structural proofs, bounds, forests, twins,
+verdict.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import add, le, mul, sub, truediv
@@ -36,8 +38,14 @@ CONDITIONS = (  # of float32: what twins share is the same number for both only 
     "onnxruntime with its default options; with prepacking disabled, one asked alone and one asked in a batch may "
     "differ."
 )
+SUMS = (  # of trees in float64, where sums may round
+    "In float64 that holds where the trees of both are added up in the same order: by one program that is asked about "
+    "both in the same way; onnxruntime adds up a person asked alone in another order than one asked in a batch."
+)
 LIMITS = {"certificate.json": 2**24, "domain.json": 2**22, "model.onnx": 2**28}  # bytes
+NATIVE = {"model.json": 2**29, "model.txt": 2**29}  # a forest as its own library reads it, where it is in the bundle
 MOST_FIELDS = 200_000  # of a model file; one block of weights is one field
+MOST_NUMBERS = 2**23  # whole numbers in lists, of which each is a field
 MOST_VALUES = 100_000  # sensitive values, or versions of a person, that are looked at one by one
 MOST_RULES, MOST_ELEMENTS = 100, 10_000  # for twins, and of the group that they generate
 MOST_STEPS = 10**7  # to multiply rules out
@@ -66,12 +74,13 @@ def need(condition: object, reason: str) -> None:
 
 
 def read_bundle(path: str | Path) -> dict[str, bytes]:
-    """The three files of a bundle, a folder or a .zip, by name."""
+    """The three files of a bundle, a folder or a .zip, by name; and a fourth, if a forest's own file is there."""
     place = Path(path)
     try:
         if place.is_dir():
-            return {name: _read_file(place / name, limit) for name, limit in LIMITS.items()}
-        return _read_zip(place, _read_file(place, sum(LIMITS.values())))
+            there = LIMITS | {name: limit for name, limit in NATIVE.items() if (place / name).exists()}
+            return {name: _read_file(place / name, limit) for name, limit in there.items()}
+        return _read_zip(place, _read_file(place, sum((LIMITS | NATIVE).values())))
     except OSError as error:
         raise Rejected(f"the bundle cannot be read ({error.strerror})") from None
 
@@ -90,12 +99,12 @@ def _read_zip(place: Path, content: bytes) -> dict[str, bytes]:
         start = at + 30 + length
         path, begin = content[at + 30 : start].decode(errors="replace"), start + extra
         folder, slash, name = path.rpartition("/")
-        known = name in (*LIMITS, "report.html", *([""] if slash else []))
+        known = name in (*LIMITS, *NATIVE, "report.html", *([""] if slash else []))
         need(known and name not in found and _is_plain(folder, slash), f"unexpected file {path!r} in the .zip")
         folders.add(folder + slash)
         need(len(folders) == 1, f"{path!r} is not in the folder of the other files in the .zip")
         need(method in (0, 8) and not flags and _is_when(content[start:begin]), f"{path!r} is not plainly zipped")
-        need(size <= (LIMITS.get(name, 2**26) if name else 0), f"{path!r} is too large")
+        need(size <= ((LIMITS | NATIVE).get(name, 2**26) if name else 0), f"{path!r} is too large")
         found[name] = _unpacked(content[begin : begin + packed], method, size)
         need(len(found[name]) == size and zlib.crc32(found[name]) == crc, f"{path!r} is damaged in the .zip")
         directory.append((content[at + 4 : at + 28], struct.pack("<I", at) + path.encode(), name))
@@ -119,7 +128,7 @@ def _read_zip(place: Path, content: bytes) -> dict[str, bytes]:
     need(content[at:] == b"PK\5\6" + end_of, f"'{place.name}' holds more than its files, or less")
     missing = set(LIMITS) - set(found)
     need(not missing, f"the .zip lacks {', '.join(sorted(missing))}")
-    return {name: found[name] for name in LIMITS}
+    return {name: found[name] for name in (*LIMITS, *NATIVE) if name in found}
 
 
 def _is_plain(folder: str, slash: str) -> bool:
@@ -196,8 +205,10 @@ ENTRY = {1: ("key", "text"), 2: ("value", "text")}
 OPSET = {1: ("domain", "text"), 2: ("version", "int")}
 TENSOR = {1: ("dims", "int*"), 2: ("type", "int"), 6: ("strings", "bytes*"), 8: ("name", "text"), 9: ("raw", "bytes")}
 ATTRIBUTE = {
-    1: ("name", "text"), 3: ("i", "int"), 8: ("ints", "int*"), 9: ("strings", "bytes*"), 20: ("type", "int"),
+    1: ("name", "text"), 3: ("i", "int"), 5: ("t", "", TENSOR), 8: ("ints", "int*"), 9: ("strings", "bytes*"),
+    20: ("type", "int"),
 }  # fmt: skip
+INTS = 8 << 3  # the key of a whole number in the list of an attribute
 NODE = {
     1: ("inputs", "text*"), 2: ("outputs", "text*"), 3: ("name", "text"), 4: ("op", "text"),
     5: ("attributes", "*", ATTRIBUTE), 7: ("domain", "text"),
@@ -215,16 +226,30 @@ MODEL = {
 }  # fmt: skip
 
 
-def parse_message(data: memoryview, known: dict[int, Any], budget: Iterator[int]) -> dict[str, Any]:
+class Budget:
+    """How many fields, and how many whole numbers in lists, a model file may still have."""
+
+    def __init__(self) -> None:
+        self.fields, self.numbers = MOST_FIELDS, MOST_NUMBERS
+
+    def spend(self) -> None:
+        self.fields -= 1
+        need(self.fields >= 0, f"the model file has more than {MOST_FIELDS:,} fields")
+
+
+def parse_message(data: memoryview, known: dict[int, Any], budget: Budget) -> dict[str, Any]:
     """A message as a dictionary. Repeated fields are lists, absent ones are missing."""
     found: dict[str, Any] = {name: [] for name, kind, *_ in known.values() if kind.endswith("*")}
     at = 0
     while at < len(data):
-        next(budget)
         key, at = _varint(data, at)
         need(key >> 3 in known, f"the model file holds a field that is not understood ({key >> 3})")
         name, kind, *inner = known[key >> 3]
+        budget.spend()
         value: Any
+        if key == INTS and kind == "int*":
+            at = _whole_numbers(data, at, found[name], budget)
+            continue
         if key & 7 == 0:
             need(kind.startswith("int"), f"field {name} of the model file has the wrong kind")
             value, at = _varint(data, at)
@@ -246,6 +271,25 @@ def parse_message(data: memoryview, known: dict[int, Any], budget: Iterator[int]
     return found
 
 
+def _whole_numbers(data: memoryview, at: int, found: list[int], budget: Budget) -> int:
+    """The numbers of a list that follow one another, each behind the same key; they may be millions."""
+    start = len(found)
+    while True:
+        byte = data[at] if at < len(data) else 128
+        if byte < 128:
+            at += 1
+        else:
+            byte, at = _varint(data, at)
+            byte -= (byte >> 63) << 64  # two's complement
+        found.append(byte)
+        need(len(found) - start <= budget.numbers, f"the model file has more than {MOST_NUMBERS:,} numbers in lists")
+        if at >= len(data) or data[at] != INTS:
+            break
+        at += 1
+    budget.numbers -= len(found) - start
+    return at
+
+
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
@@ -258,11 +302,6 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
     raise Rejected("the model file holds a number above 64 bits")
 
 
-def _budget() -> Iterator[int]:
-    yield from range(MOST_FIELDS)
-    raise Rejected(f"the model file has more than {MOST_FIELDS:,} fields")
-
-
 def _text(content: bytes) -> str:
     try:
         return content.decode()
@@ -271,8 +310,9 @@ def _text(content: bytes) -> str:
 
 
 def _attribute(item: dict[str, Any]) -> tuple[str, Any]:
-    kind = {2: "i", 7: "ints", 8: "strings"}.get(item.get("type", 0), "")
-    need(kind and sum(bool(item.get(k)) for k in ("i", "ints", "strings") if k != kind) == 0, "an attribute is odd")
+    kind = {2: "i", 4: "t", 7: "ints", 8: "strings"}.get(item.get("type", 0), "")
+    others = (k for k in ("i", "t", "ints", "strings") if k != kind)
+    need(kind and not any(map(item.get, others)), "an attribute is odd")
     value = item.get(kind, 0)
     return item.get("name", ""), [_text(bytes(text)) for text in value] if kind == "strings" else value
 
@@ -624,7 +664,8 @@ class Graph:
 
     def __init__(self, model: dict[str, Any], people: People) -> None:
         graph = model.get("graph") or {"nodes": [], "constants": [], "inputs": [], "outputs": []}
-        self.people, self.nodes, self.outputs = people, iter(graph["nodes"]), graph["outputs"]
+        self.people, self.all_nodes, self.outputs = people, graph["nodes"], graph["outputs"]
+        self.nodes = iter(self.all_nodes)
         self.types = dict(self._declared(item) for item in graph["inputs"])
         self.constants = dict(_constant(tensor) for tensor in graph["constants"])
         made = [name for node in graph["nodes"] for name in node["outputs"]]
@@ -783,6 +824,17 @@ class Graph:
         value, columns = self.category(name, guards)
         return self.looked_up(name, value, columns) if self.next_is("MatMul") else (value, columns)
 
+    def label(self, index: str, classes: list[Any]) -> tuple[str, int]:
+        """The names of classes, by their positions, and of which type they are."""
+        label, (names,) = self.take("Gather", None, index, axis=0)
+        shown = [str(c) for c in classes] if names.type == STRING else classes
+        need(list(names.values) == shown and names.type != FLOAT, "the classes are not those of the domain")
+        need(names.dims == (len(classes),), "the classes have an odd shape")
+        return label, names.type
+
+    def finished(self) -> None:
+        need(not self.unread, "the model holds a constant that no node reads")
+
     def squeezed(self, value: str) -> str:
         output, (axes,) = self.take("Squeeze", value, None)
         need(axes == ONE_AXIS, "a Squeeze goes along another axis")
@@ -830,8 +882,159 @@ class Graph:
         classes = people.classes if people.classes is not None else list(range(max(width, 2)))
         need(width == (1 if len(classes) == 2 else len(classes)), f"{width} outputs do not fit the classes")
         offsets = self._decision(value, width, classes)
-        need(not self.unread, "the model holds a constant that no node reads")
+        self.finished()
         return Network(tuple(columns), tuple(layers), activation, classes, metadata, offsets)
+
+    # --- trees ---
+
+    def forest(self, metadata: dict[str, str]) -> Forest:
+        """Raw columns side by side, trees, what is done to their sums, and the decision."""
+        blocks, places = list[str](), list[Place]()
+        wanted: Sequence[str] = next((node["inputs"] for node in self.all_nodes if node.get("op") == "Concat"), ())
+        need(len(wanted) <= len(self.people.features), "the trees read more columns than there are")
+        for name in wanted:
+            block, more = self.places(name)
+            need(more[0].feature not in {place.feature for place in places}, "the trees read a column twice")
+            blocks.append(block)
+            places += more
+        need(places, "the trees read nothing")
+        value, _ = self.take("Concat", *blocks, axis=1)
+        trees, value = self.trees(value, places)
+        steps, value = self.sums(value, trees.outputs)
+        classes = self.people.classes if self.people.classes is not None else list(range(max(trees.outputs, 2)))
+        need(len(classes) == max(trees.outputs, 2), f"{trees.outputs} outputs do not fit the classes")
+        label, at = self.cut(value, trees.outputs, classes)
+        link, slope = self.shown(value, trees.outputs, label, classes)
+        self.finished()
+        return replace(trees, steps=steps, at=at, classes=classes, metadata=metadata, link=link, slope=slope)
+
+    def places(self, wanted: str) -> tuple[str, list[Place]]:
+        """One raw column as numbers: as it is, true/false as 1 or 0, a category as its row of a table."""
+        name = wanted if wanted in self.types else next(iter(self.node["inputs"]), "")
+        need(name in self.types, f"'{wanted[:40]}' is no column of the domain")
+        kind, levels = self.types[name], self.people.levels(name) if not self.people.is_real(name) else ()
+        if kind == DOUBLE:
+            return name, [Place(name, None)]
+        if kind == BOOL:
+            return self.take("Cast", name, to=DOUBLE)[0], [Place(name, {False: 0.0, True: 1.0})]
+        need(len(levels) <= MOST_VALUES, f"'{name}' has more values than any table of ours")
+        count, shown = len(levels), [str(level) for level in levels] if kind == STRING else list(levels)
+        need(len(set(shown)) == count, f"two categories of '{name}' read the same")
+        known: dict[str, Any] = {"keys_int64s": shown, "values_int64s": list(range(count))}
+        if kind == STRING:  # an empty text is a missing one
+            empty = "" not in shown
+            known = {"keys_strings": shown + [""] * empty, "values_int64s": list(range(count + empty))}
+        index, _ = self.take("LabelEncoder", name, domain="ai.onnx.ml", default_int64=count + 1, **known)
+        value, (table,) = self.take("Gather", None, index, axis=0)
+        fits = table.type == DOUBLE and table.dims[:1] == (count + 2,) and len(table.dims) == 2 and table.dims[1] > 0
+        need(fits and len(table.values) <= MOST_WEIGHTS // 2, f"the table of '{name}' is odd, or too large")
+        columns = [table.values[j :: table.dims[1]] for j in range(table.dims[1])]
+        rows = [dict(zip(levels, column, strict=False)) for column in columns]
+        places = [Place(name, row, (column[-2], column[-1])) for row, column in zip(rows, columns, strict=True)]
+        return self.squeezed(value), places
+
+    def trees(self, raw: str, places: list[Place]) -> tuple[Forest, str]:
+        node = self.node
+        found = dict(map(_attribute, node["attributes"]))
+        fits = node.get("op") == "TreeEnsemble" and node.get("domain") == "ai.onnx.ml" and node["inputs"] == [raw]
+        fits = fits and len(node["outputs"]) == 1 and len(found) == len(node["attributes"])
+        need(fits, f"node '{node.get('name', '')}' is not the TreeEnsemble expected there: not a graph of bornfair")
+        need(set(found) == TREES, "the trees have other attributes than any of ours")
+        need(found["aggregate_function"] == 1, "the leaves are not added up")
+        need(found["post_transform"] == 0, "something is done to the sums inside of the trees")
+        outputs, count = found["n_targets"], len(found["nodes_featureids"])
+        need(1 <= outputs <= 10_000, f"the trees have {outputs} outputs")
+        need(all(len(found[name]) == count for name in LISTS), "there are other splits than sides or columns of splits")
+        modes, splits = (_numbers(found[name], kind) for name, kind in (("nodes_modes", 2), ("nodes_splits", DOUBLE)))
+        weights = _numbers(found["leaf_weights"], DOUBLE)
+        need(len(modes) == len(splits) == count > 0, "there are other splits than modes or thresholds")
+        need(len(found["leaf_targetids"]) == len(weights), "there are other leaves than outputs of leaves")
+        need(all(0 <= k < outputs for k in found["leaf_targetids"]), "a leaf adds to an output that is not there")
+        need(all(0 <= j < len(places) for j in found["nodes_featureids"]), "a split reads a column that is not there")
+        need(not any(map(math.isnan, splits)), "a threshold is not a number")
+        need(all(map(math.isfinite, weights)), "a leaf is not a finite number")
+        need(not any(modes), "a split is of a kind that is not understood")
+        need(set(found["nodes_missing_value_tracks_true"]) <= {0, 1}, "where a missing value goes is odd")
+        sides = found["nodes_truenodeids"] + found["nodes_falsenodeids"]
+        need(all(side >= 0 for side in sides), "a split leads to what is not there")
+        yes, no = (
+            [~i if leaf else i for i, leaf in zip(found[f"nodes_{side}nodeids"], _flags(found, side), strict=True)]
+            for side in ("true", "false")
+        )
+        _check_trees(found["tree_roots"], yes, no, len(weights))
+        self._advance()
+        missing = found["nodes_missing_value_tracks_true"]
+        forest = Forest(
+            tuple(places), found["tree_roots"], found["nodes_featureids"], splits, missing, yes, no,
+            found["leaf_targetids"], weights, outputs,
+        )  # fmt: skip
+        need(forest.largest < 2.0**1000, "a sum may overflow")
+        return forest, node["outputs"][0]
+
+    def sums(self, value: str, outputs: int) -> tuple[list[tuple[str, Sequence[float]]], str]:
+        """What is done to the sums of leaves, each output by itself: a base, a divisor, a factor, a base."""
+        steps = list[tuple[str, Sequence[float]]]()
+        for operator in ("Add", "Div", "Mul", "Add"):
+            if not self.next_is(operator) or self.node["inputs"][:1] != [value]:
+                continue
+            value, (constant,) = self.take(operator, value, None)
+            width = outputs if operator == "Add" else 1
+            need((constant.type, constant.dims) == (DOUBLE, (1, width)), f"the constant of a {operator} has odd shape")
+            need(operator == "Add" or min(constant.values) > 0, "sums are divided or multiplied by nothing above 0")
+            need(max(map(abs, constant.values)) < 2.0**500, "a score may overflow")
+            need(operator == "Add" or min(constant.values) > 2.0**-500, "a score may overflow")
+            steps.append((operator, list(constant.values) * (outputs if width < outputs else 1)))
+        return steps, value
+
+    def cut(self, value: str, outputs: int, classes: list[Any]) -> tuple[str, Sequence[float]]:
+        """The label, and where it is decided: above a number, or what is taken from each output before."""
+        at: Sequence[float] = [0.0] * outputs
+        if outputs == 1:
+            above, (cut,) = self.take("Greater", value, None)
+            need((cut.type, cut.dims) == (DOUBLE, (1, 1)), "the decision is made at something odd")
+            at = cut.values
+            index = self.squeezed(self.take("Cast", above, to=INT64)[0])
+        else:
+            if self.next_is("Sub"):
+                value, (apart,) = self.take("Sub", value, None)
+                need((apart.type, apart.dims) == (DOUBLE, (1, outputs)), "what is taken from the scores is odd")
+                at = apart.values
+            index, _ = self.take("ArgMax", value, axis=1, keepdims=0)
+        need(max(map(abs, at)) < 2.0**500, "the decision is made at a number that is too large")
+        label, kind = self.label(index, classes)
+        given = (self.outputs[0].get("name"), *_type_and_dims(self.outputs[0])) if self.outputs else ()
+        need(given == (label, kind, [{"param": "rows"}]), "the outputs are not the decision")
+        return label, at
+
+    def shown(self, scores: str, outputs: int, label: str, classes: list[Any]) -> tuple[str, float]:
+        """Probabilities, which decide nothing, and how they are made."""
+        link, steepness = "probability", 1.0
+        if outputs == 1 and self.next_is("Sub"):
+            rest, (one,) = self.take("Sub", None, scores)
+            need((one.type, one.dims, one.values[0]) == (DOUBLE, (1, 1), 1.0), "the shares do not sum to 1")
+            both, _ = self.take("Concat", rest, scores, axis=1)
+            shares, _ = self.take("Cast", both, to=FLOAT)
+        else:
+            value = scores
+            if outputs == 1 and self.next_is("Mul"):
+                value, (slope,) = self.take("Mul", value, None)
+                need((slope.type, slope.dims) == (DOUBLE, (1, 1)) and slope.values[0] > 0, "the slope of scores is odd")
+                steepness = slope.values[0]
+            shares, _ = self.take("Cast", value, to=FLOAT)
+            if outputs == 1:
+                both, _ = self.take("Concat", self.take("Neg", shares)[0], shares, axis=1)
+                shares, _ = self.take("Sigmoid", both)
+                link = "sigmoid"
+            elif self.next_is("Softmax"):
+                shares, _ = self.take("Softmax", shares, axis=1)
+                link = "softmax"
+        need(not self.node["outputs"] and next(self.nodes, None) is None, "the graph goes on after the decision")
+        given = [(item.get("name"), *_type_and_dims(item)) for item in self.outputs[1:]]
+        wanted = [(shares, FLOAT, [{"param": "rows"}, {"value": len(classes)}])]
+        need(given == wanted and shares != label, "the outputs are not the decision")
+        return link, steepness
+
+    # --- the decision of a network ---
 
     def _decision(self, outputs: str, width: int, classes: list[Any]) -> Sequence[float]:
         if width == 1:
@@ -840,10 +1043,7 @@ class Graph:
             index = self.squeezed(self.take("Cast", above, to=INT64)[0])
         else:
             index, _ = self.take("ArgMax", outputs, axis=1, keepdims=0)
-        label, (names,) = self.take("Gather", None, index, axis=0)
-        shown = [str(c) for c in classes] if names.type == STRING else classes
-        need(list(names.values) == shown and names.type != FLOAT, "the classes are not those of the domain")
-        need(names.dims == (len(classes),), "the classes have an odd shape")
+        label, kind = self.label(index, classes)
         offsets: Sequence[float] = ()
         if self.next_is("Add"):
             outputs, (apart,) = self.take("Add", outputs, None)
@@ -857,20 +1057,23 @@ class Graph:
             shares, _ = self.take("Softmax", outputs, axis=1)
         need(not self.node["outputs"] and next(self.nodes, None) is None, "the graph goes on after the decision")
         given = [(item.get("name"), *_type_and_dims(item)) for item in self.outputs]
-        wanted: list[Any] = [(label, names.type, [{"param": "rows"}])]
+        wanted: list[Any] = [(label, kind, [{"param": "rows"}])]
         wanted += [(shares, FLOAT, [{"param": "rows"}, {"value": len(classes)}])]
         need(given == wanted, "the outputs are not the decision")
         return offsets
 
 
-def read_model(content: bytes, people: People) -> Network:
-    """The network inside a model file, with what its inputs mean."""
-    model = parse_message(memoryview(content), MODEL, _budget())
+def read_model(content: bytes, people: People) -> Network | Forest:
+    """The network, or the trees, inside a model file, with what their inputs mean."""
+    model = parse_message(memoryview(content), MODEL, Budget())
     opsets = sorted((item.get("domain", ""), item.get("version")) for item in model["opsets"])
-    need(opsets in ([("", v), ("ai.onnx.ml", 3)] for v in (18, 20)), "the model uses other versions of operators")
-    need(model.get("ir_version") == 9, "the model file is of another version")
     entries = {item.get("key", ""): item.get("value", "") for item in model["metadata"]}
     need(len(entries) == len(model["metadata"]), "the model file names its metadata twice")
+    if opsets == [("", 21), ("ai.onnx.ml", 5)]:
+        need(model.get("ir_version") == 10, "the model file is of another version")
+        return Graph(model, people).forest(entries)
+    need(opsets in ([("", v), ("ai.onnx.ml", 3)] for v in (18, 20)), "the model uses other versions of operators")
+    need(model.get("ir_version") == 9, "the model file is of another version")
     network = Graph(model, people).network(entries)
     need(network.activation != "gelu" or ("", 20) in opsets, "gelu is not an operator of this version")
     return network
@@ -1306,7 +1509,7 @@ def cut(possible: tuple[Any, ...], name: str, where: Any, people: People) -> tup
     return parts
 
 
-def check_tree(tree: list[Any], prover: Prover, say: Callable[[str], None] | None = None) -> int:
+def check_tree(tree: list[Any], prover: Prover | Grove, say: Callable[[str], None] | None = None) -> int:
     """Whether the tree covers everybody and each of its leaves is fair; the number of leaves.
 
     The tree is listed from the root, each cut before its two parts: [feature, where] is a cut, all else a leaf.
@@ -1339,6 +1542,396 @@ def check_tree(tree: list[Any], prover: Prover, say: Callable[[str], None] | Non
     return leaves
 
 
+# --- forests: trees over raw columns, whose leaves are added up ---
+
+TREES = {
+    "aggregate_function", "leaf_targetids", "leaf_weights", "n_targets", "nodes_falseleafs", "nodes_falsenodeids",
+    "nodes_featureids", "nodes_missing_value_tracks_true", "nodes_modes", "nodes_splits", "nodes_trueleafs",
+    "nodes_truenodeids", "post_transform", "tree_roots",
+}  # fmt: skip
+LISTS = sorted(name for name in TREES if name.startswith("nodes_") and name not in ("nodes_modes", "nodes_splits"))
+
+
+class Place(NamedTuple):
+    """One column that trees read: a feature as a number, or what a table has for each of its levels."""
+
+    feature: str
+    table: dict[Any, float] | None
+    others: tuple[float, ...] = ()  # what a table has for a missing value, and for any other
+
+    def number(self, raw: Any) -> Any:
+        return raw if self.table is None else self.table[raw]
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Trees; the numbers of a node's sides are other nodes, or ~leaf.
+
+    A person goes to the first side where the number is missing and `missing` says so, or is at most `splits`.
+    Comparing rounds nothing; in float64, adding may.
+    """
+
+    places: tuple[Place, ...]
+    roots: Sequence[int]
+    reads: Sequence[int]
+    splits: Sequence[float]
+    missing: Sequence[int]
+    yes: Sequence[int]
+    no: Sequence[int]
+    targets: Sequence[int]
+    weights: Sequence[float]
+    outputs: int
+    steps: Sequence[tuple[str, Sequence[float]]] = ()
+    at: Sequence[float] = ()
+    classes: Sequence[Any] = ()
+    metadata: dict[str, str] = field(default_factory=dict)
+    link: str = "sigmoid"  # how scores are shown
+    slope: float = 1.0
+
+    def goes(self, node: int, number: Any) -> bool:
+        """Whether a number that is not missing goes to the first side."""
+        return number <= self.splits[node]
+
+    def is_idle(self, node: int) -> bool:
+        """Whether both sides of a split are leaves that add the same: a tree of nothing else."""
+        one, other = ~self.yes[node], ~self.no[node]
+        same = one >= 0 and other >= 0 and self.weights[one] == self.weights[other]
+        return same and self.targets[one] == self.targets[other]
+
+    def leaves(self, person: dict[str, Any]) -> list[int]:
+        """The leaf that each tree gives a person."""
+        numbers = [place.number(person[place.feature]) for place in self.places]
+        found = []
+        for at in self.roots:
+            while at >= 0:
+                at = self.yes[at] if self.goes(at, numbers[self.reads[at]]) else self.no[at]
+            found.append(~at)
+        return found
+
+    @cached_property
+    def largest(self) -> float:
+        """At least what the leaves of anybody sum up to, in size."""
+        return sum(max(abs(self.weights[leaf]) for leaf in several) for several in self.by_tree()) * (1 + 2.0**-20)
+
+    def by_tree(self) -> Iterator[list[int]]:
+        """The leaves of each tree."""
+        for root in self.roots:
+            found, waiting = list[int](), [root]
+            while waiting:
+                at = waiting.pop()
+                if at < 0:
+                    found.append(~at)
+                else:
+                    waiting += (self.yes[at], self.no[at])
+            yield found
+
+    @cached_property
+    def adds_exactly(self) -> bool:
+        """Whether no sum of leaves and bases rounds in float64, in whatever order: all are whole multiples of one power
+        of two, and no sum is above 2^53 times it.
+        """
+        bases = [list(numbers) for operator, numbers in self.steps if operator == "Add"]
+        if any(operator != "Add" for operator, _ in self.steps):
+            return False
+        unit = max(float(number).as_integer_ratio()[1] for number in (0.0, *self.weights, *itertools.chain(*bases)))
+        most = self.largest + sum(max(map(abs, numbers)) for numbers in bases)
+        return most * unit * (1 + 2.0**-20) < 2.0**53
+
+    def score(self, sums: Sequence[Fraction]) -> list[Fraction]:
+        """The scores behind sums of leaves, without any rounding."""
+        for operator, numbers in self.steps:
+            sums = [STEPS[operator](x, Fraction(c)) for x, c in zip(sums, numbers, strict=True)]
+        return list(sums)
+
+    def error(self, sizes: Sequence[Fraction]) -> list[Fraction]:
+        """How far scores may be off in float64, in any order of summation, where the leaves' sizes add up to this.
+
+        Each of n operations, the comparison's own subtraction included, adds one part in 2^53 of all that it sums.
+        """
+        if self.adds_exactly and (self.outputs == 1 or not any(self.at)):
+            return [Fraction(0)] * self.outputs
+        count = len(self.roots) + 16
+        gamma = Fraction(count, 2**53 - count)
+        for operator, numbers in self.steps:
+            sizes = [STEPS[operator](x, abs(Fraction(c))) for x, c in zip(sizes, numbers, strict=True)]
+        return [(x + abs(Fraction(c))) * gamma + Fraction(1, 2**1000) for x, c in zip(sizes, self.at, strict=True)]
+
+
+def _flags(found: dict[str, Any], side: str) -> list[int]:
+    flags: list[int] = found[f"nodes_{side}leafs"]
+    need(set(flags) <= {0, 1}, "whether a side is a leaf is odd")
+    return flags
+
+
+def _numbers(tensor: Any, kind: int) -> Sequence[float]:
+    """The numbers of a tensor that is an attribute: one list, of this type."""
+    need(isinstance(tensor, dict) and set(tensor) <= {"dims", "type", "raw", "strings"}, "an attribute is odd")
+    need(tensor.get("type") == kind and not tensor["strings"], "a list of numbers has another type")
+    numbers = array({2: "B", DOUBLE: "d"}[kind])
+    raw = tensor.get("raw", b"")
+    need(tensor["dims"] == [len(raw) / numbers.itemsize], "a list of numbers has another length than it says")
+    numbers.frombytes(raw)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def _check_trees(roots: Sequence[int], yes: Sequence[int], no: Sequence[int], leaves: int) -> None:
+    """Whether they are trees: from the roots each split is reached once, and each leaf by one split."""
+    count = len(yes)
+    need(all(-leaves <= side < count for side in (*yes, *no)), "a split leads to what is not there")
+    need(roots and all(0 <= root < count for root in roots), "a tree begins where there is no split")
+    split_seen, leaf_seen, waiting = bytearray(count), bytearray(leaves), list(roots)
+    while waiting:
+        at = waiting.pop()
+        need(not split_seen[at], "a split is reached in two ways: that is no tree")
+        split_seen[at] = 1
+        apart = yes[at] not in (no[at], ~no[at])  # some versions of onnxruntime take these for one
+        need(apart, "the sides of a split have the same number")
+        for side in (yes[at], no[at]):
+            if side >= 0:
+                waiting.append(side)
+            else:
+                need(not leaf_seen[~side], "a leaf is reached in two ways: that is no tree")
+                leaf_seen[~side] = 1
+    need(all(split_seen) and all(leaf_seen), "there are splits or leaves that no tree reaches")
+
+
+def prove_trees(forest: Forest, people: People) -> set[str]:
+    """Whether no split tells twins apart: then they come to the same leaves, and so to the same sums.
+
+    Of a sensitive feature no split may read anything, whatever is fed; of a feature that rules move, each must send
+    values that a rule turns into one another the same way.
+    """
+    pairs = {name: twin_values(people, name) for name in people.moved}
+    work = len(forest.reads) * sum(map(len, pairs.values()))
+    need(work <= MOST_PRODUCTS, "to show that so many splits keep rules takes too long")
+    for node, column in enumerate(forest.reads):
+        place = forest.places[column]
+        name = place.feature
+        if forest.is_idle(node):
+            continue
+        need(name not in people.sensitive_set, f"a split reads {name!r}")
+        need(name not in pairs or not people.is_number(name), f"a split reads {name!r}, which a rule mirrors")
+        for here, there in pairs.get(name, ()):
+            same = forest.goes(node, place.number(here)) == forest.goes(node, place.number(there))
+            need(same, f"a split tells {name} {here!r} from {there!r}, which twins may have")
+    return {"real", "float64"}
+
+
+# The same forest in the format of its own library. What is shown of it is that no split reads a sensitive feature.
+
+BOOSTER = {"gbtree_model_param", "iteration_indptr", "tree_info", "trees", "cats", "weight_drop"}
+LEARNER = {
+    "attributes", "feature_names", "feature_types", "gradient_booster", "learner_model_param", "objective",
+}  # fmt: skip
+
+
+def prove_native(name: str, content: bytes, people: People) -> None:
+    """Whether no split of XGBoost's JSON, or of LightGBM's text, reads a sensitive feature."""
+    need(not people.rules, f"{name} is not shown to keep the declared rules")
+    names, read = (_xgboost_splits if name == "model.json" else _lightgbm_splits)(name, content)
+    known = len(set(names)) == len(names) and set(names) <= people.features.keys()
+    need(known, f"the features that {name} names are not those of the domain")
+    for column in read:
+        need(type(column) is int and 0 <= column < len(names), f"a split of {name} reads a feature that is not there")
+        need(names[column] not in people.sensitive_set, f"a split of {name} reads {names[column]!r}")
+
+
+def _xgboost_splits(name: str, content: bytes) -> tuple[list[str], list[Any]]:
+    """The names of the features, and which of them the splits read."""
+    document = parse_json(content, name)
+    learner = document["learner"]
+    booster = learner["gradient_booster"]
+    fits = set(document) == {"learner", "version"} and set(learner) <= LEARNER and set(booster) == {"model", "name"}
+    fits = fits and booster["name"] == "gbtree" and {"trees"} <= set(booster["model"]) <= BOOSTER
+    need(fits, f"{name} is not one of the models of XGBoost that are understood")
+    read = []
+    for tree in a_list(booster["model"]["trees"], "the trees"):
+        sides, columns = a_list(tree["left_children"], "the sides"), a_list(tree["split_indices"], "the columns")
+        need(len(sides) == len(columns), f"a tree of {name} has other splits than columns of splits")
+        need(all(type(side) is int for side in sides), f"a tree of {name} leads to what is no number")
+        read += [column for column, side in zip(columns, sides, strict=True) if side != -1]
+    return a_list(learner["feature_names"], "the names"), read
+
+
+def _lightgbm_splits(name: str, content: bytes) -> tuple[list[str], list[Any]]:
+    """The same of a text: wherever a line speaks of splits it must be understood, in a tree or not."""
+    text = _text(content)
+    odd = "\r" in text or "leaf_features" in text or "leaf_coeff" in text or not text.startswith("tree\n")
+    need(not odd, f"{name} is not one of the models of LightGBM that are understood")
+    lines = text.split("\n")
+    linear = [line for line in lines if "is_linear" in line]
+    need(all(line == "is_linear=0" for line in linear), f"{name} has linear models in its leaves")
+    named = [line for line in lines if "feature_names" in line]
+    need(len(named) == 1 and named[0].startswith("feature_names="), f"{name} does not name its features once")
+    read, trees = list[Any](), 0
+    for line in lines:
+        trees += line.startswith("Tree=")
+        if "split_feature" in line:
+            need(line.startswith("split_feature="), f"{name} has an odd line about splits")
+            read += [int(word) for word in line[14:].split()]
+            trees -= 1
+    need(trees == 0, f"{name} has trees of which nothing is said")
+    return named[0][14:].split(), read
+
+
+class Grove:
+    """Proofs about boxes of people: which leaves of each tree somebody in a box can reach, and what these sum up to.
+
+    A part of a real number's range is without its lower end, unless that is the end of the whole range: where a range
+    is cut, who has just that number is in the lower part. Of a number that a rule mirrors both ends belong to it.
+    """
+
+    def __init__(self, forest: Forest, people: People, float64: bool) -> None:
+        self.network, self.people, self.float64 = forest, people, float64
+        self.pairs = {name: twin_values(people, name) for name in people.moved}
+        reals = [place.feature for place in forest.places if people.is_real(place.feature)]
+        self.lowest = {name: people.ends(name)[0] for name in reals if name not in people.moved}
+
+    @cached_property
+    def views(self) -> list[Box] | None:
+        return self.people.views()
+
+    def sides(self, node: int, box: Box) -> tuple[bool, bool]:
+        """Whether anybody in the box may go to the first side of a split, and to the second."""
+        forest = self.network
+        place = forest.places[forest.reads[node]]
+        if place.table is not None:
+            ways = {forest.goes(node, place.table[level]) for level in self._levels(place, box)}
+            return True in ways, False in ways
+        low, high = box[place.feature]
+        split, lowest = forest.splits[node], self.lowest.get(place.feature)
+        without = lowest is not None and low > lowest
+        return low < split or (low == split and not without), high > split
+
+    def _levels(self, place: Place, box: Box) -> Sequence[Any]:
+        """What a feature with a table may be in a box: of a whole number, all between two ends."""
+        possible = box[place.feature]
+        return range(possible[0], possible[1] + 1) if self.people.is_number(place.feature) else possible
+
+    def reached(self, root: int, box: Box) -> list[int]:
+        """The leaves of a tree that somebody in the box may reach."""
+        found, waiting = list[int](), [(root, box)]
+        while waiting:
+            at, here = waiting.pop()
+            if at < 0:
+                found.append(~at)
+                continue
+            first, second = self.sides(at, here)
+            place, split = self.network.places[self.network.reads[at]], self.network.splits[at]
+            for goes, side, is_first in ((first, self.network.yes[at], True), (second, self.network.no[at], False)):
+                if goes:
+                    waiting.append((side, self._part(at, place, split, here, is_first)))
+        return found
+
+    def _part(self, node: int, place: Place, split: float, box: Box, first: bool) -> Box:
+        """The part of a box on one side of a split; of a number, with the end that is cut off."""
+        if place.table is not None:
+            table, levels = place.table, self._levels(place, box)
+            kept = tuple(level for level in levels if self.network.goes(node, table[level]) == first)
+            return box | {place.feature: (kept[0], kept[-1]) if self.people.is_number(place.feature) else kept}
+        low, high = box[place.feature]
+        if self.people.is_real(place.feature) or math.isinf(split):
+            return box | {place.feature: (low, min(high, split)) if first else (max(low, split), high)}
+        last = math.floor(split)
+        return box | {place.feature: (low, min(high, last)) if first else (max(low, last + 1), high)}
+
+    def bounds(self, box: Box) -> tuple[list[Fraction], list[Fraction]]:
+        """Between which numbers the scores of everybody in the box lie, as executed if `float64`."""
+        forest = self.network
+        low, high, sizes = ([list[float]() for _ in range(forest.outputs)] for _ in range(3))
+        for root in forest.roots:
+            leaves = self.reached(root, box)
+            for k in {forest.targets[leaf] for leaf in leaves}:
+                numbers = [forest.weights[leaf] if forest.targets[leaf] == k else 0.0 for leaf in leaves]
+                low[k].append(min(numbers))
+                high[k].append(max(numbers))
+                sizes[k].append(max(map(abs, numbers)))
+        ends = [
+            forest.score([Fraction(math.nextafter(math.fsum(several), way)) for several in numbers])
+            for numbers, way in ((low, -math.inf), (high, math.inf))  # math.fsum is the float next to the sum
+        ]
+        error = [Fraction(0)] * forest.outputs
+        if self.float64:
+            error = forest.error([Fraction(math.nextafter(math.fsum(several), math.inf)) for several in sizes])
+        below = [x - e for x, e in zip(ends[0], error, strict=True)]
+        return below, [x + e for x, e in zip(ends[1], error, strict=True)]
+
+    def is_decided(self, box: Box, best: int) -> bool:
+        """Whether everybody in the box provably gets the class `best`."""
+        low, high = self.bounds(box)
+        at = [Fraction(number) for number in self.network.at]
+        if len(low) == 1:
+            return low[0] > at[0] if best else high[0] <= at[0]
+        lead = low[best] - at[best]
+        return all(lead > high[k] - at[k] for k in range(len(low)) if k != best)
+
+    def is_decided_all(self, box: Box, best: int) -> bool:
+        return all(self.is_decided(image, best) for image in self.people.images(box))
+
+    def is_decided_each(self, box: Box, best: int) -> bool:
+        """The same, with each sensitive value, or piece of a range, looked at by itself."""
+        if self.views is None:
+            return False
+        return all(self.is_decided(part | view, best) for part in self.people.images(box) for view in self.views)
+
+    def is_same(self, box: Box) -> bool:
+        """Whether no split that somebody in the box, or a twin, comes by tells twins apart."""
+        return all(self._is_same(root, image) for image in self.people.images(box) for root in self.network.roots)
+
+    def _is_same(self, root: int, box: Box) -> bool:
+        forest, waiting = self.network, [(root, box)]
+        while waiting:
+            at, here = waiting.pop()
+            if at < 0 or forest.is_idle(at):
+                continue
+            place, split = forest.places[forest.reads[at]], forest.splits[at]
+            sides = self.sides(at, here)
+            if place.feature in self.people.sensitive_set and all(sides):
+                return False
+            if place.feature in self.people.moved and self._tells(at, place):
+                return False
+            for goes, side, is_first in zip(sides, (forest.yes[at], forest.no[at]), (True, False), strict=True):
+                if goes:
+                    waiting.append((side, self._part(at, place, split, here, is_first)))
+        return True
+
+    def _tells(self, node: int, place: Place) -> bool:
+        if place.table is None or self.people.is_number(place.feature):
+            return True
+        goes, table = self.network.goes, place.table
+        return any(goes(node, table[a]) != goes(node, table[b]) for a, b in self.pairs[place.feature])
+
+    def is_fair(self, leaf: Any, box: Box) -> bool:
+        """Whether a leaf's reason holds: one class for all, one for each version alike, or no way to differ."""
+        count = len(self.network.classes)
+        if type(leaf) is int:
+            return 0 <= leaf < count and self.is_decided_all(box, leaf)
+        if isinstance(leaf, dict):
+            fits = set(leaf) == {"each"} and type(leaf["each"]) is int and 0 <= leaf["each"] < count
+            return fits and self.is_decided_each(box, leaf["each"])
+        return leaf == "same" and (not self.float64 or self.network.adds_exactly) and self.is_same(box)
+
+
+def decide_trees(forest: Forest, person: dict[str, Any], arithmetic: str) -> int | None:
+    """The class that trees provably give a person, in exact numbers or in float64 in any order of summation."""
+    sums, sizes = ([Fraction(0)] * forest.outputs for _ in range(2))
+    for leaf in forest.leaves(person):
+        number, k = Fraction(forest.weights[leaf]), forest.targets[leaf]
+        sums[k] += number
+        sizes[k] += abs(number)
+    apart = [x - Fraction(c) for x, c in zip(forest.score(sums), forest.at, strict=True)]
+    error = [Fraction(0)] * forest.outputs if arithmetic == "real" else forest.error(sizes)
+    if len(apart) == 1:
+        sure = not error[0] or abs(apart[0]) > error[0]
+        return int(apart[0] > 0) if sure else None
+    best = apart.index(max(apart))
+    exact = not any(error)
+    clear = all(apart[best] - error[best] > apart[k] + error[k] for k in range(len(apart)) if k != best)
+    return best if exact or clear else None
+
+
 # --- twins: two people who disprove fairness ---
 
 
@@ -1354,8 +1947,10 @@ def decide_exactly(network: Network, person: dict[str, Any]) -> int | None:
     return int(values[0] > 0) if len(values) == 1 else values.index(max(values))
 
 
-def decide(network: Network, people: People, person: dict[str, Any], arithmetic: str) -> int | None:
+def decide(network: Network | Forest, people: People, person: dict[str, Any], arithmetic: str) -> int | None:
     """The class a person provably gets."""
+    if isinstance(network, Forest):
+        return decide_trees(network, person, arithmetic)
     if arithmetic == "real" and network.activation == "relu":
         return decide_exactly(network, person)
     prover = Prover(network, people, arithmetic == "float32")
@@ -1374,7 +1969,7 @@ def are_versions(people: People, one: dict[str, Any], other: dict[str, Any]) -> 
     )
 
 
-def check_twins(network: Network, people: People, twins: Any, decisions: Any, arithmetic: list[str]) -> None:
+def check_twins(network: Network | Forest, people: People, twins: Any, decisions: Any, arithmetic: list[str]) -> None:
     one, other = twins
     for twin in twins:
         need(set(twin) == set(people.features), "a twin has other features than the domain")
@@ -1407,21 +2002,24 @@ def claim_of(
     rules: Sequence[Any] = (),
     *,
     score: bool = True,
+    rounds: bool = False,
 ) -> str:
     """The one sentence a validator may quote. `score`: with what a structural proof says of the score; certificates
-    that were written without it say less, and are true.
+    that were written without it say less, and are true. `rounds`: whether sums of trees may round.
     """
     names = " and ".join(filter(None, [", ".join(sensitive[:-1]), *sensitive[-1:]]))
     who = f"individuals who differ only in {names}"
     if rules:
         who += f", or by the declared rules ({'; '.join(map(told_rule, rules))}),"
     if verdict == "verified":
-        how = " and ".join({"real": "exact", "float32": "float32"}[kind] for kind in arithmetic)
+        how = " and ".join({"real": "exact"}.get(kind, kind) for kind in arithmetic)
         everywhere = score and proof == "structural"
         what = "score, and so the same decision at every threshold" if everywhere else "decision"
         return (
             f"Two {who} always get the same {what}, for every individual of the "
-            f"domain, in {how} arithmetic ({proof} proof)." + (f" {CONDITIONS}" if "float32" in arithmetic else "")
+            f"domain, in {how} arithmetic ({proof} proof)."
+            + (f" {CONDITIONS}" if "float32" in arithmetic else "")
+            + (f" {SUMS}" if "float64" in arithmetic and everywhere and rounds else "")
         )
     if verdict == "falsified":
         return f"The model is not fair: two {who} get different decisions."
@@ -1468,19 +2066,31 @@ def property_of(people: People) -> dict[str, Any]:
     return stated | {"statement": STATEMENT}
 
 
+def prover_of(network: Network | Forest, people: People, executed: bool) -> Prover | Grove:
+    """For proofs by bounds, in real arithmetic or as executed."""
+    if isinstance(network, Forest):
+        return Grove(network, people, executed)
+    return Prover(network, people, executed)
+
+
 def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = None) -> dict[str, Any]:
     data = parse_json(files["certificate.json"], "certificate.json")
     need(data.get("format") == FORMAT and set(data) == FIELDS, f"certificate.json is not a {FORMAT}")
     need(data["sha256"] == digest_of(data), "the certificate was changed after it was written")
-    digests = {name: hashlib.sha256(files[name]).hexdigest() for name in ("model.onnx", "domain.json")}
+    named = ("model.onnx", "domain.json", *(name for name in NATIVE if name in files))
+    digests = {name: hashlib.sha256(files[name]).hexdigest() for name in named}
     for name, digest in digests.items():
-        need(data["files"][name] == digest, f"the certificate is about another {name}")
+        need(data["files"].get(name) == digest, f"the certificate is about another {name}")
     need(set(data["files"]) == set(digests), "the certificate names other files")
     people = People(parse_json(files["domain.json"], "domain.json"))
     network = read_model(files["model.onnx"], people)
     verdict, proof, arithmetic = data["verdict"], data["proof"], data["arithmetic"]
+    beside = [name for name in NATIVE if name in files]
+    need(len(beside) <= isinstance(network, Forest), "a file for another library lies beside a model of another kind")
+    need(not beside or verdict != "verified" or proof == "structural", f"nothing of this kind is shown of {beside[:1]}")
     need(data["property"] == property_of(people), "the certificate is about another property")
-    need(arithmetic in ([], ["real"], ["float32"], ["real", "float32"]), "the arithmetic is not understood")
+    executed = "float64" if isinstance(network, Forest) else "float32"
+    need(arithmetic in ([], ["real"], [executed], ["real", executed]), "the arithmetic is not understood")
     need(isinstance(data["reason"], str), "the reason must be a text")
     need((verdict == "undecided") == (not arithmetic), "verdict and arithmetic do not go together")
     need(proof == "bounds" or data["tree"] is None, "there is a tree, but no proof by bounds")
@@ -1488,12 +2098,15 @@ def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = Non
     if verdict == "verified":
         need(people.sensitive, "no feature is sensitive, so there is nothing to verify")
         if proof == "structural":
-            held = prove_structurally(network, people)
+            held = (prove_trees if isinstance(network, Forest) else prove_structurally)(network, people)  # type: ignore
             need(held >= set(arithmetic), "this proof holds in real arithmetic only")
             how = f"the sensitive values {'and what rules move ' if people.rules else ''}cannot reach the decision"
+            for name in (name for name in NATIVE if name in files):
+                prove_native(name, files[name], people)
+                how += f"; no split of {name} reads them either"
         else:
             need(proof == "bounds", f"a proof of the kind {proof!r} is not understood")
-            leaves = check_tree(data["tree"], Prover(network, people, "float32" in arithmetic), say)
+            leaves = check_tree(data["tree"], prover_of(network, people, executed in arithmetic), say)
             how = f"the leaves of the tree ({leaves:,}) cover everybody, and each is fair"
     else:
         need(verdict in ("falsified", "undecided") and proof == "none", f"the verdict {verdict!r} is not understood")
@@ -1503,10 +2116,10 @@ def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = Non
             rules = " or by the declared rules" if people.rules else ""
             how = f"two people who differ in sensitive features only{rules} get different decisions"
     facts = verdict, proof, arithmetic, people.sensitive, data["reason"], people.rules
-    need(
-        data["claim"] in (claim_of(*facts), claim_of(*facts, score=False)),
-        "the claim says something else than what was shown",
-    )
+    claims = {claim_of(*facts, rounds=isinstance(network, Forest) and not network.adds_exactly)}
+    if isinstance(network, Network):
+        claims.add(claim_of(*facts, score=False))
+    need(data["claim"] in claims, "the claim says something else than what was shown")
     covers = "score" if (verdict, proof) == ("verified", "structural") else "decision"
     found = {"valid": True, "verdict": verdict, "proof": proof, "reason": how}
     return found | {"arithmetic": arithmetic, "claim": data["claim"], "covers": covers}

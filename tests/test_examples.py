@@ -45,3 +45,15 @@ def test_handing_over(run):
     assert shown["accepted"].returncode == 0 and shown["accepted"].stdout.startswith("VALID")
     assert shown["rejected"].returncode == 1 and shown["rejected"].stdout.startswith("REJECTED")
     assert sys.modules["bornfair"].__version__  # the developer has it, the validator did without
+
+
+def test_repairing_boosted_trees(run, tmp_path):
+    shown = run("repair_forests.py")
+    assert {verdict.verdict for verdict in shown["verdicts"].values()} == {"falsified"}
+    for found in shown["repaired"].values():
+        assert found.verdict == "verified" and 0 < found.replaced < found.sizes["before"]["trees"]
+    assert all(answer["valid"] and "reads them either" in answer["reason"] for answer in shown["checked"].values())
+    assert all(shown["alike"])
+    names = {"model.onnx", "domain.json", "certificate.json", "report.html"}
+    for folder, native in (("credit-json", "model.json"), ("credit-txt", "model.txt")):
+        assert {file.name for file in (tmp_path / folder).iterdir()} == names | {native}

@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Domain": "people.domain.Domain",
     "FairClassifier": "estimator.FairClassifier",
+    "FairForest": "proof.bundle.FairForest",
     "FairModel": "proof.bundle.FairModel",
     "FairnessWarning": "training.fitting.FairnessWarning",
     "Question": "question.Question",
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from bornfair.estimator import FairClassifier as FairClassifier
     from bornfair.inspection.table import inspect as inspect
     from bornfair.people.domain import Domain as Domain
+    from bornfair.proof.bundle import FairForest as FairForest
     from bornfair.proof.bundle import FairModel as FairModel
     from bornfair.proof.bundle import load_bundle as load  # noqa: F401
     from bornfair.proxies.tells import proxy_report as proxy_report

@@ -16,6 +16,7 @@ import pandas as pd
 
 from bornfair.errors import InputError, shown
 from bornfair.files import recover
+from bornfair.models.forest_model import ForestModel
 from bornfair.models.importers.columns import Who, sensitive_name
 from bornfair.models.importers.nnet import nnet_source, read_nnet
 from bornfair.models.importers.reading import Reading, ReadingOptions
@@ -29,9 +30,9 @@ from bornfair.people.labels import class_positions
 from bornfair.people.levels import as_listed
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import FairModel, load_bundle, own_model
+from bornfair.quantification.any_model import domain_shares
 from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.marginals import marginals_of
-from bornfair.quantification.measure import shares_of
 from bornfair.quantification.people import people_of, treatment
 from bornfair.quantification.population import shares_of_rows
 from bornfair.quantification.records import Over, Shares
@@ -43,10 +44,10 @@ from bornfair.verification.partition import Where
 from bornfair.verification.score import Output, check_output, decide_score
 from bornfair.verification.verdict import Verdict
 
-FILES = "a bundle (a folder or .zip) or a .nnet, .onnx, .h5 or .keras file"
+FILES = "a bundle (a folder or .zip), an .onnx, .h5, .keras or .nnet file, or the .json, .ubj or .txt of a forest"
 OBJECTS = (
-    "a bundle, a .nnet file, a FairModel or a fitted FairClassifier, a scikit-learn classifier or pipeline, a "
-    "torch.nn.Sequential, or an .onnx, .h5 or .keras file"
+    "a bundle, a .nnet file, a FairModel or a fitted FairClassifier, a scikit-learn classifier or pipeline, a model of "
+    "XGBoost, LightGBM or CatBoost, a torch.nn.Sequential, or an .onnx, .h5 or .keras file"
 )
 JUDGING = 0.25  # share of the time for the rows of a table
 GROUPING = 0.15  # of what is then left, for groups
@@ -78,7 +79,7 @@ class Question:
     (('age',), [0, 0, 1, 1])
     """
 
-    model: FairModel
+    model: FairModel | ForestModel
     table: pd.DataFrame | None = None
     """The people about whom the model can decide, gaps filled in as it does."""
     target: str | None = None
@@ -127,6 +128,13 @@ class Question:
         if rows is None:
             return Question(read, None, target)
         return Question(read, *_decidable(read, as_listed(read.domain, rows), target))
+
+    @property
+    def network_model(self) -> FairModel:
+        """The model, for questions that only a network can be asked."""
+        if isinstance(self.model, ForestModel):
+            raise InputError("the model is a forest, of which this cannot be asked; its predictions can.")
+        return self.model
 
     @property
     def people(self) -> pd.DataFrame | None:
@@ -199,7 +207,7 @@ def verify(
     clock = Clock.of(timeout, say)
     asked = Question.of(model, people, **asking)
     if output != "decision":
-        return decide_score(asked.model, output=output, tolerance=tolerance, timeout=clock, seed=seed)
+        return decide_score(asked.network_model, output=output, tolerance=tolerance, timeout=clock, seed=seed)
     return decide(
         asked.model, engine=engine, timeout=clock, table=asked.table, partitions=partitions,
         soft_timeout=soft_timeout, where=where, relax=relax, seed=seed, resume=resume,
@@ -276,9 +284,9 @@ def quantify(
         marginals = marginals_of(about.domain, asked.people)
     after = DESCRIBING if rows is not None else GROUPING
     if counted is not None:
-        found = shares_of_rows(about, counted, where=limits, timeout=clock.part(1 - after))
+        found = shares_of_rows(asked.network_model, counted, where=limits, timeout=clock.part(1 - after))
     else:
-        found = shares_of(
+        found = domain_shares(
             about, timeout=clock.part(1 - after), precision=precision, marginals=marginals, where=limits, jobs=jobs,
             seed=seed,
         )  # fmt: skip
@@ -308,7 +316,9 @@ def _counted(over: Any) -> tuple[pd.DataFrame | None, str]:
     return read_table(over), Path(over).name
 
 
-def _decidable(model: Model, rows: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, str | None, Gaps]:
+def _decidable(
+    model: Model | ForestModel, rows: pd.DataFrame, target: str | None
+) -> tuple[pd.DataFrame, str | None, Gaps]:
     kept, gaps = decidable(model.domain, rows, model.fills, target=target)
     return kept, target, gaps
 
@@ -327,7 +337,7 @@ def load_model(
     twins: str | Sequence[str] | None = None,
     as_it_is: bool = False,
     **reading: Unpack[ReadingOptions],
-) -> FairModel:
+) -> FairModel | ForestModel:
     """A model with its domain and sensitive features.
 
     `source` is a bundle, an .onnx, .h5, .keras or .nnet file, a fitted scikit-learn classifier or pipeline, a
@@ -338,7 +348,8 @@ def load_model(
     `as_it_is`: what a trained model calls sensitive need not be what is asked about. `decision`, `threshold` and
     `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
     """
-    return FairModel.of(_read(source, Reading.of(reading), domain, sensitive, table, target, twins, as_it_is))
+    found = _read(source, Reading.of(reading), domain, sensitive, table, target, twins, as_it_is)
+    return found if isinstance(found, ForestModel) else FairModel.of(found)
 
 
 def _read(
@@ -350,8 +361,12 @@ def _read(
     target: str | None,
     twins: str | Sequence[str] | None,
     as_it_is: bool,
-) -> Model:
+) -> Model | ForestModel:
     people = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
+    if isinstance(source, ForestModel):
+        asked.only_for("a forest that was read", "threshold")
+        moved = source if asked.threshold is None else source.at(asked.threshold, table)  # type: ignore[arg-type]
+        return _forest_about(moved, people, sensitive, twins)
     for what, own in (("a FairModel", source), ("a FairClassifier", getattr(source, "model_", None))):
         if isinstance(own, Model):
             asked.only_for(what, "threshold")
@@ -381,17 +396,48 @@ def _read(
         from bornfair.models.importers.keras_file import read_keras
 
         return imported(read_keras(path), who, asked)
+    if kind in (".json", ".ubj", ".txt"):
+        from bornfair.models.importers.forest_files import forest_file
+        from bornfair.models.importers.forest_source import imported_forest
+
+        return imported_forest(forest_file(path), who, asked)
     raise InputError(f"'{path}' is not a kind of model that can be read; give {FILES}.")
 
 
-def _object(source: Any, who: Who, asked: Reading) -> Model:
+def _forest_about(
+    model: ForestModel,
+    domain: Domain | None,
+    sensitive: Sequence[str | int] | None,
+    twins: str | Sequence[str] | None,
+) -> ForestModel:
+    """The forest over the domain, for the sensitive features and twins that are asked about."""
+    about = model.domain if domain is None else domain
+    names = [sensitive_name(item, about) for item in sensitive or ()]
+    if names and set(names) != set(about.sensitive):
+        about = about.replaced(sensitive=names, combinations=None, twins=())
+    if twins is not None:
+        about = about.with_twins(twins)
+    return model if about is model.domain else model.about(about)
+
+
+def _object(source: Any, who: Who, asked: Reading) -> Model | ForestModel:
     family = {cls.__module__.split(".")[0] for cls in type(source).__mro__}
+    if family & {"xgboost", "lightgbm", "catboost"}:
+        from bornfair.models.importers.forest_files import forest_object
+        from bornfair.models.importers.forest_source import imported_forest
+
+        return imported_forest(forest_object(source), who, asked)
     if "torch" in family:
         from bornfair.models.importers.torch_module import read_torch
 
         return imported(read_torch(source), who, asked)
     if "sklearn" in family:
+        from bornfair.models.importers.forest_source import imported_forest
         from bornfair.models.importers.scikit import ScikitSource
+        from bornfair.models.importers.scikit_forest import ends_in_forest, scikit_forest
+
+        if ends_in_forest(source):
+            return imported_forest(scikit_forest(source), who, asked)
 
         return imported(ScikitSource(source), who, asked)
     raise InputError(f"a model must be {OBJECTS}, found {type(source).__name__}.")
@@ -420,16 +466,24 @@ def nothing_sensitive(who: Domain) -> InputError:
     )
 
 
-def _onnx(path: Path, who: Who, asked: Reading) -> Model:
+def _onnx(path: Path, who: Who, asked: Reading) -> Model | ForestModel:
+    from bornfair.models.forest_graph import METADATA as TREES
+    from bornfair.models.importers.forest_source import imported_forest
     from bornfair.models.importers.onnx_file import read_onnx
+    from bornfair.models.importers.onnx_forest import has_trees, onnx_forest
     from bornfair.models.importers.onnx_source import OnnxSource
     from bornfair.models.onnx_graph import METADATA
 
     file = read_onnx(path)
-    if METADATA in file.metadata:
+    if METADATA in file.metadata or TREES in file.metadata:
         asked.only_for("a model.onnx of bornfair", "threshold")
-        own = _deciding(own_model(path, file.content, who.domain), asked, who.table)
+        found = own_model(path, file.content, who.domain)
+        if isinstance(found, ForestModel):
+            return _read(found, asked, None, who.sensitive, who.table, who.target, who.twins, False)
+        own = _deciding(found, asked, who.table)
         return _asked_about(own, None, who.sensitive, who.twins, who.table)
+    if has_trees(file):
+        return imported_forest(onnx_forest(file, asked), who, asked)
     return imported(OnnxSource(file), who, asked)
 
 

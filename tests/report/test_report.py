@@ -176,7 +176,7 @@ def test_combinations_and_a_missing_label_are_told():
 def test_terms_are_explained_in_plain_sentences():
     text = page().text
     assert "the sensitive values cannot reach the decision" in text
-    assert "Exact: the weights" in text and "Float32: the network as computers run it" in text
+    assert "Exact: the weights" in text and "Float32: the model as computers run it" in text
     assert "sex and tone (a real number among them takes every value of its range)" in text
     listed = page(DOMAIN.with_sensitive(["sex", "owner"])).text
     assert "(4 possible values taken together)" in listed

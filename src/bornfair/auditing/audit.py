@@ -16,10 +16,11 @@ from bornfair.auditing.examination import examined, name_of, today
 from bornfair.checks import choice, number, whole
 from bornfair.errors import InputError, plain_value
 from bornfair.models import metrics
+from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.people.labels import favourable_class
+from bornfair.quantification.any_model import domain_shares
 from bornfair.quantification.marginals import marginals_of
-from bornfair.quantification.measure import shares_of
 from bornfair.quantification.people import Treatment, class_names, own_decisions, people_of, shown_by, treatment
 from bornfair.quantification.records import Over
 from bornfair.quantification.thresholds import threshold_curve
@@ -29,6 +30,7 @@ from bornfair.report import facts as parts
 from bornfair.report.measured import TABLE
 from bornfair.verification.clock import Clock, Say, TimeIsUp, Timeout
 from bornfair.verification.decide import check_question, decide
+from bornfair.verification.forest_influence import influences
 
 if TYPE_CHECKING:
     from bornfair.proxies.tells import Proxies
@@ -134,8 +136,9 @@ def examine(
     table = 0.0 if rows is None else OF_PEOPLE
     progress("looking for a proof, or for twins who are decided differently")
     verdict = decide(model, timeout=clock.part((1 - table) / 2), table=rows, seed=seed)
-    if verdict.verdict == "undecided" and treated is not None:  # who was judged already may show it
-        shown = shown_by(model, rows, treated)
+    tried = isinstance(model, ForestModel)  # by the attack, which looks at the rows itself
+    if verdict.verdict == "undecided" and treated is not None and not tried:  # who was judged already may show it
+        shown = shown_by(asked.network_model, rows, treated)
         verdict = verdict if shown is None else shown
     found = _of_everybody(model, rows, over, clock.part(1 - table), seed)
     if rows is not None and treated is not None:
@@ -143,6 +146,8 @@ def examine(
         found |= _of_people(model, rows, treated, answers, rules or _rules(model), seed, clock)
         found["gaps"] = asked.gaps
         found["people"] = dataclasses.replace(found["people"], left_out=asked.gaps.left_out)
+    if isinstance(model, ForestModel):
+        found["influences"] = influences(model)
     document = _certified(model, verdict)
     imported = {} if model.original is None else {"Imported": _imported(model)}
     reading = {"Reading": model.note} if model.note else {}
@@ -155,7 +160,7 @@ def examine(
     )  # fmt: skip
 
 
-def _rules(model: Model, asked: Any = None, people: int = 30, share: float = 0.02) -> parts.Favourable:
+def _rules(model: Model | ForestModel, asked: Any = None, people: int = 30, share: float = 0.02) -> parts.Favourable:
     label, classes = model.domain.label, class_names(model)
     position, inferred = favourable_class("" if label is None else label.name, classes, asked)
     return parts.Favourable(plain_value(classes[position]), inferred, people, share)
@@ -165,7 +170,7 @@ def _rules(model: Model, asked: Any = None, people: int = 30, share: float = 0.0
 
 
 def _of_everybody(
-    model: Model, rows: pd.DataFrame | None, over: Over | None, clock: Clock, seed: int
+    model: Model | ForestModel, rows: pd.DataFrame | None, over: Over | None, clock: Clock, seed: int
 ) -> dict[str, Any]:
     """Shares of people as in the data where there is a table, and of every combination of values counted alike."""
     from bornfair.quantification import affected_groups
@@ -184,29 +189,30 @@ def _of_everybody(
     if weights is not None:
         progress("measuring how many are treated fairly, people weighted as in the table")
         share = 1.0 if over == "data" else 1 - UNIFORM
-        shares = shares_of(model, timeout=measuring.part(share), marginals=weights, seed=seed)
+        shares = domain_shares(model, timeout=measuring.part(share), marginals=weights, seed=seed)
         found["shares"] = dataclasses.replace(shares, over="data")
     if weights is None or over is None:
         progress("measuring how much of the domain is treated fairly, every combination of values counted alike")
-        found["shares" if weights is None else "uniform"] = shares_of(model, timeout=measuring.part(), seed=seed)
+        found["shares" if weights is None else "uniform"] = domain_shares(model, timeout=measuring.part(), seed=seed)
     if found["shares"].certified < 1:
         groups = affected_groups(model, most=MOST_GROUPS, seed=seed, marginals=weights, timeout=clock)
         found["groups"] = tuple(groups)
     return found
 
 
-def _certified(model: Model, verdict: Verdict) -> parts.Document:
+def _certified(model: Model | ForestModel, verdict: Verdict) -> parts.Document:
     """The verdict of now, beside what the certificate says, if the model has one that was written down."""
-    if model.certificate is None or not model.certificate.files:
+    certificate = getattr(model, "certificate", None)
+    if certificate is None or not certificate.files:
         return parts.Document(verdict)
-    return dataclasses.replace(certificate_document(model.certificate.to_json(), model.domain), verdict=verdict)
+    return dataclasses.replace(certificate_document(certificate.to_json(), model.domain), verdict=verdict)
 
 
 # --- about the people of a table ---
 
 
 def _of_people(
-    model: Model,
+    model: Model | ForestModel,
     rows: pd.DataFrame,
     treated: Treatment,
     answers: np.ndarray | None,
@@ -241,7 +247,9 @@ def _gaps(outputs: np.ndarray) -> parts.Histogram | None:
     return parts.Histogram(tuple(edges.tolist()), tuple(counts.tolist()))
 
 
-def _against_truth(model: Model, rows: pd.DataFrame, decided: np.ndarray, answers: np.ndarray) -> dict[str, Any]:
+def _against_truth(
+    model: Model | ForestModel, rows: pd.DataFrame, decided: np.ndarray, answers: np.ndarray
+) -> dict[str, Any]:
     """How good the decisions are, on the rows of which both the decision and the truth are known."""
     asked, classes = (decided >= 0) & (answers >= 0), model.classes
     if not asked.any():
@@ -257,7 +265,7 @@ def _against_truth(model: Model, rows: pd.DataFrame, decided: np.ndarray, answer
     }
 
 
-def _proxies(model: Model, rows: pd.DataFrame, seed: int, clock: Clock) -> dict[str, Any]:
+def _proxies(model: Model | ForestModel, rows: pd.DataFrame, seed: int, clock: Clock) -> dict[str, Any]:
     found = _what_tells(model, rows, seed, clock)
     if found is None:
         return {}
@@ -274,7 +282,7 @@ def _proxies(model: Model, rows: pd.DataFrame, seed: int, clock: Clock) -> dict[
     return {"proxies": tuple(proxies), "suggestions": tuple(questions)}
 
 
-def _what_tells(model: Model, rows: pd.DataFrame, seed: int, clock: Clock) -> Proxies | None:
+def _what_tells(model: Model | ForestModel, rows: pd.DataFrame, seed: int, clock: Clock) -> Proxies | None:
     """What gives the sensitive values away: on all rows, on as many as there is time for, or None."""
     from bornfair.proxies.tells import proxy_report
 
@@ -299,7 +307,7 @@ def _what_tells(model: Model, rows: pd.DataFrame, seed: int, clock: Clock) -> Pr
         return found
 
 
-def _imported(model: Model) -> str:
+def _imported(model: Model | ForestModel) -> str:
     original = model.original
     assert original is not None
     compared = f"{original.people_compared:,} people, random ones and ones at corners and boundaries"

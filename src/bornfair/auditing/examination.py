@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from bornfair import __version__
+from bornfair.models.forest_model import ForestModel
 from bornfair.question import Question
 
 
@@ -55,6 +56,14 @@ def _model_digest(source: Any, asked: Question) -> str:
     if place is not None and (place / "model.onnx").is_file():
         return f"{_file_digest(place / 'model.onnx')} of its model.onnx"
     model = asked.model
+    if isinstance(model, ForestModel):
+        forest = model.forest
+        found = hashlib.sha256(json.dumps([model.domain.text(), repr(forest.columns), repr(forest.summation)]).encode())
+        for part in (forest.roots, forest.column, forest.threshold, forest.members, forest.left, forest.right):
+            found.update(part.tobytes())
+        for part in (forest.missing_left, forest.values, *forest.sets):
+            found.update(part.tobytes())
+        return f"{found.hexdigest()} of the forest as read"
     found = hashlib.sha256(json.dumps([model.domain.text(), model.encoding.to_json()], sort_keys=True).encode())
     for layer in model.network.layers:
         found.update(layer.weight.tobytes() + layer.bias.tobytes())

@@ -143,6 +143,8 @@ def _print(document: Any) -> None:
         ]
         headers = ["who is affected (estimates)", "of all", "unfair inside", "of all unfair"]
         print_table("Where", headers, lines)
+    for found in document.influences:
+        tell(f"{found.text}.")
     for question in document.suggestions:
         tell(question)
 

@@ -169,6 +169,12 @@ COMMANDS = (
          option("jobs", int, 1, help="How many cores to use."), MINUTE, folder("quantify"), SEED),
     ),
     Command(
+        "forests", "forest_anchors",
+        "How soon public ensembles of trees are decided, and how much is left open beside plain splitting. One core.",
+        (option("models", Path, REQUIRED, help="A folder of NAME_….json with NAME.details.csv (name, lb, ub)."),
+         several("only", "--only", "Only this ensemble; repeat for several."), MINUTE, SEED),
+    ),
+    Command(
         "repair", "repair_anchors", "Repair the public networks of Fairify: verdict and accuracy before and after.",
         (MODELS, option("adult_test", Path | None, None,
                         help="The adult.test file, to measure on the rows the networks' authors kept aside."),

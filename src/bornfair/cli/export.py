@@ -37,8 +37,12 @@ def export(
 
     model = load_bundle(bundle)
     if query:
+        from bornfair.errors import InputError
+        from bornfair.models.model import Model
         from bornfair.proof.vnnlib import export_query
 
+        if not isinstance(model, Model):
+            raise InputError("--query is about networks; the bundle holds a forest, which such verifiers do not read.")
         written = export_query(model, out, margin=margin)
         files = [str(written.network), str(written.property)]
     elif out.suffix.lower() == ".onnx":

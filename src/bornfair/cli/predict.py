@@ -20,7 +20,7 @@ from bornfair.people.reading import Reading
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bornfair.proof.bundle import FairModel
+    from bornfair.people.domain import Domain
 
 FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -48,6 +48,7 @@ def predict(
     A cell that a spreadsheet would take for a formula is written behind an apostrophe, and this is said.
     """
     from bornfair.files import write_atomically
+    from bornfair.models.model import Model
     from bornfair.models.network import decisions
     from bornfair.proof.bundle import load_bundle
 
@@ -58,11 +59,11 @@ def predict(
     if threshold:
         model = model.at(threshold, people)
     scores = model.scores(people)
-    if note := _unseen(model, people):
+    if note := _unseen(model.domain, people):
         say(f"bornfair: note: {note}")
     classes = model.classes.tolist()
     decided = model.classes[decisions(scores)].tolist()
-    shares = model.probabilities(scores)
+    shares = model.probabilities(scores) if isinstance(model, Model) else model.predict_proba(people)
     written = (lambda text: text) if raw else no_formula
     if out is not None:
         write_atomically(out, _csv(known, decided, shares, classes, written))
@@ -93,14 +94,14 @@ def predict(
         )
 
 
-def _unseen(model: FairModel, people: pd.DataFrame) -> str:
+def _unseen(domain: Domain, people: pd.DataFrame) -> str:
     """In which columns, and how often, there are categories that the model does not know."""
     from bornfair.people.features import NUMERIC
     from bornfair.people.levels import level_positions
 
     counts = {
         feature.name: int(((level_positions(feature, column) < 0) & column.notna()).sum())
-        for feature in model.domain.free_features
+        for feature in domain.free_features
         if not isinstance(feature, NUMERIC) and (column := people[feature.name]) is not None
     }
     found = [f"'{name}' in {count:,} of {len(people):,} rows" for name, count in counts.items() if count]

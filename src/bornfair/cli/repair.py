@@ -28,7 +28,7 @@ from bornfair.files import check_replaceable
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
-    from bornfair.repairing import Repaired
+    from bornfair.repairing import Repaired, RepairedForest
 
 
 @choices(Reading, after="data")
@@ -46,10 +46,13 @@ def repair(
         str,
         Option(
             help="plain drops what the model knew of the sensitive features; least_squares moves it onto features that "
-            "predict them; auto chooses by validation rows."
+            "predict them; auto chooses by validation rows. Of a forest, plain is the mean over the sensitive values, "
+            "and drop the mean in which each counts as often as it occurs."
         ),
     ] = "plain",
-    fine_tune: Annotated[bool, Option(help="Train on from the projected model; it stays fair.")] = True,
+    fine_tune: Annotated[
+        bool, Option(help="Train on from the projected model, or move a forest's base score; it stays fair.")
+    ] = True,
     epochs: Annotated[int, Option(help="At most so many epochs of fine-tuning.")] = 60,
     decision: Decision = None,
     threshold: Threshold = None,
@@ -59,6 +62,8 @@ def repair(
     **reading: Any,
 ) -> None:
     """Make a model fair: project it, fine-tune it so that it stays fair, certify it, and tell whose decision changed.
+
+    A forest is averaged over the sensitive values; the bundle also holds it in the format of its own library.
 
     Status 0: repaired and verified.
     """
@@ -78,25 +83,12 @@ def repair(
     raise typer.Exit(STATUS[found.verdict])
 
 
-def _print(found: Repaired, bundle: str) -> None:
+def _print(found: Repaired | RepairedForest, bundle: str) -> None:
+    from bornfair.repairing import RepairedForest
+
     assert found.model.certificate is not None
-    kind = (
-        "plain" if found.blend == 0 else "least squares" if found.blend == 1 else f"{_percent(found.blend)} of the way"
-    )
-    facts = [
-        ("accuracy before", _percent(found.accuracy_before)),
-        ("accuracy of the projection", _percent(found.accuracy_projected)),
-        ("accuracy after", _percent(found.accuracy_after)),
-        ("same decision for all versions, before", _percent(found.fairness_before)),
-        ("verdict after", found.verdict),
-        ("decided differently", _percent(found.changed)),
-        ("distance of the outputs", f"{found.changes.distance:.4f}"),
-        ("projection", kind),
-        ("epochs of fine-tuning", str(found.epochs_run)),
-        ("taught by", found.taught_by),
-        ("seconds", f"{found.seconds:.1f}"),
-        ("bundle", bundle),
-    ]
+    facts = _forest_facts(found) if isinstance(found, RepairedForest) else _network_facts(found)
+    facts += [("seconds", f"{found.seconds:.1f}"), ("bundle", bundle)]
     print_table(f"Measured on {found.changes.rows:,} rows kept aside", ["", "result"], facts, numbers_from=2)
     if found.changes.groups:
         classes = list(found.changes.now)
@@ -111,7 +103,43 @@ def _print(found: Repaired, bundle: str) -> None:
         tell(line)
 
 
-def _print_examples(found: Repaired) -> None:
+def _forest_facts(found: RepairedForest) -> list[tuple[str, str]]:
+    before, after = found.sizes["before"], found.sizes["after"]
+    return [
+        ("accuracy before", _percent(found.accuracy_before)),
+        ("accuracy of the mean", _percent(found.accuracy_averaged)),
+        ("accuracy after", _percent(found.accuracy_after)),
+        ("same decision for all versions, before", _percent(found.fairness_before)),
+        ("verdict after", found.verdict),
+        ("decided differently", _percent(found.changed)),
+        ("distance of the outputs", f"{found.changes.distance:.4f}"),
+        ("averaged over", found.averaged),
+        ("trees that read it", f"{found.replaced:,} of {before['trees']:,}"),
+        ("trees and leaves before", f"{before['trees']:,} and {before['leaves']:,}"),
+        ("trees and leaves after", f"{after['trees']:,} and {after['leaves']:,}"),
+        ("base score moved by", ", ".join(f"{shift:+.3f}" for shift in found.shift)),
+    ]
+
+
+def _network_facts(found: Repaired) -> list[tuple[str, str]]:
+    kind = (
+        "plain" if found.blend == 0 else "least squares" if found.blend == 1 else f"{_percent(found.blend)} of the way"
+    )
+    return [
+        ("accuracy before", _percent(found.accuracy_before)),
+        ("accuracy of the projection", _percent(found.accuracy_projected)),
+        ("accuracy after", _percent(found.accuracy_after)),
+        ("same decision for all versions, before", _percent(found.fairness_before)),
+        ("verdict after", found.verdict),
+        ("decided differently", _percent(found.changed)),
+        ("distance of the outputs", f"{found.changes.distance:.4f}"),
+        ("projection", kind),
+        ("epochs of fine-tuning", str(found.epochs_run)),
+        ("taught by", found.taught_by),
+    ]
+
+
+def _print_examples(found: Repaired | RepairedForest) -> None:
     shown = found.changes.examples[:3]
     rows: list[tuple[str, ...]] = [
         (name, *(str(example.person.get(name, "–")) for example in shown)) for name in shown[0].person

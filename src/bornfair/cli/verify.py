@@ -127,7 +127,7 @@ def _change(model: Path, asked: Any, data: Path | None, clock: Clock, seed: int,
     from bornfair.verification.milp import largest_change
 
     about = Question.of(model, table=data, **asked)
-    found = largest_change(about.model, timeout=clock, seed=seed, table=about.people)
+    found = largest_change(about.network_model, timeout=clock, seed=seed, table=about.people)
     if json:
         print_json(found.to_json())
         return

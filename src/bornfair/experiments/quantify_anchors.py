@@ -14,7 +14,7 @@ from bornfair.experiments.runs import silent
 from bornfair.experiments.timing import pin_to_one_core
 from bornfair.quantification.measure import shares_of
 from bornfair.quantification.records import NOTHING_SEEN, Shares
-from bornfair.question import load_model
+from bornfair.question import Question
 from bornfair.verification.clock import Say
 
 NEEDED = ("model", "pa_index", "protected", "cer_rate_pct", "fal_rate_pct", "und_rate_pct", "unfair_reference_pct")
@@ -67,7 +67,7 @@ def compare(
         if only and line["model"] not in only:
             continue
         path, sensitive = Path(models_dir) / f"{line['model']}.nnet", [int(line["pa_index"])]
-        model = load_model(path, sensitive=sensitive, normalise="no")  # they take raw numbers
+        model = Question.of(path, sensitive_features=sensitive, normalise="no").network_model  # they take raw numbers
         rows.append(_row(line, shares_of(model, timeout=timeout, jobs=jobs, seed=seed)))
         if folder is not None:
             draw(rows[-1], folder / f"{line['model']}-{line['protected']}")

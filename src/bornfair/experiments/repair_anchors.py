@@ -60,7 +60,7 @@ def run(
 ) -> list[Outcome]:
     """Repair each network of a folder of .nnet files for its sensitive features. `timeout` is for verdicts before."""
     from bornfair.question import verify
-    from bornfair.repairing import repair
+    from bornfair.repairing import Repaired, repair
 
     tables = {
         "AC": functools.cache(lambda: adult_inputs(adult_test)),
@@ -84,6 +84,7 @@ def run(
         found = repair(
             original, table.iloc[fitted], target=target, test=table.iloc[kept], method="auto", epochs=epochs, seed=seed
         )
+        assert isinstance(found, Repaired)  # a network
         after = verify(found.model, timeout=timeout, seed=seed)
         outcomes.append({
             "model": name,

@@ -90,7 +90,7 @@ def _trained(run: Run, split: Split) -> FairModel:
     if run.method == "repaired":
         target = str(split.y.name)
         epochs = {} if options["epochs"] is None else {"epochs": options["epochs"]}
-        return repair(
+        made = repair(
             model,
             split.X.assign(**{target: split.y}),
             target=target,
@@ -99,6 +99,8 @@ def _trained(run: Run, split: Split) -> FairModel:
             seed=run.seed,
             **epochs,
         ).model
+        assert isinstance(made, FairModel)
+        return made
     return model
 
 

@@ -172,8 +172,9 @@ def _scores(model: Any, people: pd.DataFrame, domain: Domain, target: str | None
     kept, _ = decidable(read.domain, people.reset_index(drop=True), read.fills)
     if not read.ignores_sensitive:
         kept = kept[kept[[name for name in read.domain.sensitive if name in kept]].notna().all(axis=1)]
-    found = np.full((len(people), read.network.outputs), np.nan)
-    found[kept.index] = read.scores(kept)
+    scores = read.scores(kept)
+    found = np.full((len(people), scores.shape[1]), np.nan)
+    found[kept.index] = scores
     return found
 
 
@@ -268,7 +269,7 @@ def _boosted(
     name: str, inputs: np.ndarray, categorical: list[int], values: np.ndarray, seed: int, clock: Clock
 ) -> Tell:
     from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     if len(inputs) > MOST_ROWS:
         chosen = np.sort(np.random.default_rng([seed, 4]).permutation(len(inputs))[:MOST_ROWS])

@@ -18,6 +18,7 @@ from bornfair.people.gaps import Gaps
 from bornfair.quantification.records import Checked, Group, People, Share, Shares
 from bornfair.quantification.thresholds import ThresholdCurve
 from bornfair.report.domain_facts import DomainFacts
+from bornfair.verification.forest_influence import Influence
 from bornfair.verification.verdict import Answer, Arithmetic, Proof, Verdict
 
 OPERATING_POINT = "Operating point"  # among the facts of how a model was made: where it decides, if not at ½
@@ -200,6 +201,8 @@ class Document:
     """What its maker measured, on which rows; recorded, not proven."""
     examination: Mapping[str, str] = field(default_factory=dict)
     """How this report came about: when, of which files, by which command and software."""
+    influences: tuple[Influence, ...] = ()
+    """Of a forest: through which trees and splits the sensitive features act."""
     thresholds: ThresholdCurve | None = None
     score_gaps: Histogram | None = None
     history: tuple[HistoryPoint, ...] = ()

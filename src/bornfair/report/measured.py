@@ -191,6 +191,19 @@ def _affected(one: Affected, label: str | None) -> Part:
     return Part(" · ".join(part for part in parts if part), (*side_by_side(pair, label), *undo), "person")
 
 
+def acting_trees(document: Document) -> Iterator[Block]:
+    """Of a forest: the trees, splits and thresholds through which the sensitive features act."""
+    for found in document.influences:
+        yield Text(f"{readable(found.text)}.")
+        rows = tuple(Row((readable(split.text), f"{split.places:,}", f"{split.trees:,}")) for split in found.splits)
+        yield Table(("split", "places", "trees"), rows, numbers=frozenset({1, 2}), shape="stack")
+        if found.tree_changes:
+            trees = ", ".join(f"tree {tree} ({change:.3g})" for tree, change in found.tree_changes)
+            yield Text(f"Trees, counted from 0, that tell twins apart most, and by how much at most: {trees}.", "soft")
+    if document.influences:
+        yield Text("Changes of the score are bounds that follow from the leaves; nobody need attain their sum.", "soft")
+
+
 def other_thresholds(document: Document) -> Iterator[Block]:
     curve = document.thresholds
     if curve is None:

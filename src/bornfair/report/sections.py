@@ -36,15 +36,17 @@ MEANING_TITLES = {
     "undecided": "What exactly was asked",
 }
 PROOFS = {
-    "structural": "Structural: the sensitive values cannot reach the decision. What the network computes from them is "
-    "the same for all of them from some layer on, whatever the rest of the person is.",
+    "structural": "Structural: the sensitive values cannot reach the decision. What a network computes from them is "
+    "the same for all of them from some layer on, or no split of a forest tells them apart, whatever the rest of the "
+    "person is.",
     "bounds": "By bounds: everybody who could exist was divided into parts, and in each part bounds that cover every "
     "rounding show that all twins get the same decision.",
     "none": "None. Nothing here lets a checker conclude that the model is fair.",
 }
 ARITHMETIC = {
     "real": "Exact: the weights are taken as the numbers they are and nothing is rounded.",
-    "float32": "Float32: the network as computers run it, whatever the order in which sums are added up.",
+    "float32": "Float32: the model as computers run it, whatever the order in which sums are added up.",
+    "float64": "Float64: the model as computers run it, whatever the order in which sums are added up.",
 }
 
 
@@ -63,6 +65,7 @@ def contents_of(document: Document) -> Contents:
         ("by-group", "By group", rates_by_group(document)),
         ("shares", "People as in the data", measured.shares_of_the_data(document)),
         ("groups", "Whom it affects most", measured.affected_groups(document)),
+        ("trees", "Through which trees it acts", measured.acting_trees(document)),
         ("thresholds", "At other thresholds", measured.other_thresholds(document)),
         ("gaps", "How far twins' scores lie apart", measured.score_gaps(document)),
         ("quality", "How good it is", measured.quality(document)),
@@ -95,7 +98,7 @@ def _lead(document: Document) -> Iterator[Block]:
     if found.verdict == "verified" and certificate is not None and certificate.claim and agrees:
         yield Text(readable(certificate.claim), "quote")
     elif found.verdict == "verified":
-        how = " and ".join({"real": "exact", "float32": "float32"}[kind] for kind in found.arithmetic)
+        how = " and ".join({"real": "exact"}.get(kind, kind) for kind in found.arithmetic)
         proven = f", proven in {how} arithmetic" if how else ""
         what = "score, and so the same decision at every threshold" if found.covers == "score" else "decision"
         yield Text(f"Two people who differ only in the sensitive features always get the same {what}{proven}.")

@@ -118,7 +118,7 @@ def test_a_bundles_ranges_can_be_changed_but_not_its_categories(fair):
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda f, n: verify("nowhere"), r"there is no model 'nowhere'; give a bundle \(a folder or .zip\) or a .nnet"),
+        (lambda f, n: verify("nowhere"), r"there is no model 'nowhere'; give a bundle \(a folder or .zip\), an .onnx"),
         (
             lambda f, n: verify(n),
             r"name the sensitive features of the model, by name or position; it reads 'x0'",

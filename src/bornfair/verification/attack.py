@@ -10,12 +10,13 @@ import itertools
 import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from bornfair.errors import InputError, shown
 from bornfair.models.model import Model
+from bornfair.models.rounding import EXECUTIONS
 from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature, Value
 from bornfair.people.tables import as_pandas
@@ -123,7 +124,7 @@ def values_to_try(domain: Domain, seed: int) -> list[tuple[Value, ...]] | None:
 
 
 def _checked(model: Model, arithmetic: Sequence[Arithmetic], seconds: Timeout) -> tuple[Arithmetic, ...]:
-    allowed = get_args(Arithmetic)
+    allowed = tuple(EXECUTIONS)  # of networks; forests have one more
     if isinstance(arithmetic, str) or not arithmetic or not set(arithmetic) <= set(allowed):
         raise InputError(f"arithmetic is {arithmetic!r}; give one or more of {shown(allowed)}, as a tuple.")
     if not isinstance(seconds, Clock) and not seconds > 0:

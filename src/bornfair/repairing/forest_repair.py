@@ -222,8 +222,8 @@ def _shift(before: ForestModel, after: ForestModel, people: pd.DataFrame) -> np.
         low, high = -64.0, 64.0
         for _ in range(80):
             middle = (low + high) / 2
-            reached = forest.probabilities(scores + middle)[:, 1].mean()
-            low, high = (middle, high) if reached < wanted[1] else (low, middle)
+            below = forest.probabilities(scores + middle)[:, 1].mean() < wanted[1]
+            low, high = (middle, high) if below else (low, middle)
         return np.array([(low + high) / 2])
     if not (wanted > 0).all():
         return nothing

@@ -56,7 +56,7 @@ def unfair_to_us(model: FairModel) -> set[tuple[int, int]]:
     return set(kinds[kinds > 1].index)
 
 
-MODELS = [on_the_edge(seed) for seed in range(40)]
+MODELS = [on_the_edge(seed) for seed in range(20)]
 
 
 def test_the_cases_are_hard() -> None:

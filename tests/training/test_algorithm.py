@@ -59,7 +59,7 @@ def every_version(network, data):
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=14)
 @given(
     kind=st.sampled_from(["categorical", "numeric", "composite"]),
     size=st.integers(2, 8),

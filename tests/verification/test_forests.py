@@ -13,7 +13,7 @@ from bornfair.verification.decide import decide
 def test_no_verdict_is_wrong():
     """Of random forests with ties, sets of categories, several classes and declared twins."""
     seen = Counter()
-    for seed in range(400):
+    for seed in range(100):
         model = random_forest_model(np.random.default_rng(seed))
         unfair = everybody(model).unfair.any()
         for engine in ("auto", "bounds"):

@@ -61,7 +61,7 @@ def sk(name: str, **options: Any) -> Any:
     return getattr(ensemble if hasattr(ensemble, name) else tree, name)(random_state=0, **options)
 
 
-def piped(final: Any) -> Any:
+def piped(final: Any, sparse: bool = False) -> Any:
     from sklearn.compose import make_column_transformer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
@@ -69,6 +69,7 @@ def piped(final: Any) -> Any:
     parts = make_column_transformer(
         (StandardScaler(), ["wage"]), (MinMaxScaler(clip=True), ["age"]),
         (OneHotEncoder(handle_unknown="ignore"), ["job"]), (OrdinalEncoder(), ["sex"]),
+        sparse_threshold=1.0 if sparse else 0.0,
     )  # fmt: skip
     return make_pipeline(parts, final)
 
@@ -121,6 +122,11 @@ SOURCES: dict[str, Fit] = {
     "pipeline, random forest": (lambda: piped(sk("RandomForestClassifier", n_estimators=12)), TEXTS, TWO),
     "pipeline, xgboost": (lambda: piped(xgb()), TEXTS, TWO),
     "pipeline, lightgbm": (lambda: piped(lgb()), TEXTS, TWO),
+    "sparse pipeline, random forest": (
+        lambda: piped(sk("RandomForestClassifier", n_estimators=12), sparse=True), TEXTS, TWO,
+    ),
+    "sparse pipeline, xgboost": (lambda: piped(xgb(), sparse=True), TEXTS, TWO),
+    "sparse pipeline, lightgbm": (lambda: piped(lgb(), sparse=True), TEXTS, TWO),
     "pipeline, imputed": (lambda: imputed(sk("GradientBoostingClassifier", n_estimators=12)), GAPS, TWO),
 }  # fmt: skip
 

@@ -21,12 +21,22 @@ from bornfair.models.importers.forest_columns import composed, transformed
 from bornfair.models.importers.forest_files import FAMILIES
 from bornfair.models.importers.forest_source import ForestSource, Judge, Ran
 from bornfair.models.importers.planting import Planting
-from bornfair.models.importers.scikit_pipeline import Opened, Point, fills_of, label_of, steps_of, thawed
+from bornfair.models.importers.scikit_pipeline import (
+    Opened,
+    Point,
+    fills_of,
+    label_of,
+    leaves_zeros_out,
+    steps_of,
+    thawed,
+)
 from bornfair.models.links import just_below, moved_to
 from bornfair.models.split_columns import SplitColumn, Step
 
 BAGGED = ("RandomForestClassifier", "ExtraTreesClassifier")
 TREES = ("DecisionTreeClassifier", "ExtraTreeClassifier")
+ABSENT: Step = ("zero is missing", 0.0)
+"""A sparse matrix holds no zeros, and XGBoost takes what it does not hold for missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +78,8 @@ def scikit_forest(model: Any) -> ForestSource:
         order = [f"column {i}" for i in range(len(columns))]
     family = _family(final)
     end = READERS[type(final).__name__](final, origin) if family is None else _foreign(final, family)
+    if family == "xgboost" and leaves_zeros_out(opened.transformers):
+        columns = [column and dataclasses.replace(column, steps=(*column.steps, ABSENT)) for column in columns]
     forest = dataclasses.replace(
         end.forest, names=tuple(read), columns=composed(end.forest.columns, columns, f"{origin}: {opened.name}")
     )
@@ -137,8 +149,10 @@ def _foreign(final: Any, family: str) -> End:
     assert judge is not None
 
     def scores(rows: Any) -> np.ndarray:
-        table = np.asarray(rows.todense() if hasattr(rows, "todense") else rows)
-        return judge.run([table[:, i] for i in range(table.shape[1])]).scores
+        table = _dense(rows)
+        if family == "xgboost" and table is not rows:
+            table = np.where(table == 0, np.nan, table)
+        return judge.run([np.asarray(table)[:, i] for i in range(table.shape[1])]).scores
 
     return End(source.forest, scores, "predict_proba")
 

@@ -92,6 +92,17 @@ def steps_of(model: Any) -> list[tuple[str, Any]]:
     return found
 
 
+def leaves_zeros_out(steps: Sequence[tuple[str, Any]]) -> bool:
+    """Whether what the steps hand on is a sparse matrix, which holds no zeros."""
+    for _, step in reversed(steps):
+        for said in ("sparse_output_", "sparse_output"):  # of a ColumnTransformer; of an encoder
+            if hasattr(step, said):
+                return bool(getattr(step, said))
+        if type(step).__name__ not in ("MaxAbsScaler", "StandardScaler", "RobustScaler", "FunctionTransformer"):
+            return False  # those hand on what they are given
+    return False
+
+
 def used(steps: Sequence[tuple[str, Any]], names: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that matter: a column transformer at the beginning may drop some."""
     if not steps or type(steps[0][1]).__name__ != "ColumnTransformer":

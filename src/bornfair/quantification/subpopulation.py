@@ -13,14 +13,11 @@ from bornfair.errors import InputError, shown
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
-from bornfair.verification.boxes import Boxes, Places
-from bornfair.verification.partition import Limit, Where, whole_domain
+from bornfair.verification.among import Limits
+from bornfair.verification.partition import Where, whole_domain
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Limits = Mapping[str, Limit]
-"""What each free feature may be: (low, high) of a number, the possible values of anything else."""
 
 
 def limits_of(domain: Domain, where: Where) -> Limits:
@@ -70,29 +67,6 @@ def rows_within(domain: Domain, table: pd.DataFrame, limits: Limits) -> np.ndarr
         else:
             found &= column.isin(list(limit)).to_numpy(bool)
     return found
-
-
-def box_within(places: Places, encoding: Encoding, limits: Limits) -> Boxes:
-    """The sub-population as one box. Who lies beyond the ends between which a number is held sits on them."""
-    low, high = places.root.low.copy(), places.root.high.copy()
-    for name, where in encoding.free_columns().items():
-        if name not in limits:
-            continue
-        feature, limit = encoding.domain.feature(name), limits[name]
-        if not isinstance(feature, NUMERIC):
-            allowed = np.array([level in limit for level in feature.levels()], np.float64)
-            if feature.kind == "boolean":
-                low[0, where], high[0, where] = float(not allowed[0]), float(allowed[1])
-            else:
-                high[0, where] = allowed
-            continue
-        column = encoding.number(name)
-        if feature.kind == "integer":
-            ends = [float(column.held(end) - column.held(feature.low)) for end in limit]
-        else:
-            ends = [float(column.encode(end)) for end in limit]
-        low[0, where], high[0, where] = np.clip(ends, low[0, where.start], high[0, where.start])
-    return Boxes(low, high)
 
 
 def weights_within(

@@ -20,8 +20,9 @@ import numpy as np
 from bornfair.errors import InputError, shown
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, Value
-from bornfair.quantification.subpopulation import Limits, box_within, limits_of, weights_within
+from bornfair.quantification.subpopulation import limits_of, weights_within
 from bornfair.twins.relation import FreeSpace
+from bornfair.verification.among import Limits, box_within
 from bornfair.verification.boxes import Boxes, Places
 from bornfair.verification.partition import Limit, Where
 

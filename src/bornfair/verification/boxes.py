@@ -44,9 +44,11 @@ class Boxes:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """The free space in places."""
+    """The free space in places, or the part of it that is asked about."""
 
     free: FreeSpace
+    part: Boxes | None = None
+    """Whom the question is about, as one box, if not everybody."""
 
     @cached_property
     def grouped(self) -> np.ndarray:
@@ -66,7 +68,9 @@ class Places:
 
     @cached_property
     def root(self) -> Boxes:
-        """Everybody, as one box."""
+        """Everybody who is asked about, as one box."""
+        if self.part is not None:
+            return self.part
         free = self.free
         steps = np.where(self.lattice, free.step, 1.0)
         last = np.round((free.high - free.low) / steps)

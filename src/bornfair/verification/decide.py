@@ -19,6 +19,7 @@ from bornfair.models.model import Model
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
+from bornfair.verification.partition import Part, Where, whole_domain
 from bornfair.verification.verdict import Verdict
 
 MOST_VERSIONS = 64  # of each person, asked of an imported model's original
@@ -37,6 +38,7 @@ def decide(
     soft_timeout: float = 100.0,
     where: dict[str, Any] | None = None,
     relax: dict[str, float] | None = None,
+    among: Where | None = None,
     seed: int = 0,
     resume: str | Path | None = None,
     say: Say | None = None,
@@ -45,17 +47,27 @@ def decide(
 
     engine: 'auto', or one of them for a second opinion. table: real rows, to show twins close to a real person.
     partitions, soft_timeout (seconds for each partition), where (a sub-population) and relax (how much other numbers of
-    twins may differ): for 'smt'. resume: a file from which an interrupted search goes on.
+    twins may differ): for 'smt'. among: only these people are asked about, as {"age": (30, 40), "job": ["nurse"]}, each
+    compared with all their twins, whoever those are; of a forest, one value of a category or all. resume: a file from
+    which an interrupted search goes on.
     """
     check_question(engine, timeout, where, relax)
     clock = Clock.of(timeout, say)
+    limits = None if among is None else whole_domain(model.domain, among).limits
     if isinstance(model, ForestModel):
         from bornfair.verification.forest_decide import decide_forest
 
         return decide_forest(
-            model, engine=engine, timeout=clock, table=table, where=where, relax=relax, seed=seed, resume=resume
-        )
-    if engine == "smt" or where or relax:
+            model, engine=engine, timeout=clock, table=table, where=where, relax=relax, among=limits, seed=seed,
+            resume=resume,
+        )  # fmt: skip
+    if limits is not None:
+        verdict = confirm_encoded(model.network, model.encoding)
+        if verdict.verdict != "verified" or "float32" not in verdict.arithmetic:
+            from bornfair.verification.search import search
+
+            verdict = search(model, timeout=clock, seed=seed, among=limits)
+    elif engine == "smt" or where or relax:
         verdict = _by_smt(model, clock, partitions, soft_timeout, where, relax, seed)
     elif engine == "milp":
         from bornfair.verification.milp import decide_by_milp
@@ -66,7 +78,7 @@ def decide(
     else:
         verdict = _in_order(model, clock, table, seed, resume)
     if verdict and not model.covers_execution:
-        verdict = _as_read(model, verdict)
+        verdict = _as_read(model, verdict, None if limits is None else Part(limits))
     if model.note:
         verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; {model.note}")
     return dataclasses.replace(verdict, seconds=clock.spent)
@@ -81,7 +93,7 @@ def check_question(engine: str, timeout: Timeout, where: Any = None, relax: Any 
         raise InputError(f"where and relax are questions for the smt engine, found engine={engine!r}; leave it out.")
 
 
-def _as_read(model: Model, verdict: Verdict) -> Verdict:
+def _as_read(model: Model, verdict: Verdict, among: Part | None = None) -> Verdict:
     """What a proof about the network says of the model it was read from: nothing about its rounding, saturation and
     ties. Its original is asked about people for whom those may matter.
     """
@@ -90,6 +102,10 @@ def _as_read(model: Model, verdict: Verdict) -> Verdict:
     original, versions = model.original, Versions(model.domain)
     assert original is not None and original.likely_wrong is not None
     people = original.likely_wrong[~model.domain.outside(original.likely_wrong)]
+    if among is not None and among.limits:
+        rows = zip(*(people[name] for name in among.limits), strict=True)
+        held = [among.holds(dict(zip(among.limits, row, strict=True)), model.domain) for row in rows]
+        people = people[np.array(held, bool)]
     tables = (versions.table(people, i) for i in range(min(versions.size, MOST_VERSIONS)))
     decided = original.decide_versions(tables).T
     for row in np.flatnonzero((decided != decided[0]).any(axis=0))[:MOST_REPLAYS]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bornfair.errors import InputError, shown
 from bornfair.models.forest_model import ForestModel
+from bornfair.verification.among import Limits
 from bornfair.verification.clock import Clock
 from bornfair.verification.forest_attack import find_forest_twins
 from bornfair.verification.forest_judge import Judge
@@ -33,6 +34,7 @@ def decide_forest(
     table: Any = None,
     where: Any = None,
     relax: Any = None,
+    among: Limits | None = None,
     seed: int = 0,
     resume: Any = None,
 ) -> Verdict:
@@ -46,7 +48,11 @@ def decide_forest(
         raise InputError("resume is for networks; a search over a forest's cells starts anew, so leave it out.")
     if engine == "milp":
         raise InputError("the milp engine is for networks; ask a forest with engine 'auto' or 'bounds'.")
-    verdict = _in_order(model, timeout, table, seed, attacking=engine == "auto")
+    if among is not None:
+        judge = Judge(restricted(model))
+        verdict = prove_forest(judge) or search_forest(judge, timeout=timeout, among=among)
+    else:
+        verdict = _in_order(model, timeout, table, seed, attacking=engine == "auto")
     notes = [model.note] if model.note else []
     if verdict.verdict == "falsified" and model.original is None:
         notes.append("the twins were replayed by bornfair's own evaluation of the forest")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bornfair.verification.among import Limits, cells_within
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.forest_attack import shown_twins, worth
@@ -32,13 +33,19 @@ class Tally:
     boxes: int = 0
     fair: float = 0.0
     stuck: float = 0.0
+    any_stuck: bool = False  # whose share may be too small for a float
     twins: Replay | None = None
 
 
-def search_forest(judge: Judge, *, timeout: Timeout = 60.0, most_boxes: float = float("inf")) -> Verdict:
-    """Verified, falsified with twins, or undecided with the share that is decided."""
+def search_forest(
+    judge: Judge, *, timeout: Timeout = 60.0, most_boxes: float = float("inf"), among: Limits | None = None
+) -> Verdict:
+    """Verified, falsified with twins, or undecided with the share that is decided.
+
+    among: who is asked about, if not everybody (`bornfair.verification.among`).
+    """
     clock = Clock.of(timeout)
-    search = _Search(judge, clock, most_boxes)
+    search = _Search(judge, clock, most_boxes, among)
     try:
         reason = search.run()
     except KeyboardInterrupt:
@@ -53,23 +60,27 @@ def search_forest(judge: Judge, *, timeout: Timeout = 60.0, most_boxes: float = 
             reason=f"found by cutting {tally.boxes:,} boxes of cells",
             **facts,
         )
-    if reason is None and not tally.stuck:
-        text = f"{tally.boxes:,} boxes of cells between thresholds cover everybody, and in each twins are decided alike"
+    whom = ("these people", "these people") if among else ("everybody", "the domain")
+    if reason is None and not tally.any_stuck:
+        text = f"{tally.boxes:,} boxes of cells between thresholds cover {whom[0]}, and in each twins are decided alike"
         return Verdict("verified", "bounds", "bounds", judge.arithmetic, text, **facts)
     why = reason or TOO_CLOSE
-    decided = f"{why}; {100 * min(tally.fair, 1.0):.3g} % of the domain is decided, and all of that is fair"
+    decided = f"{why}; {100 * min(tally.fair, 1.0):.3g} % of {whom[1]} is decided, and all of that is fair"
     return replace(undecided("bounds", decided), **facts)
 
 
 class _Search:
-    def __init__(self, judge: Judge, clock: Clock, most_boxes: float) -> None:
-        self.judge, self.branching, self.most_boxes = judge, Branching(judge), most_boxes
+    def __init__(self, judge: Judge, clock: Clock, most_boxes: float, among: Limits | None) -> None:
+        self.judge, self.branching, self.most_boxes, self.among = judge, Branching(judge), most_boxes, among
         self.upto = [
             np.concatenate([[0.0], np.cumsum(one.widths)]) / one.widths.sum()
             for one in (judge.cells.features[i] for i in judge.cells.free)
         ]
         width = len(judge.sizes)
         root = Boxes(np.zeros((1, width), np.int64), (judge.sizes - 1)[None])
+        if among:
+            root = cells_within(judge.cells, among)
+        self.whole = float(self._size(root)[0])
         root = root.knowing(hope=np.zeros(1), feature=np.zeros(1, np.int64), cut=np.zeros(1, np.int64))
         self.frontier: Frontier[Boxes, Tally] = Frontier(root, Tally(), clock, MEMORY // (16 * width + 16))
 
@@ -113,7 +124,7 @@ class _Search:
         unfair = np.flatnonzero(told_apart(decided))
         twins = tally.twins
         for i in unfair:
-            twins = twins or shown_twins(judge, middles[i], decided[i])
+            twins = twins or shown_twins(judge, middles[i], decided[i], among=self.among)
         known = (decided >= 0).all(axis=1) & (decided == decided[:, :1]).all(axis=1)
         share = self._share(boxes)
         settled = single & known
@@ -122,6 +133,7 @@ class _Search:
             tally.boxes + len(boxes),
             tally.fair + float(share[found.fair].sum() + share[open_[settled]].sum()),
             tally.stuck + float(share[open_[stuck]].sum()),
+            tally.any_stuck or bool(stuck.any()),
             twins,
         )
         rest = ~single
@@ -131,6 +143,9 @@ class _Search:
         return tally, boxes[left].knowing(hope=-worth(margins[rest]), feature=feature, cut=cut)
 
     def _share(self, boxes: Boxes) -> np.ndarray:
+        return self._size(boxes) / (self.whole or 1.0)
+
+    def _size(self, boxes: Boxes) -> np.ndarray:
         found = np.ones(len(boxes))
         for i, upto in enumerate(self.upto):
             found *= upto[boxes.high[:, i] + 1] - upto[boxes.low[:, i]]

@@ -19,8 +19,10 @@ import numpy as np
 from bornfair.errors import InputError
 from bornfair.models.model import Model
 from bornfair.models.network import Network
+from bornfair.people.features import Value
 from bornfair.twins.relation import Relation, twin_relation
 from bornfair.twins.versions import Versions
+from bornfair.verification.among import Limits, box_within, brought_inside
 from bornfair.verification.boxes import Boxes, Places
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.cuts import Cuts
@@ -54,6 +56,7 @@ def search(
     say: Say | None = None,
     resume: str | Path | None = None,
     seed: int = 0,
+    among: Limits | None = None,
 ) -> Verdict:
     """Verified when every box is proven fair, falsified when replayed twins differ, undecided when time is up.
 
@@ -62,7 +65,8 @@ def search(
     newest are taken first, depth-first: memory stays bounded, but the decided share then grows slowly.
     `resume` names a file: the cuts are kept in it when the search stops (also by an interrupt), and made anew from it
     when it exists; nothing else in it is believed, so every box is decided again. Twins of another relation than the
-    domain's cannot be replayed from raw values; if some are found, the answer is undecided and names u.
+    domain's cannot be replayed from raw values; if some are found, the answer is undecided and names u. `among` says
+    who is asked about, if not everybody (`bornfair.verification.among`).
     """
     wanted, clock = checked_arithmetic(arithmetic), Clock.of(timeout, say)
     if batch < 1 or most_boxes < 1 or not clock.timeout >= 0:
@@ -79,13 +83,15 @@ def search(
     if bounds.flaw is not None:
         return undecided(ENGINE, bounds.flaw)
     places = Places(chosen.free)
-    digest = _digest(model.network, chosen, wanted)
+    if among is not None:
+        places = Places(chosen.free, box_within(places, model.encoding, among))
+    digest = _digest(model.network, chosen, wanted, places)
     cuts = Cuts(places, None if resume is None else Path(resume), digest)
     everybody = cuts.leaves(most_boxes)
     everybody = everybody.knowing(share=places.share(everybody))
     verdict = _Search(
         model, chosen, relation is None or _equal(relation, declared), wanted, batch, seed, bounds, places, cuts,
-        Frontier(everybody, _Tally(), clock, most_boxes),
+        Frontier(everybody, _Tally(), clock, most_boxes), among or {},
     ).run()  # fmt: skip
     if structural and "real" in wanted and verdict.verdict == "undecided":  # proven in real arithmetic at least
         reason = f"{structural.reason}; in float32: {verdict.reason}"
@@ -123,6 +129,7 @@ class _Tally:
 
     decided: float = 0.0
     stuck: float = 0.0
+    any_stuck: bool = False  # whose share may be too small for a float
     boxes: int = 0
     rounds: int = 0
     real_only: bool = False  # float32 could not be shown somewhere
@@ -140,6 +147,7 @@ class _Search:
     places: Places
     cuts: Cuts
     frontier: Frontier[Boxes, _Tally]
+    among: Limits
     seen: dict[frozenset[Any], tuple[Arithmetic, ...]] = field(default_factory=dict)
     """People who were looked at one by one, with all their twins, and what came of it."""
 
@@ -163,7 +171,7 @@ class _Search:
     def _verdict(self, stopped: str | None) -> Verdict:
         tally, open_, seconds = self.frontier.tally, self.frontier.open, self.frontier.clock.spent
         facts: dict[str, Any] = {"partitions": tally.boxes, "boxes": tally.boxes, "seconds": seconds}
-        if not len(open_) and not tally.stuck:
+        if not len(open_) and not tally.any_stuck:
             kinds: tuple[Arithmetic, ...] = ("real", "float32")
             reason = "every box is proven fair"
             if tally.real_only:
@@ -173,8 +181,9 @@ class _Search:
             return Verdict("verified", "bounds", ENGINE, kinds, reason, **facts)
         why = stopped if len(open_) else TOO_CLOSE
         left = float(open_.facts["share"].sum()) + tally.stuck
+        whom = "these people" if self.among else "the domain"
         reason = (
-            f"{why}: {_percent(1 - left)} of the domain is decided, {_percent(left)} is not "
+            f"{why}: {_percent(1 - left)} of {whom} is decided, {_percent(left)} is not "
             f"({len(open_):,} open boxes after {tally.boxes:,} in {seconds:.1f} s)"
         )
         return Verdict("undecided", "none", ENGINE, (), reason, **facts)
@@ -217,6 +226,7 @@ class _Search:
             tally,
             decided=tally.decided + float(share[outcome <= _Outcome.FAIR_IN_REAL].sum()),
             stuck=tally.stuck + float(share[outcome == _Outcome.STUCK].sum()),
+            any_stuck=tally.any_stuck or bool((outcome == _Outcome.STUCK).any()),
             boxes=tally.boxes + len(boxes),
             real_only=tally.real_only or bool(real_only.any()),
         )
@@ -250,7 +260,8 @@ class _Search:
         if not network.function.exact:
             self._replay(places[None])
             return ()
-        inputs = exact_views(self.model, self.relation, self.places.values(places[None])[0], self.declared)
+        u = self.places.values(places[None])[0]
+        inputs = exact_views(self.model, self.relation, u, self.declared, self.among)
         everyone = frozenset(map(tuple, inputs))  # the same for all twins, so that they are looked at once
         if everyone not in self.seen:
             self._replay(places[None])
@@ -296,7 +307,7 @@ class _Search:
                     raise _Found(undecided(ENGINE, f"the views of u = {u[0].tolist()} are decided differently"))
                 continue
             u = self.places.values(places[None])[0]
-            person, known = person_of(self.model, u), versions_at(self.model, u)
+            person, known = _person(self.model, u, self.among), versions_at(self.model, u)
             found = replay(self.model, person, self.relation.versions, known)
             for name in self.wanted:
                 decided = found.decisions.get(name, (0,))
@@ -310,27 +321,36 @@ class _Search:
                     raise _Found(falsified(self.model, twins, engine=ENGINE, reason=reason))
 
 
-def exact_views(model: Model, relation: Relation, u: np.ndarray, declared: bool) -> np.ndarray:
+def exact_views(
+    model: Model, relation: Relation, u: np.ndarray, declared: bool, among: Limits | None = None
+) -> np.ndarray:
     """The network inputs of one person's twins as Fractions: from raw values where the views are versions of people
     of the domain (`declared`), and at the levels of their grids where views are bands.
     """
     if not declared:
         return inputs_of_views(relation.views, u)
     bands = any(view.radius is not None for view in relation.views)
-    person, known = person_of(model, u), Versions(model.domain) if bands else versions_at(model, u)
+    person, known = _person(model, u, among), Versions(model.domain) if bands else versions_at(model, u)
     versions = [i for i in (range(known.size) if bands else relation.versions) if known.within(person, i)]
     return np.stack([exact_input(model.encoding, person, i, known) for i in versions])
+
+
+def _person(model: Model, u: np.ndarray, among: Limits | None) -> dict[str, Value]:
+    """What all versions share of the person behind u, who is one of those asked about."""
+    found = person_of(model, u)
+    return brought_inside(model.domain, among, found) if among else found
 
 
 def _differ(decided: np.ndarray) -> np.ndarray:
     return (decided != decided[:, :1]).any(axis=1)
 
 
-def _digest(network: Network, relation: Relation, wanted: tuple[Arithmetic, ...]) -> str:
+def _digest(network: Network, relation: Relation, wanted: tuple[Arithmetic, ...], places: Places) -> str:
     """What the question is: cuts of one search are of no use to another."""
     parts = hashlib.sha256(f"bornfair-search/2 {wanted} {network.activation}".encode())
     free = relation.free
     arrays = [*network.tensors().values(), free.low, free.high, free.step, np.array(free.groups, str)]
+    arrays += [] if places.part is None else [places.part.low, places.part.high]
     arrays += [array for view in relation.views for array in (view.matrix, view.offset)]
     for array in arrays:
         parts.update(f"{array.shape}{array.dtype}".encode() + np.ascontiguousarray(array).tobytes())

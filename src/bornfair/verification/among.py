@@ -1,0 +1,74 @@
+"""Is it some people only who are asked about? What of the free space they are, and how somebody found is one of them.
+
+Their twins may be anybody: a person is compared with every version of themselves, wherever a declared rule leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import NUMERIC, Value
+from bornfair.verification.boxes import Boxes, Places
+from bornfair.verification.forest_cells import Cells
+from bornfair.verification.partition import Limit
+
+Limits = Mapping[str, Limit]
+"""What each free feature may be: (low, high) of a number, the possible values of anything else."""
+
+
+def box_within(places: Places, encoding: Encoding, limits: Limits) -> Boxes:
+    """These people as one box. Who lies beyond the ends between which a number is held sits on them."""
+    low, high = places.root.low.copy(), places.root.high.copy()
+    for name, where in encoding.free_columns().items():
+        if name not in limits:
+            continue
+        feature, limit = encoding.domain.feature(name), limits[name]
+        if not isinstance(feature, NUMERIC):
+            allowed = np.array([level in limit for level in feature.levels()], np.float64)
+            if feature.kind == "boolean":
+                low[0, where], high[0, where] = float(not allowed[0]), float(allowed[1])
+            else:
+                high[0, where] = allowed
+            continue
+        column = encoding.number(name)
+        if feature.kind == "integer":
+            ends = [float(column.held(end) - column.held(feature.low)) for end in limit]
+        else:
+            ends = [float(column.encode(end)) for end in limit]
+        low[0, where], high[0, where] = np.clip(ends, low[0, where.start], high[0, where.start])
+    return Boxes(low, high)
+
+
+def cells_within(cells: Cells, limits: Limits) -> Boxes:
+    """These people as one box of a forest's cells; of each cell that they reach, whoever is in it is decided alike.
+
+    Of what is no number, the limits must name one value or all.
+    """
+    low, high = [], []
+    for position in cells.free:
+        one = cells.features[position]
+        limit = limits.get(one.feature.name)
+        reached = np.arange(one.count) if limit is None else one.of(list(limit))
+        low.append(int(reached.min()))
+        high.append(int(reached.max()))
+    return Boxes(np.array([low], np.int64), np.array([high], np.int64))
+
+
+def brought_inside(domain: Domain, limits: Limits, person: Mapping[str, Value]) -> dict[str, Value]:
+    """Somebody whom the model cannot tell from one of these people, as that one: numbers that stand for a cell, for
+    all beyond an end, or that a rounding moved, are brought into their ranges.
+
+    >>> from bornfair.people.features import IntegerFeature
+    >>> who = Domain(features=(IntegerFeature(name="age", low=18, high=99),))
+    >>> brought_inside(who, {"age": (30, 40)}, {"age": 45})
+    {'age': 40}
+    """
+    found = dict(person)
+    for name, limit in limits.items():
+        if isinstance(domain.feature(name), NUMERIC):
+            found[name] = min(max(found[name], limit[0]), limit[1])
+    return found

@@ -21,7 +21,7 @@ FLOORS = (
     ("report",),
     ("proof",),
     ("question", "training"),
-    ("proxies", "repairing"),
+    ("proxies", "repairing", "explaining"),
     ("auditing", "estimator", "inspection"),
     ("datasets", "baselines"),
     ("experiments",),

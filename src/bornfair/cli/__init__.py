@@ -20,6 +20,7 @@ from bornfair.cli import (
     check,
     datasets,
     demo,
+    explain,
     export,
     gamma,
     inspect,
@@ -47,6 +48,7 @@ app.command("predict")(predict.predict)
 app.command("verify")(verify.verify)
 app.command("quantify")(quantify.quantify)
 app.command("audit")(audit.audit)
+app.command("explain")(explain.explain)
 app.command("repair")(repair.repair)
 app.command("proxies")(proxies.proxies)
 app.command("gamma")(gamma.gamma)

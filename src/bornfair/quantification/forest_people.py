@@ -135,6 +135,11 @@ def _in_the_table(cells: Cells, row: Any, version: int, person: dict[str, Value]
 # --- what would undo it ---
 
 
+def forest_undo(model: ForestModel, person: dict[str, Value]) -> dict[str, Any] | None:
+    """As `bornfair.quantification.people.undo_of`, for a forest."""
+    return _undo(Judge(restricted(model)), model, person)
+
+
 def _undo(judge: Judge, model: ForestModel, person: dict[str, Value]) -> dict[str, Any] | None:
     """The smallest change of one other feature, or of two, after which all versions get one decision: replayed."""
     cells = judge.cells

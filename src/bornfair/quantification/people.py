@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -276,6 +277,17 @@ def _own(model: Model, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 # --- what would undo it ---
+
+
+def undo_of(model: Model | ForestModel, person: Mapping[str, Value]) -> dict[str, Any] | None:
+    """The smallest change of a person's free features found after which all versions get one decision, replayed, as in
+    `most_affected`: {"changes": {feature: [old, new]}, "decision": …}; None where none was found.
+    """
+    if isinstance(model, ForestModel):
+        from bornfair.quantification.forest_people import forest_undo
+
+        return forest_undo(model, dict(person))
+    return _undo(model, Lens(model), dict(person))
 
 
 def _undo(model: Model, lens: Lens, person: dict[str, Value]) -> dict[str, Any] | None:

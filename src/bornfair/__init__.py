@@ -19,6 +19,7 @@ _HOMES = {
     "Report": "report.report.Report",
     "Verdict": "verification.verdict.Verdict",
     "audit": "auditing.audit.audit",
+    "drift": "inspection.drift.drift",
     "explain": "explaining.explanation.explain",
     "gamma_report": "training.gamma.gamma_report",
     "inspect": "inspection.table.inspect",
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from bornfair.auditing.audit import audit as audit
     from bornfair.estimator import FairClassifier as FairClassifier
     from bornfair.explaining.explanation import explain as explain
+    from bornfair.inspection.drift import drift as drift
     from bornfair.inspection.table import inspect as inspect
     from bornfair.people.domain import Domain as Domain
     from bornfair.proof.bundle import FairForest as FairForest

@@ -20,6 +20,7 @@ from bornfair.cli import (
     check,
     datasets,
     demo,
+    drift,
     explain,
     export,
     gamma,
@@ -54,6 +55,7 @@ app.command("proxies")(proxies.proxies)
 app.command("gamma")(gamma.gamma)
 app.command("certify")(certify.certify)
 app.command("check")(check.check)
+app.command("drift")(drift.drift)
 app.command("export")(export.export)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(bench.app, name="bench")

@@ -94,15 +94,15 @@ def person_of_domain(
                 sensitive[name] = _checked(feature, value)
         elif not _is_gap(value):
             shared[name] = _checked(feature, value)
-        elif name in fills:
+        elif name in fills and _is_of(feature, fills[name]):
             shared[name] = _checked(feature, fills[name])
             filled.append(name)
         else:
             lacking.append(name)
     if lacking:
         raise InputError(
-            f"the person has no value for {shown(lacking, most=30)}, and the model does not say how to fill it in; "
-            "give every feature that is not sensitive."
+            f"the person has no value for {shown(lacking, most=30)}, and the model fills in none of the domain; give "
+            "every feature that is not sensitive."
         )
     return Person(shared, sensitive, tuple(filled))
 
@@ -178,6 +178,15 @@ def _checked(feature: Feature, value: Any) -> Value:
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise InputError(f"'{name}' has no value {scalar!r}; {hint}it has {shown(levels, most=MOST_LISTED)}.")
     return levels[position]
+
+
+def _is_of(feature: Feature, value: Any) -> bool:
+    """Whether what a model fills in is a value of the feature: the median of whole numbers need not be one."""
+    try:
+        _checked(feature, value)
+    except InputError:
+        return False
+    return True
 
 
 def _kind(value: Any) -> str:

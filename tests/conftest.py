@@ -27,6 +27,7 @@ SLOW = {
     "auditing": "audit",
     "baselines": "base lcifr milp udif",
     "cli": "commands first_week printing",
+    "explaining": "neighbourhoods",
     "experiments": "accuracy preservation repair_anchors runs speed",
     "models": "network onnx_graph shipped",
     "models/importers": "heads hostile import_fuzz keras onnx scikit",

@@ -22,7 +22,7 @@ FLOORS = (
     ("proof",),
     ("question", "training"),
     ("proxies", "repairing", "explaining"),
-    ("auditing", "estimator", "inspection"),
+    ("auditing", "estimator", "inspection", "testing"),
     ("datasets", "baselines"),
     ("experiments",),
     ("cli",),

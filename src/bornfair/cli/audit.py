@@ -15,8 +15,10 @@ from bornfair.cli.options import (
     DomainFile,
     Drop,
     Json,
+    Junit,
     Normalise,
     Option,
+    Sarif,
     Seed,
     Sensitive,
     Target,
@@ -27,6 +29,7 @@ from bornfair.cli.options import (
     rows_of,
     started,
     without,
+    write_for_code_hosts,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
 from bornfair.errors import InputError
@@ -61,6 +64,8 @@ def audit(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    sarif: Sarif = None,
+    junit: Junit = None,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -86,6 +91,8 @@ def audit(
     )  # fmt: skip
     written = [str(found.save(path)) for path in (report, card) if path is not None]
     documents = found.documents
+    if sarif or junit:
+        written += write_for_code_hosts("audit", _examined(models, documents), sarif, junit)
     if json:
         print_json({"reports": written, **found.to_json()})
     else:
@@ -103,6 +110,14 @@ def _named(paths: list[Path]) -> dict[str, Path]:
     if len(set(names)) != len(names):
         raise InputError(f"the model '{next(n for n in names if names.count(n) > 1)}' is named twice; name it once.")
     return dict(zip(names, paths, strict=True))
+
+
+def _examined(models: list[Path], documents: Any) -> Any:
+    from bornfair.report.code_hosts import Examined
+    from bornfair.report.verdict_text import verdict_sentence
+
+    pairs = zip(_named(models).items(), documents, strict=True)
+    return [Examined.at(path, one.verdict, verdict_sentence(one), name=name) for (name, path), one in pairs]
 
 
 def _examination(data: Path | None, drop: list[str] | None) -> dict[str, str]:

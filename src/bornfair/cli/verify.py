@@ -12,8 +12,10 @@ from bornfair.cli.options import (
     Decision,
     DomainFile,
     Json,
+    Junit,
     ModelFile,
     Normalise,
+    Sarif,
     Seed,
     Sensitive,
     Target,
@@ -26,8 +28,10 @@ from bornfair.cli.options import (
     population,
     rows_of,
     started,
+    write_for_code_hosts,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
+from bornfair.errors import InputError
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
@@ -63,6 +67,8 @@ def verify(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    sarif: Sarif = None,
+    junit: Junit = None,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -73,10 +79,13 @@ def verify(
     """
     clock = started(timeout, quiet=json)
     from bornfair.question import verify as ask
+    from bornfair.report.code_hosts import Examined
     from bornfair.verification.partition import question_scope
 
     asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
     if change:
+        if sarif or junit:
+            raise InputError("--change asks for a number, not for a verdict; leave out --sarif and --junit.")
         _change(model, asked, data, clock, seed, json=json)
         return
     people, allowed = population(where or []), _allowances(relax or [])
@@ -85,6 +94,13 @@ def verify(
         soft_timeout=soft_timeout, where=people, relax=allowed, output=output, tolerance=tolerance, seed=seed,  # type: ignore[arg-type]
         resume=resume, **asked,
     )  # fmt: skip
+    if sarif or junit:
+        scope = question_scope(people, allowed)
+        in_short = Examined.at(
+            model, verdict, f"{_in_words(verdict, scope, output, tolerance)}.",
+            decided="decision" if output == "decision" else output,
+        )  # fmt: skip
+        write_for_code_hosts("verify", [in_short], sarif, junit)
     if json:
         asked_of = {} if output == "decision" else {"output": output, "tolerance": tolerance}
         print_json(verdict.to_json() | asked_of)
@@ -93,18 +109,23 @@ def verify(
     raise typer.Exit(STATUS[verdict.verdict])
 
 
-def _print(verdict: Any, scope: str, output: str, tolerance: float) -> None:
+def _in_words(verdict: Any, scope: str, output: str, tolerance: float) -> str:
+    """The verdict in a sentence."""
     as_read = " in real arithmetic, of the network as read" if verdict.as_read else ""
     same, unlike = "twins always get the same decision", "these twins get different decisions"
     if verdict.covers == "score":
         same = "twins always get the same score, and so the same decision at every threshold"
     elif output != "decision":
         same, unlike = (f"{who} {output} differs by more than {tolerance:g}" for who in ("no twins'", "these twins'"))
-    in_words = {
+    return {
         "verified": f"VERIFIED{as_read}: {same}",
         "falsified": f"FALSIFIED: {unlike}",
         "undecided": "UNDECIDED: neither proven nor disproven",
     }[verdict.verdict] + (f" ({scope})" if scope else "")
+
+
+def _print(verdict: Any, scope: str, output: str, tolerance: float) -> None:
+    in_words = _in_words(verdict, scope, output, tolerance)
     if not verdict.twins:
         tell(in_words, "")
     else:

@@ -1,0 +1,64 @@
+"""Is the model fair? As an assertion, for test suites: `assert_fair`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+if TYPE_CHECKING:
+    from bornfair.question import Asking
+    from bornfair.verification.clock import Timeout
+    from bornfair.verification.verdict import Verdict
+
+__all__ = ["assert_fair"]
+
+
+def assert_fair(
+    model: Any,
+    people: Any = None,
+    *,
+    allow_undecided: bool = False,
+    timeout: Timeout = 60.0,
+    seed: int = 0,
+    **asking: Unpack[Asking],
+) -> Verdict:
+    """Assert that two people who differ only in sensitive features, or by declared rules, always get the same decision.
+
+    Args:
+        model, people, sensitive_features, twins, table, target, …: as in `bornfair.verify`.
+        allow_undecided: pass, too, if neither a proof nor a counterexample is found in time.
+        timeout: seconds for all of it.
+        seed: the same seed asks in the same order.
+
+    Returns:
+        The verdict, where the assertion holds.
+
+    Raises:
+        AssertionError: if it is not proven; with the two people side by side where they were found.
+        InputError: if the model cannot be read, or the question cannot be asked.
+
+    >>> import pandas as pd
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> people = pd.DataFrame({"age": [20, 30, 40, 50], "woman": [0, 1, 0, 1]})
+    >>> unfair = LogisticRegression(C=100).fit(people, people["woman"])
+    >>> assert_fair(unfair, people, sensitive_features=["age"], timeout=5).verdict
+    Traceback (most recent call last):
+    AssertionError: not fair: these twins get different decisions
+    ...
+    """
+    __tracebackhide__ = True  # pytest shows the test, not this
+    from bornfair.question import verify
+
+    verdict = verify(model, people, timeout=timeout, seed=seed, **asking)
+    if verdict or (allow_undecided and verdict.verdict == "undecided"):
+        return verdict
+    raise AssertionError(_told(verdict))
+
+
+def _told(verdict: Verdict) -> str:
+    """Why the assertion fails, with the twins."""
+    from bornfair.report.plain_text import twins_text
+
+    if verdict.twins is None:
+        return f"not proven fair, nor disproven (allow_undecided=True lets this pass): {verdict.reason}"
+    how = f"({verdict.engine}, in {' and '.join(verdict.arithmetic)} arithmetic: {verdict.reason})"
+    return f"not fair: these twins get different decisions\n\n{twins_text(verdict.twins, verdict.decisions)}\n\n{how}"

@@ -79,7 +79,8 @@ def test_declared_twins_count():
     assert not explain(ruled, wife | {"hours": 26})
     found = explain(ruled, wife)
     assert found.versions == 4 and found.decision == "yes"
-    assert {tuple(version.changes) for version in found.differing} == {("is",), ("sex",), ("is", "sex")}
+    assert {tuple(version.changes) for version in found.differing[:2]} == {("is",), ("sex",)}  # few changes first
+    assert tuple(found.differing[2].changes) == ("is", "sex")
     assert explain(plain, wife | {"hours": 25, "sex": "f"}).versions == 2
     assert not explain(ruled, wife | {"hours": 23}, within={"hours": 4}) and explain(
         ruled, wife | {"hours": 20, "is": "single"}

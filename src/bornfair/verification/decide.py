@@ -51,9 +51,9 @@ def decide(
     compared with all their twins, whoever those are; of a forest, one value of a category or all. resume: a file from
     which an interrupted search goes on.
     """
+    limits = None if among is None else whole_domain(model.domain, among).limits
     check_question(engine, timeout, where, relax)
     clock = Clock.of(timeout, say)
-    limits = None if among is None else whole_domain(model.domain, among).limits
     if isinstance(model, ForestModel):
         from bornfair.verification.forest_decide import decide_forest
 

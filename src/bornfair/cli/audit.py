@@ -9,16 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
+from bornfair.cli.code_hosts import Junit, Sarif, write_for_code_hosts
 from bornfair.cli.options import (
     Data,
     Decision,
     DomainFile,
     Drop,
     Json,
-    Junit,
     Normalise,
     Option,
-    Sarif,
     Seed,
     Sensitive,
     Target,
@@ -29,7 +28,6 @@ from bornfair.cli.options import (
     rows_of,
     started,
     without,
-    write_for_code_hosts,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
 from bornfair.errors import InputError
@@ -49,6 +47,8 @@ def audit(
     drop: Drop = None,
     report: Annotated[Path, Option(help="Where to write the report: .html, .md or .json.")] = Path("audit.html"),
     card: Annotated[Path | None, Option(help="Also write a model card (.md).")] = None,
+    sarif: Sarif = None,
+    junit: Junit = None,
     favourable: Annotated[
         str | None,
         Option(help="The decision people hope for, as approve; inferred from its name, and said, otherwise."),
@@ -64,8 +64,6 @@ def audit(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
-    sarif: Sarif = None,
-    junit: Junit = None,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,

@@ -17,7 +17,6 @@ from bornfair.people.reading import Reading
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bornfair.report.code_hosts import Examined
     from bornfair.verification.clock import Clock
 
 Option = typer.Option
@@ -81,8 +80,6 @@ Categorical = Annotated[
 ]
 Combinations = Annotated[str, Option("--combinations", help="Sensitive combinations that exist: all or observed.")]
 Timeout = Annotated[float, Option("--timeout", help="Seconds for all of it, reading included.")]
-Sarif = Annotated[Path | None, Option("--sarif", help="Also write the answer as SARIF 2.1.0, for code hosts.")]
-Junit = Annotated[Path | None, Option("--junit", help="Also write the answer as JUnit XML, for test reports.")]
 Seed = Annotated[int, Option("--seed", min=0, max=LARGEST_SEED, help="The same seed gives the same answer.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON document.")]
 
@@ -162,18 +159,6 @@ def without(people: pd.DataFrame, drop: list[str] | None) -> pd.DataFrame:
         if name not in people.columns:
             raise InputError(unknown_column(name, list(people.columns)))
     return people.drop(columns=drop or [])
-
-
-def write_for_code_hosts(command: str, examined: list[Examined], sarif: Path | None, junit: Path | None) -> list[str]:
-    """Write what code hosts read, where that is asked for; the names of the files."""
-    from bornfair.files import write_atomically
-    from bornfair.report.code_hosts import to_junit, to_sarif
-
-    written = []
-    for path, write in ((sarif, to_sarif), (junit, to_junit)):
-        if path is not None:
-            written.append(str(write_atomically(path, write(command, examined))))
-    return written
 
 
 def population(texts: list[str]) -> dict[str, Any] | None:

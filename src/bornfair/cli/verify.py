@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bornfair.cli.code_hosts import Junit, Sarif, write_for_code_hosts
 from bornfair.cli.options import (
     Data,
     Decision,
     DomainFile,
     Json,
-    Junit,
     ModelFile,
     Normalise,
-    Sarif,
     Seed,
     Sensitive,
     Target,
@@ -28,7 +27,6 @@ from bornfair.cli.options import (
     population,
     rows_of,
     started,
-    write_for_code_hosts,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
 from bornfair.errors import InputError
@@ -55,6 +53,8 @@ def verify(
     ] = None,
     relax: Annotated[list[str] | None, typer.Option(help="smt: twins may differ in this number too, as age=2.")] = None,
     resume: Annotated[Path | None, typer.Option(help="bounds: a file to go on from if interrupted.")] = None,
+    sarif: Sarif = None,
+    junit: Junit = None,
     output: Annotated[
         str, typer.Option(help="What twins must have in common: decision, score (the logit) or probability.")
     ] = "decision",
@@ -67,8 +67,6 @@ def verify(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
-    sarif: Sarif = None,
-    junit: Junit = None,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -78,14 +76,14 @@ def verify(
     Status 0: verified. Status 1: falsified, with two people who show it. Status 3: undecided, with the reason.
     """
     clock = started(timeout, quiet=json)
+    if change and (sarif or junit):
+        raise InputError("--change asks for a number, not for a verdict; leave out --sarif and --junit.")
     from bornfair.question import verify as ask
     from bornfair.report.code_hosts import Examined
     from bornfair.verification.partition import question_scope
 
     asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
     if change:
-        if sarif or junit:
-            raise InputError("--change asks for a number, not for a verdict; leave out --sarif and --junit.")
         _change(model, asked, data, clock, seed, json=json)
         return
     people, allowed = population(where or []), _allowances(relax or [])

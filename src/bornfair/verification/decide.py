@@ -47,27 +47,20 @@ def decide(
 
     engine: 'auto', or one of them for a second opinion. table: real rows, to show twins close to a real person.
     partitions, soft_timeout (seconds for each partition), where (a sub-population) and relax (how much other numbers of
-    twins may differ): for 'smt'. among: only these people are asked about, as {"age": (30, 40), "job": ["nurse"]}, each
-    compared with all their twins, whoever those are; of a forest, one value of a category or all. resume: a file from
+    twins may differ): for 'smt'. among: only these people are asked about, see `decide_among`. resume: a file from
     which an interrupted search goes on.
     """
-    limits = None if among is None else whole_domain(model.domain, among).limits
+    if among is not None:
+        return decide_among(model, among, timeout=Clock.of(timeout, say), seed=seed)
     check_question(engine, timeout, where, relax)
     clock = Clock.of(timeout, say)
     if isinstance(model, ForestModel):
         from bornfair.verification.forest_decide import decide_forest
 
         return decide_forest(
-            model, engine=engine, timeout=clock, table=table, where=where, relax=relax, among=limits, seed=seed,
-            resume=resume,
-        )  # fmt: skip
-    if limits is not None:
-        verdict = confirm_encoded(model.network, model.encoding)
-        if verdict.verdict != "verified" or "float32" not in verdict.arithmetic:
-            from bornfair.verification.search import search
-
-            verdict = search(model, timeout=clock, seed=seed, among=limits)
-    elif engine == "smt" or where or relax:
+            model, engine=engine, timeout=clock, table=table, where=where, relax=relax, seed=seed, resume=resume
+        )
+    if engine == "smt" or where or relax:
         verdict = _by_smt(model, clock, partitions, soft_timeout, where, relax, seed)
     elif engine == "milp":
         from bornfair.verification.milp import decide_by_milp
@@ -78,7 +71,30 @@ def decide(
     else:
         verdict = _in_order(model, clock, table, seed, resume)
     if verdict and not model.covers_execution:
-        verdict = _as_read(model, verdict, None if limits is None else Part(limits))
+        verdict = _as_read(model, verdict)
+    if model.note:
+        verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; {model.note}")
+    return dataclasses.replace(verdict, seconds=clock.spent)
+
+
+def decide_among(model: Model | ForestModel, among: Where, *, timeout: Timeout = 60.0, seed: int = 0) -> Verdict:
+    """Whether some people are always decided as all their twins, whoever those are.
+
+    among: who is asked about, as {"age": (30, 40), "job": ["nurse"]}, ends included; of a forest, one value of what is
+    no number, or all.
+    """
+    clock, limits = Clock.of(timeout), whole_domain(model.domain, among).limits
+    if isinstance(model, ForestModel):
+        from bornfair.verification.forest_decide import decide_forest_among
+
+        return decide_forest_among(model, limits, timeout=clock)
+    verdict = confirm_encoded(model.network, model.encoding)
+    if verdict.verdict != "verified" or "float32" not in verdict.arithmetic:
+        from bornfair.verification.search import search
+
+        verdict = search(model, timeout=clock, seed=seed, among=limits)
+    if verdict and not model.covers_execution:
+        verdict = _as_read(model, verdict, Part(limits))
     if model.note:
         verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; {model.note}")
     return dataclasses.replace(verdict, seconds=clock.spent)

@@ -34,7 +34,6 @@ def decide_forest(
     table: Any = None,
     where: Any = None,
     relax: Any = None,
-    among: Limits | None = None,
     seed: int = 0,
     resume: Any = None,
 ) -> Verdict:
@@ -48,16 +47,23 @@ def decide_forest(
         raise InputError("resume is for networks; a search over a forest's cells starts anew, so leave it out.")
     if engine == "milp":
         raise InputError("the milp engine is for networks; ask a forest with engine 'auto' or 'bounds'.")
-    if among is not None:
-        judge = Judge(restricted(model))
-        verdict = prove_forest(judge) or search_forest(judge, timeout=timeout, among=among)
-    else:
-        verdict = _in_order(model, timeout, table, seed, attacking=engine == "auto")
+    return _told(model, _in_order(model, timeout, table, seed, attacking=engine == "auto"), timeout)
+
+
+def decide_forest_among(model: ForestModel, among: Limits, *, timeout: Clock) -> Verdict:
+    """As `bornfair.verification.decide.decide_among`, for a forest."""
+    model.domain.require_sensitive()
+    judge = Judge(restricted(model))
+    return _told(model, prove_forest(judge) or search_forest(judge, timeout=timeout, among=among), timeout)
+
+
+def _told(model: ForestModel, verdict: Verdict, clock: Clock) -> Verdict:
+    """The verdict with how the model was read, and who replayed the twins."""
     notes = [model.note] if model.note else []
     if verdict.verdict == "falsified" and model.original is None:
         notes.append("the twins were replayed by bornfair's own evaluation of the forest")
     reason = "; ".join([verdict.reason, *notes])
-    return dataclasses.replace(verdict, reason=reason, seconds=timeout.spent)
+    return dataclasses.replace(verdict, reason=reason, seconds=clock.spent)
 
 
 def prove_forest(judge: Judge) -> Verdict:

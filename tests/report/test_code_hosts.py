@@ -47,6 +47,9 @@ def check_sarif(document: dict) -> None:
             text = result["message"]["text"]
             assert text and "](" not in text and "{" not in text.replace("{{", "") and "\x1b" not in text
             (location,) = result["locations"]
+            if "logicalLocations" in location:
+                assert location["logicalLocations"][0]["name"]
+                continue
             place = location["physicalLocation"]
             assert place["region"]["startLine"] == 1
             uri = place["artifactLocation"]["uri"]
@@ -110,6 +113,9 @@ def test_a_bundle_is_known_by_its_model(tmp_path, monkeypatch):
     found = Examined.at("a b", FAIR, "Fair")
     assert (found.model, found.uri) == ("a b", "a%20b/model.onnx")
     assert Examined.at("x/m.onnx", FAIR, "Fair").uri == "x/m.onnx"
+    service = Examined.at(None, OPEN, "Undecided", name="a service")
+    check_sarif(json.loads(to_sarif("verify", [service])))
+    assert check_junit(to_junit("verify", [service]))[0].get("file") is None and service.uri == ""
 
 
 @pytest.fixture(scope="module")
@@ -149,5 +155,6 @@ def test_commands_write_them(place):
     suite = check_junit((place / "a.xml").read_text())
     assert [case.get("name") for case in suite] == ["fair", "unfair"] and suite.get("failures") == "1"
     check_sarif(json.loads((place / "a.sarif").read_text()))
+    assert '"uri": "unfair/model.onnx"' in (place / "a.sarif").read_text()
     refused = bornfair("verify", "fair", "--change", "--sarif", "v.sarif", cwd=place)
     assert refused.returncode == 2 and "leave out --sarif" in refused.stderr

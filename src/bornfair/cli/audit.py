@@ -90,7 +90,7 @@ def audit(
     written = [str(found.save(path)) for path in (report, card) if path is not None]
     documents = found.documents
     if sarif or junit:
-        written += write_for_code_hosts("audit", _examined(models, documents), sarif, junit)
+        written += write_for_code_hosts("audit", _examined(_named(models or []), documents), sarif, junit)
     if json:
         print_json({"reports": written, **found.to_json()})
     else:
@@ -110,12 +110,11 @@ def _named(paths: list[Path]) -> dict[str, Path]:
     return dict(zip(names, paths, strict=True))
 
 
-def _examined(models: list[Path], documents: Any) -> Any:
+def _examined(files: dict[str, Path], documents: Any) -> Any:
     from bornfair.report.code_hosts import Examined
     from bornfair.report.verdict_text import verdict_sentence
 
-    pairs = zip(_named(models).items(), documents, strict=True)
-    return [Examined.at(path, one.verdict, verdict_sentence(one), name=name) for (name, path), one in pairs]
+    return [Examined.at(files.get(one.model), one.verdict, verdict_sentence(one), name=one.model) for one in documents]
 
 
 def _examination(data: Path | None, drop: list[str] | None) -> dict[str, str]:

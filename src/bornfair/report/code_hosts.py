@@ -44,27 +44,34 @@ class Examined:
     """A model, where it is, and what was found out; `sentence` says it in short."""
 
     model: str
-    path: str
+    path: str | None
+    """None where it is no file."""
     verdict: Verdict
     sentence: str
     decided: str = "decision"
     """What the twins' `decisions` are."""
 
     @staticmethod
-    def at(path: str | Path, verdict: Verdict, sentence: str, *, name: str = "", decided: str = "decision") -> Examined:
+    def at(
+        path: str | Path | None, verdict: Verdict, sentence: str, *, name: str = "", decided: str = "decision"
+    ) -> Examined:
         """Of the model in a file; a bundle's folder is known by its model.onnx."""
+        if path is None:
+            return Examined(name or "the model", None, verdict, sentence, decided)
         place = Path(path)
         file = place / "model.onnx" if place.is_dir() else place
         return Examined(name or place.name or str(place), str(file), verdict, sentence, decided)
 
     @property
     def uri(self) -> str:
-        """The place of the file as a reference: relative as it was given, absolute only if that was so.
+        """The place of the file as a reference: relative as it was given, absolute only if that was so; "" of no file.
 
         >>> from bornfair.verification.verdict import undecided
         >>> Examined("m", "models/a b.onnx", undecided("bounds", ""), "").uri
         'models/a%20b.onnx'
         """
+        if self.path is None:
+            return ""
         path = PurePath(self.path)
         if path.is_absolute():
             return path.as_uri()
@@ -120,13 +127,14 @@ def _result(one: Examined, position: int) -> dict[str, Any]:
     text = f"{readable(one.model)}: {one.sentence}"
     if verdict.twins:
         text += f" {one.unlike}.\n\n{twins_text(verdict.twins, verdict.decisions, decided=one.decided)}"
-    location: dict[str, Any] = {"uri": one.uri}
-    if not PurePath(one.path).is_absolute():
-        location["uriBaseId"] = "%SRCROOT%"
+    place: dict[str, Any] = {"logicalLocations": [{"name": readable(one.model)}]}
+    if one.path is not None:
+        base = {} if PurePath(one.path).is_absolute() else {"uriBaseId": "%SRCROOT%"}
+        place = {"physicalLocation": {"artifactLocation": {"uri": one.uri, **base}, "region": {"startLine": 1}}}
     identity = hashlib.sha256(f"{rule}\0{one.uri}\0{one.model}".encode("utf-8", "backslashreplace")).hexdigest()
     return {
         "ruleId": rule, "ruleIndex": position, "level": level, "message": {"text": _sarif_text(text)},
-        "locations": [{"physicalLocation": {"artifactLocation": location, "region": {"startLine": 1}}}],
+        "locations": [place],
         "partialFingerprints": {"bornfair/v1": identity},
         "properties": {
             "verdict": verdict.verdict, "engine": verdict.engine, "arithmetic": list(verdict.arithmetic),
@@ -161,9 +169,10 @@ def to_junit(command: str, examined: Sequence[Examined]) -> str:
     ]
     for one in examined:
         verdict = one.verdict
+        file = "" if one.path is None else f"file={_attribute(one.path)} "
         head = (
             f"    <testcase classname={_attribute(f'bornfair.{command}')} name={_attribute(one.model)} "
-            f'file={_attribute(one.path)} time="{verdict.seconds:.3f}"'
+            f'{file}time="{verdict.seconds:.3f}"'
         )
         kind = kinds.get(verdict.verdict)
         if kind is None:

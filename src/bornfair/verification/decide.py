@@ -83,6 +83,8 @@ def decide_among(model: Model | ForestModel, among: Where, *, timeout: Timeout =
     among: who is asked about, as {"age": (30, 40), "job": ["nurse"]}, ends included; of a forest, one value of what is
     no number, or all.
     """
+    if not isinstance(model, (Model, ForestModel)):
+        raise InputError("some people only can be asked about where the model is read: a network or a forest.")
     clock, limits = Clock.of(timeout), whole_domain(model.domain, among).limits
     if isinstance(model, ForestModel):
         from bornfair.verification.forest_decide import decide_forest_among

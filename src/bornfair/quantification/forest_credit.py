@@ -27,6 +27,7 @@ from bornfair.quantification.forest_moments import Moments
 BINS = 512
 STEPS = (1.0, 1.5, 2.2, 3.2, 4.5, 6.5, 10.0, 16.0)  # of τ, in units of the rest's deviation
 FACTORS = (0.5, 1.0, 2.0)  # of the c that is best where versions do not differ
+HOPE = 1.5  # deviations
 LOSS = 2.0**-44
 
 
@@ -40,6 +41,13 @@ class Additive(NamedTuple):
 def all_above(found: Moments, away: float) -> np.ndarray:
     """At least which share of each part has all functions above `away`."""
     least = found.mean.min(axis=0) - found.mean_error - away
+    spread = np.sqrt(np.maximum(np.einsum("kka->ka", found.covariance), 0.0).max(axis=0))
+    hopeful = least > -HOPE * spread
+    if not hopeful.all():  # where next to nobody is above, nothing is lost
+        shares = np.zeros(len(least))
+        if hopeful.any():
+            shares[hopeful] = all_above(_parts(found, hopeful), away)
+        return shares
     plain = np.where(
         least > 0, 1 - _some_below(found.covariance, found.error, np.maximum(least, 0.0)[:, None])[:, 0], 0.0
     )
@@ -65,6 +73,13 @@ def told_apart(found: Moments, away: float) -> np.ndarray:
     if highest == lowest:
         return np.zeros(found.mean.shape[1])
     return np.maximum(all_above(_only(found, highest), away) + all_below(_only(found, lowest), away) - 1, 0.0)
+
+
+def _parts(found: Moments, which: np.ndarray) -> Moments:
+    effects = tuple(tuple(e._replace(mean=e.mean[which]) for e in own) for own in found.effects)
+    return found._replace(
+        share=found.share[which], mean=found.mean[:, which], covariance=found.covariance[..., which], effects=effects
+    )
 
 
 def _only(found: Moments, k: int) -> Moments:

@@ -19,12 +19,13 @@ from bornfair.quantification.forest_moments import Effect, LeafTable, Moments, T
 from bornfair.quantification.forest_weights import CellWeights
 from bornfair.verification.forest_judge import Judge
 
-FEW_VERSIONS = 6
-BANDS = 6
+FEW_VERSIONS, SOME_VERSIONS = 2, 8  # each by itself; all together; in so many bands:
+BANDS = 2
+CLOSE = 1.0  # deviations from 0 within which both sides are looked at
 TELLING = 6  # versions that differ most, looked at by themselves
 LOOKED_AT = 512  # people, to find these
 REST = 0.25  # deviation of what is no sum of features by themselves, about, as a part of the whole
-PRODUCTS = 4e8  # multiplications for the cells of axes
+PRODUCTS = 2e8  # multiplications for the cells of axes
 FEWEST_PARTS, MOST_PARTS = 64, 4096
 
 
@@ -63,7 +64,10 @@ class Panel:
             each = [functions.of([version]) for version in range(judge.versions)]
             table = LeafTable(common, each, constant, weights)
             return Panel(table, table, table, away)
-        bands = [band.tolist() for band in np.array_split(np.arange(judge.versions), BANDS)]
+        bands = [
+            band.tolist()
+            for band in np.array_split(np.arange(judge.versions), 1 if judge.versions <= SOME_VERSIONS else BANDS)
+        ]
         lower, upper = ([functions.of(band, lower=side) for band in bands] for side in (True, False))
         telling = [functions.of([version]) for version in _telling(judge, weights, seed)]
         above, below, apart = (LeafTable(common, some, constant, weights) for some in (lower, upper, telling))
@@ -78,30 +82,34 @@ class Panel:
         terms = self.apart.terms(low, high, joined=False)
         effects = self.apart.effects(terms)
         means = self.apart.means(terms)
-        spread = np.sqrt(sum(float(effect.variance[0]) for effect in effects) + 1e-12)
+        spread = _spread(effects)
         fair = max(_rough(means.min() - self.away, spread), _rough(-means.max() - self.away, spread))
         unfair = _rough(means.max() - self.away, spread) + _rough(-means.min() - self.away, spread) - 1
         return Outlook(float(np.clip(1 - max(fair, unfair), 1e-6, 1.0)), *_cut(effects, low))
 
     def credit(self, low: np.ndarray, high: np.ndarray) -> Credit:
         """What moments prove of a box that has some mass."""
-        means = self.apart.means(self.apart.terms(low, high, joined=False))
+        terms = self.apart.terms(low, high, joined=False)
+        means, spread = self.apart.means(terms), _spread(self.apart.effects(terms))
+        if means.min() < 0 < means.max() and means.max() - means.min() > spread:
+            found = _over_axes(self.apart, low, high, (int(means.argmin()), int(means.argmax())))
+            return Credit(0.0, float(found.share @ told_apart(found, self.away)))
         if self.one:
             found = _over_axes(self.apart, low, high)
-            alike = all_above(found, self.away) + all_below(found, self.away)
-            apart = told_apart(found, self.away) if means.min() < 0 < means.max() else np.zeros(len(alike))
-        elif means.min() > 0 or means.max() < 0:
-            table, prove = (self.above, all_above) if means.min() > 0 else (self.below, all_below)
-            found = _over_axes(table, low, high)
-            alike, apart = prove(found, self.away), np.zeros(len(found.share))
-        else:
-            found = _over_axes(self.apart, low, high, (int(means.argmin()), int(means.argmax())))
-            apart = told_apart(found, self.away)
-            alike = np.zeros(len(apart))
-        return Credit(
-            float(found.share @ np.where(alike >= apart, alike, 0.0)),
-            float(found.share @ np.where(alike >= apart, 0.0, apart)),
-        )
+            return Credit(float(found.share @ (all_above(found, self.away) + all_below(found, self.away))), 0.0)
+        fair = 0.0
+        if means.min() > -CLOSE * spread:
+            found = _over_axes(self.above, low, high)
+            fair += float(found.share @ all_above(found, self.away))
+        if means.max() < CLOSE * spread:
+            found = _over_axes(self.below, low, high)
+            fair += float(found.share @ all_below(found, self.away))
+        return Credit(min(fair, 1.0), 0.0)
+
+
+def _spread(effects: Sequence[Effect]) -> float:
+    """The deviation of what features do by themselves."""
+    return float(np.sqrt(sum(float(effect.variance[0]) for effect in effects) + 1e-12))
 
 
 def _rough(mean: float, spread: float) -> float:

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -38,6 +38,27 @@ OPTIONS: dict[str, Any] = {
 }
 
 
+class Written(Protocol):
+    """What solvers are given: columns lower ≤ x ≤ upper, some of them whole numbers, and rows row_lower ≤ matrix x ≤
+    row_upper; `size` is |matrix|.
+    """
+
+    @property
+    def lower(self) -> np.ndarray: ...
+    @property
+    def upper(self) -> np.ndarray: ...
+    @property
+    def integer(self) -> np.ndarray: ...
+    @property
+    def matrix(self) -> Any: ...
+    @property
+    def row_lower(self) -> np.ndarray: ...
+    @property
+    def row_upper(self) -> np.ndarray: ...
+    @property
+    def size(self) -> Any: ...
+
+
 @dataclass(frozen=True)
 class Claim:
     """HiGHS' word: the smallest cost found, and a number it says no cost is below."""
@@ -62,7 +83,7 @@ class Tree:
 
 
 def ask_highs(
-    program: Program, cost: np.ndarray, seconds: float, seed: int, judge: Judge, cutoff: Cutoff = lambda: math.inf
+    program: Written, cost: np.ndarray, seconds: float, seed: int, judge: Judge, cutoff: Cutoff = lambda: math.inf
 ) -> Claim:
     """Minimise the cost over the program; whoever is found on the way is judged at once.
 
@@ -99,7 +120,7 @@ def ask_highs(
     return Claim(best, float(info.mip_dual_bound), ended)
 
 
-def _solver(program: Program, cost: np.ndarray, *, whole: bool, **options: Any) -> Any:
+def _solver(program: Written, cost: np.ndarray, *, whole: bool, **options: Any) -> Any:
     highspy = solver_package("highspy")
     solver = highspy.Highs()
     for name, value in (OPTIONS | options).items():
@@ -120,7 +141,7 @@ def _solver(program: Program, cost: np.ndarray, *, whole: bool, **options: Any) 
 
 
 def safe_minimum(
-    program: Program, cost: np.ndarray, multipliers: np.ndarray, lower: np.ndarray, upper: np.ndarray
+    program: Written, cost: np.ndarray, multipliers: np.ndarray, lower: np.ndarray, upper: np.ndarray
 ) -> float:
     """A number that cost·x is never below, for all x of the program between these bounds; rounding is accounted for.
 
@@ -147,7 +168,7 @@ def safe_minimum(
 class Relaxation:
     """The program without "whole numbers only", solved again and again with other costs and bounds."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Written) -> None:
         self.program = program
         self.columns = np.arange(len(program.lower), dtype=np.int32)
         self.solver = _solver(program, np.zeros(len(program.lower)), whole=False, presolve="off")

@@ -112,7 +112,7 @@ def later_gap(network: Network, layer: int, before: Sums) -> tuple[np.ndarray, n
 
 
 @dataclass(eq=False)
-class _Draft:
+class Draft:
     """Columns and rows while a program is written down."""
 
     lower: list[float] = field(default_factory=list)
@@ -129,6 +129,13 @@ class _Draft:
     def row(self, columns: Sequence[int], values: Sequence[float], lower: float, upper: float) -> None:
         kept = [(column, value) for column, value in zip(columns, values, strict=True) if value]
         self.rows.append(([column for column, _ in kept], [float(value) for _, value in kept], lower, upper))
+
+    def matrix(self) -> csr_array:
+        """The entries of all rows [rows, columns]."""
+        starts = np.cumsum([0, *(len(columns) for columns, *_ in self.rows)])
+        entries = np.array([value for _, values, *_ in self.rows for value in values])
+        places = np.array([column for columns, *_ in self.rows for column in columns], dtype=np.int64)
+        return csr_array((entries, places, starts), shape=(len(self.rows), len(self.lower)))
 
 
 class Placed(NamedTuple):
@@ -188,7 +195,7 @@ Terms = list[tuple[int, int, int]]
 
 def write_program(question: TwinQuestion, pair: Pair, reach: Reach, *, layers: int, margin: bool) -> Program:
     """The program of the first `layers` layers; with `margin`, of twins whose decisions differ by at least a margin."""
-    draft, network = _Draft(), question.model.network
+    draft, network = Draft(), question.model.network
     placed, inputs = _write_people(draft, question)
     phases: list[tuple[int, int, int]] = []
     selectors, sums, exponents = [], [], []
@@ -198,7 +205,7 @@ def write_program(question: TwinQuestion, pair: Pair, reach: Reach, *, layers: i
         inputs[copy] += codes
     for i in range(layers):
         size = np.maximum(np.abs(reach[i].low), np.abs(reach[i].high)).max(axis=0)
-        exponent = np.array([_exponent(float(s)) for s in size])
+        exponent = np.array([exponent_of(float(s)) for s in size])
         if i == len(network.layers) - 1:
             exponent[:] = exponent.max()  # outputs are compared with each other
         columns = np.array([_write_columns(draft, *ends, exponent) for ends in zip(*reach[i][:2], strict=True)])
@@ -210,10 +217,7 @@ def write_program(question: TwinQuestion, pair: Pair, reach: Reach, *, layers: i
         sums.append(columns)
         exponents.append(exponent)
     at = _write_margin(draft, sums[-1]) if margin else None
-    starts = np.cumsum([0, *(len(columns) for columns, *_ in draft.rows)])
-    entries = np.array([value for _, values, *_ in draft.rows for value in values])
-    places = np.array([column for columns, *_ in draft.rows for column in columns], dtype=np.int64)
-    matrix = csr_array((entries, places, starts), shape=(len(draft.rows), len(draft.lower)))
+    matrix = draft.matrix()
     return Program(
         question, pair, np.array(draft.lower), np.array(draft.upper), np.array(draft.integer), matrix,
         np.array([row[2] for row in draft.rows]), np.array([row[3] for row in draft.rows]),
@@ -221,7 +225,7 @@ def write_program(question: TwinQuestion, pair: Pair, reach: Reach, *, layers: i
     )  # fmt: skip
 
 
-def _write_people(draft: _Draft, question: TwinQuestion) -> tuple[list[list[Placed]], list[Terms]]:
+def _write_people(draft: Draft, question: TwinQuestion) -> tuple[list[list[Placed]], list[Terms]]:
     """The free inputs of both copies: the same columns, but for numbers of which each has its own."""
     placed: list[list[Placed]] = [[], []]
     terms: list[Terms] = [[], []]
@@ -242,27 +246,27 @@ def _write_people(draft: _Draft, question: TwinQuestion) -> tuple[list[list[Plac
     return placed, terms
 
 
-def _write_input(draft: _Draft, one: Input, low: Any, high: Any) -> tuple[Placed, list[tuple[int, int]]]:
+def _write_input(draft: Draft, one: Input, low: Any, high: Any) -> tuple[Placed, list[tuple[int, int]]]:
     """A number, and the (column, exponent) that make up what the network is shown of it. Whole numbers count from the
     lowest value, which a fixed column adds; reals are columns themselves.
     """
     least, most = one.shown(low), one.shown(high)
     if not one.whole:
-        size = _exponent(max(abs(float(least)), abs(float(most))))
+        size = exponent_of(max(abs(float(least)), abs(float(most))))
         ends = float_below(least), math.nextafter(float(most), math.inf)
-        at = draft.column(*(_scaled(end, -size) for end in ends))
+        at = draft.column(*(scaled(end, -size) for end in ends))
         return Placed(at, one.centre, one.exponent + size), [(at, size)]
     count = high - low
     at = draft.column(0, math.nextafter(count, math.inf) if count > 2**53 else count, integer=True)
     entries = [(at, -one.exponent)]
     if least != 0:
         start = float_below(least), float_above(least)
-        size = _exponent(max(map(abs, start)))
-        entries.append((draft.column(*(_scaled(end, -size) for end in start)), size))
+        size = exponent_of(max(map(abs, start)))
+        entries.append((draft.column(*(scaled(end, -size) for end in start)), size))
     return Placed(at, float(low)), entries
 
 
-def _write_codes(draft: _Draft, question: TwinQuestion, values: tuple[int, ...]) -> tuple[list[int], Terms]:
+def _write_codes(draft: Draft, question: TwinQuestion, values: tuple[int, ...]) -> tuple[list[int], Terms]:
     """The sensitive codes of one copy: a 0/1 column per value where there is a choice."""
     encoding, terms = question.model.encoding, Terms()
     codes = encoding.listed_codes[list(values)]
@@ -277,24 +281,24 @@ def _write_codes(draft: _Draft, question: TwinQuestion, values: tuple[int, ...])
     return chosen, terms
 
 
-def _write_columns(draft: _Draft, low: np.ndarray, high: np.ndarray, exponent: np.ndarray) -> list[int]:
+def _write_columns(draft: Draft, low: np.ndarray, high: np.ndarray, exponent: np.ndarray) -> list[int]:
     ends = zip(low.tolist(), high.tolist(), exponent.tolist(), strict=True)
-    return [draft.column(_scaled(least, -own), _scaled(most, -own)) for least, most, own in ends]
+    return [draft.column(scaled(least, -own), scaled(most, -own)) for least, most, own in ends]
 
 
 def _write_sums(
-    draft: _Draft, network: Network, layer: int, columns: np.ndarray, exponent: np.ndarray, inputs: Terms
+    draft: Draft, network: Network, layer: int, columns: np.ndarray, exponent: np.ndarray, inputs: Terms
 ) -> None:
     """z = W x + b, each row divided by the size of its z."""
     affine = network.layers[layer]
     for neuron, (row, bias) in enumerate(zip(affine.weight.tolist(), affine.bias.tolist(), strict=True)):
         own = int(exponent[neuron])
-        entries = [-_scaled(row[place], shift - own) for place, _, shift in inputs]
-        constant = _scaled(bias, -own)
+        entries = [-scaled(row[place], shift - own) for place, _, shift in inputs]
+        constant = scaled(bias, -own)
         draft.row([int(columns[neuron]), *(at for _, at, _ in inputs)], [1.0, *entries], constant, constant)
 
 
-def _write_relus(draft: _Draft, columns: np.ndarray, exponent: np.ndarray, phases: list[tuple[int, int, int]]) -> Terms:
+def _write_relus(draft: Draft, columns: np.ndarray, exponent: np.ndarray, phases: list[tuple[int, int, int]]) -> Terms:
     """What the layer passes on. A neuron that is always on passes z itself, one that is always off nothing."""
     passed: Terms = []
     for neuron, (z, shift) in enumerate(zip(columns.tolist(), exponent.tolist(), strict=True)):
@@ -311,19 +315,17 @@ def _write_relus(draft: _Draft, columns: np.ndarray, exponent: np.ndarray, phase
     return passed
 
 
-def _write_gaps(
-    draft: _Draft, passed: Sequence[Terms], low: np.ndarray, high: np.ndarray, exponent: np.ndarray
-) -> None:
+def _write_gaps(draft: Draft, passed: Sequence[Terms], low: np.ndarray, high: np.ndarray, exponent: np.ndarray) -> None:
     """How far apart the copies of a neuron can be: true without these rows, but not when δ is relaxed."""
     first, second = ({neuron: column for neuron, column, _ in terms} for terms in passed)
     for neuron in sorted(set(first) | set(second)):
         own = int(exponent[neuron])
         pairs = [(at[neuron], sign) for at, sign in ((first, 1.0), (second, -1.0)) if neuron in at]
-        ends = _scaled(float(low[neuron]), -own), _scaled(float(high[neuron]), -own)
+        ends = scaled(float(low[neuron]), -own), scaled(float(high[neuron]), -own)
         draft.row([column for column, _ in pairs], [sign for _, sign in pairs], *ends)
 
 
-def _write_margin(draft: _Draft, outputs: np.ndarray) -> int:
+def _write_margin(draft: Draft, outputs: np.ndarray) -> int:
     """m such that the first copy wins its class, and the second another class, by m at least."""
     ends = [(draft.lower[z], draft.upper[z]) for z in outputs.ravel()]
     most = 4 * max(max(abs(a), abs(b)) for a, b in ends) + 1.0  # above any difference of two outputs, twice
@@ -346,11 +348,11 @@ def _write_margin(draft: _Draft, outputs: np.ndarray) -> int:
     return m
 
 
-def _exponent(size: float) -> int:
+def exponent_of(size: float) -> int:
     return math.frexp(size)[1] - SIZE_EXPONENT if size else 0
 
 
-def _scaled(number: float, exponent: int) -> float:
+def scaled(number: float, exponent: int) -> float:
     """number · 2^exponent, which must be a float64 too."""
     try:
         found = math.ldexp(number, exponent)

@@ -30,11 +30,10 @@ from bornfair.people.labels import class_positions
 from bornfair.people.levels import as_listed
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import FairModel, load_bundle, own_model
-from bornfair.quantification.any_model import domain_shares
+from bornfair.quantification.any_model import domain_shares, row_shares
 from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.marginals import marginals_of
 from bornfair.quantification.people import people_of, treatment
-from bornfair.quantification.population import shares_of_rows
 from bornfair.quantification.records import Over, Shares
 from bornfair.quantification.subpopulation import limits_of, rows_within
 from bornfair.quantification.variables import Marginal
@@ -176,10 +175,10 @@ def verify(
     Args:
         model, people, sensitive_features, twins, table, target, …: as in `Question.of`. A table also serves to show
             twins close to a real person.
-        engine: 'auto', or 'bounds', 'smt' or 'milp' for a second opinion.
+        engine: 'auto', or 'bounds', 'smt' (of networks) or 'milp' for a second opinion.
         timeout: seconds for all of it, reading included; or a `Clock` that is running already.
         partitions, soft_timeout: for 'smt': into how many parts the domain is cut, and seconds for each.
-        where: for 'smt': a sub-population, as {"age": (30, 40), "job": ["nurse"]}.
+        where: for 'smt', and of forests for 'auto': a sub-population, as {"age": (30, 40), "job": ["nurse"]}.
         relax: for 'smt': by how much other numbers of twins may differ, as {"age": 2}.
         output, tolerance: ask instead whether no twins' 'score' (logit) or 'probability' differs by more than that.
         seed: the same seed asks in the same order.
@@ -284,7 +283,7 @@ def quantify(
         marginals = marginals_of(about.domain, asked.people)
     after = DESCRIBING if rows is not None else GROUPING
     if counted is not None:
-        found = shares_of_rows(asked.network_model, counted, where=limits, timeout=clock.part(1 - after))
+        found = row_shares(about, counted, where=limits, timeout=clock.part(1 - after))
     else:
         found = domain_shares(
             about, timeout=clock.part(1 - after), precision=precision, marginals=marginals, where=limits, jobs=jobs,

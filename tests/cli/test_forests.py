@@ -65,3 +65,18 @@ def test_certify_writes_the_twins_of_an_unfair_forest(folder):
 def test_what_cannot_be_done_is_said(folder):
     assert "--out" in asked(folder, "certify", "model.json", *ABOUT, status=2)
     assert "method 'plain'" in asked(folder, "repair", "model.json", *ABOUT, "--method", "auto", status=2)
+
+
+def test_second_opinions_sub_populations_and_the_rows_of_a_table(folder):
+    found = json.loads(asked(folder, "verify", "model.json", *ABOUT, "--engine", "milp", "--json", status=1))
+    assert (found["verdict"], found["engine"]) == ("falsified", "milp") and found["twins"][0]["sex"] != found["twins"][
+        1
+    ]["sex"]
+    assert "the smt engine and relax are for networks" in asked(
+        folder, "verify", "model.json", *ABOUT, "--engine", "smt", status=2
+    )
+    rows = asked(
+        folder, "quantify", "model.json", *ABOUT, "--over", "people.csv", "--where", "age=30..40", "--json", status=0
+    )
+    found, table = json.loads(rows), pd.read_csv(folder / "people.csv")
+    assert sum(found["counts"].values()) == table["age"].between(30, 40).sum() and not found["counts"]["undecided"]

@@ -1,14 +1,18 @@
 """Shares of forests beside everybody who could exist, counted one by one."""
 
 import numpy as np
+import pandas as pd
 import pytest
-from tests.support.random_forests import everybody, random_forest_model
+from tests.support.random_forests import everybody, random_forest_model, some_limits, within
 
+from bornfair.errors import InputError
 from bornfair.quantification import forest_measure
 from bornfair.quantification.forest_functions import Functions
 from bornfair.quantification.forest_measure import _points, shares_of_forest
 from bornfair.quantification.forest_moments import LeafTable
+from bornfair.quantification.forest_rows import shares_of_forest_rows
 from bornfair.quantification.forest_weights import CellWeights
+from bornfair.verification.decide import decide
 from bornfair.verification.forest_judge import Judge
 from bornfair.verification.forest_restriction import restricted
 
@@ -23,6 +27,46 @@ def test_the_shares_of_small_domains_are_found_to_the_end():
         assert abs(found.falsified - truth.share) <= CLOSE, seed
         if found.counts is not None:
             assert found.counts["falsified"] == round(truth.share * sum(found.counts.values())), seed
+
+
+def test_sub_populations_and_rows_are_counted_as_by_looking_at_each_of_them():
+    seen = set()
+    for seed in range(70):
+        rng = np.random.default_rng([seed, 3])
+        model = random_forest_model(rng)
+        truth, limits = everybody(model), some_limits(rng, model)
+        inside = within(model, truth.people, limits)
+        mass = truth.weights[inside].sum()
+        verdict = decide(model, timeout=20.0, where=limits)
+        assert verdict.verdict == ("falsified" if truth.unfair[inside].any() else "verified"), (seed, limits, verdict)
+        if verdict.twins and not model.domain.twins:
+            assert within(model, pd.DataFrame(verdict.twins), limits).all(), (seed, limits, verdict)
+        seen.add((verdict.verdict, bool(truth.unfair.any())))
+        if mass > 1e-12:
+            found = shares_of_forest(model, timeout=20.0, samples=64, where=limits)
+            assert found.undecided <= CLOSE and found.where == (limits or None)
+            assert abs(found.falsified - truth.weights[inside & truth.unfair].sum() / mass) <= CLOSE, (seed, limits)
+        if any(model.domain.feature(name).kind == "real" for name in model.domain.twin_group.moved):
+            continue  # a mirrored number that is no float is rounded where everybody is looked at, and is not here
+        found = shares_of_forest_rows(model, truth.people, where=None if mass <= 1e-12 else limits)
+        rows = np.ones(len(inside), bool) if mass <= 1e-12 else inside
+        counts = {"certified": int((rows & ~truth.unfair).sum()), "falsified": int((rows & truth.unfair).sum())}
+        assert found.counts == counts | {"undecided": 0}, (seed, limits)
+    assert ("verified", True) in seen and ("falsified", True) in seen  # of the whole domain, the verdict is another
+
+
+def test_rows_beyond_the_domain_are_counted_and_strangers_named():
+    model = random_forest_model(np.random.default_rng(5), twins=False)
+    truth = everybody(model)
+    numbers = [f.name for f in model.domain.free_features if f.kind in ("integer", "real")]
+    words = [f.name for f in model.domain.free_features if f.kind == "categorical"]
+    assert numbers and words
+    beyond = truth.people.assign(**{numbers[0]: 10**6})
+    assert sum(shares_of_forest_rows(model, beyond).counts.values()) == len(beyond)
+    with pytest.raises(InputError, match=f"row 0 of the table has {words[0]}='pink', and the domain knows"):
+        shares_of_forest_rows(model, truth.people.assign(**{words[0]: "pink"}))
+    with pytest.raises(InputError, match="which is sensitive: everybody is looked at"):
+        decide(model, where={model.domain.sensitive[0]: (0, 1)})
 
 
 def test_no_share_is_contradicted_wherever_it_is_stopped(monkeypatch):
@@ -65,7 +109,7 @@ def test_many_versions_are_taken_together_in_bands(monkeypatch, bands):
 
 def test_means_covariances_and_effects_are_those_of_everybody():
     looked_at = 0
-    for seed in range(120):
+    for seed in range(70):
         rng = np.random.default_rng([seed, 3])
         judge = Judge(restricted(random_forest_model(rng)))
         if judge.bits.outputs != 1 or judge.versions > 8 or not len(judge.sizes):

@@ -149,6 +149,30 @@ def everybody(model: ForestModel) -> Everybody:
     return Everybody(people, weights, (decided != decided[0]).any(axis=0))
 
 
+def some_limits(rng: np.random.Generator, model: ForestModel) -> dict:
+    """A sub-population by some of its free features: lists of values, and ranges that end where splits may turn."""
+    found = {}
+    for feature in model.domain.free_features:
+        if rng.random() < 0.4:
+            continue
+        values = [value for value, weight in _values(model, feature) if feature.kind != "real" or not weight]
+        if feature.kind in ("categorical", "boolean"):
+            found[feature.name] = [v for v in values if rng.random() < 0.6] or values[:1]
+        else:
+            ends = sorted({values[i] for i in rng.integers(len(values), size=2)})
+            found[feature.name] = (ends[0], ends[-1])
+    return found
+
+
+def within(model: ForestModel, people: pd.DataFrame, limits: dict) -> np.ndarray:
+    """Which people belong to it, by looking at each of them."""
+    found = np.ones(len(people), bool)
+    for name, limit in limits.items():
+        number = model.domain.feature(name).kind in ("integer", "real")
+        found &= [limit[0] <= v <= limit[1] if number else v in limit for v in people[name]]
+    return found
+
+
 def _decided(model, table):
     forest = model.forest
     columns = columns_of([table[name].to_numpy() for name in model.reads], forest.columns, len(table))

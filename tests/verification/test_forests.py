@@ -16,14 +16,14 @@ def test_no_verdict_is_wrong():
     for seed in range(100):
         model = random_forest_model(np.random.default_rng(seed))
         unfair = everybody(model).unfair.any()
-        for engine in ("auto", "bounds"):
+        for engine in ("auto", "bounds", "milp")[: 2 + (seed % 4 == 0)]:
             verdict = decide(model, engine=engine, timeout=Clock(20.0))
             seen[engine, verdict.verdict, verdict.proof] += 1
             assert verdict.verdict == ("falsified" if unfair else "verified"), (seed, engine, verdict)
             if unfair:
                 one, other = (model.predict(row_of(model, twin)) for twin in verdict.twins)
                 assert one != other and [one, other] == verdict.decisions, (seed, verdict)
-    assert len(seen) >= 5, seen  # every engine had something to say
+    assert len(seen) >= 8, seen  # every engine had something to say
 
 
 def row_of(model, person):

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from bornfair.errors import InputError
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.quantification.measure import shares_of
+from bornfair.quantification.population import shares_of_rows
 from bornfair.quantification.records import Shares
 from bornfair.quantification.variables import Marginal
 from bornfair.verification.clock import Timeout
 from bornfair.verification.partition import Where
+
+
+def row_shares(
+    model: Model | ForestModel, table: Any, *, where: Where | None = None, timeout: Timeout = 60.0
+) -> Shares:
+    """The same shares of the rows of a table; see `bornfair.quantification.population.shares_of_rows`."""
+    if isinstance(model, ForestModel):
+        from bornfair.quantification.forest_rows import shares_of_forest_rows
+
+        return shares_of_forest_rows(model, table, where=where, timeout=timeout)
+    return shares_of_rows(model, table, where=where, timeout=timeout)
 
 
 def domain_shares(
@@ -26,11 +38,11 @@ def domain_shares(
 ) -> Shares:
     """Certified, falsified and undecided share of the domain; see `bornfair.quantification.measure.shares_of`."""
     if isinstance(model, ForestModel):
-        if where:
-            raise InputError("where cuts the domain of a network; of a forest, give a domain with narrower ranges.")
         from bornfair.quantification.forest_measure import shares_of_forest
 
-        return shares_of_forest(model, timeout=timeout, precision=precision, marginals=marginals, seed=seed)
+        return shares_of_forest(
+            model, timeout=timeout, precision=precision, marginals=marginals, where=where, seed=seed
+        )
     return shares_of(
         model, timeout=timeout, precision=precision, marginals=marginals, where=where, jobs=jobs, seed=seed
     )

@@ -30,11 +30,12 @@ from bornfair.verification.forest_judge import Bounds, Judge, told_apart
 from bornfair.verification.forest_restriction import restricted
 from bornfair.verification.forest_search import split_of
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier
+from bornfair.verification.partition import Where
 
 SAMPLES = 100_000
-SAMPLING = 0.1  # share of the time it may take
+SAMPLING = 0.05  # share of the time it may take
 MORE = 64  # times as many people are drawn from what is open, at most
-CONFIDING = 0.3  # share of the time for drawing from what is open
+CONFIDING = 0.15  # share of the time for drawing from what is open
 PLANNED = 0.9  # of the time that is left for it: the look that is planned must not come too late
 BATCH = 64
 FEW = 4096  # sums of one version in a box that are looked at one by one rather than cut apart
@@ -62,6 +63,7 @@ def shares_of_forest(
     timeout: Timeout = 60.0,
     precision: float = 0.0,
     marginals: Mapping[str, Marginal] | None = None,
+    where: Where | None = None,
     samples: int = SAMPLES,
     most_boxes: int | None = None,
     most_samples: int | None = None,
@@ -73,9 +75,9 @@ def shares_of_forest(
     """Certified, falsified and undecided share of the domain; the interval that holds the unfair share with so much
     `confidence`, from `most_samples` people of undecided boxes at most; and an estimate from `samples` people beside.
 
-    Everybody counts the same unless `marginals` weigh the values of free features, independently of each other. What is
-    proven holds in real arithmetic and as the forest adds up. moments=False leaves it at bounds on trees, which is what
-    plain splitting of boxes does.
+    Everybody (of a sub-population, if `where` names one) counts the same unless `marginals` weigh the values of free
+    features, independently of each other. What is proven holds in real arithmetic and as the forest adds up.
+    moments=False leaves it at bounds on trees, which is what plain splitting of boxes does.
     """
     clock = Clock.of(timeout, say)
     if not clock.timeout >= 0 or not 0 <= precision <= 1 or samples < 1 or (most_boxes is not None and most_boxes < 1):
@@ -89,7 +91,7 @@ def shares_of_forest(
             f"confidence between 0 and 1 and most_samples ≥ 0 are needed, found {confidence} and {most_samples}."
         )
     model.domain.require_sensitive()
-    judge = Judge(restricted(model))
+    judge = Judge(restricted(model), where=where)
     weights = CellWeights.of(judge.cells, marginals)
     sample = sampled(judge, weights, samples, seed=[seed, 271828], clock=clock.part(SAMPLING))
     proof = prove_forest(judge)
@@ -105,7 +107,9 @@ def shares_of_forest(
     sure = found.confident or replace(found.proven_interval, confidence=confidence)
     note = f"; {model.note}" if model.note else ""
     reason = f"{found.reason}{note}"
-    return replace(found, reason=reason, arithmetic=judge.arithmetic, confident=sure, seconds=clock.spent)
+    return replace(
+        found, reason=reason, arithmetic=judge.arithmetic, confident=sure, seconds=clock.spent, where=where or None
+    )
 
 
 class Measurement:
@@ -122,7 +126,8 @@ class Measurement:
         self.panel = Panel.of(judge, weights, seed) if moments and judge.bits.outputs == 1 else None
         self.seconds_each, self.paced_at = SECONDS_EACH, PACED
         width, everybody = len(judge.sizes), np.full(1, weights.total)
-        root = Boxes(np.zeros((1, width), np.int64), (judge.sizes - 1)[None])
+        whole = np.zeros((1, width), np.int64), (judge.sizes - 1)[None]
+        root = Boxes(*judge.cells.narrowed(*whole)[:2])
         root = _waiting(root, everybody, everybody, np.zeros(1, np.int64), np.zeros(1, np.int64))
         self.frontier: Frontier[Boxes, Tally] = Frontier(root, Tally(), clock, MEMORY // (16 * width + 48))
 

@@ -16,6 +16,7 @@ from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
 from bornfair.verification.forest_judge import Judge
 from bornfair.verification.forest_restriction import restricted
+from bornfair.verification.partition import Where
 
 WORDS = 1 << 22  # of bits that are looked at between two looks at the clock
 
@@ -58,10 +59,10 @@ def drawn_from(judge: Judge, weights: CellWeights, boxes: Boxes) -> Draw:
 
 
 def forest_draw(
-    model: ForestModel, marginals: Mapping[str, Marginal] | None
+    model: ForestModel, marginals: Mapping[str, Marginal] | None, where: Where | None = None
 ) -> Callable[[int, list[int], Clock], tuple[pd.DataFrame, np.ndarray]]:
     """A function that draws people: raw free values, and whose twins are decided differently."""
-    judge = Judge(restricted(model))
+    judge = Judge(restricted(model), where=where)
     weights, step = CellWeights.of(judge.cells, marginals), together(judge)
 
     def draw(count: int, seed: list[int], clock: Clock) -> tuple[pd.DataFrame, np.ndarray]:

@@ -37,7 +37,13 @@ class CellWeights:
                     f"marginals are given for '{name}', which is not a free feature; there are {shown(known)}."
                 )
         parts = [cells.features[i] for i in cells.free]
-        weights = tuple(_weights(part, given.get(part.feature.name)) for part in parts)
+        weights = tuple(
+            _weights(part, given.get(part.feature.name)) * inside
+            for part, inside in zip(parts, cells.inside, strict=True)
+        )
+        for part, own in zip(parts, weights, strict=True):
+            if not own.sum() > 0:
+                raise InputError(f"where['{part.feature.name}'] leaves nobody: nothing of it has any weight; widen it.")
         return CellWeights(cells, weights, given)
 
     @cached_property

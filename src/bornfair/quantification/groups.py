@@ -61,7 +61,7 @@ def affected_groups(
     if isinstance(model, ForestModel):
         from bornfair.quantification.forest_sample import forest_draw
 
-        drawn = forest_draw(model, marginals)
+        drawn = forest_draw(model, marginals, where)
     else:
         relation = grid_relation(model.encoding)
         people_ = variables(model.encoding, relation.free, marginals, where)

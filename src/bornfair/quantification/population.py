@@ -68,11 +68,19 @@ def shares_of_rows(
     if not len(frame):
         raise InputError("nobody is left to be counted; give a table with rows that belong to the sub-population.")
     fair, unfair, reason = _judged(model, frame, wanted, clock)
-    rows, certified, falsified = len(frame), int(fair.sum()), int(unfair.sum())
+    return shares_of_judged(fair, unfair, reason, wanted, where, clock, reason == INTERRUPTED)
+
+
+def shares_of_judged(
+    fair: np.ndarray, unfair: np.ndarray, reason: str, wanted: tuple[Arithmetic, ...], where: Where | None,
+    clock: Clock, interrupted: bool,
+) -> Shares:  # fmt: skip
+    """The shares of rows that were judged."""
+    rows, certified, falsified = len(fair), int(fair.sum()), int(unfair.sum())
     shares = rounded_down(certified, rows), rounded_down(falsified, rows)
     guess = Estimate(falsified / rows, min(shares[1], falsified / rows), max(1 - shares[0], falsified / rows), rows)
     found = Shares(
-        *shares, guess, rows, clock.spent, reason, wanted, reason == INTERRUPTED,
+        *shares, guess, rows, clock.spent, reason, wanted, interrupted,
         {"certified": certified, "falsified": falsified, "undecided": rows - certified - falsified},
     )  # fmt: skip
     return dataclasses.replace(found, confident=found.proven_interval, where=where)

@@ -68,7 +68,7 @@ def _batches(judge: Judge, table: Any, seed: int) -> Iterator[tuple[str, np.ndar
         for begin in range(0, len(rows), together):
             some = rows.iloc[begin : begin + together]
             places = cells.place(some)
-            inside = (places >= 0).all(axis=1)
+            inside = (places >= 0).all(axis=1) & cells.within(np.maximum(places, 0))
             if inside.any():
                 yield "rows of the table", places[inside], some[inside]
     if not width:
@@ -78,7 +78,9 @@ def _batches(judge: Judge, table: Any, seed: int) -> Iterator[tuple[str, np.ndar
     for i in range(2):
         for by_cells in (False, True):
             points = _cells_at_random(judge, together, random) if by_cells else _people_at_random(judge, seed + i)
-            points = points[:together]
+            points = points[:together][cells.within(points[:together])]
+            if not len(points):
+                continue
             yield "people at random", points, None
             best = np.concatenate([best, points])
             score = np.concatenate([score, worth(judge.bounds(points, points).low)])
@@ -94,7 +96,7 @@ def _batches(judge: Judge, table: Any, seed: int) -> Iterator[tuple[str, np.ndar
         trials = np.repeat(best, max(min(TRIALS, together // max(len(best), 1)), 1), axis=0)
         for _ in range(1 + step % 3):  # one, two or three features at once
             feature = random.integers(width, size=len(trials))
-            trials[np.arange(len(trials)), feature] = random.integers(judge.sizes[feature])
+            trials[np.arange(len(trials)), feature] = _some(judge, feature, random)
         yield "a climb over cells", trials, None
         best = np.concatenate([best, trials])
         score = np.concatenate([score, worth(judge.bounds(trials, trials).low)])
@@ -113,7 +115,18 @@ def _fittest(points: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _cells_at_random(judge: Judge, count: int, random: np.random.Generator) -> np.ndarray:
-    return random.integers(judge.sizes, size=(count, len(judge.sizes)))
+    features = np.tile(np.arange(len(judge.sizes)), (count, 1))
+    return _some(judge, features, random)
+
+
+def _some(judge: Judge, features: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """A cell of each of these free features, of those that people who are asked about have."""
+    if not judge.cells.where:
+        return random.integers(judge.sizes[features])
+    places = [np.flatnonzero(inside) for inside in judge.cells.inside]
+    chosen = random.integers(np.array([len(part) for part in places])[features])
+    offset = np.cumsum([0, *(len(part) for part in places)])[:-1]
+    return np.concatenate(places)[offset[features] + chosen]
 
 
 def _people_at_random(judge: Judge, seed: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.rules import Permutation
 from bornfair.twins.versions import Versions
+from bornfair.verification.partition import Where, whole_domain
 
 MOST_VERSIONS = 100_000
 """Most versions of a person who are told apart."""
@@ -112,19 +113,23 @@ class Cells:
 
     model: ForestModel
     features: tuple[FeatureCells, ...]
+    where: Where = field(default_factory=dict)
 
     @staticmethod
-    def of(model: ForestModel, missing: Sequence[str] = ()) -> Cells:
-        """missing: features whose value may be missing."""
-        cuts = _cuts(model.forest, model.reads)
+    def of(model: ForestModel, missing: Sequence[str] = (), where: Where | None = None) -> Cells:
+        """missing: features whose value may be missing. where: a sub-population by its free features, of whose limits
+        no cell lies on both sides.
+        """
+        cuts, limits = _cuts(model.forest, model.reads), _limits(model.domain, where or {})
         mirrored = _mirrored(model.domain)
         made = []
         for feature in model.domain.features:
             ends = None
             if isinstance(feature, NUMERIC):
-                ends = _ends(feature, cuts.get(feature.name, np.zeros(0)), mirror=feature.name in mirrored)
+                own = np.append(cuts.get(feature.name, np.zeros(0)), _beside(feature, limits))
+                ends = _ends(feature, own, mirror=feature.name in mirrored)
             made.append(FeatureCells(feature, ends, feature.name in missing))
-        return Cells(model, tuple(made))
+        return Cells(model, tuple(made), limits)
 
     @property
     def domain(self) -> Domain:
@@ -138,6 +143,31 @@ class Cells:
     @cached_property
     def sensitive(self) -> tuple[int, ...]:
         return tuple(self.domain.names.index(name) for name in self.domain.sensitive)
+
+    @cached_property
+    def inside(self) -> tuple[np.ndarray, ...]:
+        """Which cells of each free feature belong to the sub-population."""
+        return tuple(_inside(self.features[i], self.where) for i in self.free)
+
+    def within(self, points: np.ndarray) -> np.ndarray:
+        """Which people, given by their cells [people, free features], belong to it."""
+        found = np.ones(len(points), bool)
+        for column, inside in zip(points.T, self.inside, strict=True):
+            found &= inside[column]
+        return found
+
+    def narrowed(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Boxes of cells without the ends that nobody of it has, and which boxes still hold somebody."""
+        low, high, some = low.copy(), high.copy(), np.ones(len(low), bool)
+        for i, inside in enumerate(self.inside):
+            if inside.all():
+                continue
+            places = np.flatnonzero(inside)
+            first, last = np.searchsorted(places, low[:, i]), np.searchsorted(places, high[:, i], side="right") - 1
+            some &= first <= last
+            low[:, i] = places[np.minimum(first, len(places) - 1)]
+            high[:, i] = places[np.maximum(last, 0)]
+        return low[some], high[some], some
 
     @cached_property
     def routes(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
@@ -232,6 +262,35 @@ def _cuts(forest: Forest, reads: Sequence[str]) -> dict[str, np.ndarray]:
             turns.append(column.last_below(np.unique(np.concatenate([values, np.nextafter(values, -np.inf)]))))
         found.setdefault(reads[column.source], []).extend(turns)
     return {name: np.unique(np.concatenate(parts)) for name, parts in found.items()}
+
+
+def _limits(domain: Domain, where: Where) -> Where:
+    """What the free features that a sub-population names may be."""
+    if named := [name for name in where if name in domain.sensitive]:
+        raise InputError(
+            f"where names {shown(named)}, which is sensitive: everybody is looked at with each of its values; name "
+            f"other features, such as {shown(domain.free_names, most=5)}."
+        )
+    limits = whole_domain(domain, where).limits
+    return {name: limits[name] for name in where}
+
+
+def _beside(feature: Any, limits: Where) -> np.ndarray:
+    """The last numbers before the limits of a feature, and up to them."""
+    if feature.name not in limits:
+        return np.zeros(0)
+    low, high = limits[feature.name]
+    return np.array([np.nextafter(float(low), -np.inf), float(high)])
+
+
+def _inside(part: FeatureCells, limits: Where) -> np.ndarray:
+    limit = limits.get(part.feature.name)
+    if limit is None:
+        return np.ones(part.count, bool)
+    if part.ends is None:
+        return np.array([value in limit for value in part.samples.tolist()], bool)
+    found = (part.ends >= float(limit[0])) & (part.ends <= float(limit[1]))
+    return np.concatenate([found, np.zeros(int(part.gap), bool)])  # in a range, nobody's number is missing
 
 
 def _ends(feature: Any, cuts: np.ndarray, *, mirror: bool) -> np.ndarray:

@@ -19,6 +19,7 @@ from bornfair.verification.forest_attack import find_forest_twins
 from bornfair.verification.forest_judge import Judge
 from bornfair.verification.forest_restriction import restricted
 from bornfair.verification.forest_search import search_forest
+from bornfair.verification.partition import question_scope
 from bornfair.verification.replay import falsified
 from bornfair.verification.verdict import Verdict, undecided
 
@@ -39,22 +40,27 @@ def decide_forest(
 ) -> Verdict:
     """Whether twins always get the same decision from this forest; the arguments are those of `decide`."""
     model.domain.require_sensitive()
-    if engine == "smt" or where or relax:
+    if engine == "smt" or relax:
         raise InputError(
-            "the smt engine, where and relax are for networks; ask a forest with engine 'auto' or 'bounds'."
+            "the smt engine and relax are for networks; ask a forest with engine 'auto', 'bounds' or 'milp'."
         )
     if resume is not None:
         raise InputError("resume is for networks; a search over a forest's cells starts anew, so leave it out.")
     if engine == "milp":
-        raise InputError("the milp engine is for networks; ask a forest with engine 'auto' or 'bounds'.")
-    return _told(model, _in_order(model, timeout, table, seed, attacking=engine == "auto"), timeout)
+        verdict = _by_milp(model, timeout, seed)
+    else:
+        verdict = _in_order(model, timeout, table, where, seed, attacking=engine == "auto")
+    scope = question_scope(where, None)
+    if scope:
+        verdict = dataclasses.replace(verdict, reason=f"({scope}) {verdict.reason}")
+    return _told(model, verdict, timeout)
 
 
 def decide_forest_among(model: ForestModel, among: Limits, *, timeout: Clock) -> Verdict:
     """As `bornfair.verification.decide.decide_among`, for a forest."""
     model.domain.require_sensitive()
-    judge = Judge(restricted(model))
-    return _told(model, prove_forest(judge) or search_forest(judge, timeout=timeout, among=among), timeout)
+    judge = Judge(restricted(model), where=among)
+    return _told(model, prove_forest(judge) or search_forest(judge, timeout=timeout), timeout)
 
 
 def _told(model: ForestModel, verdict: Verdict, clock: Clock) -> Verdict:
@@ -81,9 +87,16 @@ def prove_forest(judge: Judge) -> Verdict:
     return Verdict("verified", "structural", "structural", judge.arithmetic, reason)
 
 
-def _in_order(model: ForestModel, clock: Clock, table: Any, seed: int, *, attacking: bool) -> Verdict:
+def _by_milp(model: ForestModel, clock: Clock, seed: int) -> Verdict:
+    from bornfair.verification.forest_milp import decide_forest_by_milp
+
+    judge = Judge(restricted(model))
+    return prove_forest(judge) or decide_forest_by_milp(judge, clock, seed)
+
+
+def _in_order(model: ForestModel, clock: Clock, table: Any, where: Any, seed: int, *, attacking: bool) -> Verdict:
     small = restricted(model)
-    judge = Judge(small)
+    judge = Judge(small, where=where)
     verdict = prove_forest(judge)
     if verdict:
         return verdict

@@ -19,6 +19,7 @@ from bornfair.models.forest_model import ForestModel
 from bornfair.models.split_columns import columns_of
 from bornfair.verification.forest_bits import TOGETHER, LeafBits
 from bornfair.verification.forest_cells import Cells
+from bornfair.verification.partition import Where
 from bornfair.verification.verdict import Arithmetic
 
 BANDS = 8  # of many versions
@@ -54,8 +55,8 @@ def told_apart(decided: np.ndarray) -> np.ndarray:
 class Judge:
     """Decides about boxes of cells, and about single cells, of the free features."""
 
-    def __init__(self, model: ForestModel, missing: tuple[str, ...] = ()) -> None:
-        self.model, self.cells = model, Cells.of(model, missing)
+    def __init__(self, model: ForestModel, missing: tuple[str, ...] = (), where: Where | None = None) -> None:
+        self.model, self.cells = model, Cells.of(model, missing, where)
         self.bits = LeafBits(self.cells)
 
     @cached_property

@@ -73,8 +73,10 @@ class _Search:
     def __init__(self, judge: Judge, clock: Clock, most_boxes: float, among: Limits | None) -> None:
         self.judge, self.branching, self.most_boxes, self.among = judge, Branching(judge), most_boxes, among
         self.upto = [
-            np.concatenate([[0.0], np.cumsum(one.widths)]) / one.widths.sum()
-            for one in (judge.cells.features[i] for i in judge.cells.free)
+            np.concatenate([[0.0], np.cumsum(widths)]) / max(widths.sum(), 1e-300)
+            for widths in (
+                judge.cells.features[i].widths * ok for i, ok in zip(judge.cells.free, judge.cells.inside, strict=True)
+            )
         ]
         width = len(judge.sizes)
         root = Boxes(np.zeros((1, width), np.int64), (judge.sizes - 1)[None])
@@ -115,13 +117,15 @@ class _Search:
     def _decided(self, tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
         """What is still open of some boxes; where twins are found, they go to the tally."""
         judge = self.judge
+        if judge.cells.where:
+            boxes = Boxes(*judge.cells.narrowed(boxes.low, boxes.high)[:2])
         masks = judge.bits.shared(boxes.low, boxes.high)
         found = judge.bounds(boxes.low, boxes.high, masks)
         open_ = np.flatnonzero(~found.fair)
         middles = (boxes.low[open_] + boxes.high[open_]) // 2
         decided, margins = judge.decided(middles)
         single = (boxes.low[open_] == boxes.high[open_]).all(axis=1)
-        unfair = np.flatnonzero(told_apart(decided))
+        unfair = np.flatnonzero(told_apart(decided) & judge.cells.within(middles))
         twins = tally.twins
         for i in unfair:
             twins = twins or shown_twins(judge, middles[i], decided[i], among=self.among)

@@ -1,13 +1,16 @@
 """Verdicts on forests beside everybody who could exist, looked at one by one."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from tests.support.random_forests import everybody, random_forest_model
 
+from bornfair.quantification.forest_measure import shares_of_forest
 from bornfair.verification.clock import Clock
 from bornfair.verification.decide import decide
+from bornfair.verification.forest_restriction import restricted
 
 
 def test_no_verdict_is_wrong():
@@ -24,6 +27,21 @@ def test_no_verdict_is_wrong():
                 one, other = (model.predict(row_of(model, twin)) for twin in verdict.twins)
                 assert one != other and [one, other] == verdict.decisions, (seed, verdict)
     assert len(seen) >= 8, seen  # every engine had something to say
+
+
+def test_an_original_that_may_add_otherwise_is_proven_of_in_real_arithmetic_only():
+    seen = Counter()
+    for seed in range(24):
+        model = random_forest_model(np.random.default_rng(seed))
+        other = replace(model, forest=replace(model.forest, summation=replace(model.forest.summation, plain=False)))
+        verdict, shares = decide(other, timeout=20.0), shares_of_forest(other, samples=16, most_samples=0, most_boxes=4)
+        reads = bool({*model.domain.sensitive, *model.domain.twin_group.moved} & restricted(model).features_read)
+        executed = (model.forest.summation.precision,) * (not reads)
+        assert shares.arithmetic == ("real", *executed) and shares.reason.startswith("of the forest as read") == reads
+        if verdict:
+            assert verdict.arithmetic == ("real", *executed) and verdict.as_read == reads
+            seen[verdict.proof, reads] += 1
+    assert len(seen) == 2, seen
 
 
 def row_of(model, person):

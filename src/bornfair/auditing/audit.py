@@ -314,5 +314,5 @@ def _imported(model: Model | ForestModel) -> str:
     text = f"Read from the original, and compared with it on {compared}"
     if original.largest_difference is not None:
         text += f": scores differ by {original.largest_difference:.2g} at most"
-    proven = "" if model.covers_execution else " What is proven is proven in real arithmetic, of the network as read."
+    proven = "" if model.covers_execution else " What is proven is proven in real arithmetic, of the model as read."
     return f"{text} ({original.runtime}).{proven}"

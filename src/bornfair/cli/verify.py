@@ -109,7 +109,7 @@ def verify(
 
 def _in_words(verdict: Any, scope: str, output: str, tolerance: float) -> str:
     """The verdict in a sentence."""
-    as_read = " in real arithmetic, of the network as read" if verdict.as_read else ""
+    as_read = " in real arithmetic, of the model as read" if verdict.as_read else ""
     same, unlike = "twins always get the same decision", "these twins get different decisions"
     if verdict.covers == "score":
         same = "twins always get the same score, and so the same decision at every threshold"

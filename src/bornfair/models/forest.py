@@ -52,7 +52,9 @@ UNITS = {"float32": 2.0**-24, "float64": 2.0**-53}
 
 @dataclass(frozen=True)
 class Summation:
-    """How the original adds leaves up; `in_order` where it is known to do it bit for bit as we do."""
+    """How the original adds leaves up; `in_order` where it is known to do it bit for bit as we do, of one person as of
+    many; `plain` where it is known to do nothing else than add these values up, in whatever order.
+    """
 
     precision: Precision
     base: tuple[float, ...]
@@ -60,6 +62,7 @@ class Summation:
     divisor: float = 1.0
     scale: float = 1.0
     in_order: bool = True
+    plain: bool = True
 
 
 @dataclass(frozen=True)

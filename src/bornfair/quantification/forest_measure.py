@@ -106,7 +106,8 @@ def shares_of_forest(
             found = measurement.run(sample, Looks(confidence), most_samples)
     sure = found.confident or replace(found.proven_interval, confidence=confidence)
     note = f"; {model.note}" if model.note else ""
-    reason = f"{found.reason}{note}"
+    as_read = "" if judge.model.covers_execution else "of the forest as read, in real arithmetic: "
+    reason = f"{as_read}{found.reason}{note}"
     return replace(
         found, reason=reason, arithmetic=judge.arithmetic, confident=sure, seconds=clock.spent, where=where or None
     )

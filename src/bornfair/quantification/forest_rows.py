@@ -57,7 +57,10 @@ def shares_of_forest_rows(
         reason = INTERRUPTED
     reason = reason or ("every row is decided" if (fair | unfair).all() else TOO_CLOSE)
     note = f"; {model.note}" if model.note else ""
-    return shares_of_judged(fair, unfair, f"{reason}{note}", judge.arithmetic, where, clock, reason == INTERRUPTED)
+    as_read = "" if judge.model.covers_execution else "of the forest as read, in real arithmetic: "
+    return shares_of_judged(
+        fair, unfair, f"{as_read}{reason}{note}", judge.arithmetic, where, clock, reason == INTERRUPTED
+    )
 
 
 def _widened(domain: Domain, frame: pd.DataFrame) -> Domain:

@@ -64,7 +64,7 @@ def verdict_sentence(document: Document) -> str:
     rules = document.domain is not None and bool(document.domain.twins)
     if found.verdict == "verified":
         along = ", with all that the declared rules change along," if rules else ""
-        fair = "Fair, in real arithmetic, of the network as read" if found.as_read else "Fair"
+        fair = "Fair, in real arithmetic, of the model as read" if found.as_read else "Fair"
         return f"{fair}: {names}{along} never {changes} the decision, for anyone who could exist.{elsewhere(document)}"
     if found.verdict == "falsified" and people is not None and people.unfair:
         return f"Not fair: {people_sentence(document)}."

@@ -65,6 +65,9 @@ def decide_forest_among(model: ForestModel, among: Limits, *, timeout: Clock) ->
 
 def _told(model: ForestModel, verdict: Verdict, clock: Clock) -> Verdict:
     """The verdict with how the model was read, and who replayed the twins."""
+    if verdict and verdict.arithmetic == ("real",):
+        reason = f"proven of the forest as read, in real arithmetic: {verdict.reason}"
+        verdict = dataclasses.replace(verdict, reason=reason, as_read=True)
     notes = [model.note] if model.note else []
     if verdict.verdict == "falsified" and model.original is None:
         notes.append("the twins were replayed by bornfair's own evaluation of the forest")

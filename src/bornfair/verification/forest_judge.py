@@ -70,7 +70,9 @@ class Judge:
 
     @property
     def arithmetic(self) -> tuple[Arithmetic, ...]:
-        """In which arithmetics sure answers hold."""
+        """In which arithmetics sure answers hold; as executed only where that is known."""
+        if not self.model.covers_execution:
+            return ("real",)
         return ("real", self.model.forest.summation.precision)
 
     @property

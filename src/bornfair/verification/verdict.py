@@ -30,7 +30,7 @@ class Verdict:
     boxes: int = 1
     seconds: float = 0.0
     as_read: bool = False
-    """Whether it speaks of the network as read from somebody's model, and not of how that model is executed."""
+    """Whether it speaks of the network or forest as read from somebody's model, and not of how that is executed."""
 
     def __bool__(self) -> bool:
         """True only for "verified", so that `if verify(...)` never mistakes undecided for fair."""

@@ -64,11 +64,11 @@ def test_saturation_that_nobody_looked_at_is_not_claimed_to_be_covered(tmp_path:
     domain.write_text(people().text())
     told = CliRunner().invoke(app, ["verify", str(path), "--domain", str(domain)])
     assert told.exit_code == 0
-    assert told.stdout.startswith("VERIFIED in real arithmetic, of the network as read: twins always get")
+    assert told.stdout.startswith("VERIFIED in real arithmetic, of the model as read: twins always get")
     found = json.loads(CliRunner().invoke(app, ["verify", str(path), "--domain", str(domain), "--json"]).stdout)
     assert found["arithmetic"] == ["real"] and found["as_read"] is True
     report = audit(path, domain=people(), timeout=10).to_markdown()
-    assert "Fair, in real arithmetic, of the network as read: " in report
+    assert "Fair, in real arithmetic, of the model as read: " in report
 
 
 @pytest.mark.parametrize("where", ["a corner", "a row of the table"])

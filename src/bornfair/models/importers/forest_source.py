@@ -159,7 +159,8 @@ def compared(model: ForestModel, source: ForestSource, asked: Reading, table: pd
         original.people_compared += len(people)
     original.largest_difference = max(differences)
     if original.largest_difference > 0 and forest.summation.in_order:
-        forest = dataclasses.replace(forest, summation=dataclasses.replace(forest.summation, in_order=False))
+        other = dataclasses.replace(forest.summation, in_order=False, plain=False)  # it does something unknown to us
+        forest = dataclasses.replace(forest, summation=other)
     return dataclasses.replace(model, forest=forest, original=original)
 
 

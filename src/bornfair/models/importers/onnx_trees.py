@@ -220,7 +220,10 @@ def _planted(
     start = np.zeros(outputs)
     start[: min(len(base), outputs)] = base[:outputs]
     kind = np.dtype(precision).type
-    how = Summation(precision, tuple(start.astype(kind).astype(np.float64).tolist()), base_first=False, divisor=divisor)
+    how = Summation(
+        precision, tuple(start.astype(kind).astype(np.float64).tolist()), base_first=False, divisor=divisor,
+        in_order=len(order) == 1,  # onnxruntime shares out the trees of a person who is asked about alone
+    )  # fmt: skip
     return planting.forest([f"column {i}" for i in range(width)], columns, how, Cut())
 
 

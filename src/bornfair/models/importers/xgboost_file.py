@@ -79,7 +79,10 @@ def xgboost_model(document: dict[str, Any], origin: str, *, best: bool, in_place
         tree = Page(trees[number], f"{origin}: tree {number}")
         scaled = (weights[number], base if in_place and kind == "dart" else (0.0,) * outputs) if weighted else None
         _plant(planting, tree, int(info[number]), outputs, features, scaled)
-    forest = planting.forest(names, columns, Summation("float32", base), _cut(objective, outputs))
+    # Of dropped trees, older versions add and take away the base score again on the way, differently in each way to
+    # predict: values are those of one of them, and what the others add up is not just these.
+    how = Summation("float32", base, plain=kind != "dart")
+    forest = planting.forest(names, columns, how, _cut(objective, outputs))
     return XgboostModel(forest, objective, bool(learner.listed("feature_names")), used, len(trees), kind == "dart")
 
 

@@ -122,6 +122,17 @@ def test_python_alone_gives_the_same_answer_and_a_status(alone, tmp_path, kind, 
     assert text.startswith("VALID: ") and checker.check(place)["claim"] in text
 
 
+@pytest.mark.parametrize(("kind", "status"), [("structural", 0), ("falsified", 1)])
+def test_a_reader_who_has_heard_enough_changes_no_status(alone, tmp_path, kind, status):
+    place = folder(tmp_path / "b", bundle(kind))
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-I", "-S", str(alone), str(place)]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=120, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (status, b"")
+
+
 def test_python_alone_says_when_there_is_nothing_and_when_it_is_wrong(alone, tmp_path):
     status, text, errors = examine(alone, tmp_path / "nowhere", "--json")
     assert (status, text) == (2, "") and "there is no bundle" in errors

@@ -16,6 +16,7 @@ import hashlib
 import itertools
 import json
 import math
+import os
 import stat
 import struct
 import sys
@@ -2137,6 +2138,14 @@ def told(result: dict[str, Any]) -> str:
     return f"VALID: {printable(result['claim'])}\n{printable(result['reason'])}"
 
 
+def show(text: str, stream: Any) -> None:
+    """Print. Who closed the other end (`checker.py bundle | head -1`) has heard enough; the status still answers."""
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def main() -> int:
     """Status 0: valid and verified. 1: rejected, or valid and falsified. 2: no bundle there. 3: valid, undecided."""
     parser = argparse.ArgumentParser(prog="checker.py", description="Check a bornfair bundle, with Python alone.")
@@ -2144,10 +2153,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
     if not Path(options.bundle).exists():
-        print(f"checker: there is no bundle '{options.bundle}'.", file=sys.stderr)
+        show(f"checker: there is no bundle '{options.bundle}'.", sys.stderr)
         return 2
-    result = check(options.bundle, lambda text: print(text, file=sys.stderr))
-    print(json.dumps(result) if options.json else told(result))
+    result = check(options.bundle, lambda text: show(text, sys.stderr))
+    show(json.dumps(result) if options.json else told(result), sys.stdout)
     return {"verified": 0, "falsified": 1}.get(result["verdict"], 3) if result["valid"] else 1
 
 

@@ -35,6 +35,7 @@ from hostile_making import (
     bad_graph,
     bad_h5,
     bad_json_text,
+    bad_lines,
     bad_numbers,
     bad_parquet,
     bad_rule,
@@ -53,6 +54,7 @@ def prepare(folder: Path) -> None:
     import pandas as pd
 
     import checker_fuzz
+    import hostile_forests
     from bornfair.cli import run as command
     from bornfair.proof.bundle import load_bundle
     from bornfair.verification.search import search
@@ -88,6 +90,8 @@ def prepare(folder: Path) -> None:
     numbers = "\n".join(["// four", "2,4,1,3,", "4,3,1,", "0,", "17,0,0,-5,", "90,60,3,5,", "0,0,0,0,0,", "1,1,1,1,1,"])
     rows = [*random_layer(chance, 4, 3)[0].T.tolist(), [0.5], [-1.0], [2.0], [1.0, -2.0, 0.5], [0.25]]
     (folder / "four.nnet").write_text(numbers + "\n" + "\n".join(",".join(map(str, row)) + "," for row in rows) + "\n")
+    for name, content in hostile_forests.good_files().items():
+        (folder / name).write_bytes(content)
     with _interrupted_after(2):
         command(_train("people.csv", "saved.run", folder))
     assert (folder / "saved.run").is_file() and (folder / "saved.cuts").is_file()
@@ -165,6 +169,16 @@ def _of_rule(rule: str, chance: Chance) -> list[str]:
     return [*words, "--epochs", "1", "--hidden", "2", "--out", "made"] if words[0] == "train" else words
 
 
+def _of_forest(file: str, chance: Chance) -> list[str]:
+    who = [*chance.choice([["--domain", "four.json"], ["--data", "four.csv", "--target", "y"]]), "--sensitive", "group"]
+    decides = ["--decision", "logit"] if file.endswith(".onnx") else []
+    return chance.choice([
+        ["verify", file, *who, *decides, *QUICK], ["verify", file, *who, *decides, "--engine", "milp", *QUICK],
+        ["quantify", file, *who, *decides, *QUICK], ["certify", file, *who, "--out", "made", *QUICK],
+        ["repair", file, "--data", "four.csv", "--target", "y", "--sensitive", "group", "--out", "made"],
+    ])  # fmt: skip
+
+
 Change = Callable[[bytes, Chance], bytes]
 KINDS: dict[str, tuple[Change, Callable[[str, Chance], list[str]]]] = {
     "four.onnx": (bad_graph, _of_model),
@@ -174,6 +188,11 @@ KINDS: dict[str, tuple[Change, Callable[[str, Chance], list[str]]]] = {
     "three.h5": (bad_h5, _of_model),
     "four.keras": (lambda content, chance: bad_bytes(content, chance, content), _of_model),
     "four.json": (bad_json_text, _of_domain),
+    "trees.json": (bad_json_text, _of_forest),
+    "trees.ubj": (lambda content, chance: bad_bytes(content, chance, content), _of_forest),
+    "light.txt": (bad_lines, _of_forest),
+    "cat.json": (bad_json_text, _of_forest),
+    "graph.onnx": (bad_graph, _of_forest),
     "people.csv": (bad_csv, _of_table),
     "people.csv.gz": (lambda content, chance: gzip.compress(bad_csv(gzip.decompress(content), chance)), _of_table),
     "people.parquet": (bad_parquet, _of_table),

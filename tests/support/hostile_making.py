@@ -92,6 +92,31 @@ def bad_json_text(text: bytes, chance: Chance) -> bytes:
         return text[: len(text) // 2]
 
 
+def bad_lines(content: bytes, chance: Chance) -> bytes:
+    """Lines of LightGBM's text with other numbers, fewer or more of them, or gone."""
+    lines = content.decode().split("\n")
+    for _ in range(chance.choice([1, 1, 1, 2, 4])):
+        at = chance.randrange(len(lines))
+        name, equals, values = lines[at].partition("=")
+        words, way = values.split(" "), chance.randrange(6)
+        if not equals or way == 0:
+            lines[at : at + 1] = chance.choice([[], [lines[at]] * 2, [str(chance.choice(NASTY)).replace("\n", " ")]])
+            continue
+        place = chance.randrange(len(words))
+        if way == 1:
+            del words[place]
+        elif way == 2:
+            words *= chance.choice([2, 1000])
+        elif way == 3:
+            name = chance.choice(lines).partition("=")[0]
+        else:
+            words[place] = chance.choice(
+                ["-1", "0", "1", "7", "-9", "nan", "inf", "1e999", "99999999999999999999", "x", ""]
+            )
+        lines[at] = f"{name}={' '.join(words)}"
+    return "\n".join(lines).encode(errors="replace")
+
+
 def bad_graph(content: bytes, chance: Chance) -> bytes:
     """A field of an ONNX graph changed."""
     import onnx

@@ -12,6 +12,7 @@ import brute_force
 import checker_fuzz
 import forest_fuzz
 import hostile_files
+import hostile_forests
 import import_fuzz
 import nasty_models
 import structure_fuzz
@@ -27,6 +28,7 @@ FUZZERS: dict[str, Run] = {
     "forged forests": forest_fuzz.run,
     "imported models": import_fuzz.run,
     "hostile files": hostile_files.run,
+    "hostile forests": hostile_forests.run,
 }
 BATCH = 1000  # cases between two looks at the clock
 

@@ -199,6 +199,8 @@ def test_broken_lightgbm_files(old, new, message, tmp_path):
         ("oblivious_trees/0/leaf_values", [0.1], "has 1 entries, not 4"),
         ("oblivious_trees/0/leaf_values", [0.1, 0.2, 0.3, float("nan")], "not finite"),
         ("oblivious_trees/0/splits/0/border", float("nan"), "'border' is not what the format says"),
+        ("oblivious_trees/0/splits/0/border", 10**400, "'border' is not what the format says"),
+        ("oblivious_trees/0/splits/0/split_type", "\x1b[2J" * 999, "statistics of categories"),
         ("oblivious_trees/0/splits/0/float_feature_index", 9, "'float_feature_index' is not what"),
         ("oblivious_trees/0/splits/0/split_type", "OnlineCtr", "statistics of categories"),
         ("oblivious_trees/0/splits", [{}] * 40, "it has 40 levels, and at most 16"),

@@ -201,3 +201,10 @@ def test_what_stands_around_the_trees_is_named(tmp_path):
     model.graph.node.insert(0, helper.make_node("Exp", ["x"], ["y"]))
     with pytest.raises(InputError, match=r"\(Exp\) is not supported before trees"):
         read(model.SerializeToString(), tmp_path, domain=WHO)
+    del model.graph.node[1].input[:]
+    with pytest.raises(InputError, match=r"\(TreeEnsembleRegressor\) reads nothing"):
+        read(model.SerializeToString(), tmp_path, domain=WHO)
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 2**40
+    model.graph.node[1].input.append("x")
+    with pytest.raises(InputError, match="takes 1,099,511,627,776 columns; from 1 to 100,000 can be read"):
+        read(model.SerializeToString(), tmp_path, domain=WHO)

@@ -56,7 +56,7 @@ def catboost_model(document: dict[str, Any], origin: str) -> CatboostModel:
     info = page.inside("model_info")
     loss = info.inside("params").inside("loss_function").text("type")
     if loss not in LOSSES:
-        raise InputError(f"{origin} was trained for '{loss}', which decides nothing; {shown(LOSSES)} can be read.")
+        raise InputError(f"{origin} was trained for {loss[:40]!r}, which decides nothing; {shown(LOSSES)} can be read.")
     features = page.inside("features_info")
     for kind in ("text_features", "embedding_features"):
         if features.listed(kind):
@@ -66,7 +66,7 @@ def catboost_model(document: dict[str, Any], origin: str) -> CatboostModel:
     several = loss.startswith("Multi")
     outputs = len(bias)
     if (outputs > 1) != several:
-        raise InputError(f"{origin}: {outputs} outputs do not fit its loss '{loss}'; is the file broken?")
+        raise InputError(f"{origin}: {outputs} outputs do not fit its loss {loss[:40]!r}; is the file broken?")
     growing = _Growing(Planting(origin, outputs), numbers, categories)
     for tree in page.listed("oblivious_trees"):
         growing.symmetric(Page(tree, origin))
@@ -125,10 +125,10 @@ class _Growing:
             one = self.numbers.get(given.whole("float_feature_index"))
             if one is None:
                 raise given.wrong("float_feature_index")
-            border = given.fields.get("border")
-            if not isinstance(border, (int, float)) or isinstance(border, bool) or not math.isfinite(border):
+            (border,) = Page({"border": [given.fields.get("border")]}, given.origin).numbers("border", np.float32)
+            if not math.isfinite(border):
                 raise given.wrong("border")
-            return one.column, float(np.float32(border)), -1, one.missing_left
+            return one.column, float(border), -1, one.missing_left
         if kind == "OneHotFeature":
             one = self.categories.get(given.whole("cat_feature_index"))
             if one is None:
@@ -142,8 +142,8 @@ class _Growing:
             self.planting.sets.append(np.array([value]))
             return one.column, 0.0, len(self.planting.sets) - 1, False
         raise InputError(
-            f"{given.origin} splits by '{kind}', statistics of categories, which is not supported; train with a larger "
-            "one_hot_max_size, or give categories as numbers."
+            f"{given.origin} splits by {kind[:40]!r}, statistics of categories, which is not supported; train with a "
+            "larger one_hot_max_size, or give categories as numbers."
         )
 
     def symmetric(self, tree: Page) -> None:

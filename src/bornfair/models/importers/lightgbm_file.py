@@ -72,11 +72,12 @@ def lightgbm_model(text: str, origin: str) -> LightgbmModel:
     name = objective[0] if objective else "none"
     if name not in OBJECTIVES:
         raise InputError(
-            f"{origin} was trained for '{name}', which decides nothing that it says; {shown(OBJECTIVES)} can be read."
+            f"{origin} was trained for {name[:40]!r}, which decides nothing that it says; {shown(OBJECTIVES)} can be "
+            "read."
         )
     each, features = page.whole("num_tree_per_iteration"), page.whole("max_feature_idx") + 1
     if each != page.whole("num_class") or not 0 < each <= MOST_OUTPUTS or (each > 1) != name.startswith("multiclass"):
-        raise InputError(f"{origin}: {each} trees of an iteration do not fit the objective '{name}'.")
+        raise InputError(f"{origin}: {each} trees of an iteration do not fit the objective {name[:40]!r}.")
     sizes = page.fields.get("tree_sizes", "").split()
     if len(sizes) != len(parts) or len(parts) % each:
         raise InputError(f"{origin} has {len(parts)} trees, but says {len(sizes)}; is it truncated?")

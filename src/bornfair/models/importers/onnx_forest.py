@@ -33,6 +33,7 @@ OPERATORS: dict[str, Callable[[dict[str, Any], str, int, Precision], OnnxTrees]]
     "TreeEnsemble": ensemble,
 }
 SAME = ("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "ZipMap", "Normalizer", "Dropout")
+MOST_COLUMNS = 100_000
 FLOATS = {1: "float32", 11: "float64"}  # of ONNX's numbers for types
 TOGETHER = 8_192
 BROKEN = (ValueError, TypeError, KeyError, IndexError, OverflowError, AttributeError)
@@ -60,6 +61,8 @@ def onnx_forest(file: OnnxFile, asked: Reading) -> ForestSource:
         raise InputError(f"{file.origin} has {len(found)} tree operators; a model with one can be read.")
     (node,) = found
     label = f"{file.origin}: node '{node.name or node.op_type}' ({node.op_type})"
+    if not node.input:
+        raise InputError(f"{label} reads nothing; is the file broken?")
     names, raw = _inputs(file)
     values = _columns(file, node, raw)
     given = values.get(node.input[0])
@@ -127,6 +130,10 @@ def _inputs(file: OnnxFile) -> tuple[tuple[str, ...], dict[str, Columns]]:
         return names, {one.name: [_column(i, one)] for i, one in enumerate(file.inputs)}
     if only.width is None:
         raise InputError(f"{file.origin}: input '{only.name}' does not say how many columns it takes.")
+    if not 0 < only.width <= MOST_COLUMNS:
+        raise InputError(
+            f"{file.origin}: input '{only.name}' takes {only.width:,} columns; from 1 to {MOST_COLUMNS:,} can be read."
+        )
     return tuple(f"x{i}" for i in range(only.width)), {only.name: [_column(i, only) for i in range(only.width)]}
 
 

@@ -48,19 +48,20 @@ def xgboost_model(document: dict[str, Any], origin: str, *, best: bool, in_place
     objective = learner.inside("objective").text("name")
     if objective not in (*BINARY, *SEVERAL):
         raise InputError(
-            f"{origin} was trained for '{objective}', which decides nothing; {shown((*BINARY, *SEVERAL))} can be read."
+            f"{origin} was trained for {objective[:40]!r}, which decides nothing; {shown((*BINARY, *SEVERAL))} can be "
+            "read."
         )
     booster = learner.inside("gradient_booster")
     kind = booster.text("name")
     if kind not in ("gbtree", "dart"):
-        raise InputError(f"{origin} is a '{kind}' of XGBoost; trees ('gbtree', 'dart') can be read.")
+        raise InputError(f"{origin} is a {kind[:40]!r} of XGBoost; trees ('gbtree', 'dart') can be read.")
     model = (booster.inside("gbtree") if kind == "dart" else booster).inside("model")
     parameters = learner.inside("learner_model_param")
     classes, features = parameters.whole("num_class", 0), parameters.whole("num_feature")
     if parameters.whole("num_target", 1) > 1 and classes <= 1:
         raise InputError(f"{origin} decides several labels at once, which is not supported; train one for each.")
     if (objective in SEVERAL) != (classes > 1) or classes > 10_000:
-        raise InputError(f"{origin}: num_class is {classes}, which does not fit the objective '{objective}'.")
+        raise InputError(f"{origin}: num_class is {classes}, which does not fit the objective {objective[:40]!r}.")
     names, types = _names(learner, features, origin)
     trees = model.listed("trees")
     info = model.numbers("tree_info", np.int64, len(trees))

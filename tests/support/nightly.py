@@ -15,6 +15,7 @@ import hostile_files
 import hostile_forests
 import import_fuzz
 import nasty_models
+import small_forests
 import structure_fuzz
 from fuzzing import Summary
 
@@ -24,6 +25,7 @@ FUZZERS: dict[str, Run] = {
     "small models": brute_force.run,
     "nasty models": nasty_models.run,
     "structures": structure_fuzz.run,
+    "small forests": small_forests.run,
     "forged bundles": checker_fuzz.run,
     "forged forests": forest_fuzz.run,
     "imported models": import_fuzz.run,

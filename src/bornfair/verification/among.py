@@ -13,7 +13,6 @@ from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value
 from bornfair.verification.boxes import Boxes, Places
-from bornfair.verification.forest_cells import Cells
 from bornfair.verification.partition import Limit
 
 Limits = Mapping[str, Limit]
@@ -43,23 +42,8 @@ def box_within(places: Places, encoding: Encoding, limits: Limits) -> Boxes:
     return Boxes(low, high)
 
 
-def cells_within(cells: Cells, limits: Limits) -> Boxes:
-    """These people as one box of a forest's cells; of each cell that they reach, whoever is in it is decided alike.
-
-    Of what is no number, the limits must name one value or all.
-    """
-    low, high = [], []
-    for position in cells.free:
-        one = cells.features[position]
-        limit = limits.get(one.feature.name)
-        reached = np.arange(one.count) if limit is None else one.of(list(limit))
-        low.append(int(reached.min()))
-        high.append(int(reached.max()))
-    return Boxes(np.array([low], np.int64), np.array([high], np.int64))
-
-
 def brought_inside(domain: Domain, limits: Limits, person: Mapping[str, Value]) -> dict[str, Value]:
-    """Somebody whom the model cannot tell from one of these people, as that one: numbers that stand for a cell, for
+    """Somebody whom the model cannot tell from one of these people, as that one: numbers that stand for
     all beyond an end, or that a rounding moved, are brought into their ranges.
 
     >>> from bornfair.people.features import IntegerFeature

@@ -14,7 +14,6 @@ import numpy as np
 
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.tables import as_pandas
-from bornfair.verification.among import Limits, brought_inside
 from bornfair.verification.attack import Attack
 from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.forest_judge import Judge, told_apart
@@ -136,19 +135,16 @@ def _people_at_random(judge: Judge, seed: int) -> np.ndarray:
 # --- twins to show ---
 
 
-def shown_twins(
-    judge: Judge, point: np.ndarray, decided: np.ndarray, row: Any = None, among: Limits | None = None
-) -> Replay | None:
+def shown_twins(judge: Judge, point: np.ndarray, decided: np.ndarray, row: Any = None) -> Replay | None:
     """A pair of versions that are decided differently, replayed; few attributes apart, and the person's own if they
-    are in a table; where some people only are asked about, one of these.
+    are in a table.
     """
-    versions, domain = judge.cells.twins.versions, judge.cells.domain
+    versions = judge.cells.twins.versions
     person = judge.cells.person(point, short=True) if row is None else _raw(judge, row)
     pair = _pair(judge, decided, row)
-    found = replay_forest(judge.model, brought_inside(domain, among or {}, person), pair, versions)
+    found = replay_forest(judge.model, person, pair, versions)
     if not found.unfair_in and row is None:
-        person = brought_inside(domain, among or {}, judge.cells.person(point))
-        found = replay_forest(judge.model, person, pair, versions)
+        found = replay_forest(judge.model, judge.cells.person(point), pair, versions)
     return found if found.unfair_in else None
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.verification.among import Limits, cells_within
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.forest_attack import shown_twins, worth
@@ -37,15 +36,10 @@ class Tally:
     twins: Replay | None = None
 
 
-def search_forest(
-    judge: Judge, *, timeout: Timeout = 60.0, most_boxes: float = float("inf"), among: Limits | None = None
-) -> Verdict:
-    """Verified, falsified with twins, or undecided with the share that is decided.
-
-    among: who is asked about, if not everybody (`bornfair.verification.among`).
-    """
+def search_forest(judge: Judge, *, timeout: Timeout = 60.0, most_boxes: float = float("inf")) -> Verdict:
+    """Verified, falsified with twins, or undecided with the share that is decided, of the people the judge knows."""
     clock = Clock.of(timeout)
-    search = _Search(judge, clock, most_boxes, among)
+    search = _Search(judge, clock, most_boxes)
     try:
         reason = search.run()
     except KeyboardInterrupt:
@@ -60,7 +54,7 @@ def search_forest(
             reason=f"found by cutting {tally.boxes:,} boxes of cells",
             **facts,
         )
-    whom = ("these people", "these people") if among else ("everybody", "the domain")
+    whom = ("these people", "these people") if judge.cells.where else ("everybody", "the domain")
     if reason is None and not tally.any_stuck:
         text = f"{tally.boxes:,} boxes of cells between thresholds cover {whom[0]}, and in each twins are decided alike"
         return Verdict("verified", "bounds", "bounds", judge.arithmetic, text, **facts)
@@ -70,8 +64,8 @@ def search_forest(
 
 
 class _Search:
-    def __init__(self, judge: Judge, clock: Clock, most_boxes: float, among: Limits | None) -> None:
-        self.judge, self.branching, self.most_boxes, self.among = judge, Branching(judge), most_boxes, among
+    def __init__(self, judge: Judge, clock: Clock, most_boxes: float) -> None:
+        self.judge, self.branching, self.most_boxes = judge, Branching(judge), most_boxes
         self.upto = [
             np.concatenate([[0.0], np.cumsum(widths)]) / max(widths.sum(), 1e-300)
             for widths in (
@@ -80,9 +74,6 @@ class _Search:
         ]
         width = len(judge.sizes)
         root = Boxes(np.zeros((1, width), np.int64), (judge.sizes - 1)[None])
-        if among:
-            root = cells_within(judge.cells, among)
-        self.whole = float(self._size(root)[0])
         root = root.knowing(hope=np.zeros(1), feature=np.zeros(1, np.int64), cut=np.zeros(1, np.int64))
         self.frontier: Frontier[Boxes, Tally] = Frontier(root, Tally(), clock, MEMORY // (16 * width + 16))
 
@@ -128,7 +119,7 @@ class _Search:
         unfair = np.flatnonzero(told_apart(decided) & judge.cells.within(middles))
         twins = tally.twins
         for i in unfair:
-            twins = twins or shown_twins(judge, middles[i], decided[i], among=self.among)
+            twins = twins or shown_twins(judge, middles[i], decided[i])
         known = (decided >= 0).all(axis=1) & (decided == decided[:, :1]).all(axis=1)
         share = self._share(boxes)
         settled = single & known
@@ -147,9 +138,6 @@ class _Search:
         return tally, boxes[left].knowing(hope=-worth(margins[rest]), feature=feature, cut=cut)
 
     def _share(self, boxes: Boxes) -> np.ndarray:
-        return self._size(boxes) / (self.whole or 1.0)
-
-    def _size(self, boxes: Boxes) -> np.ndarray:
         found = np.ones(len(boxes))
         for i, upto in enumerate(self.upto):
             found *= upto[boxes.high[:, i] + 1] - upto[boxes.low[:, i]]

@@ -10,7 +10,9 @@ __version__ = "0.1.0"
 # Every public name and where it lives. Loaded on first use, so that `import bornfair` and `bornfair --help` do not wait
 # for JAX and scikit-learn.
 _HOMES = {
+    "Command": "models.outside.command.Command",
     "Domain": "people.domain.Domain",
+    "Endpoint": "models.outside.endpoint.Endpoint",
     "FairClassifier": "estimator.FairClassifier",
     "FairForest": "proof.bundle.FairForest",
     "FairModel": "proof.bundle.FairModel",
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from bornfair.explaining.explanation import explain as explain
     from bornfair.inspection.drift import drift as drift
     from bornfair.inspection.table import inspect as inspect
+    from bornfair.models.outside.command import Command as Command
+    from bornfair.models.outside.endpoint import Endpoint as Endpoint
     from bornfair.people.domain import Domain as Domain
     from bornfair.proof.bundle import FairForest as FairForest
     from bornfair.proof.bundle import FairModel as FairModel

@@ -22,6 +22,9 @@ from bornfair.models.importers.nnet import nnet_source, read_nnet
 from bornfair.models.importers.reading import Reading, ReadingOptions
 from bornfair.models.importers.source import imported
 from bornfair.models.model import Model
+from bornfair.models.opaque import OpaqueModel, opaque_model, outside_of
+from bornfair.models.outside.command import Command
+from bornfair.models.outside.endpoint import Endpoint
 from bornfair.people.domain import Domain
 from bornfair.people.features import listed_names, unknown_column
 from bornfair.people.gaps import Gaps, decidable
@@ -63,6 +66,7 @@ class Asking(ReadingOptions, total=False):
     target: str | None
     sensitive_features: str | int | Sequence[str | int] | None
     twins: str | Sequence[str] | None
+    opaque: bool
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,7 +82,7 @@ class Question:
     (('age',), [0, 0, 1, 1])
     """
 
-    model: FairModel | ForestModel
+    model: FairModel | ForestModel | OpaqueModel
     table: pd.DataFrame | None = None
     """The people about whom the model can decide, gaps filled in as it does."""
     target: str | None = None
@@ -90,13 +94,16 @@ class Question:
 
         Args:
             model: whatever can be read (`load_model`): a bundle, an .onnx, .h5, .keras or .nnet file, a scikit-learn
-                classifier or pipeline, a torch.nn.Sequential, a FairClassifier or FairModel.
+                classifier or pipeline, a torch.nn.Sequential, a FairClassifier or FairModel; or whatever can only be
+                run: any object with `predict`, a function from a data frame to decisions, an .onnx file of any
+                operators, a `Command`, an `Endpoint`.
             people: who could exist, as a `Domain` or a domain.json, or a table of real people (a data frame, a CSV or
                 Parquet file). Where both are given, `domain` and `table` name them.
             as_it_is: the features that a trained model calls sensitive need not be those that are asked about.
             target: the column of the table that is no feature.
             sensitive_features: names, or positions from 0; one, or a list of several.
             twins: who else counts as a twin, as "sex: Male<->Female, relationship: Husband<->Wife".
+            opaque: do not read the model, though it may be readable; only ask it.
             decision, threshold, normalise: how to read a file that does not say so itself (`ReadingOptions`).
 
         Raises:
@@ -104,7 +111,7 @@ class Question:
         """
         domain, table = asking.pop("domain", None), asking.pop("table", None)
         target, sensitive = asking.pop("target", None), listed_names(asking.pop("sensitive_features", None))
-        twins = asking.pop("twins", None)
+        twins, unread = asking.pop("twins", None), asking.pop("opaque", False)
         if people is not None:
             is_domain = isinstance(people, Domain) or (isinstance(people, (str, Path)) and _is_json(people))
             if (domain if is_domain else table) is not None:
@@ -120,9 +127,9 @@ class Question:
                 f"target '{target}' is missing in every row; give rows with answers, or a table without this column."
             )
         reading: ReadingOptions = asking
-        read = load_model(
-            model, domain=domain, sensitive=sensitive, table=rows, target=target, twins=None if as_it_is else twins,
-            as_it_is=as_it_is, **reading,
+        read = any_model(
+            model, domain=domain, sensitive=sensitive, table=rows, target=target, twins=twins, as_it_is=as_it_is,
+            opaque=unread, **reading,
         )  # fmt: skip
         if rows is None:
             return Question(read, None, target)
@@ -133,6 +140,12 @@ class Question:
         """The model, for questions that only a network can be asked."""
         if isinstance(self.model, ForestModel):
             raise InputError("the model is a forest, of which this cannot be asked; its predictions can.")
+        if isinstance(self.model, OpaqueModel):
+            why = f": {self.model.unread.rstrip('.')}" if self.model.unread else ""
+            raise InputError(
+                f"{self.model.source.name} can be run and not read{why}; so it can be asked by verify, quantify and "
+                "audit, but nothing in it can be bounded or changed."
+            )
         return self.model
 
     @property
@@ -266,7 +279,7 @@ def quantify(
     asked = Question.of(model, people, **asking)
     about, rows, limits, gaps = asked.model, asked.people, None, asked.gaps
     if counted is not None:
-        counted, of_them = decidable(about.domain, counted, about.fills)
+        counted, of_them = _decidable(about, counted, None)[::2]
         rows, gaps = (counted, of_them) if rows is None else (rows, gaps)
     if where:
         limits = limits_of(about.domain, where)
@@ -283,7 +296,7 @@ def quantify(
         marginals = marginals_of(about.domain, asked.people)
     after = DESCRIBING if rows is not None else GROUPING
     if counted is not None:
-        found = row_shares(about, counted, where=limits, timeout=clock.part(1 - after))
+        found = row_shares(about, counted, where=limits, timeout=clock.part(1 - after), seed=seed)
     else:
         found = domain_shares(
             about, timeout=clock.part(1 - after), precision=precision, marginals=marginals, where=limits, jobs=jobs,
@@ -316,14 +329,55 @@ def _counted(over: Any) -> tuple[pd.DataFrame | None, str]:
 
 
 def _decidable(
-    model: Model | ForestModel, rows: pd.DataFrame, target: str | None
+    model: Model | ForestModel | OpaqueModel, rows: pd.DataFrame, target: str | None
 ) -> tuple[pd.DataFrame, str | None, Gaps]:
-    kept, gaps = decidable(model.domain, rows, model.fills, target=target)
+    as_they_are = isinstance(model, OpaqueModel) and model.takes_gaps
+    kept, gaps = decidable(model.domain, rows, model.fills, target=target, as_they_are=as_they_are)
     return kept, target, gaps
 
 
 def _is_json(path: str | Path) -> bool:
     return Path(path).suffix.lower() not in (".csv", ".parquet", ".pq", ".gz", ".txt", ".tsv")
+
+
+def any_model(
+    source: Any,
+    *,
+    domain: Domain | str | Path | None = None,
+    sensitive: Sequence[str | int] | None = None,
+    table: Any = None,
+    target: str | None = None,
+    twins: str | Sequence[str] | None = None,
+    as_it_is: bool = False,
+    opaque: bool = False,
+    **reading: Unpack[ReadingOptions],
+) -> FairModel | ForestModel | OpaqueModel:
+    """A model that is read if it can be, else one that is only asked; the arguments are those of `load_model`.
+
+    A model that can neither be read nor run is refused, with both reasons.
+    """
+    people = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
+    who, how = Who(people, sensitive, table, target, twins), Reading.of(reading)
+    if isinstance(source, (str, Path)) and opaque and (Path(source).is_dir() or Path(source).suffix.lower() == ".zip"):
+        source = load_bundle(Path(source))
+    if opaque or isinstance(source, (Command, Endpoint, OpaqueModel)):
+        return opaque_model(source, who, how)
+    if callable(source) and not hasattr(source, "predict") and outside_of(source) is not None:
+        return opaque_model(source, who, how, unread="a function shows nothing of what it computes")
+    try:
+        return load_model(
+            source, domain=people, sensitive=sensitive, table=table, target=target, twins=None if as_it_is else twins,
+            as_it_is=as_it_is, **reading,
+        )  # fmt: skip
+    except InputError as unread:
+        if outside_of(source) is None:
+            raise
+        try:
+            return opaque_model(source, who, how, unread=str(unread))
+        except InputError as error:
+            if str(error) == str(unread):
+                raise unread from None
+            raise InputError(f"{str(unread).rstrip('.')}. Nor can it be asked from outside: {error}") from unread
 
 
 def load_model(

@@ -18,6 +18,8 @@ from bornfair.errors import InputError, plain_value
 from bornfair.models import metrics
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
+from bornfair.models.network import decisions
+from bornfair.models.opaque import AnyModel, OpaqueModel, Unsteady
 from bornfair.people.labels import favourable_class
 from bornfair.quantification.any_model import domain_shares
 from bornfair.quantification.marginals import marginals_of
@@ -31,10 +33,10 @@ from bornfair.report.measured import TABLE
 from bornfair.verification.clock import Clock, Say, TimeIsUp, Timeout
 from bornfair.verification.decide import check_question, decide
 from bornfair.verification.forest_influence import influences
+from bornfair.verification.verdict import Verdict
 
 if TYPE_CHECKING:
     from bornfair.proxies.tells import Proxies
-    from bornfair.verification.verdict import Verdict
 
 
 LEAST_ROWS_FOR_PROXIES = 50
@@ -46,6 +48,7 @@ BINS = 24
 UNIFORM = 0.25  # of the time for measuring, for combinations counted alike where people as in the data come first
 OF_PEOPLE = 0.25  # share of the time for what is said of the people of a table,
 JUDGING = 0.2  # and so much, before all else, to judge them
+ASKED = "Asked from outside"
 OF_GROUPS = 0.15  # of the time for everybody, for groups
 
 
@@ -132,24 +135,39 @@ def examine(
     answers = asked.answers
     if over == "data" and rows is None:
         raise InputError("over='data' takes the weights from a table: give a table, or measure over 'uniform'.")
+    steady = not isinstance(model, OpaqueModel) or not model.steadiness.changed
     treated = None if rows is None else treatment(model, rows, timeout=clock.part(JUDGING), seed=seed)
     table = 0.0 if rows is None else OF_PEOPLE
     progress("looking for a proof, or for twins who are decided differently")
-    verdict = decide(model, timeout=clock.part((1 - table) / 2), table=rows, seed=seed)
-    tried = isinstance(model, ForestModel)  # by the attack, which looks at the rows itself
-    if verdict.verdict == "undecided" and treated is not None and not tried:  # who was judged already may show it
-        shown = shown_by(asked.network_model, rows, treated)
+    shown = None
+    if isinstance(model, OpaqueModel) and treated is not None and steady:  # whose rows were asked about already
+        shown = shown_by(model, rows, treated)
+    verdict = shown or decide(model, timeout=clock.part((1 - table) / 2), table=rows, seed=seed)
+    if verdict.verdict == "undecided" and treated is not None and not isinstance(model, OpaqueModel):
+        shown = shown_by(model, rows, treated)  # who was judged already may show it
         verdict = verdict if shown is None else shown
-    found = _of_everybody(model, rows, over, clock.part(1 - table), seed)
+    found: dict[str, Any] = {}
+    if steady:
+        try:
+            found = _of_everybody(model, rows, over, clock.part(1 - table), seed)
+        except Unsteady as error:
+            steady, verdict = False, Verdict("undecided", "none", "asking", (), str(error).rstrip("."))
     if rows is not None and treated is not None:
         progress(f"looking at the {len(rows):,} people of the table")
         found |= _of_people(model, rows, treated, answers, rules or _rules(model), seed, clock)
         found["gaps"] = asked.gaps
         found["people"] = dataclasses.replace(found["people"], left_out=asked.gaps.left_out)
+        if not steady:  # what seems unfair may be noise
+            found = {name: value for name, value in found.items() if name not in ("people", "thresholds", "score_gaps")}
+            found["metrics"] = dataclasses.replace(found["metrics"], empirical_fairness=None)
     if isinstance(model, ForestModel):
         found["influences"] = influences(model)
     document = _certified(model, verdict)
-    imported = {} if model.original is None else {"Imported": _imported(model)}
+    imported = {}
+    if isinstance(model, OpaqueModel):
+        imported = {ASKED: model.told}
+    elif model.original is not None:
+        imported = {"Imported": _imported(model)}
     reading = {"Reading": model.note} if model.note else {}
     if model.thresholds:
         decides = ", ".join(f"{name} above {share:g}" for name, share in model.thresholds.items())
@@ -160,7 +178,7 @@ def examine(
     )  # fmt: skip
 
 
-def _rules(model: Model | ForestModel, asked: Any = None, people: int = 30, share: float = 0.02) -> parts.Favourable:
+def _rules(model: AnyModel, asked: Any = None, people: int = 30, share: float = 0.02) -> parts.Favourable:
     label, classes = model.domain.label, class_names(model)
     position, inferred = favourable_class("" if label is None else label.name, classes, asked)
     return parts.Favourable(plain_value(classes[position]), inferred, people, share)
@@ -170,7 +188,7 @@ def _rules(model: Model | ForestModel, asked: Any = None, people: int = 30, shar
 
 
 def _of_everybody(
-    model: Model | ForestModel, rows: pd.DataFrame | None, over: Over | None, clock: Clock, seed: int
+    model: AnyModel, rows: pd.DataFrame | None, over: Over | None, clock: Clock, seed: int
 ) -> dict[str, Any]:
     """Shares of people as in the data where there is a table, and of every combination of values counted alike."""
     from bornfair.quantification import affected_groups
@@ -200,7 +218,7 @@ def _of_everybody(
     return found
 
 
-def _certified(model: Model | ForestModel, verdict: Verdict) -> parts.Document:
+def _certified(model: AnyModel, verdict: Verdict) -> parts.Document:
     """The verdict of now, beside what the certificate says, if the model has one that was written down."""
     certificate = getattr(model, "certificate", None)
     if certificate is None or not certificate.files:
@@ -212,7 +230,7 @@ def _certified(model: Model | ForestModel, verdict: Verdict) -> parts.Document:
 
 
 def _of_people(
-    model: Model | ForestModel,
+    model: AnyModel,
     rows: pd.DataFrame,
     treated: Treatment,
     answers: np.ndarray | None,
@@ -221,12 +239,11 @@ def _of_people(
     clock: Clock,
 ) -> dict[str, Any]:
     decided = own_decisions(model, rows, treated)
-    right: dict[str, Any] = {} if answers is None else _against_truth(model, rows, decided, answers)
+    right: dict[str, Any] = {} if answers is None else _against_truth(model, rows, treated, decided, answers)
     good = class_names(model).index(rules.decision)
     found: dict[str, Any] = {
         "people": people_of(model, rows, MOST_AFFECTED, treated=treated, timeout=clock.part(0.5)),
-        "thresholds": threshold_curve(model, treated.scores),
-        "score_gaps": _gaps(treated.scores),
+        **_of_scores(model, treated),
         "metrics": parts.Metrics(
             **right or {"rows": len(rows)}, on=TABLE, empirical_fairness=float(np.mean(treated.fair))
         ),
@@ -236,6 +253,16 @@ def _of_people(
     if len(rows) >= LEAST_ROWS_FOR_PROXIES:
         found |= _proxies(model, rows, seed, clock)
     return found
+
+
+def _of_scores(model: AnyModel, treated: Treatment) -> dict[str, Any]:
+    """What scores show; nothing where a model that is only asked shows none, or does not decide by them."""
+    if isinstance(model, OpaqueModel):
+        if not model.shows_scores:
+            return {}
+        if not np.array_equal(decisions(treated.scores), treated.decided):
+            return {"score_gaps": _gaps(treated.scores)}
+    return {"thresholds": threshold_curve(model, treated.scores), "score_gaps": _gaps(treated.scores)}
 
 
 def _gaps(outputs: np.ndarray) -> parts.Histogram | None:
@@ -248,24 +275,35 @@ def _gaps(outputs: np.ndarray) -> parts.Histogram | None:
 
 
 def _against_truth(
-    model: Model | ForestModel, rows: pd.DataFrame, decided: np.ndarray, answers: np.ndarray
+    model: AnyModel, rows: pd.DataFrame, treated: Treatment, decided: np.ndarray, answers: np.ndarray
 ) -> dict[str, Any]:
     """How good the decisions are, on the rows of which both the decision and the truth are known."""
     asked, classes = (decided >= 0) & (answers >= 0), model.classes
     if not asked.any():
         return {}
     truth, ours = classes[answers[asked]], classes[decided[asked]]
-    names = [name for name in model.domain.sensitive if name in rows.columns]
-    scored = asked if model.ignores_sensitive else asked & rows[names].notna().all(axis=1).to_numpy()
+    if isinstance(model, OpaqueModel):
+        scored, shown = asked, _shown_probabilities(model, treated, asked)
+    else:
+        names = [name for name in model.domain.sensitive if name in rows.columns]
+        scored = asked if model.ignores_sensitive else asked & rows[names].notna().all(axis=1).to_numpy()
+        shown = model.predict_proba(rows[scored])
     return {
         "accuracy": metrics.accuracy(truth, ours),
         "balanced_accuracy": metrics.balanced_accuracy(truth, ours),
-        "auc": metrics.auc(classes[answers[scored]], model.predict_proba(rows[scored]), classes),
+        "auc": None if shown is None else metrics.auc(classes[answers[scored]], shown, classes),
         "rows": int(asked.sum()),
     }
 
 
-def _proxies(model: Model | ForestModel, rows: pd.DataFrame, seed: int, clock: Clock) -> dict[str, Any]:
+def _shown_probabilities(model: OpaqueModel, treated: Treatment, asked: np.ndarray) -> np.ndarray | None:
+    """Of rows that were asked about, as they stand: nobody is asked about again."""
+    own = np.full((len(asked), treated.scores.shape[2]), np.nan)
+    own[treated.rows] = treated.scores[np.arange(len(treated.rows)), treated.own]
+    return model.meant.probabilities(own[asked])
+
+
+def _proxies(model: AnyModel, rows: pd.DataFrame, seed: int, clock: Clock) -> dict[str, Any]:
     found = _what_tells(model, rows, seed, clock)
     if found is None:
         return {}
@@ -282,7 +320,7 @@ def _proxies(model: Model | ForestModel, rows: pd.DataFrame, seed: int, clock: C
     return {"proxies": tuple(proxies), "suggestions": tuple(questions)}
 
 
-def _what_tells(model: Model | ForestModel, rows: pd.DataFrame, seed: int, clock: Clock) -> Proxies | None:
+def _what_tells(model: AnyModel, rows: pd.DataFrame, seed: int, clock: Clock) -> Proxies | None:
     """What gives the sensitive values away: on all rows, on as many as there is time for, or None."""
     from bornfair.proxies.tells import proxy_report
 

@@ -16,6 +16,7 @@ import pandas as pd
 
 from bornfair import __version__
 from bornfair.models.forest_model import ForestModel
+from bornfair.models.opaque import OpaqueModel
 from bornfair.question import Question
 
 
@@ -24,7 +25,8 @@ def examined(source: Any, asked: Question, people: Any) -> dict[str, str]:
 
     source, people: the model and the table as they were given, files or objects.
     """
-    facts = {"Model": f"{name_of(source)}, SHA-256 {_model_digest(source, asked)}"}
+    digest = _model_digest(source, asked)
+    facts = {"Model": f"{name_of(source)}, {f'SHA-256 {digest}' if digest else 'of which there is no digest'}"}
     if asked.table is not None:
         named = f"{Path(people).name}, " if isinstance(people, (str, Path)) else ""
         facts["Data"] = f"{named}{asked.gaps.rows:,} rows, SHA-256 {data_digest(people)}"
@@ -34,7 +36,8 @@ def examined(source: Any, asked: Question, people: Any) -> dict[str, str]:
 def name_of(source: Any) -> str:
     if isinstance(source, (str, Path)):
         return Path(source).name or str(source)
-    return type(source).__name__
+    named = getattr(source, "name", None) or getattr(source, "__name__", None)
+    return str(named) if isinstance(named, str) and named != "<lambda>" else type(source).__name__
 
 
 def data_digest(people: Any) -> str:
@@ -56,6 +59,8 @@ def _model_digest(source: Any, asked: Question) -> str:
     if place is not None and (place / "model.onnx").is_file():
         return f"{_file_digest(place / 'model.onnx')} of its model.onnx"
     model = asked.model
+    if isinstance(model, OpaqueModel):
+        return model.source.digest
     if isinstance(model, ForestModel):
         forest = model.forest
         found = hashlib.sha256(json.dumps([model.domain.text(), repr(forest.columns), repr(forest.summation)]).encode())

@@ -22,7 +22,7 @@ class Gaps:
     """How many people of a table have gaps, by column.
 
     left_out: have one that the model does not fill in. filled: have one that it does. unknown: their sensitive value is
-    not known. unanswered: the truth about them is not.
+    not known. unanswered: the truth about them is not. asked: have one that the model is given as it is.
     """
 
     rows: int = 0
@@ -31,6 +31,7 @@ class Gaps:
     filled: Mapping[str, int] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
     unanswered: int = 0
+    asked: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def sentences(self) -> list[str]:
@@ -47,6 +48,8 @@ class Gaps:
             )
         for name, count in self.filled.items():
             told.append(f"Of {_people(count)} {name} is not known; it is filled in as the model fills it in.")
+        for name, count in self.asked.items():
+            told.append(f"Of {_people(count)} {name} is not known; the model is asked with the gap as it is.")
         for name, count in self.unknown.items():
             told.append(
                 f"Of {_people(count)} {name} is not known: they are judged as every value, and belong to no group."
@@ -59,9 +62,16 @@ class Gaps:
 
 
 def decidable(
-    domain: Domain, table: pd.DataFrame, fills: Mapping[str, Value], *, target: str | None = None
+    domain: Domain,
+    table: pd.DataFrame,
+    fills: Mapping[str, Value],
+    *,
+    target: str | None = None,
+    as_they_are: bool = False,
 ) -> tuple[pd.DataFrame, Gaps]:
     """The people of a table about whom a model can decide, gaps filled in as it does, and who had gaps.
+
+    as_they_are: it decides about people with gaps, and fills them in itself if it does.
 
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature
     >>> who = Domain(features=(IntegerFeature(name="age", low=0, high=99), BooleanFeature(name="s")), sensitive=("s",))
@@ -70,12 +80,14 @@ def decidable(
     >>> kept["age"].tolist(), gaps.left_out, dict(gaps.unknown)
     ([30.0, 50.0], 1, {'s': 1})
     """
-    undecidable, filled, changed = {}, {}, {}
+    undecidable, filled, changed, asked = {}, {}, {}, {}
     lost = pd.Series(False, index=table.index)
     for name in domain.free_names:
         if name not in table.columns or not (gap := table[name].isna()).any():
             continue
-        if name in fills:
+        if as_they_are:
+            asked[name] = int(gap.sum())
+        elif name in fills:
             filled[name] = int(gap.sum())
             changed[name] = table[name].astype(object).where(~gap, fills[name]).infer_objects()
         else:
@@ -91,7 +103,7 @@ def decidable(
     unknown = {name: int(kept[name].isna().sum()) for name in domain.sensitive if name in kept.columns}
     unanswered = 0 if target is None or target not in kept.columns else int(kept[target].isna().sum())
     known = {name: count for name, count in unknown.items() if count}
-    return kept, Gaps(len(table), int(lost.sum()), undecidable, filled, known, unanswered)
+    return kept, Gaps(len(table), int(lost.sum()), undecidable, filled, known, unanswered, asked)
 
 
 def complete(table: pd.DataFrame, names: Iterable[str], fills: Mapping[str, Value]) -> pd.DataFrame:

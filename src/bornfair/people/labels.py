@@ -87,11 +87,7 @@ def class_positions(column: pd.Series, classes: Sequence[object], *, gaps: bool 
             f"target '{column.name}' is missing in {int(column.isna().sum())} of {len(column)} rows; remove those rows."
         )
     known = [plain(label) for label in classes]
-    positions = pd.Index(known, dtype=object).get_indexer_for(pd.Index(column.astype(object), dtype=object))
-    if (positions < 0).any():
-        texts = {str(label): i for i, label in enumerate(known)}
-        read = (texts.get(str(plain(value)), texts.get(_text(value), -1)) for value in column)
-        positions = np.fromiter(read, np.int64, len(column))
+    positions = places_among(column.astype(object).to_numpy(), known)
     if (positions < 0).any():
         found = plain(column.iloc[int(np.argmax(positions < 0))])
         raise InputError(
@@ -99,6 +95,20 @@ def class_positions(column: pd.Series, classes: Sequence[object], *, gaps: bool 
             "write the labels as the model's classes (of two, the last is the positive one)."
         )
     return positions
+
+
+def places_among(values: np.ndarray, known: Sequence[object]) -> np.ndarray:
+    """The position of each label among the known ones, −1 where it is none of them; as a text, if not as it is.
+
+    >>> places_among(np.array(["1", 0, 1.0, "x"], dtype=object), [0, 1]).tolist()
+    [1, 0, 1, -1]
+    """
+    found = pd.Index(list(known), dtype=object).get_indexer_for(pd.Index(values, dtype=object))
+    if (found < 0).any():
+        texts = {str(label): i for i, label in enumerate(known)}
+        read = (texts.get(str(plain(value)), texts.get(_text(value), -1)) for value in values)
+        found = np.fromiter(read, np.int64, len(values))
+    return np.asarray(found, np.int64)
 
 
 def _text(value: object) -> str:

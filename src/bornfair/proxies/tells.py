@@ -16,17 +16,19 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError, plain
+from bornfair.models.opaque import OpaqueModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value, unknown_column
 from bornfair.people.gaps import decidable
 from bornfair.people.tables import as_pandas
 from bornfair.proxies.pairs import Fact, Sensitive, Suggestion, facts_about, suggested_swaps
-from bornfair.question import load_model
+from bornfair.question import any_model
 from bornfair.verification.clock import Clock, Timeout
 
 FOLDS = 4
 BINS = 32  # a number alone is read in so many bins of equal content
 MOST_ROWS = 20_000  # for all features together, which takes seconds; single features are read in all rows
+ASKING = 0.3  # share of the time for the scores of a model that is only asked
 CERTAIN = 4.0  # standard errors above chance from which on we say that a feature tells something
 
 
@@ -121,7 +123,7 @@ def proxy_report(
     for name in domain.names:
         if name not in people.columns:
             raise InputError(unknown_column(name, [str(column) for column in people.columns]))
-    scores = [None if one is None else _scores(one, people, domain, target) for one in (model, after)]
+    scores = [None if one is None else _scores(one, people, domain, target, clock) for one in (model, after)]
     parts = tuple(_about(feature, people, domain, scores, seed, clock) for feature in domain.sensitive_features)
     return Proxies(parts, seed)
 
@@ -164,14 +166,19 @@ def _inferred(people: pd.DataFrame, sensitive: Sequence[str], target: str | None
     return Domain.infer(people if target is None else people.drop(columns=target), sensitive=sensitive)
 
 
-def _scores(model: Any, people: pd.DataFrame, domain: Domain, target: str | None) -> np.ndarray:
-    """A model's outputs for each row, NaN where a gap keeps it from deciding."""
+def _scores(model: Any, people: pd.DataFrame, domain: Domain, target: str | None, clock: Clock) -> np.ndarray:
+    """A model's outputs for each row, NaN where a gap or the time keeps it from deciding."""
     if target is None and domain.label is not None:
         target = domain.label.name
-    read = load_model(model, table=people, sensitive=domain.sensitive, target=target, as_it_is=True)
-    kept, _ = decidable(read.domain, people.reset_index(drop=True), read.fills)
+    read = model
+    if not isinstance(model, OpaqueModel):
+        read = any_model(model, table=people, sensitive=domain.sensitive, target=target, as_it_is=True)
+    as_they_are = isinstance(read, OpaqueModel) and read.takes_gaps
+    kept, _ = decidable(read.domain, people.reset_index(drop=True), read.fills, as_they_are=as_they_are)
     if not read.ignores_sensitive:
         kept = kept[kept[[name for name in read.domain.sensitive if name in kept]].notna().all(axis=1)]
+    if isinstance(read, OpaqueModel) and clock.timeout < math.inf:
+        kept = kept.iloc[: max(int(ASKING * clock.left / max(read.pace.each, 1e-9)), 1)]
     scores = read.scores(kept)
     found = np.full((len(people), scores.shape[1]), np.nan)
     found[kept.index] = scores

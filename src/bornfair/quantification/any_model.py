@@ -1,4 +1,4 @@
-"""How much of the domain is treated fairly, whatever decides: a network or a forest?"""
+"""How much of the domain is treated fairly, whatever decides: a network, a forest, or a model that is only asked?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bornfair.models.forest_model import ForestModel
-from bornfair.models.model import Model
+from bornfair.models.opaque import AnyModel, OpaqueModel
 from bornfair.quantification.measure import shares_of
 from bornfair.quantification.population import shares_of_rows
 from bornfair.quantification.records import Shares
@@ -16,18 +16,22 @@ from bornfair.verification.partition import Where
 
 
 def row_shares(
-    model: Model | ForestModel, table: Any, *, where: Where | None = None, timeout: Timeout = 60.0
+    model: AnyModel, table: Any, *, where: Where | None = None, timeout: Timeout = 60.0, seed: int = 0
 ) -> Shares:
     """The same shares of the rows of a table; see `bornfair.quantification.population.shares_of_rows`."""
     if isinstance(model, ForestModel):
         from bornfair.quantification.forest_rows import shares_of_forest_rows
 
         return shares_of_forest_rows(model, table, where=where, timeout=timeout)
+    if isinstance(model, OpaqueModel):
+        from bornfair.quantification.outside_measure import rows_outside_measured
+
+        return rows_outside_measured(model, table, where=where, timeout=timeout, seed=seed)
     return shares_of_rows(model, table, where=where, timeout=timeout)
 
 
 def domain_shares(
-    model: Model | ForestModel,
+    model: AnyModel,
     *,
     timeout: Timeout = 60.0,
     precision: float = 0.0,
@@ -43,6 +47,10 @@ def domain_shares(
         return shares_of_forest(
             model, timeout=timeout, precision=precision, marginals=marginals, where=where, seed=seed
         )
+    if isinstance(model, OpaqueModel):
+        from bornfair.quantification.outside_measure import shares_outside
+
+        return shares_outside(model, timeout=timeout, precision=precision, marginals=marginals, where=where, seed=seed)
     return shares_of(
         model, timeout=timeout, precision=precision, marginals=marginals, where=where, jobs=jobs, seed=seed
     )

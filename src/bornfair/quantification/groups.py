@@ -16,6 +16,7 @@ import pandas as pd
 from bornfair.errors import InputError
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
+from bornfair.models.opaque import AnyModel, OpaqueModel
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.quantification.confident import clopper_pearson
 from bornfair.quantification.estimate import disagree, people_at_random
@@ -38,7 +39,7 @@ TRIAL = 2048  # people whose tree tells how long one of all of them takes
 
 
 def affected_groups(
-    model: Model | ForestModel,
+    model: AnyModel,
     *,
     most: int = 5,
     samples: int = SAMPLES,
@@ -62,6 +63,10 @@ def affected_groups(
         from bornfair.quantification.forest_sample import forest_draw
 
         drawn = forest_draw(model, marginals, where)
+    elif isinstance(model, OpaqueModel):
+        from bornfair.quantification.outside_draw import outside_draw
+
+        drawn = outside_draw(model, marginals, where)
     else:
         relation = grid_relation(model.encoding)
         people_ = variables(model.encoding, relation.free, marginals, where)
@@ -82,9 +87,7 @@ def _drawn(model: Model, owner: Bounder, count: int, seed: list[int], clock: Clo
     return model.encoding.decode(free), unfair
 
 
-def _rules(
-    model: Model | ForestModel, people: pd.DataFrame, unfair: np.ndarray, clock: Clock
-) -> list[tuple[Condition, ...]]:
+def _rules(model: AnyModel, people: pd.DataFrame, unfair: np.ndarray, clock: Clock) -> list[tuple[Condition, ...]]:
     """The leaves of a shallow tree. Categories are ranked by how unfairly they are treated, so that sets of them are
     ranges.
     """

@@ -20,6 +20,7 @@ from bornfair.errors import InputError, plain
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
+from bornfair.models.opaque import AnyModel, OpaqueModel
 from bornfair.people.features import Value
 from bornfair.people.tables import as_pandas
 from bornfair.quantification.estimate import disagree
@@ -45,7 +46,7 @@ FEWEST_ROWS, MOST_ROWS = 128, 8192  # judged together
 REPLAYED = 16  # candidates for the smallest change, or for twins who show that a model is not fair
 
 
-def treatment(model: Model | ForestModel, table: Any, *, timeout: Timeout = math.inf, seed: int = 0) -> Treatment:
+def treatment(model: AnyModel, table: Any, *, timeout: Timeout = math.inf, seed: int = 0) -> Treatment:
     """Is each row of a table treated as its twins are? Sensitive columns may be absent.
 
     Of a real-valued sensitive feature the levels of its grid are looked at: whoever is unfair is, others may be.
@@ -55,6 +56,10 @@ def treatment(model: Model | ForestModel, table: Any, *, timeout: Timeout = math
         from bornfair.quantification.forest_people import forest_treatment
 
         return forest_treatment(model, table, timeout=timeout, seed=seed)
+    if isinstance(model, OpaqueModel):
+        from bornfair.quantification.outside_people import outside_treatment
+
+        return outside_treatment(model, table, timeout=timeout, seed=seed)
     frame, clock = as_pandas(table), Clock.of(timeout)
     model.domain.require_sensitive()
     relation = None
@@ -138,11 +143,15 @@ def _too_close(model: Model, relation: Relation, frame: pd.DataFrame, scores: np
     return close[~(fair | unfair)]
 
 
-def own_decisions(model: Model | ForestModel, table: pd.DataFrame, treated: Treatment) -> np.ndarray:
+def own_decisions(model: AnyModel, table: pd.DataFrame, treated: Treatment) -> np.ndarray:
     """The class of each row as it stands; −1 where its sensitive value is not known, and the decision hangs on it.
 
     A model that fills in a missing sensitive value is given the gap it fills.
     """
+    if isinstance(model, OpaqueModel):
+        from bornfair.quantification.outside_people import outside_decisions
+
+        return outside_decisions(model, table, treated)
     names, original = model.domain.sensitive, model.original
     reads = not model.ignores_sensitive if original is None else bool(set(names) & set(original.reads))
     known = np.ones(len(table), bool)
@@ -178,7 +187,7 @@ def treated_people(model: Model, table: Any) -> pd.DataFrame:
 
 
 def most_affected(
-    model: Model | ForestModel,
+    model: AnyModel,
     table: Any,
     most: int = 10,
     *,
@@ -198,6 +207,10 @@ def most_affected(
         from bornfair.quantification.forest_people import forest_affected
 
         return forest_affected(model, table, most, treated=found, timeout=timeout)
+    if isinstance(model, OpaqueModel):
+        from bornfair.quantification.outside_people import outside_affected
+
+        return outside_affected(model, table, most, treated=found, timeout=timeout)
     frame, clock = as_pandas(table).iloc[found.rows], Clock.of(timeout)
     unfair = np.flatnonzero(~found.fair)
     order = unfair[np.argsort(-found.gap[unfair], kind="stable")][:most]
@@ -230,7 +243,7 @@ def most_affected(
 
 
 def people_of(
-    model: Model | ForestModel,
+    model: AnyModel,
     table: Any,
     most: int = 10,
     *,
@@ -247,10 +260,16 @@ def people_of(
     return People(len(found.fair), int((~found.fair).sum()), tuple(affected), values, drawn_from=drawn_from)
 
 
-def shown_by(model: Model, table: Any, treated: Treatment) -> Verdict | None:
+def shown_by(model: AnyModel, table: Any, treated: Treatment) -> Verdict | None:
     """What people of a table who are treated unlike a twin say of the model: that it is not fair, by the first of them,
     the most affected before all others, who is of the domain and was replayed.
     """
+    if isinstance(model, ForestModel):  # its attack looks at the rows itself
+        return None
+    if isinstance(model, OpaqueModel):
+        from bornfair.quantification.outside_people import shown_outside
+
+        return shown_outside(model, table, treated)
     frame = as_pandas(table).iloc[treated.rows]
     unfair = np.flatnonzero(~treated.fair & ~model.domain.outside(frame))
     for row in unfair[np.argsort(-treated.gap[unfair], kind="stable")][:REPLAYED]:

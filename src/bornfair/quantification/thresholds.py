@@ -14,7 +14,7 @@ import numpy as np
 
 from bornfair.models.activations import sigmoid
 from bornfair.models.forest_model import ForestModel
-from bornfair.models.model import Model
+from bornfair.models.opaque import AnyModel, OpaqueModel
 from bornfair.quantification.records import Checked, Share
 
 MOST_POINTS = 64  # of the curve, besides those that matter most
@@ -39,7 +39,7 @@ class ThresholdCurve(Checked):
     """By how much a person's probability changes at most between their versions, among these people."""
 
 
-def threshold_curve(model: Model | ForestModel, outputs: np.ndarray) -> ThresholdCurve | None:
+def threshold_curve(model: AnyModel, outputs: np.ndarray) -> ThresholdCurve | None:
     """The curve for people whose versions have these outputs [rows, versions, outputs]; None for more than two
     classes, or where nobody's score changes.
     """
@@ -48,6 +48,8 @@ def threshold_curve(model: Model | ForestModel, outputs: np.ndarray) -> Threshol
     show: Callable[[np.ndarray], np.ndarray] = sigmoid
     if isinstance(model, ForestModel):
         own, logits, show = 0.0, outputs[..., 0].astype(np.float64), partial(_shown, model)  # margins
+    elif isinstance(model, OpaqueModel):
+        own, logits, show = 0.0, outputs[..., 0].astype(np.float64), partial(_answered, model)
     else:
         own = float(model.offsets[0]) if model.offsets else 0.0
         logits = model.logits(outputs)[..., 0].astype(np.float64)
@@ -77,6 +79,12 @@ def threshold_curve(model: Model | ForestModel, outputs: np.ndarray) -> Threshol
         worst_affected=int(affected(np.array([worst]))[0]),
         largest_change=float((show(high) - show(low)).max()),
     )
+
+
+def _answered(model: OpaqueModel, scores: np.ndarray) -> np.ndarray:
+    found = model.meant.probabilities(scores[:, None])
+    assert found is not None
+    return found[:, -1]
 
 
 def _shown(model: ForestModel, margins: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from bornfair.errors import plain
 from bornfair.models.forest_model import ForestModel
-from bornfair.models.model import Model
+from bornfair.models.opaque import AnyModel, OpaqueModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Value
 from bornfair.twins.versions import Versions
@@ -76,8 +76,10 @@ def person_of_row(domain: Domain, frame: pd.DataFrame, row: int) -> dict[str, Va
     return person
 
 
-def class_names(model: Model | ForestModel) -> list[Value]:
+def class_names(model: AnyModel) -> list[Value]:
     label = model.domain.label
     if label is not None:
         return list(label.classes)
+    if isinstance(model, OpaqueModel):
+        return list(model.meant.classes)
     return list(range(model.forest.classes if isinstance(model, ForestModel) else max(model.network.outputs, 2)))

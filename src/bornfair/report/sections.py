@@ -46,6 +46,7 @@ PROOFS = {
 ARITHMETIC = {
     "real": "Exact: the weights are taken as the numbers they are and nothing is rounded.",
     "float32": "Float32: the model as computers run it, whatever the order in which sums are added up.",
+    "executed": "As executed: what the model was seen to answer, by the software that runs it.",
     "float64": "Float64: the model as computers run it, whatever the order in which sums are added up.",
 }
 

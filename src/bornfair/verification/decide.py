@@ -16,6 +16,7 @@ from bornfair.checks import choice, number
 from bornfair.errors import InputError, plain_value
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
+from bornfair.models.opaque import AnyModel, OpaqueModel
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
@@ -29,7 +30,7 @@ Engine = Literal["auto", "bounds", "smt", "milp"]
 
 
 def decide(
-    model: Model | ForestModel,
+    model: AnyModel,
     *,
     engine: Engine = "auto",
     timeout: Timeout = 60.0,
@@ -58,6 +59,12 @@ def decide(
         from bornfair.verification.forest_decide import decide_forest
 
         return decide_forest(
+            model, engine=engine, timeout=clock, table=table, where=where, relax=relax, seed=seed, resume=resume
+        )
+    if isinstance(model, OpaqueModel):
+        from bornfair.verification.outside_search import decide_outside
+
+        return decide_outside(
             model, engine=engine, timeout=clock, table=table, where=where, relax=relax, seed=seed, resume=resume
         )
     if engine == "smt" or where or relax:

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import plain
-from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
+from bornfair.models.opaque import AnyModel
 from bornfair.models.shipped import shipped
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value
@@ -106,7 +106,7 @@ def exact_input(
     return encoding.exact((versions or Versions(encoding.domain)).of(person, value))
 
 
-def falsified(model: Model | ForestModel, found: Replay, *, engine: str, reason: str, **facts: Any) -> Verdict:
+def falsified(model: AnyModel, found: Replay, *, engine: str, reason: str, **facts: Any) -> Verdict:
     """The verdict that replayed twins carry. Only twins that differ in some arithmetic may get here."""
     if not found.unfair_in:
         raise AssertionError("twins that get the same decision were reported as a counterexample")

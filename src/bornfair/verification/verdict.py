@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 Answer = Literal["verified", "falsified", "undecided"]
 Proof = Literal["structural", "bounds", "none"]
-Arithmetic = Literal["real", "float32", "float64"]
+Arithmetic = Literal["real", "float32", "float64", "executed"]
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What was found out, how, and about which arithmetic (`real`: exact numbers; `float32`, or of some
-    forests `float64`: as executed).
+    forests `float64`: as executed; `executed`: as a model that is not read was seen to decide).
 
     >>> bool(Verdict("undecided", "none", "bounds", (), "the time is up"))
     False

@@ -139,33 +139,19 @@ def _column(feature: Feature, given: Input, file: OnnxFile, tape: Tape) -> Forms
 
 
 @dataclass(eq=False)
-class _Run:
-    """The part of a file that was read, as onnxruntime runs it."""
+class GraphRun:
+    """A graph, as onnxruntime runs it on the rows of a table."""
 
     file: OnnxFile
-    understood: Understood
     columns: Columns
+    content: bytes
     runtime: str = f"onnxruntime {metadata.version('onnxruntime')}"
-
-    def scores(self, table: pd.DataFrame) -> np.ndarray | None:
-        name = self.understood.score_output
-        return None if name is None else self._outputs(table)[name]
-
-    def decide(self, table: pd.DataFrame) -> np.ndarray:
-        label, shown = self.understood.label_output, self.understood.score_output
-        if label is None:
-            assert shown is not None
-            return self.understood.head.decided_by_it(self._outputs(table)[shown])
-        found = self._outputs(table)[label].ravel()
-        order = {value: i for i, value in enumerate(self.understood.classes or ())}
-        return np.array([order.get(value, -1) for value in found.tolist()], dtype=np.int64)
 
     @cached_property
     def _graph(self) -> ForeignGraph:
-        outputs = self.understood.label_output, self.understood.score_output
-        return ForeignGraph(self.file.pruned([name for name in outputs if name is not None]))
+        return ForeignGraph(self.content)
 
-    def _outputs(self, table: pd.DataFrame) -> dict[str, np.ndarray]:
+    def outputs(self, table: pd.DataFrame) -> dict[str, np.ndarray]:
         """All outputs as [people, columns]."""
         feed, rows = self._feed(table), self.file.rows
         together = TOGETHER if rows == UNKNOWN_ROWS else rows
@@ -192,3 +178,35 @@ class _Run:
         if only is not None:
             return {only.name: np.stack(columns, axis=1)}
         return {one.name: c if one.rank == 1 else c[:, None] for one, c in zip(given, columns, strict=True)}
+
+
+@dataclass(eq=False)
+class _Run:
+    """The part of a file that was read, as onnxruntime runs it."""
+
+    file: OnnxFile
+    understood: Understood
+    columns: Columns
+
+    @property
+    def runtime(self) -> str:
+        return self._run.runtime
+
+    def scores(self, table: pd.DataFrame) -> np.ndarray | None:
+        name = self.understood.score_output
+        return None if name is None else self._run.outputs(table)[name]
+
+    def decide(self, table: pd.DataFrame) -> np.ndarray:
+        label, shown = self.understood.label_output, self.understood.score_output
+        if label is None:
+            assert shown is not None
+            return self.understood.head.decided_by_it(self._run.outputs(table)[shown])
+        found = self._run.outputs(table)[label].ravel()
+        order = {value: i for i, value in enumerate(self.understood.classes or ())}
+        return np.array([order.get(value, -1) for value in found.tolist()], dtype=np.int64)
+
+    @cached_property
+    def _run(self) -> GraphRun:
+        outputs = self.understood.label_output, self.understood.score_output
+        content = self.file.pruned([name for name in outputs if name is not None])
+        return GraphRun(self.file, self.columns, content)

@@ -1,0 +1,336 @@
+"""What decides, when it can only be run? A model that is asked from outside: raw rows in, decisions out.
+
+Nothing is known of what happens between two questions. So nothing is ever proven of it; what is said rests on answers,
+and on the model giving the same one to the same row, which is put to the test first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.errors import InputError
+from bornfair.models.forest_model import ForestModel
+from bornfair.models.importers.columns import Columns, Who, columns_for, with_classes
+from bornfair.models.importers.reading import Reading
+from bornfair.models.metrics import same_for_all
+from bornfair.models.model import Model
+from bornfair.models.outside.command import Command
+from bornfair.models.outside.endpoint import Endpoint
+from bornfair.models.outside.objects import can_be_asked, object_outside
+from bornfair.models.outside.said import Answers, Meant, Outside, at_threshold, meaning_of
+from bornfair.people.features import Value
+from bornfair.people.tables import as_pandas
+from bornfair.twins.versions import Versions
+
+if TYPE_CHECKING:
+    from bornfair.people.domain import Domain
+
+FIRST = 16  # people who are asked about first
+TRIAL = 256  # people who are asked about twice
+TRIAL_SECONDS = 3.0  # for those, about
+OTHERWISE = 97  # rows together, when they are asked about again
+BATCH_SECONDS = 0.5  # that a batch of rows should take
+FEWEST, BEGIN = 16, 512  # rows of a batch
+
+
+class Unsteady(InputError):
+    """The model answered the same question in two ways, so that what is seen of it may be noise."""
+
+
+@dataclass(frozen=True)
+class Steadiness:
+    """How often a model answered otherwise when it was asked again, in another order and in other batches."""
+
+    asked: int = 0
+    changed: int = 0
+    moved: float = 0.0
+    """By how much a score changed at most."""
+
+    @property
+    def text(self) -> str:
+        """
+        >>> Steadiness(256, 3).text
+        'of 256 people who were asked about twice, 3 were decided otherwise the second time'
+        """
+        twice = f"of {self.asked:,} people who were asked about twice"
+        if self.changed:
+            were = "was" if self.changed == 1 else "were"
+            return f"{twice}, {self.changed:,} {were} decided otherwise the second time"
+        moved = f" (scores moved by {self.moved:.1g} at most)" if self.moved else ""
+        return f"{twice}, none was decided otherwise the second time{moved}"
+
+
+class Pace:
+    """How many rows the model decides in a second, and how many are asked about together."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.rows, self.each = most, min(BEGIN, most), 0.0
+
+    def measured(self, rows: int, seconds: float) -> None:
+        """A batch of so many rows took so long."""
+        if rows < min(FEWEST, self.most):
+            return
+        self.each = seconds / rows if not self.each else (self.each + seconds / rows) / 2
+        wanted = BATCH_SECONDS / max(seconds / rows, 1e-9)
+        self.rows = int(np.clip(min(wanted, 4 * self.rows), min(FEWEST, self.most), self.most))
+
+
+@dataclass(frozen=True, eq=False)
+class OpaqueModel:
+    """A model that is run and not read, over the domain it is asked about.
+
+    >>> import pandas as pd
+    >>> def by_age(people: pd.DataFrame):
+    ...     return people["age"] + 5 * people["woman"] > 30
+    >>> people = pd.DataFrame({"age": [20, 28, 40, 50], "woman": [0, 0, 1, 1]})
+    >>> model = opaque_model(by_age, Who(None, ["woman"], people), Reading())
+    >>> model.predict(people).tolist(), model.empirical_fairness(people)
+    ([False, False, True, True], 0.75)
+    """
+
+    source: Outside
+    columns: Columns
+    meant: Meant
+    unread: str = ""
+    """Why it is not read; "" where that was asked for."""
+    steadiness: Steadiness = Steadiness()
+    takes_gaps: bool = False
+    note: str = ""
+    pace: Pace = field(default_factory=lambda: Pace(BEGIN))
+    certificate: None = None
+    original: None = None
+
+    # --- what others know of a model ---
+
+    @property
+    def domain(self) -> Domain:
+        return self.columns.domain
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The features it is given."""
+        return self.columns.names
+
+    @property
+    def classes(self) -> np.ndarray:
+        return np.array(self.meant.classes)
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """Above which number a class is decided, where that was asked for."""
+        return dict(self.meant.operating)
+
+    @property
+    def fills(self) -> Mapping[str, Value]:
+        """It is given gaps as they are, or not at all."""
+        return {}
+
+    @property
+    def ignores_sensitive(self) -> bool:
+        """Whether it is not even given what is sensitive. Even then it is asked: what it is given, it may tell apart by
+        its place in a batch."""
+        return not set(self.domain.sensitive) & set(self.reads)
+
+    @property
+    def shows_scores(self) -> bool:
+        return self.meant.numbers is not None
+
+    @property
+    def told(self) -> str:
+        """How it was asked, in sentences."""
+        why = f" It is not read because of this: {self.unread.rstrip('.')}." if self.unread else ""
+        return (
+            f"It was asked from outside, not read: {self.source.how}.{why} Nothing is proven of it; what is said was "
+            f"seen in its answers. It was asked whether it answers the same again: {self.steadiness.text}."
+        )
+
+    # --- asking ---
+
+    def ask(self, table: pd.DataFrame, *, scores: bool = True) -> Answers:
+        """Its answers for raw rows, batch by batch."""
+        parts: list[Answers] = []
+        start = 0
+        while start < len(table) or not parts:
+            some = table.iloc[start : start + self.pace.rows]
+            began = time.monotonic()
+            given = self.source.ask(some, self.columns, numbers=scores or not self.meant.by_label)
+            parts.append(self.meant.answers(given))
+            self.pace.measured(len(some), time.monotonic() - began)
+            start += max(len(some), 1)
+        return joined(parts)
+
+    def together(self, versions: int) -> int:
+        """About how many people to ask about at once, each as so many versions."""
+        return max(self.pace.rows // max(versions, 1), 1)
+
+    def ask_versions(
+        self, table: pd.DataFrame, versions: Versions, which: Sequence[int] | None = None, *, scores: bool = True
+    ) -> Answers:
+        """The answers for everybody as each version: decided [rows, versions], scores [rows, versions, outputs]."""
+        chosen = range(versions.size) if which is None else which
+        if not len(table):
+            return Answers(np.zeros((0, len(chosen)), np.int64), None)
+        everyone = pd.concat([versions.table(table, version) for version in chosen], ignore_index=True)
+        found = self.ask(everyone, scores=scores)
+        shape = len(chosen), len(table)
+        shown = None if found.scores is None else found.scores.reshape(*shape, -1).swapaxes(0, 1)
+        return Answers(found.decided.reshape(shape).T, shown)
+
+    def predict(self, table: Any) -> np.ndarray:
+        return self.classes[self.ask(as_pandas(table), scores=False).decided]
+
+    def scores(self, table: Any) -> np.ndarray:
+        """Its scores for raw rows; where it shows none, which class it decides."""
+        return scores_of(self, self.ask(as_pandas(table)))
+
+    def predict_proba(self, table: Any) -> np.ndarray:
+        found = self.meant.probabilities(self.scores(table))
+        if found is None:
+            raise InputError(f"{self.source.name} shows no probabilities.")
+        return found
+
+    def scores_of_versions(self, table: Any) -> np.ndarray:
+        """Each person's scores as every version of themselves: [versions, rows, outputs]."""
+        frame, versions = as_pandas(table), Versions(self.domain)
+        return np.stack([self.scores(versions.table(frame, version)) for version in range(versions.size)])
+
+    def empirical_fairness(self, table: Any, *, declared: bool = True) -> float:
+        """Share of rows whose decision is the same for every version of the person. It speaks of these rows only."""
+        self.domain.require_sensitive()
+        versions = Versions(self.domain)
+        count = versions.size if declared else versions.sensitive_size
+        decided = self.ask_versions(as_pandas(table), versions, range(count), scores=False).decided
+        return float(np.mean(same_for_all(decided.T)))
+
+    def require_steady(self) -> None:
+        if self.steadiness.changed:
+            raise Unsteady(
+                f"{self.source.name} does not answer the same row alike: {self.steadiness.text}. What sensitive values "
+                "change cannot be told from that; fix its seed, or ask a model that decides the same each time."
+            )
+
+
+AnyModel = Model | ForestModel | OpaqueModel
+
+
+def joined(parts: Sequence[Answers]) -> Answers:
+    shown = [part.scores for part in parts]
+    scores = None if any(one is None for one in shown) else np.concatenate([one for one in shown if one is not None])
+    return Answers(np.concatenate([part.decided for part in parts]), scores)
+
+
+def scores_of(model: OpaqueModel, found: Answers) -> np.ndarray:
+    """Scores [..., outputs]; where there are none, ½ for the class that is decided and against all others."""
+    if found.scores is not None:
+        return found.scores
+    if len(model.meant.classes) == 2:
+        return found.decided[..., None] - 0.5
+    return (found.decided[..., None] == np.arange(len(model.meant.classes))) - 0.5
+
+
+# --- opening ---
+
+
+def outside_of(source: Any) -> Outside | None:
+    """How this can be asked from outside; None if it cannot."""
+    if isinstance(source, OpaqueModel):
+        return source.source
+    if isinstance(source, (Command, Endpoint)):
+        return source
+    if isinstance(source, (str, Path)):
+        if Path(source).suffix.lower() != ".onnx" or not Path(source).is_file():
+            return None
+        from bornfair.models.outside.graph import Graph
+
+        return Graph(Path(source))
+    return object_outside(source) if can_be_asked(source) else None
+
+
+def opaque_model(source: Any, who: Who, asked: Reading, *, unread: str = "") -> OpaqueModel:
+    """The model, for the people who are asked about: tried out, and asked twice about some of them.
+
+    unread: why it is not read.
+    """
+    outside = outside_of(source)
+    if outside is None:
+        raise InputError(
+            f"{source if isinstance(source, (str, Path)) else type(source).__name__} cannot be run from outside; give "
+            "an object with predict, a function of rows, an .onnx file, a Command or an Endpoint."
+        )
+    table = None if who.table is None else as_pandas(who.table)
+    if who.domain is None and table is None:
+        own = getattr(source, "domain", None)
+        who = dataclasses.replace(who, domain=own) if own is not None else who
+    if who.domain is None and table is None and not outside.wanted.categories:
+        raise InputError(
+            f"{outside.name} does not say who exists: give a table to read that off, or a domain (--data, --domain)."
+        )
+    columns = columns_for(outside.wanted, dataclasses.replace(who, table=table))
+    pace = Pace(outside.most)
+    people = _trial_people(columns, table)
+    began = time.monotonic()
+    first = outside.ask(people.iloc[:FIRST], columns, numbers=True)
+    pace.measured(len(people.iloc[:FIRST]), time.monotonic() - began)
+    affordable = max(int(TRIAL_SECONDS / max(pace.each, 1e-9)), FIRST)
+    people = people.iloc[: min(len(people), affordable)]
+    trial = outside.ask(people, columns, numbers=True) if len(people) > FIRST else first
+    meant = meaning_of(trial, outside, columns.domain.label, asked)
+    domain = with_classes(columns.domain, meant.classes, len(meant.classes), who.target, outside.name)
+    columns = Columns(domain, columns.names)
+    model = OpaqueModel(outside, columns, meant, unread, pace=pace, note=asked.note)
+    if asked.threshold is not None:
+        scores = None if table is None else model.ask(table.dropna(subset=list(columns.names))).scores
+        model = dataclasses.replace(model, meant=at_threshold(meant, asked, scores))
+    steadiness = _asked_again(model, people, model.meant.answers(trial))
+    return dataclasses.replace(model, steadiness=steadiness, takes_gaps=_takes_gaps(model, table))
+
+
+def _trial_people(columns: Columns, table: pd.DataFrame | None) -> pd.DataFrame:
+    """People of the domain, and of the table where it has them."""
+    names, drawn = list(columns.domain.names), columns.domain.sample(TRIAL, seed=0)
+    if table is None or not set(names) <= set(map(str, table.columns)):
+        return drawn
+    rows = table[names].dropna()
+    rows = rows[~columns.domain.outside(rows)] if len(rows) else rows
+    rows = rows.sample(min(TRIAL // 2, len(rows)), random_state=0)
+    both = pd.concat([drawn.iloc[: TRIAL - len(rows)], rows], ignore_index=True)
+    return both.sample(len(both), random_state=1).reset_index(drop=True)
+
+
+def _asked_again(model: OpaqueModel, people: pd.DataFrame, before: Answers) -> Steadiness:
+    """The same people in another order and in other batches."""
+    order = np.arange(len(people))[::-1]
+    parts = []
+    for start in range(0, len(order), OTHERWISE):
+        some = people.iloc[order[start : start + OTHERWISE]]
+        parts.append(model.meant.answers(model.source.ask(some, model.columns, numbers=True)))
+    again = joined(parts)
+    back = np.argsort(order)
+    moved = 0.0
+    if again.scores is not None and before.scores is not None:
+        moved = float(np.abs(again.scores[back] - before.scores).max(initial=0.0))
+    return Steadiness(len(people), int((again.decided[back] != before.decided).sum()), moved)
+
+
+def _takes_gaps(model: OpaqueModel, table: pd.DataFrame | None) -> bool:
+    """Whether it decides about rows of the table that have gaps."""
+    if table is None:
+        return False
+    read = [name for name in model.domain.free_names if name in table.columns]
+    gappy = table[table[read].isna().any(axis=1)].iloc[:FIRST]
+    if not len(gappy):
+        return False
+    versions = Versions(model.domain)
+    try:
+        model.ask(versions.table(gappy, 0), scores=True)
+    except InputError:
+        return False
+    return True

@@ -1,0 +1,318 @@
+"""What did a model say about rows, and what does it mean? Labels, or numbers that decide; one answer for each row.
+
+What it means is found out once, on a trial, and held on to: whoever answers otherwise later is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from bornfair.errors import InputError, plain, plain_value, shown
+from bornfair.models.importers.columns import Columns, Wanted
+from bornfair.models.importers.reading import Meaning, Reading
+from bornfair.models.operating import USUAL, Asked, Top
+from bornfair.people.features import Label, Value
+from bornfair.people.labels import places_among
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """The answers to so many rows, in their order: labels, numbers [rows, columns], or both."""
+
+    labels: np.ndarray | None = None
+    numbers: np.ndarray | None = None
+    classes: tuple[Value, ...] | None = None
+    """The classes behind the columns of numbers, where the model names them."""
+
+
+class Outside(Protocol):
+    """A model that can only be asked."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def how(self) -> str:
+        """How it is asked, for a report."""
+
+    @property
+    def digest(self) -> str:
+        """What identifies it: SHA-256 sums of its files; "" where there is none."""
+
+    @property
+    def most(self) -> int:
+        """Rows of one question at most."""
+
+    @property
+    def wanted(self) -> Wanted:
+        """Which columns it takes."""
+
+    @property
+    def classes(self) -> tuple[Value, ...] | None:
+        """Its classes in order, where it knows them."""
+
+    @property
+    def point(self) -> float | None:
+        """Above which of its numbers it decides for the last class, where it says so itself."""
+
+    def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
+        """Its answers; numbers=False: numbers need not be shown where labels decide."""
+
+
+def said(values: Any, rows: int, origin: str) -> Said:
+    """Plain answers: one label or number for each row, or one number for each class."""
+    if isinstance(values, (pd.DataFrame, pd.Series)):
+        values = values.to_numpy()
+    try:
+        found = np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"{origin} answered rows of unequal length ({error}); it must answer alike for all.") from None
+    if found.ndim == 0 or len(found) != rows:
+        many = "one value" if found.ndim == 0 else f"{len(found):,} decisions"
+        raise InputError(f"{origin} answered {many} for {rows:,} people; it must give one decision each, in order.")
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.ndim > 2 or (found.ndim == 2 and found.dtype.kind not in "iuf"):
+        raise InputError(
+            f"{origin} answered an array of shape {list(found.shape)} of {found.dtype}; it must give one label, or one "
+            "number, or one number for each class, for each person."
+        )
+    if found.dtype.kind == "f" or found.ndim == 2:
+        numbers = found.astype(np.float64).reshape(rows, -1)
+        finite(numbers, origin)
+        return Said(numbers=numbers)
+    return Said(labels=labels_of(found, origin))
+
+
+def labels_of(found: np.ndarray, origin: str) -> np.ndarray:
+    """Labels as plain values; none may be missing."""
+    values = [plain(value) for value in found.ravel().tolist()]
+    for i, value in enumerate(values):
+        if value is None or value != value or not isinstance(value, (bool, int, float, str)):
+            raise InputError(f"{origin} answered {value!r} for person {i} of {len(values)}; it must give a label.")
+    return np.array(values, dtype=object)
+
+
+def finite(numbers: np.ndarray, origin: str) -> None:
+    bad = ~np.isfinite(numbers).all(axis=1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(f"{origin} answered {numbers[row].tolist()} for person {row}; numbers must be finite.")
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Class indices, and scores [rows, outputs]: of two classes one, above 0 where it speaks for the last; of more, one
+    for each class. None where the model shows none, or nobody asked for them.
+    """
+
+    decided: np.ndarray
+    scores: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Meant:
+    """What the answers of a model mean."""
+
+    origin: str
+    classes: tuple[Value, ...]
+    numbers: Meaning | None
+    """What its numbers are: a probability or a logit; None where it shows none."""
+    cut: float = 0.0
+    """Above which number the last of two classes is decided; where labels decide, where the numbers would."""
+    by_label: bool = True
+    whole: bool = False
+    """Whether labels come as decimals, as 1.0."""
+    operating: tuple[tuple[str, float], ...] = ()
+
+    def answers(self, given: Said) -> Answers:
+        labels = given.labels
+        if labels is None and self.whole and given.numbers is not None:
+            labels = np.array(given.numbers[:, 0].tolist(), dtype=object)
+        scores = self._scores(given)
+        if not self.by_label:
+            if scores is None:
+                raise InputError(f"{self.origin} answered without numbers, which it gave before; it must answer alike.")
+            if scores.shape[1] == 1:
+                return Answers((scores[:, 0] > 0).astype(np.int64), scores)
+            return Answers(np.argmax(scores, axis=1), scores)
+        if labels is None:
+            raise InputError(
+                f"{self.origin} answered numbers, and labels before; say what they are by decision='probability' or "
+                "'logit' (--decision)."
+            )
+        decided = places_among(labels, self.classes)
+        if (decided < 0).any():
+            stray = labels[int(np.argmax(decided < 0))]
+            raise InputError(
+                f"{self.origin} answered {stray!r}, which is not one of its classes {shown(self.classes)}; name all of "
+                "them as the label of a domain, or by the target of the table (--target), or say what its numbers are "
+                "(--decision)."
+            )
+        return Answers(decided, scores)
+
+    def _scores(self, given: Said) -> np.ndarray | None:
+        if given.numbers is None or self.numbers is None:
+            return None
+        count, columns = len(self.classes), given.numbers.shape[1]
+        if columns != count and not (columns == 1 and count == 2):
+            raise InputError(f"{self.origin} answered {columns} numbers for each person, for {count} classes.")
+        return given.numbers[:, -1:] - self.cut if count == 2 else given.numbers
+
+    def probabilities(self, scores: np.ndarray) -> np.ndarray | None:
+        """Of each class, from scores; None where the numbers are none."""
+        if self.numbers is None:
+            return None
+        if self.numbers == "probability":
+            if scores.shape[1] > 1:
+                return scores
+            last = np.clip(scores + self.cut, 0.0, 1.0)
+            return np.concatenate([1 - last, last], axis=1)
+        from bornfair.models.model import probabilities
+
+        return probabilities(scores + self.cut if scores.shape[1] == 1 else scores)
+
+
+def meaning_of(trial: Said, source: Outside, label: Label | None, asked: Reading) -> Meant:
+    """What the answers to a trial show, with what the user says of them."""
+    origin = source.name
+    asked.only_for(origin, "decision", "threshold")
+    labels, numbers, whole = trial.labels, trial.numbers, False
+    if asked.decision == "label" or (asked.decision is None and labels is None and _are_whole(numbers)):
+        if labels is None and numbers is not None and numbers.shape[1] == 1:
+            labels, numbers, whole = np.array(numbers[:, 0].tolist(), dtype=object), None, True
+        if labels is None:
+            raise InputError(f"{origin} answers numbers, so that decision='label' does not fit; leave it out.")
+    by_label = labels is not None and not asked.moves_the_decision
+    if numbers is None and not by_label:
+        raise InputError(
+            f"{origin} answers labels only, which decide themselves; leave --threshold and --decision out."
+        )
+    kind = _kind(numbers, asked, origin, by_label=by_label)
+    classes = _classes(source, trial, label, labels, None if kind is None else numbers, origin)
+    if numbers is not None and kind is not None and numbers.shape[1] not in (1, len(classes)):
+        if not by_label:
+            raise InputError(f"{origin} answers {numbers.shape[1]} numbers for {len(classes)} classes; give one each.")
+        kind = None
+    if kind is not None and numbers is not None and numbers.shape[1] == 1 and len(classes) > 2:
+        if not by_label:
+            raise InputError(
+                f"{origin} answers one number for {len(classes)} classes {shown(classes)}; give one for each."
+            )
+        kind = None
+    usual = USUAL if kind == "probability" else 0.0
+    own = usual if source.point is None or asked.moves_the_decision else source.point
+    cut = own if kind is not None and len(classes) == 2 else 0.0
+    return Meant(origin, classes, kind, cut, by_label, whole)
+
+
+def at_threshold(meant: Meant, asked: Reading, scores: np.ndarray | None) -> Meant:
+    """The same, deciding where it is asked to; `scores` are those of the table's people, for "top 12%"."""
+    if asked.threshold is None:
+        return meant
+    if len(meant.classes) > 2:
+        raise InputError(
+            f"{meant.origin} tells {len(meant.classes)} classes apart and cannot be read, so no threshold can be set "
+            "for it; leave --threshold out."
+        )
+    point = Asked.of(asked.threshold)
+    ((place, amount),) = point.by_class(meant.classes).items()
+    if isinstance(amount, Top):
+        if scores is None:
+            raise InputError(f"'{point.text}' is a share of a table's people; give a table, or a number.")
+        shown_ = scores[:, 0] + meant.cut
+        cut = amount.above(shown_) if place else float(np.nextafter(-amount.above(-shown_), -np.inf))
+    elif meant.numbers == "probability":
+        if not 0 < amount < 1:
+            raise InputError(f"the threshold of a probability must lie between 0 and 1, found {amount!r}.")
+        cut = amount if place else 1 - amount
+    else:
+        cut = amount if place else -amount
+    operating = ((str(meant.classes[-1]), float(f"{cut:.6g}")),)
+    return Meant(meant.origin, meant.classes, meant.numbers, cut, False, meant.whole, operating)
+
+
+def _are_whole(numbers: np.ndarray | None) -> bool:
+    return numbers is not None and numbers.shape[1] == 1 and bool((numbers == np.round(numbers)).all())
+
+
+def _kind(numbers: np.ndarray | None, asked: Reading, origin: str, *, by_label: bool) -> Meaning | None:
+    if numbers is None:
+        return None
+    if asked.decision in ("probability", "logit"):
+        return asked.decision
+    if bool(((numbers >= 0) & (numbers <= 1)).all()):
+        several = numbers.shape[1] > 1
+        if not several or bool((np.abs(numbers.sum(axis=1) - 1) < 1e-3).all()):
+            return "probability"
+    if numbers.shape[1] > 1 or by_label:  # of one for each class the largest decides, whatever they are
+        return "logit"
+    raise InputError(
+        f"{origin} answers numbers from {numbers.min():.6g} to {numbers.max():.6g}, which may be scores or labels; say "
+        "so by decision='logit' (it decides above 0, or above --threshold) or 'label' (--decision)."
+    )
+
+
+def _classes(
+    source: Outside,
+    trial: Said,
+    label: Label | None,
+    labels: np.ndarray | None,
+    numbers: np.ndarray | None,
+    origin: str,
+) -> tuple[Value, ...]:
+    known = source.classes or trial.classes
+    if known is not None:
+        return tuple(plain_value(value) for value in known)
+    if label is not None:
+        return label.classes
+    if labels is None:
+        assert numbers is not None
+        return tuple(range(max(numbers.shape[1], 2)))
+    seen = {plain_value(value) for value in labels.tolist()}
+    columns = 0 if numbers is None else numbers.shape[1]
+    if columns > 1 and all(isinstance(value, int) and 0 <= value < columns for value in seen):
+        return tuple(range(columns))
+    if len(seen) == 1:
+        (only,) = seen
+        for pair in ((False, True), (0, 1)):
+            if only in pair and not isinstance(only, str):
+                return pair
+        raise InputError(
+            f"{origin} decides {only!r} about all {len(labels)} people of a trial; say which other decisions there "
+            "are, by the target of the table (--target) or the label of a domain."
+        )
+    return tuple(sorted(seen, key=lambda value: (str(type(value)), value)))
+
+
+def from_mapping(given: Mapping[str, Any], rows: int, origin: str) -> Said:
+    """Answers by name: decisions, numbers for the classes, or both."""
+    names = ("decisions", "probabilities")
+    label = next((given[name] for name in ("decisions", "labels", "predictions") if name in given), None)
+    number = next((given[name] for name in ("probabilities", "scores") if name in given), None)
+    if label is None and number is None:
+        raise InputError(f"{origin} answered an object with {shown(given)}; it must have one of {shown(names)}.")
+    first = None if label is None else said(label, rows, origin)
+    if number is None:
+        assert first is not None
+        return first
+    second = said(_numbers(number, origin), rows, origin)
+    if first is None:
+        return second
+    labels = first.labels
+    if labels is None and first.numbers is not None and first.numbers.shape[1] == 1:
+        labels = np.array(first.numbers[:, 0].tolist(), dtype=object)
+    return Said(labels=labels, numbers=second.numbers)
+
+
+def _numbers(values: Sequence[Any], origin: str) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{origin} answered probabilities that are no numbers; give numbers.") from None

@@ -1,0 +1,181 @@
+"""How many people does a model that can only be asked treat unfairly? Between which shares, almost certainly.
+
+Nothing is proven, so that the whole domain is what is drawn from; the rows of a table, and a domain of few people, are
+asked about one by one. Those who are found unfair are asked about again: noise is no unfairness.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.errors import InputError
+from bornfair.models.opaque import OpaqueModel, Unsteady
+from bornfair.people.tables import as_pandas
+from bornfair.quantification.confident import NARROW, Looks, Parts, clopper_pearson, needed_samples, take_looks
+from bornfair.quantification.outside_draw import Drawn, unfair_among
+from bornfair.quantification.records import SURE, Confident, Estimate, Shares
+from bornfair.quantification.subpopulation import limits_of, rows_within
+from bornfair.quantification.variables import Marginal
+from bornfair.twins.versions import Versions
+from bornfair.verification.clock import Clock, Timeout
+from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP
+from bornfair.verification.outside_replay import unsteady_text
+from bornfair.verification.outside_search import everybody, people_in_order
+from bornfair.verification.partition import Where
+
+FIRST = 256  # people, who tell about how many are unfair
+SAMPLES = 100_000  # for the estimate, at most
+SAMPLING = 0.2  # share of the time for these
+PLANNED = 0.9  # of the time that is left: the look that is planned must not come too late
+MOST = 4_000_000
+ASKED_AGAIN = 64  # of those who are found unfair
+
+
+class _Asked:
+    """People who are asked about, and those of them who are found unfair, as long as the model stays by it."""
+
+    def __init__(self, model: OpaqueModel, clock: Clock) -> None:
+        self.model, self.clock, self.versions, self.again = model, clock, Versions(model.domain), 0
+        self.count = self.unfair = 0
+
+    def __call__(self, people: pd.DataFrame) -> np.ndarray:
+        found = unfair_among(self.model, people, self.versions)
+        doubtful = np.flatnonzero(found)[: max(ASKED_AGAIN - self.again, 0)]
+        if len(doubtful):
+            self.again += len(doubtful)
+            if not unfair_among(self.model, people.iloc[doubtful[::-1]], self.versions).all():
+                raise Unsteady(unsteady_text(self.model))
+        self.count, self.unfair = self.count + len(people), self.unfair + int(found.sum())
+        self.clock.report(lambda: f"{self.unfair:,} of {self.count:,} people have a twin who is decided otherwise")
+        return found
+
+
+def shares_outside(
+    model: OpaqueModel,
+    *,
+    timeout: Timeout = 60.0,
+    precision: float = 0.0,
+    marginals: Mapping[str, Marginal] | None = None,
+    where: Where | None = None,
+    confidence: float = SURE,
+    seed: int = 0,
+) -> Shares:
+    """The interval that holds the unfair share with so much `confidence`, and an estimate beside; nothing is proven.
+
+    precision: stop when the interval is no wider.
+    """
+    clock = Clock.of(timeout)
+    model.domain.require_sensitive()
+    model.require_steady()
+    drawn, asked = Drawn(model.domain, marginals, where), _Asked(model, clock)
+    total = everybody(model, clock) if drawn.is_uniform else None
+    if total is not None:
+        return _counted_out(asked, total, clock)
+    looks, reason = Looks(confidence), TIME_IS_UP
+    guess = Estimate(0.0, 0.0, 1.0, 0)
+    some_only = bool(model.domain.real_sensitive)  # who is fair for some values may be unfair for others
+
+    def draw(count: int, rng: np.random.Generator) -> tuple[int, int]:
+        unfair = int(asked(drawn(count, rng)).sum())
+        return unfair, count - unfair if some_only else 0
+
+    try:
+        guess = _estimated(asked, drawn, looks, clock.part(SAMPLING), seed, some_only=some_only)
+        narrow = max(precision, NARROW)
+        needed = needed_samples(guess.unfair, 1.0, looks, narrow)
+        affordable = PLANNED * clock.left / max(model.pace.each * asked.versions.size, 1e-9)
+        take_looks(
+            looks, draw, Parts(), max(min(needed, affordable), 1.0), clock, seed, narrow=narrow, most=MOST,
+            together=model.together(asked.versions.size),
+        )  # fmt: skip
+        if looks.width <= narrow:
+            reason = "the interval is narrow enough"
+        elif not clock.is_up:
+            reason = "enough people were asked about"
+    except KeyboardInterrupt:
+        reason = INTERRUPTED
+    seen = looks.within(0.0, 0.0)
+    return Shares(
+        0.0, 0.0, guess, 0, clock.spent, _reason(model, reason, asked), (), reason == INTERRUPTED, confident=seen,
+        where=where,
+    )  # fmt: skip
+
+
+def _estimated(asked: _Asked, drawn: Drawn, looks: Looks, clock: Clock, seed: int, *, some_only: bool) -> Estimate:
+    """A first sample, as large as the time allows."""
+    rng, count, unfair = np.random.default_rng([seed, 271828]), 0, 0
+    while count < SAMPLES and (count < FIRST or not clock.is_up):
+        if count and clock.is_up:
+            break
+        size = min(max(asked.model.together(asked.versions.size), 16), SAMPLES - count)
+        unfair += int(asked(drawn(size, rng)).sum())
+        count += size
+    looks.look(unfair, count - unfair if some_only else 0, count, Parts())
+    low, high = clopper_pearson(unfair, count)
+    return Estimate(unfair / count, low, 1.0 if some_only else high, count)
+
+
+def _counted_out(asked: _Asked, total: int, clock: Clock) -> Shares:
+    """Everybody of a domain of few, asked about once."""
+    reason = f"all {total:,} people of the domain were asked about"
+    interrupted = False
+    try:
+        for some in people_in_order(asked.model):
+            asked(some)
+            if clock.is_up and asked.count < total:
+                reason = TIME_IS_UP
+                break
+    except KeyboardInterrupt:
+        reason, interrupted = INTERRUPTED, True
+    low = asked.unfair / total
+    high = min(low + (total - asked.count) / total, 1.0)
+    return Shares(
+        0.0, 0.0, Estimate(low, low, high, asked.count), 0, clock.spent, _reason(asked.model, reason, asked), (),
+        interrupted, confident=Confident(low, high, SURE, asked.count),
+    )  # fmt: skip
+
+
+def _reason(model: OpaqueModel, reason: str, asked: _Asked) -> str:
+    note = f"; {model.note}" if model.note else ""
+    return f"{reason}; {asked.count:,} people were asked about, nothing is proven of a model that is not read{note}"
+
+
+def rows_outside_measured(
+    model: OpaqueModel, table: Any, *, where: Where | None = None, timeout: Timeout = 60.0, seed: int = 0
+) -> Shares:
+    """How many rows of a table have a twin who is decided otherwise, each asked about as all their versions.
+
+    Rows for which there is no time count as either.
+    """
+    clock, frame = Clock.of(timeout), as_pandas(table)
+    model.domain.require_sensitive()
+    model.require_steady()
+    if where:
+        frame = frame[rows_within(model.domain, frame, limits_of(model.domain, where))]
+    if not len(frame):
+        raise InputError("nobody is left to be counted; give a table with rows that belong to the sub-population.")
+    asked, order, start = _Asked(model, clock), np.random.default_rng([seed, 5]).permutation(len(frame)), 0
+    reason, interrupted = "every row was asked about", False
+    try:
+        while start < len(frame) and (not start or not clock.is_up):
+            some = order[start : start + model.together(asked.versions.size)]
+            asked(frame.iloc[some])
+            start += len(some)
+        reason = TIME_IS_UP if start < len(frame) else reason
+    except KeyboardInterrupt:
+        reason, interrupted = INTERRUPTED, True
+    rows = len(frame)
+    some_only = bool(model.domain.real_sensitive)
+    low = asked.unfair / rows
+    high = 1.0 if some_only else min(low + (rows - asked.count) / rows, 1.0)
+    guess = Estimate(low, low, high, asked.count)
+    found = Shares(
+        0.0, 0.0, guess, rows, clock.spent, _reason(model, reason, asked), (), interrupted,
+        confident=Confident(low, high, SURE, asked.count),
+    )  # fmt: skip
+    return dataclasses.replace(found, where=where)

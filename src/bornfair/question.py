@@ -143,8 +143,9 @@ class Question:
         if isinstance(self.model, OpaqueModel):
             why = f": {self.model.unread.rstrip('.')}" if self.model.unread else ""
             raise InputError(
-                f"{self.model.source.name} can be run and not read{why}; so it can be asked by verify, quantify and "
-                "audit, but nothing in it can be bounded or changed."
+                f"{self.model.source.name} can be run and not read{why}; so it can be asked by verify, quantify, audit "
+                "and proxies, but nothing in it can be bounded or changed. A fair model around it decides by its mean "
+                "score over all versions of a person."
             )
         return self.model
 

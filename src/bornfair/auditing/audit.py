@@ -48,7 +48,6 @@ BINS = 24
 UNIFORM = 0.25  # of the time for measuring, for combinations counted alike where people as in the data come first
 OF_PEOPLE = 0.25  # share of the time for what is said of the people of a table,
 JUDGING = 0.2  # and so much, before all else, to judge them
-ASKED = "Asked from outside"
 OF_GROUPS = 0.15  # of the time for everybody, for groups
 
 
@@ -142,7 +141,10 @@ def examine(
     shown = None
     if isinstance(model, OpaqueModel) and treated is not None and steady:  # whose rows were asked about already
         shown = shown_by(model, rows, treated)
-    verdict = shown or decide(model, timeout=clock.part((1 - table) / 2), table=rows, seed=seed)
+    if shown is None:
+        verdict = decide(model, timeout=clock.part((1 - table) / 2), table=rows, seed=seed)
+    else:  # not `or`: a verdict is true only if it is "verified"
+        verdict = shown
     if verdict.verdict == "undecided" and treated is not None and not isinstance(model, OpaqueModel):
         shown = shown_by(model, rows, treated)  # who was judged already may show it
         verdict = verdict if shown is None else shown
@@ -165,7 +167,7 @@ def examine(
     document = _certified(model, verdict)
     imported = {}
     if isinstance(model, OpaqueModel):
-        imported = {ASKED: model.told}
+        imported = {parts.ASKED: model.told}
     elif model.original is not None:
         imported = {"Imported": _imported(model)}
     reading = {"Reading": model.note} if model.note else {}
@@ -241,13 +243,15 @@ def _of_people(
     decided = own_decisions(model, rows, treated)
     right: dict[str, Any] = {} if answers is None else _against_truth(model, rows, treated, decided, answers)
     good = class_names(model).index(rules.decision)
+    judged = treated.rows if isinstance(model, OpaqueModel) else np.arange(len(rows))  # others were not asked about
+    truth = None if answers is None else answers[judged]
     found: dict[str, Any] = {
         "people": people_of(model, rows, MOST_AFFECTED, treated=treated, timeout=clock.part(0.5)),
         **_of_scores(model, treated),
         "metrics": parts.Metrics(
             **right or {"rows": len(rows)}, on=TABLE, empirical_fairness=float(np.mean(treated.fair))
         ),
-        "group_metrics": by_group(model.domain, rows, decided, answers, good, rules),
+        "group_metrics": by_group(model.domain, rows.iloc[judged], decided[judged], truth, good, rules),
         "favourable": rules,
     }  # fmt: skip
     if len(rows) >= LEAST_ROWS_FOR_PROXIES:
@@ -260,7 +264,8 @@ def _of_scores(model: AnyModel, treated: Treatment) -> dict[str, Any]:
     if isinstance(model, OpaqueModel):
         if not model.shows_scores:
             return {}
-        if not np.array_equal(decisions(treated.scores), treated.decided):
+        by_them = np.array_equal(decisions(treated.scores), treated.decided)
+        if not by_them or model.meant.numbers != "probability":
             return {"score_gaps": _gaps(treated.scores)}
     return {"thresholds": threshold_curve(model, treated.scores), "score_gaps": _gaps(treated.scores)}
 

@@ -15,9 +15,13 @@ from bornfair.cli.options import (
     Decision,
     DomainFile,
     Drop,
+    EndpointUrl,
     Json,
+    ModelCommand,
     Normalise,
+    Opaque,
     Option,
+    Rate,
     Seed,
     Sensitive,
     Target,
@@ -25,6 +29,7 @@ from bornfair.cli.options import (
     Twins,
     asking,
     choices,
+    model_of,
     rows_of,
     started,
     without,
@@ -37,8 +42,11 @@ from bornfair.people.reading import Reading
 @choices(Reading, after="data")
 def audit(
     models: Annotated[
-        list[Path], typer.Argument(help="Models: bundles, .onnx, .nnet, .h5. Several are compared side by side.")
-    ],
+        list[Path] | None,
+        typer.Argument(
+            help="Models: bundles, .onnx, .nnet, .h5. Several are compared side by side.", show_default=False
+        ),
+    ] = None,
     data: Data = None,
     target: Target = None,
     sensitive: Sensitive = None,
@@ -64,6 +72,10 @@ def audit(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    model_command: ModelCommand = None,
+    endpoint: EndpointUrl = None,
+    rate: Rate = 10.0,
+    opaque: Opaque = False,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -82,9 +94,13 @@ def audit(
     people = None if rows is None else without(rows, drop)
     if people is None and drop:
         raise InputError(f"--drop {drop[0]}: there is no table to leave it out of; name one with --data.")
-    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
+    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise) | {"opaque": opaque}
+    sources: dict[str, Any] = dict(_named(models or []))
+    if model_command is not None or endpoint is not None or not sources:
+        other = model_of(None, model_command, endpoint, rate, timeout)
+        sources[other.name] = other
     found = ask(
-        _named(models), people, over=over, favourable=favourable, timeout=clock, seed=seed,  # type: ignore[arg-type]
+        sources, people, over=over, favourable=favourable, timeout=clock, seed=seed,  # type: ignore[arg-type]
         examination=_examination(data, drop), **asked,
     )  # fmt: skip
     written = [str(found.save(path)) for path in (report, card) if path is not None]
@@ -130,11 +146,14 @@ def _examination(data: Path | None, drop: list[str] | None) -> dict[str, str]:
 
 def _print(document: Any) -> None:
     """What a person reads first comes first: the people of the table, then people as in the data, then the rest."""
+    from bornfair.report.facts import ASKED
     from bornfair.report.formatting import measure_text, percent
     from bornfair.report.verdict_text import verdict_sentence
 
     verdict = document.verdict
     tell(f"{document.model}: {verdict_sentence(document)}" if document.model else verdict_sentence(document), "")
+    if told := document.making.get(ASKED):
+        tell(told, "")
     for sentence in document.gaps.sentences if document.gaps is not None else ():
         tell(sentence)
     if verdict.twins:
@@ -175,7 +194,7 @@ def _print_shares(document: Any) -> None:
         rows.append((
             whose,
             MISSING if guess is None else f"about {percent(guess.unfair)} ({interval(guess.low, guess.high)})",
-            percent(shares.certified, "down"), percent(shares.falsified, "down"), percent(shares.undecided, "up"),
+            *_proven(shares),
         ))  # fmt: skip
     headers = ["", "decided otherwise", "proven fair", "proven unfair", "neither"]
     print_table("How many have a twin who is decided otherwise", headers, rows)
@@ -185,6 +204,14 @@ def _print_shares(document: Any) -> None:
     tell("")
     if people is not None and people.note:
         tell(f"({people.note})", "")
+
+
+def _proven(shares: Any) -> tuple[str, str, str]:
+    from bornfair.report.formatting import MISSING, percent
+
+    if shares.asked is not None:
+        return MISSING, MISSING, MISSING
+    return percent(shares.certified, "down"), percent(shares.falsified, "down"), percent(shares.undecided, "up")
 
 
 def _print_rates(document: Any) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bornfair.verification.clock import Clock
 
 Option = typer.Option
+LONGEST_ANSWER = 60.0  # seconds for one answer of a program or a service
 Command = Callable[..., None]
 
 
@@ -53,6 +54,10 @@ def choices(*records: Any, after: str) -> Callable[[Command], Command]:
     return command_with_them
 
 
+MaybeModel = Annotated[
+    Path | None,
+    typer.Argument(help="A bundle (folder or .zip), .onnx, .h5, .keras or .nnet.", show_default=False),
+]
 ModelFile = Annotated[Path, typer.Argument(help="A bundle (folder or .zip), .onnx, .h5, .keras or .nnet.")]
 Bundle = Annotated[Path, typer.Argument(help="A bundle: a folder or a .zip.")]
 TableFile = Annotated[Path | None, typer.Argument(help="A CSV or Parquet table.", show_default=False)]
@@ -83,6 +88,17 @@ Timeout = Annotated[float, Option("--timeout", help="Seconds for all of it, read
 Seed = Annotated[int, Option("--seed", min=0, max=LARGEST_SEED, help="The same seed gives the same answer.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON document.")]
 
+ModelCommand = Annotated[
+    str | None,
+    Option("--model-command", help="A program instead of a model: CSV on stdin, a decision for each row on stdout."),
+]
+EndpointUrl = Annotated[
+    str | None, Option("--endpoint", help="An http(s) address instead of a model: JSON rows in, decisions out.")
+]
+Rate = Annotated[float, Option("--rate", help="--endpoint: requests per second at most.")]
+Opaque = Annotated[
+    bool, Option("--opaque", help="Ask the model from outside, though it could be read; nothing is then proven.")
+]
 Decision = Annotated[
     str | None,
     Option("--decision", help="What the model's output is, if that does not show: probability, logit or label."),
@@ -110,6 +126,24 @@ def asking(
         "domain": domain, "sensitive_features": sensitive or None, "twins": twins or None, "target": target,
         "decision": decision, "threshold": threshold or None, "normalise": normalise,
     }  # fmt: skip
+
+
+def model_of(model: Path | None, command: str | None, endpoint: str | None, rate: float, timeout: float) -> Any:
+    """What decides: a file, a program or a service; one of them."""
+    given = [one for one in (model, command, endpoint) if one is not None]
+    if len(given) != 1:
+        named = f"found {' and '.join(str(one) for one in given)}" if given else "none was given"
+        raise InputError(f"name one model: a file, --model-command or --endpoint; {named}.")
+    if model is not None:
+        return model
+    from bornfair.models.outside.command import Command
+    from bornfair.models.outside.endpoint import Endpoint
+
+    seconds = min(LONGEST_ANSWER, timeout)
+    if command is not None:
+        return Command(command, seconds)
+    assert endpoint is not None
+    return Endpoint(endpoint, seconds, rate)
 
 
 def started(timeout: float, *, quiet: bool) -> Clock:

@@ -7,7 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bornfair.cli.options import Dataset, Drop, Json, Seed, Sensitive, TableFile, Target, choices, table_of, without
+from bornfair.cli.options import (
+    LONGEST_ANSWER,
+    Dataset,
+    Drop,
+    EndpointUrl,
+    Json,
+    ModelCommand,
+    Rate,
+    Seed,
+    Sensitive,
+    TableFile,
+    Target,
+    choices,
+    model_of,
+    table_of,
+    without,
+)
 from bornfair.cli.output import print_json, print_table, tell
 from bornfair.errors import InputError
 from bornfair.people.reading import Reading
@@ -26,6 +42,9 @@ def proxies(
     dataset: Dataset = None,
     drop: Drop = None,
     model: Annotated[Path | None, typer.Option(help="A model whose score is asked too.")] = None,
+    model_command: ModelCommand = None,
+    endpoint: EndpointUrl = None,
+    rate: Rate = 10.0,
     after: Annotated[Path | None, typer.Option(help="Another model to compare, say the repaired one.")] = None,
     seed: Seed = 0,
     json: Json = False,
@@ -38,7 +57,9 @@ def proxies(
         raise InputError("name the sensitive columns with --sensitive.")
     people, target = table_of(table, dataset, target, reading)
     people = without(people, drop)
-    found = proxy_report(people, sensitive_features=sensitive, target=target, model=model, after=after, seed=seed)
+    given = any(one is not None for one in (model, model_command, endpoint))
+    source = model_of(model, model_command, endpoint, rate, LONGEST_ANSWER) if given else None
+    found = proxy_report(people, sensitive_features=sensitive, target=target, model=source, after=after, seed=seed)
     if json:
         print_json(found.to_json())
         return

@@ -8,10 +8,14 @@ from bornfair.cli.options import (
     Data,
     Decision,
     DomainFile,
+    EndpointUrl,
     Json,
-    ModelFile,
+    MaybeModel,
+    ModelCommand,
     Normalise,
+    Opaque,
     Option,
+    Rate,
     Seed,
     Sensitive,
     Target,
@@ -20,6 +24,7 @@ from bornfair.cli.options import (
     Twins,
     asking,
     choices,
+    model_of,
     population,
     rows_of,
     started,
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
 
 @choices(Reading, after="data")
 def quantify(
-    model: ModelFile,
+    model: MaybeModel = None,
     domain: DomainFile = None,
     sensitive: Sensitive = None,
     twins: Twins = None,
@@ -56,6 +61,10 @@ def quantify(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    model_command: ModelCommand = None,
+    endpoint: EndpointUrl = None,
+    rate: Rate = 10.0,
+    opaque: Opaque = False,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -68,10 +77,12 @@ def quantify(
     clock = started(timeout, quiet=json)
     from bornfair.question import quantify as measure
 
+    source = model_of(model, model_command, endpoint, rate, timeout)
+    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise) | {"opaque": opaque}
     found = measure(
-        model, table=rows_of(data, reading), over=over, where=population(where or []), timeout=clock,
+        source, table=rows_of(data, reading), over=over, where=population(where or []), timeout=clock,
         precision=precision, most=most, jobs=jobs, seed=seed,
-        **asking(domain, sensitive, twins, target, decision, threshold, normalise),
+        **asked,
     )  # fmt: skip
     if json:
         print_json(found.to_json())
@@ -90,12 +101,18 @@ def _print(found: Shares) -> None:
         f"unfair, estimated from {guess.samples:,} random people",
         f"{percent(guess.unfair)} ({percent(guess.low)} to {percent(guess.high)})",
     )
-    rows = [
+    proven = [
         ("proven fair", percent(found.certified, "down")),
         ("proven unfair", percent(found.falsified, "down")),
         ("neither", percent(found.undecided, "up")),
+    ]
+    boxes = ("rows" if counted else "boxes", f"{found.boxes:,}")
+    if found.asked is not None:
+        proven, boxes = [], ("people asked about", f"{found.asked:,}")
+    rows = [
+        *proven,
         *([] if counted else [drawn]),
-        ("rows" if counted else "boxes", f"{found.boxes:,}"),
+        boxes,
         ("seconds", f"{found.seconds:.1f}"),
     ]
     if (people := found.people) is not None:
@@ -107,7 +124,8 @@ def _print(found: Shares) -> None:
     whose = f"everybody who could exist ({words[found.over]})" if found.over in words else f"the rows of {found.over}"
     only = f", with {in_words(found.where)}" if found.where else ""
     print_table(f"Of {whose}{only}", ["", ""], rows)
-    tell(f"In {' and '.join(found.arithmetic)} arithmetic; {found.reason}.", "")
+    in_which = f"In {' and '.join(found.arithmetic)} arithmetic; " if found.arithmetic else "Nothing is proven: "
+    tell(f"{in_which}{found.reason}.", "")
     if found.groups:
         lines = [
             (group.text, percent(group.share), percent((group.inside or NOTHING_SEEN).unfair), percent(group.contains))
@@ -120,4 +138,5 @@ def _print(found: Shares) -> None:
         tell("Most affected:")
         for one in people.most_affected:
             decided = " / ".join(map(str, one.decisions))
-            tell(f"  row {one.row}: {decided}, score gap {one.gap or 0.0:.3g}; {one.undo_text}")
+            gap = "" if one.gap is None else f", score gap {one.gap:.3g}"
+            tell(f"  row {one.row}: {decided}{gap}; {one.undo_text}")

@@ -12,9 +12,13 @@ from bornfair.cli.options import (
     Data,
     Decision,
     DomainFile,
+    EndpointUrl,
     Json,
-    ModelFile,
+    MaybeModel,
+    ModelCommand,
     Normalise,
+    Opaque,
+    Rate,
     Seed,
     Sensitive,
     Target,
@@ -23,6 +27,7 @@ from bornfair.cli.options import (
     Twins,
     asking,
     choices,
+    model_of,
     number_in,
     population,
     rows_of,
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
 
 @choices(Reading, after="data")
 def verify(
-    model: ModelFile,
+    model: MaybeModel = None,
     domain: DomainFile = None,
     sensitive: Sensitive = None,
     twins: Twins = None,
@@ -67,6 +72,10 @@ def verify(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    model_command: ModelCommand = None,
+    endpoint: EndpointUrl = None,
+    rate: Rate = 10.0,
+    opaque: Opaque = False,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -82,13 +91,14 @@ def verify(
     from bornfair.report.code_hosts import Examined
     from bornfair.verification.partition import question_scope
 
-    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
+    source = model_of(model, model_command, endpoint, rate, timeout)
+    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise) | {"opaque": opaque}
     if change:
-        _change(model, asked, data, clock, seed, json=json)
+        _change(source, asked, data, clock, seed, json=json)
         return
     people, allowed = population(where or []), _allowances(relax or [])
     verdict = ask(
-        model, table=rows_of(data, reading), engine=engine, timeout=clock, partitions=partitions,  # type: ignore[arg-type]
+        source, table=rows_of(data, reading), engine=engine, timeout=clock, partitions=partitions,  # type: ignore[arg-type]
         soft_timeout=soft_timeout, where=people, relax=allowed, output=output, tolerance=tolerance, seed=seed,  # type: ignore[arg-type]
         resume=resume, **asked,
     )  # fmt: skip
@@ -140,7 +150,7 @@ def _print(verdict: Any, scope: str, output: str, tolerance: float) -> None:
     print_table("How it was found out", ["", ""], facts, numbers_from=2)
 
 
-def _change(model: Path, asked: Any, data: Path | None, clock: Clock, seed: int, *, json: bool) -> None:
+def _change(model: Any, asked: Any, data: Path | None, clock: Clock, seed: int, *, json: bool) -> None:
     """The largest possible change of the score between twins: attained, and proven not to be exceeded."""
     from bornfair.question import Question
     from bornfair.verification.milp import largest_change

@@ -6,7 +6,9 @@ and on the model giving the same one to the same row, which is put to the test f
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +27,7 @@ from bornfair.models.model import Model
 from bornfair.models.outside.command import Command
 from bornfair.models.outside.endpoint import Endpoint
 from bornfair.models.outside.objects import can_be_asked, object_outside
-from bornfair.models.outside.said import Answers, Meant, Outside, at_threshold, meaning_of
+from bornfair.models.outside.said import Answers, Meant, Outside, Said, at_threshold, meaning_of, said_together
 from bornfair.people.features import Value
 from bornfair.people.tables import as_pandas
 from bornfair.twins.versions import Versions
@@ -33,12 +35,14 @@ from bornfair.twins.versions import Versions
 if TYPE_CHECKING:
     from bornfair.people.domain import Domain
 
-FIRST = 16  # people who are asked about first
+FIRST = 16  # people who are asked about first; then four times as many, while there is time
 TRIAL = 256  # people who are asked about twice
 TRIAL_SECONDS = 3.0  # for those, about
 OTHERWISE = 97  # rows together, when they are asked about again
 BATCH_SECONDS = 0.5  # that a batch of rows should take
 FEWEST, BEGIN = 16, 512  # rows of a batch
+SMALL_PART = 4.0  # times as long as it takes to begin a batch it should go on
+REMEMBERED = 12  # batches
 
 
 class Unsteady(InputError):
@@ -69,18 +73,43 @@ class Steadiness:
 
 
 class Pace:
-    """How many rows the model decides in a second, and how many are asked about together."""
+    """How long the model takes, as `fixed` seconds for a batch and some for each row; so many rows are asked about
+    together that the first hardly matters.
+
+    >>> pace = Pace(10_000)
+    >>> pace.measured(16, 1.016)  # a program that takes a second to start
+    >>> pace.measured(64, 1.064)
+    >>> pace.measured(256, 1.256)
+    >>> pace.rows, round(pace.fixed, 3)
+    (1024, 1.0)
+    """
 
     def __init__(self, most: int) -> None:
-        self.most, self.rows, self.each = most, min(BEGIN, most), 0.0
+        self.most, self.rows = most, min(BEGIN, most)
+        self.fixed, self.slope = 0.0, 0.0
+        self._seen: collections.deque[tuple[int, float]] = collections.deque(maxlen=REMEMBERED)
+
+    @property
+    def each(self) -> float:
+        """Seconds for a row, in batches of the present size."""
+        return self.fixed / self.rows + self.slope
 
     def measured(self, rows: int, seconds: float) -> None:
         """A batch of so many rows took so long."""
-        if rows < min(FEWEST, self.most):
+        if not rows:
             return
-        self.each = seconds / rows if not self.each else (self.each + seconds / rows) / 2
-        wanted = BATCH_SECONDS / max(seconds / rows, 1e-9)
-        self.rows = int(np.clip(min(wanted, 4 * self.rows), min(FEWEST, self.most), self.most))
+        self._seen.append((rows, seconds))
+        sizes, took = (np.array(part, np.float64) for part in zip(*self._seen, strict=True))
+        if sizes.max() < 2 * sizes.min():  # what is fixed does not show yet
+            self.fixed, self.slope = 0.0, float(took.sum() / sizes.sum())
+            wanted = 4.0 * rows if seconds < 4 * BATCH_SECONDS else float(rows)
+        else:
+            slope, fixed = np.polyfit(sizes, took, 1)
+            self.slope = max(float(slope), 0.1 * float((took / sizes).min()), 1e-9)
+            self.fixed = max(float(fixed), 0.0)
+            wanted = max(BATCH_SECONDS, SMALL_PART * self.fixed) / self.slope
+        fewest = min(FEWEST, self.most)
+        self.rows = int(np.clip(min(wanted, 4 * rows), fewest, self.most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,9 +196,14 @@ class OpaqueModel:
             start += max(len(some), 1)
         return joined(parts)
 
-    def together(self, versions: int) -> int:
-        """About how many people to ask about at once, each as so many versions."""
-        return max(self.pace.rows // max(versions, 1), 1)
+    def together(self, versions: int, left: float = math.inf) -> int:
+        """About how many people to ask about at once, each as so many versions; not for longer than half of the seconds
+        that are left, if that can be helped.
+        """
+        rows, pace = float(self.pace.rows), self.pace
+        if left < math.inf and pace.slope > 0:
+            rows = min(rows, max((left / 2 - pace.fixed) / pace.slope, min(FEWEST, pace.most)))
+        return max(int(rows) // max(versions, 1), 1)
 
     def ask_versions(
         self, table: pd.DataFrame, versions: Versions, which: Sequence[int] | None = None, *, scores: bool = True
@@ -276,12 +310,14 @@ def opaque_model(source: Any, who: Who, asked: Reading, *, unread: str = "") -> 
     columns = columns_for(outside.wanted, dataclasses.replace(who, table=table))
     pace = Pace(outside.most)
     people = _trial_people(columns, table)
-    began = time.monotonic()
-    first = outside.ask(people.iloc[:FIRST], columns, numbers=True)
-    pace.measured(len(people.iloc[:FIRST]), time.monotonic() - began)
-    affordable = max(int(TRIAL_SECONDS / max(pace.each, 1e-9)), FIRST)
-    people = people.iloc[: min(len(people), affordable)]
-    trial = outside.ask(people, columns, numbers=True) if len(people) > FIRST else first
+    parts: list[Said] = []
+    began, start, size = time.monotonic(), 0, FIRST
+    while start < len(people) and (not parts or time.monotonic() - began < TRIAL_SECONDS):
+        some, now = people.iloc[start : start + size], time.monotonic()
+        parts.append(outside.ask(some, columns, numbers=True))
+        pace.measured(len(some), time.monotonic() - now)
+        start, size = start + size, 4 * size
+    trial, people = said_together(parts, outside.name), people.iloc[:start]
     meant = meaning_of(trial, outside, columns.domain.label, asked)
     domain = with_classes(columns.domain, meant.classes, len(meant.classes), who.target, outside.name)
     columns = Columns(domain, columns.names)

@@ -131,7 +131,7 @@ def outside_draw(
     def draw(count: int, seed: list[int], clock: Clock) -> tuple[pd.DataFrame, np.ndarray]:
         rng, people, marks, seen = np.random.default_rng(seed), list[pd.DataFrame](), list[np.ndarray](), 0
         while seen < count and (not seen or not clock.is_up):
-            some = drawn(min(model.together(versions.size), count - seen), rng)
+            some = drawn(min(model.together(versions.size, clock.left), count - seen), rng)
             people.append(some)
             marks.append(unfair_among(model, some, versions))
             seen += len(some)

@@ -91,7 +91,7 @@ def shares_outside(
         affordable = PLANNED * clock.left / max(model.pace.each * asked.versions.size, 1e-9)
         take_looks(
             looks, draw, Parts(), max(min(needed, affordable), 1.0), clock, seed, narrow=narrow, most=MOST,
-            together=model.together(asked.versions.size),
+            together=model.together(asked.versions.size, clock.left / 2),
         )  # fmt: skip
         if looks.width <= narrow:
             reason = "the interval is narrow enough"
@@ -102,7 +102,7 @@ def shares_outside(
     seen = looks.within(0.0, 0.0)
     return Shares(
         0.0, 0.0, guess, 0, clock.spent, _reason(model, reason, asked), (), reason == INTERRUPTED, confident=seen,
-        where=where,
+        where=where, asked=asked.count,
     )  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def _estimated(asked: _Asked, drawn: Drawn, looks: Looks, clock: Clock, seed: in
     while count < SAMPLES and (count < FIRST or not clock.is_up):
         if count and clock.is_up:
             break
-        size = min(max(asked.model.together(asked.versions.size), 16), SAMPLES - count)
+        size = min(max(asked.model.together(asked.versions.size, clock.left), 16), SAMPLES - count)
         unfair += int(asked(drawn(size, rng)).sum())
         count += size
     looks.look(unfair, count - unfair if some_only else 0, count, Parts())
@@ -136,7 +136,7 @@ def _counted_out(asked: _Asked, total: int, clock: Clock) -> Shares:
     high = min(low + (total - asked.count) / total, 1.0)
     return Shares(
         0.0, 0.0, Estimate(low, low, high, asked.count), 0, clock.spent, _reason(asked.model, reason, asked), (),
-        interrupted, confident=Confident(low, high, SURE, asked.count),
+        interrupted, confident=Confident(low, high, SURE, asked.count), asked=asked.count,
     )  # fmt: skip
 
 
@@ -163,7 +163,7 @@ def rows_outside_measured(
     reason, interrupted = "every row was asked about", False
     try:
         while start < len(frame) and (not start or not clock.is_up):
-            some = order[start : start + model.together(asked.versions.size)]
+            some = order[start : start + model.together(asked.versions.size, clock.left)]
             asked(frame.iloc[some])
             start += len(some)
         reason = TIME_IS_UP if start < len(frame) else reason
@@ -176,6 +176,6 @@ def rows_outside_measured(
     guess = Estimate(low, low, high, asked.count)
     found = Shares(
         0.0, 0.0, guess, rows, clock.spent, _reason(model, reason, asked), (), interrupted,
-        confident=Confident(low, high, SURE, asked.count),
+        confident=Confident(low, high, SURE, asked.count), asked=asked.count,
     )  # fmt: skip
     return dataclasses.replace(found, where=where)

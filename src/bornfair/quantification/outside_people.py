@@ -42,7 +42,7 @@ def outside_treatment(model: OpaqueModel, table: Any, *, timeout: Timeout = math
     parts: list[Treatment] = []
     done = 0
     while not parts or (done < count and (done < FEWEST or not clock.is_up)):
-        rows = order[done : done + model.together(versions.size)]
+        rows = order[done : done + model.together(versions.size, clock.left)]
         parts.append(_judged(model, versions, frame.iloc[rows], rows))
         done += max(len(rows), 1)
         clock.report(partial("{:,} of {:,} rows were asked about".format, done, count))

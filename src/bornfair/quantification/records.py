@@ -288,6 +288,8 @@ class Shares(Checked):
     confident: Confident | None = None
     where: Mapping[str, Any] | None = None
     history: tuple[Moment, ...] = ()
+    asked: int | None = None
+    """Of a model that is only asked, of which nothing is proven: about so many people."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -313,4 +315,6 @@ class Shares(Checked):
             "groups": [group.to_json() for group in self.groups],
         }  # fmt: skip
         people, _ = found.pop("people"), found.pop("history")
+        if self.asked is None:
+            del found["asked"]
         return found if people is None else {**found, "people": people.to_json()}

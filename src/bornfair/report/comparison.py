@@ -9,7 +9,7 @@ from bornfair.report import charts
 from bornfair.report.blocks import Block, Chart, Contents, Entry, Listing, Row, Table, Text, filled_sections
 from bornfair.report.facts import Comparison, Document, Metrics
 from bornfair.report.formatting import MISSING, clipped, count, listed, measure_text, narrow, percent, readable
-from bornfair.report.measured import shares_chart
+from bornfair.report.measured import asked_about, shares_chart
 from bornfair.report.pairs import side_by_side
 from bornfair.report.rates import lowest_ratio
 from bornfair.report.sections import FOOTER, LIMITS_TITLE, examination, made_on, why_open
@@ -75,7 +75,7 @@ def _table(names: list[str], models: Models) -> Table:
             "verdict": BADGES[document.verdict.verdict].replace(" ", "\u00a0"),
             "decided otherwise": affected if people is not None or agree is None else percent(1 - agree),
             "unfair": _unfair(document),
-            "proven fair": MISSING if document.shares is None else percent(document.shares.certified, "down"),
+            "proven fair": _proven(document),
             "impact ratio": MISSING if ratio is None else f"{ratio:.2f}",
             "accuracy": percent(metrics.accuracy),
             "balanced accuracy": percent(metrics.balanced_accuracy),
@@ -88,6 +88,11 @@ def _table(names: list[str], models: Models) -> Table:
         numbers=frozenset(i for i, name in enumerate(columns) if name not in ("model", "verdict")),
         shape="stack",
     )
+
+
+def _proven(document: Document) -> str:
+    shares = document.shares
+    return MISSING if shares is None or shares.asked is not None else percent(shares.certified, "down")
 
 
 def _unfair(document: Document) -> str:
@@ -140,7 +145,8 @@ def _one(document: Document) -> Iterator[Block]:
     if document.shares is not None:
         whose = {"data": "Of people as in the data:", "uniform": "Of every combination of values, counted alike:"}
         yield Text(whose.get(document.shares.over, ""), "soft")
-        yield from shares_chart(document.shares)
+        asked = document.shares.asked
+        yield from shares_chart(document.shares) if asked is None else [asked_about(asked)]
     if document.pairs:
         yield from side_by_side(document.pairs[0], document.label)
     yield from why_open(document)

@@ -21,6 +21,7 @@ from bornfair.report.domain_facts import DomainFacts
 from bornfair.verification.forest_influence import Influence
 from bornfair.verification.verdict import Answer, Arithmetic, Proof, Verdict
 
+ASKED = "Asked from outside"  # among these facts: how, of a model that is run and not read
 OPERATING_POINT = "Operating point"  # among the facts of how a model was made: where it decides, if not at ½
 
 # --- single people, and how scores differ ---

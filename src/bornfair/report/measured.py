@@ -78,8 +78,13 @@ def shares_of_combinations(document: Document) -> Iterator[Block]:
 
 def _shares(document: Document, shares: Shares) -> Iterator[Block]:
     yield Text(OVER.get(shares.over, f"Counted over: {readable(shares.over)}."))
-    yield from shares_chart(shares)
-    if work := effort(shares.boxes, shares.seconds):
+    if shares.asked is not None:
+        yield Text(
+            f"{count(shares.asked, 'person', 'people')} were asked about as all their versions; nothing is proven."
+        )
+    else:
+        yield from shares_chart(shares)
+    if shares.asked is None and (work := effort(shares.boxes, shares.seconds)):
         yield Text(f"{work}. More time makes the open part smaller.", "soft")
     if document.verdict.verdict == "verified" and shares.certified < 1:
         yield Text("The proof of the verdict covers everyone; this measurement is separate and did not get as far.")
@@ -87,6 +92,11 @@ def _shares(document: Document, shares: Shares) -> Iterator[Block]:
         yield Text(f"Decided otherwise than a twin: {confident_sentence(shares)}.")
     if shares.estimate is not None:
         yield _estimate(shares.estimate)
+
+
+def asked_about(people: int) -> Text:
+    """In the place of proven shares."""
+    return Text(f"{count(people, 'person', 'people')} were asked about, each as all their versions; nothing is proven.")
 
 
 def confident_sentence(shares: Shares) -> str:
@@ -100,6 +110,10 @@ def confident_sentence(shares: Shares) -> str:
     sure = shares.confident or shares.proven_interval
     only = f" with {in_words(shares.where)}" if shares.where else ""
     of = f"{narrow(sure.low, sure.high)} of {WHOSE.get(shares.over, f'the rows of {shares.over}')}{only}"
+    if shares.asked is not None:
+        if sure.low == sure.high:
+            return f"{of}, all of whom were asked about"
+        return f"{of} (confidence {_confidence(sure.confidence)}), {shares.asked:,} of whom were asked about"
     if sure.low <= shares.falsified and sure.high >= 1 - shares.certified:
         return f"{of}, proven"
     return f"{of} (confidence {_confidence(sure.confidence)}); of these {percent(shares.falsified, 'down')} proven"

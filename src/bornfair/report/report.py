@@ -117,7 +117,7 @@ def _same(*names: str) -> dict[str, str]:
 NAMES = {
     Estimate: _same("unfair", "low", "high", "confidence", "samples"),
     Confident: _same("low", "high", "confidence", "samples"),
-    Shares: _same("certified", "falsified", "undecided", "estimate", "confident", "boxes", "seconds", "over"),
+    Shares: _same("certified", "falsified", "undecided", "estimate", "confident", "boxes", "seconds", "over", "asked"),
     Group: {"text": "text", "covers": "share", "unfair_inside": "inside", "holds": "contains"},
     Affected: {**_same("row", "person", "twin", "decisions", "gap"), "undo": "undo_text"},
     People: _same("rows", "unfair", "most_affected", "source", "values", "left_out"),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from bornfair.report import measured
 from bornfair.report.blocks import Block, Code, Contents, Entry, Listing, Part, Quiet, Row, Table, Text, filled_sections
 from bornfair.report.domain_facts import FeatureFacts
-from bornfair.report.facts import OPERATING_POINT, Document
+from bornfair.report.facts import ASKED, OPERATING_POINT, Document
 from bornfair.report.formatting import (
     count,
     effort,
@@ -105,6 +105,8 @@ def _lead(document: Document) -> Iterator[Block]:
         yield Text(f"Two people who differ only in the sensitive features always get the same {what}{proven}.")
     if decides := document.making.get(OPERATING_POINT):
         yield Text(readable(decides))
+    if ASKED in document.making:
+        yield Text("The model was asked from outside, not read: what is said was seen in its answers, and is no proof.")
     yield from why_open(document)
     for note in disagreements(document):
         yield Text(note, "warning")
@@ -132,8 +134,9 @@ def _tiles(document: Document) -> Iterator[Entry]:
         elif guess := shares.estimate:
             means = f"{whose}: {interval(guess.low, guess.high)}; a sample, not a proof"
             yield Entry("Unfair, estimate", percent(guess.unfair), means)
-        yield Entry("Proven fair", percent(shares.certified, "down"), whose)
-        if shares.falsified or document.verdict.verdict == "falsified":
+        if shares.asked is None:
+            yield Entry("Proven fair", percent(shares.certified, "down"), whose)
+        if shares.asked is None and (shares.falsified or document.verdict.verdict == "falsified"):
             yield Entry("Proven unfair", percent(shares.falsified, "down"), whose)
     if metrics is not None and metrics.accuracy is not None:
         rows = "" if metrics.rows is None else f"on {count(metrics.rows, 'row')}"
@@ -227,7 +230,8 @@ def _features(features: Iterable[FeatureFacts]) -> Table:
 
 def _making(document: Document) -> Iterator[Block]:
     if document.making:
-        yield Text("Recorded by the training program, not proven.")
+        if not {ASKED} >= set(document.making):
+            yield Text("Recorded by the training program, not proven.")
         yield _terms(document.making.items())
     elif document.certificate is not None:
         yield Text("Not recorded: this model was not trained by bornfair.")

@@ -13,8 +13,6 @@ from bornfair.people.features import Value
 from bornfair.twins.versions import Versions
 from bornfair.verification.replay import Replay
 
-TIMES = 2  # that everything is asked again
-
 
 def replay_outside(
     model: OpaqueModel, person: Mapping[str, Value], values: Sequence[int], versions: Versions | None = None
@@ -37,12 +35,10 @@ def replay_outside_people(
         return Replay((), {})
     table = pd.DataFrame(list(people), columns=list(model.domain.names))
     together = model.ask(table, scores=False).decided.tolist()
-    for _ in range(TIMES):
-        turned = model.ask(table.iloc[::-1], scores=False).decided.tolist()[::-1]
-        alone = [int(model.ask(table.iloc[[i]], scores=False).decided[0]) for i in range(len(table))]
-        for again in (turned, alone):
-            if again != together:
-                raise Unsteady(unsteady_text(model))
+    turned = model.ask(table.iloc[::-1], scores=False).decided.tolist()[::-1]
+    alone = [int(model.ask(table.iloc[[i]], scores=False).decided[0]) for i in range(len(table))]
+    if not turned == alone == together:
+        raise Unsteady(unsteady_text(model))
     decided = tuple(int(place) for place in together)
     return Replay(tuple(dict(person) for person in people), {"executed": decided}, tuple(versions))
 

@@ -148,7 +148,8 @@ def _searched(search: _Search, table: pd.DataFrame | None) -> str:
                 return ""
         return "everybody of the domain was asked about once"
     while not clock.is_up and search.asked < MOST_ASKED:
-        drawn = domain.sample(max(search.model.together(search.versions.size), 8), seed=int(search.rng.integers(2**31)))
+        size = max(search.model.together(search.versions.size, clock.left / 2), 8)
+        drawn = domain.sample(size, seed=int(search.rng.integers(2**31)))
         drawn = drawn[list(domain.free_names)]
         pool.append((drawn, search.look(drawn, "random people")[0][:, 0]))
         if search.found is not None:
@@ -168,7 +169,8 @@ def _searched(search: _Search, table: pd.DataFrame | None) -> str:
 def _chunks(search: _Search, rows: pd.DataFrame, clock: Clock) -> Iterator[pd.DataFrame]:
     start = 0
     while start < len(rows) and (not start or not clock.is_up):
-        some = rows.iloc[start : start + search.model.together(search.versions.size)].reset_index(drop=True)
+        size = search.model.together(search.versions.size, clock.left)
+        some = rows.iloc[start : start + size].reset_index(drop=True)
         start += len(some)
         yield some
 

@@ -29,6 +29,7 @@ from bornfair.people.features import Value
 
 TOGETHER = 65_536  # rows: a program takes long to start
 LONGEST = 4_096  # bytes of one decision
+LONGEST_NAME = 50  # letters of the command in a message
 KEPT = 2_000  # last bytes of what it says on standard error
 HEADERS = {"decision", "label", "prediction", "probability", "score"}
 
@@ -70,7 +71,8 @@ class Command:
 
     @property
     def name(self) -> str:
-        return f"the command '{Path(self._words[0]).name}'"
+        words = " ".join(Path(word).name or word for word in self._words)
+        return f"the command '{words if len(words) <= LONGEST_NAME else words[: LONGEST_NAME - 1] + '…'}'"
 
     @property
     def how(self) -> str:

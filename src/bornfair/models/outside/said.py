@@ -90,6 +90,21 @@ def said(values: Any, rows: int, origin: str) -> Said:
     return Said(labels=labels_of(found, origin))
 
 
+def said_together(parts: Sequence[Said], origin: str) -> Said:
+    """The answers to several batches; they must be of one kind."""
+    kinds = {(part.labels is None, 0 if part.numbers is None else part.numbers.shape[1]) for part in parts}
+    if len(kinds) > 1:
+        raise InputError(
+            f"{origin} answered some people by labels and others by numbers, or by more of them; it must answer alike "
+            "for all (say what its numbers are by --decision, and write them as decimals)."
+        )
+    labels = [part.labels for part in parts if part.labels is not None]
+    numbers = [part.numbers for part in parts if part.numbers is not None]
+    return Said(
+        np.concatenate(labels) if labels else None, np.concatenate(numbers) if numbers else None, parts[0].classes
+    )
+
+
 def labels_of(found: np.ndarray, origin: str) -> np.ndarray:
     """Labels as plain values; none may be missing."""
     values = [plain(value) for value in found.ravel().tolist()]

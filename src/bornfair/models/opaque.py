@@ -96,7 +96,7 @@ class Pace:
 
     def measured(self, rows: int, seconds: float) -> None:
         """A batch of so many rows took so long."""
-        if not rows:
+        if rows < min(FEWEST, self.most):  # too few to tell anything
             return
         self._seen.append((rows, seconds))
         sizes, took = (np.array(part, np.float64) for part in zip(*self._seen, strict=True))
@@ -109,7 +109,7 @@ class Pace:
             self.fixed = max(float(fixed), 0.0)
             wanted = max(BATCH_SECONDS, SMALL_PART * self.fixed) / self.slope
         fewest = min(FEWEST, self.most)
-        self.rows = int(np.clip(min(wanted, 4 * rows), fewest, self.most))
+        self.rows = int(np.clip(min(wanted, 4 * max(self.rows, rows)), fewest, self.most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +202,8 @@ class OpaqueModel:
         """
         rows, pace = float(self.pace.rows), self.pace
         if left < math.inf and pace.slope > 0:
-            rows = min(rows, max((left / 2 - pace.fixed) / pace.slope, min(FEWEST, pace.most)))
+            affordable = max(left / 2 - pace.fixed, pace.fixed) / pace.slope  # to begin costs as much for one as for many
+            rows = min(rows, max(affordable, min(FEWEST, pace.most)))
         return max(int(rows) // max(versions, 1), 1)
 
     def ask_versions(

@@ -1,0 +1,280 @@
+"""Models that are asked: what they are sent, what their answers mean, and what is said when they fail."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.svm import SVC
+
+from bornfair import Command, Endpoint
+from bornfair.errors import InputError
+from bornfair.models.importers.columns import Columns, Who
+from bornfair.models.importers.reading import Reading
+from bornfair.models.opaque import Steadiness, Unsteady, opaque_model
+from bornfair.models.outside.command import lines_read
+from bornfair.models.outside.said import said
+from bornfair.models.outside.sent import as_csv, as_records
+from outside_models import SMALL, WIDE, by_age, command, served
+
+PEOPLE = SMALL.sample(64, seed=3)
+
+
+def opened(source, domain=SMALL, table=None, **reading):
+    return opaque_model(source, Who(domain, None, table), Reading.of(reading))
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    return Command(command(tmp_path_factory.mktemp("program")))
+
+
+def test_a_function_a_program_and_a_service_decide_alike(program):
+    expected = by_age(PEOPLE).tolist()
+    assert opened(by_age).predict(PEOPLE).tolist() == expected
+    asked = opened(program)
+    assert asked.predict(PEOPLE).tolist() == expected
+    assert asked.steadiness == Steadiness(256, 0)
+    assert "program.py" in asked.source.digest
+    with served(lambda rows, _: {"decisions": by_age(pd.DataFrame(rows)).tolist()}) as url:
+        assert opened(Endpoint(url, rate=1e6, rows=50)).predict(PEOPLE).tolist() == expected
+
+
+def test_a_person_is_sent_as_the_same_bytes_from_every_table():
+    columns = Columns(SMALL, SMALL.names)
+    whole = pd.DataFrame({"age": [30, 41], "job": ["smith", "clerk"], "woman": [True, False]})
+    decimals = whole.assign(age=[30.0, 41.0])
+    assert as_csv(whole, columns) == as_csv(decimals, columns) == b"age,job,woman\n30,smith,True\n41,clerk,False\n"
+    assert as_records(decimals, columns)[0] == {"age": 30, "job": "smith", "woman": True}
+    gappy = decimals.assign(age=[30.0, np.nan], job=["smith", None])
+    assert as_csv(gappy, columns).splitlines()[2] == b",,False"
+    assert as_records(gappy, columns)[1] == {"age": None, "job": None, "woman": False}
+
+
+@pytest.mark.parametrize(
+    ("answers", "classes", "numbers", "first"),
+    [
+        (lambda t: t["age"] > 30, [False, True], None, False),
+        (lambda t: (t["age"] > 30).astype(int), [0, 1], None, 0),
+        (lambda t: (t["age"] > 30).astype(float), [0, 1], None, 0),
+        (lambda t: t["age"] / 49, [0, 1], "probability", 1),
+        (lambda t: np.stack([1 - t["age"] / 49, t["age"] / 49], axis=1), [0, 1], "probability", 1),
+        (lambda t: np.where(t["age"] > 40, "c", np.where(t["age"] > 30, "b", "a")), ["a", "b", "c"], None, "a"),
+        (lambda t: np.stack([29.0 - t["age"], t["age"] * 0, t["age"] - 40.0], axis=1), [0, 1, 2], "logit", 1),
+    ],
+)
+def test_labels_and_numbers_of_every_kind_are_understood(answers, classes, numbers, first):
+    model = opened(answers, SMALL.replaced(label=None))
+    person = pd.DataFrame({"age": [30], "job": ["smith"], "woman": [True]})
+    assert model.meant.classes == tuple(classes)
+    assert model.meant.numbers == numbers
+    assert model.predict(person).tolist() == [first]
+
+
+def test_what_numbers_are_and_where_they_decide_can_be_said():
+    def score(people):
+        return people["age"] - 33.5
+
+    with pytest.raises(InputError, match=r"numbers from -13.5 to 15.5, which may be scores or labels; say so by dec"):
+        opened(score)
+    at = pd.DataFrame({"age": [33, 34, 40], "job": ["smith"] * 3, "woman": [True] * 3})
+    assert opened(score, decision="logit").predict(at).tolist() == ["no", "yes", "yes"]
+    moved = opened(score, decision="logit", threshold=4)
+    assert moved.predict(at).tolist() == ["no", "no", "yes"]
+    assert moved.thresholds == {"yes": 4.0}
+    share = opened(lambda t: t["age"] / 50, table=PEOPLE, threshold="top 25%")
+    assert np.mean(share.predict(PEOPLE) == "yes") <= 0.25 < np.mean(PEOPLE["age"] / 50 >= share.meant.cut) + 0.1
+    with pytest.raises(InputError, match="answers labels only, which decide themselves"):
+        opened(by_age, threshold=0.3)
+    with pytest.raises(InputError, match="threshold of a probability must lie between 0 and 1"):
+        opened(lambda t: t["age"] / 50, threshold=3)
+
+
+def test_an_estimator_is_asked_by_its_labels_and_its_score_is_shown():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=80), "s": rng.integers(0, 2, 80)})
+    model = opaque_model(SVC().fit(table, table["a"] + table["s"] > 0.5), Who(None, ["s"], table), Reading())
+    assert model.meant.numbers == "logit" and model.meant.by_label
+    assert np.array_equal(model.predict(table), model.source.model.predict(table.astype(float)))
+    assert "the SVC of sklearn" in model.source.how or "scikit-learn" in model.source.how
+    with pytest.raises(InputError, match=r"the SVC is not fitted; call fit first"):
+        opaque_model(SVC(), Who(None, ["s"], table), Reading())
+
+
+def test_whoever_changes_their_mind_is_told_so():
+    def moody(people):
+        moody.times += 1
+        return by_age(people) if moody.times < 4 else by_age(people)[::-1]
+
+    moody.times = 0
+    model = opened(moody)
+    assert model.steadiness.changed > 0
+    assert "decided otherwise the second time" in model.told
+    with pytest.raises(Unsteady, match="does not answer the same row alike"):
+        model.require_steady()
+
+
+@pytest.mark.parametrize(
+    ("program_", "message"),
+    [
+        ("import sys; [print('yes') for _ in sys.stdin]", r"wrote 17 lines for 16 people; it must write one"),
+        ("import sys; list(sys.stdin); print('yes')", r"wrote 1 lines for 16 people"),
+        ("import sys; next(sys.stdin); [print('maybe') for _ in sys.stdin]", r"'maybe', which is not one of its class"),
+        ("import sys; sys.exit('no such model')", r"the command '.*' ended with status 1: no such model\."),
+        ("import os; os.kill(os.getpid(), 9)", r"ended with status -9\."),
+        ("import sys\nwhile True: sys.stdout.write('x' * 10**6)", r"wrote more than .* bytes"),
+        ("import sys; next(sys.stdin); [print('yes,') for _ in sys.stdin]", r"wrote 'yes,' for person 0"),
+        ("import sys; next(sys.stdin); [print('nan') for _ in sys.stdin]", r"'nan'|numbers must be finite"),
+        ("import sys; next(sys.stdin); [sys.stdout.buffer.write(b'\\xff\\n') for _ in sys.stdin]", r"not UTF-8"),
+    ],
+)
+def test_a_program_that_fails_is_one_sentence(tmp_path, program_, message):
+    with pytest.raises(InputError, match=message) as caught:
+        opened(Command(command(tmp_path, program_), seconds=20))
+    assert "\n" not in str(caught.value)
+
+
+HANGING = """
+import os, subprocess, sys, time
+other = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+with open(sys.argv[1], "w") as stream:
+    stream.write(f"{os.getpid()} {other.pid}")
+time.sleep(600)
+"""
+
+
+def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path):
+    started = tmp_path / "started"
+    with pytest.raises(InputError, match=r"took more than 2 s for 16 people and was ended; give it more time"):
+        opened(Command(f"{command(tmp_path, HANGING)} {started}", seconds=2))
+    for process in started.read_text().split():
+        status = Path(f"/proc/{process}/stat")
+        assert not status.exists() or status.read_text().split()[2] == "Z"  # nobody may have waited for it yet
+
+
+def test_commands_are_read_without_a_shell():
+    with pytest.raises(InputError, match="the command is empty"):
+        Command("  ")
+    with pytest.raises(InputError, match="not understood: No closing quotation"):
+        Command("python 'x")
+    with pytest.raises(InputError, match=r"cannot be started: No such file or directory"):
+        opened(Command("no-such-program-of-anybody | cat"))
+
+
+@pytest.mark.parametrize(
+    ("written", "labels", "numbers"),
+    [
+        (b"yes\nno\n", ["yes", "no"], None),
+        (b"1\n0\n\n", [1, 0], None),
+        (b"0.5\n0\n", None, [[0.5], [0.0]]),
+        (b"0.5,0.5\n0,1\n", None, [[0.5, 0.5], [0.0, 1.0]]),
+        (b"probability\n0\n1\n", None, [[0.0], [1.0]]),
+        (b"decision,probability\r\nyes,0.75\r\nno,0.25\r\n", ["yes", "no"], [[0.75], [0.25]]),
+        (b"decision\nno\n", ["decision", "no"], None),
+    ],
+)
+def test_lines_are_decisions_or_numbers(written, labels, numbers):
+    found = lines_read(written, 2, "it")
+    assert (None if found.labels is None else found.labels.tolist()) == labels
+    assert (None if found.numbers is None else found.numbers.tolist()) == numbers
+
+
+def test_an_answer_for_each_row_is_needed():
+    for values, message in (
+        ([1, 0], "answered 2 decisions for 3 people"),
+        (1, "answered one value for 3 people"),
+        ([None, 1, 0], "answered None for person 0"),
+        ([0.1, float("nan"), 0.2], "numbers must be finite"),
+        ([[1, 2], [3]], "unequal length|2 decisions"),
+        (np.zeros((3, 2, 2)), r"shape \[3, 2, 2\]"),
+    ):
+        with pytest.raises(InputError, match=message):
+            said(values, 3, "it")
+
+
+def _refused(status, text=b"", **headers):
+    def answer(rows, handler):
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.send_header("Content-Length", str(len(text)))
+        handler.end_headers()
+        handler.wfile.write(text)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (_refused(500, b"out of order"), r"refused with status 500: out of order\."),
+        (
+            _refused(302, Location="http://203.0.113.1/x"),
+            r"sends us on to 'http://203.0.113.1/x', and only the address",
+        ),
+        (_refused(503, Retry_After="0"), r"refused with status 503"),
+        (lambda rows, _: b"<html>", r"answered b'<html>', which is not JSON"),
+        (lambda rows, _: {"verdict": 1}, r"an object with 'verdict'; it must have one of 'decisions', 'probabilities'"),
+        (lambda rows, _: ["yes"], r"answered 1 decisions for 16 people"),
+        (lambda rows, _: "yes", r"answered a str; it must be a list"),
+        (lambda rows, _: ["maybe"] * len(rows), r"'maybe', which is not one of its classes 'no', 'yes'"),
+        (lambda rows, _: time.sleep(0.6) or [], r"took more than 0.3 s for 16 people|did not answer within 0.3 s"),
+    ],
+)
+def test_a_service_that_fails_is_one_sentence(answer, message):
+    with served(answer) as url, pytest.raises(InputError, match=message) as caught:
+        opened(Endpoint(url, seconds=0.3 if "0.3" in message else 5, rate=1e6))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_service_is_asked_no_more_often_than_allowed(monkeypatch):
+    waited = []
+    monkeypatch.setattr("bornfair.models.outside.endpoint.time.sleep", waited.append)
+    with served(lambda rows, _: [0.25] * len(rows)) as url:
+        service, columns = Endpoint(url, rate=0.001), Columns(SMALL, SMALL.names)
+        for _ in range(3):
+            service.ask(PEOPLE, columns, numbers=True)
+    assert len(waited) == 2 and min(waited) > 900
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("ftp://host/x", "not one of http or https"),
+        ("file:///etc/hosts", "not one of http or https"),
+        ("http:///x", "not one of http or https"),
+        ("http://host:notaport/", "not understood"),
+        ("https://me:secret@host/x", "holds a user name or a password"),
+    ],
+)
+def test_only_addresses_of_the_web_are_asked(url, message):
+    with pytest.raises(InputError, match=message) as caught:
+        Endpoint(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_gaps_are_asked_as_they_are_where_the_model_takes_them():
+    table = WIDE.sample(60, seed=1)
+    table["income"] = table["income"].where(np.arange(60) % 3 > 0)
+
+    def takes(people):
+        return people["income"].fillna(1e4) > 5e4
+
+    def refuses(people):
+        if people["income"].isna().any():
+            raise ValueError("NaN")
+        return people["income"] > 5e4
+
+    assert opened(takes, WIDE, table).takes_gaps
+    assert not opened(refuses, WIDE, table).takes_gaps
+
+
+def test_whoever_throws_is_named():
+    def broken(people):
+        raise KeyError("salary")
+
+    with pytest.raises(
+        InputError, match=r"the function broken could not decide about 16 people .*: KeyError: 'salary'\."
+    ):
+        opened(broken)

@@ -1,0 +1,126 @@
+"""How many a model that is only asked treats unfairly: against counting everybody, over rows, weights and places."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bornfair import quantify
+from bornfair.errors import InputError
+from bornfair.models.importers.columns import Who
+from bornfair.models.importers.reading import Reading
+from bornfair.models.opaque import opaque_model
+from bornfair.quantification.outside_draw import Drawn
+from bornfair.quantification.outside_measure import shares_outside
+from bornfair.quantification.people import people_of, treatment
+from outside_models import SMALL, WIDE, by_age, unfair_to
+
+
+@pytest.fixture(scope="module")
+def small():
+    return opaque_model(by_age, Who(SMALL), Reading())
+
+
+def rich_women(people):
+    """Of the incomes from 40,000 to 50,000 women are refused: a tenth of the uniform domain."""
+    return people["income"] > np.where(people["sex"] == "f", 50_000.0, 40_000.0)
+
+
+def test_a_small_domain_is_counted_out(small):
+    found = shares_outside(small, timeout=20)
+    truth = unfair_to(by_age, SMALL)
+    assert truth == 6 / 90
+    assert found.confident.low == found.confident.high == truth
+    assert (found.certified, found.falsified, found.asked) == (0.0, 0.0, 90)
+    assert "nothing is proven" in found.reason
+
+
+def test_the_interval_holds_the_truth_under_weights_and_in_places(small, monkeypatch):
+    monkeypatch.setattr("bornfair.verification.outside_search.MOST_COUNTED", 0)
+    ages = {age: 1.0 if age < 35 else 3.0 for age in range(20, 50)}
+    jobs = {"smith": 1.0, "nurse": 1.0, "clerk": 6.0}
+    cases = [
+        ({}, 6 / 90),
+        ({"marginals": {"age": ages, "job": jobs}}, (9 / 60) * (2 / 8)),
+        ({"where": {"age": (30, 39), "job": ["smith"]}}, 3 / 10),
+        ({"marginals": {"age": ages}, "where": {"age": (33, 36)}}, (6 / 8) * (2 / 3)),
+    ]
+    for options, truth in cases:
+        found = shares_outside(small, timeout=1.0, precision=0.02, seed=4, **options)
+        assert found.confident.low < truth < found.confident.high
+        assert found.confident.high - found.confident.low < 0.1
+        assert found.estimate.low <= found.estimate.unfair <= found.estimate.high
+
+
+def test_people_are_drawn_as_they_are_weighted():
+    rng = np.random.default_rng(0)
+    weights = {"income": {(0.0, 10.0): 3.0, (10.0, 30.0): 1.0, (30.0, 100_000.0): 0.0}, "job": {"nurse": 1.0}}
+    people = Drawn(WIDE, weights)(4_000, rng)
+    assert set(people["job"]) == {"nurse"} and people["income"].max() <= 30.0
+    assert abs((people["income"] < 10.0).mean() - 0.75) < 0.05
+    cut = Drawn(WIDE, weights, {"income": (5.0, 20.0)})(4_000, rng)["income"]
+    assert cut.min() >= 5.0 and cut.max() <= 20.0
+    assert abs((cut < 10.0).mean() - 0.75) < 0.05  # half of 3 and half of 1 are left
+    with pytest.raises(InputError, match="no value of 'job' that belongs here has any weight"):
+        Drawn(WIDE, weights, {"job": ["smith"]})
+    with pytest.raises(InputError, match="marginals name 'shoe'"):
+        Drawn(WIDE, {"shoe": {1: 1.0}})
+
+
+def test_rows_of_a_table_are_counted_one_by_one():
+    table = SMALL.sample(500, seed=2)
+    truth = [len(set(by_age(pd.concat([row, row.assign(woman=True), row.assign(woman=False)])))) > 1
+             for row in (table.iloc[[i]] for i in range(len(table)))]  # fmt: skip
+    found = quantify(by_age, SMALL, table=table, over=table, timeout=20)
+    assert found.people.unfair == sum(truth) > 0
+    assert found.confident.low == found.confident.high == sum(truth) / 500
+    assert found.asked == 500
+    one = found.people.most_affected[0]
+    assert one.decisions[0] != one.decisions[1] and one.gap is None and "all versions get" in one.undo_text
+    only = quantify(by_age, SMALL, table=table, over=table, where={"job": ["clerk"]}, timeout=10)
+    assert only.confident.high == 0.0 and only.people.unfair == 0
+
+
+def test_groups_and_people_are_found(monkeypatch):
+    table = WIDE.sample(300, seed=5)
+    found = quantify(rich_women, WIDE, table=table, timeout=6, precision=0.05)
+    assert found.confident.low < 0.1 < found.confident.high
+    assert "income" in found.groups[0].text
+    unfair = ((table["income"] > 40_000) & (table["income"] <= 50_000)).sum()
+    assert found.people.unfair == unfair
+    assert all(set(one.undo["changes"]) == {"income"} for one in found.people.most_affected if one.undo)
+
+
+def test_gaps_and_unknown_sensitive_values_are_judged_as_every_value():
+    table = WIDE.sample(60, seed=6)
+    table["income"] = table["income"].where(np.arange(60) % 4 > 0)
+    table["sex"] = table["sex"].where(np.arange(60) % 5 > 0)
+    found = quantify(lambda t: rich_women(t.fillna({"income": 45_000.0})), WIDE, table=table, timeout=2)
+    known = table["income"].notna()
+    between = ((table["income"] > 40_000) & (table["income"] <= 50_000)).sum()
+    assert (found.people.rows, found.people.left_out) == (60, 0)
+    assert found.people.unfair == between + (~known).sum()
+
+
+def test_scores_that_decide_are_shown_with_the_treatment():
+    model = opaque_model(lambda t: t["income"] / 1.2e5 - 0.1 * (t["sex"] == "f") + 0.1, Who(WIDE), Reading())
+    table = WIDE.sample(200, seed=7)
+    treated = treatment(model, table)
+    assert treated.scores.shape == (200, 2, 1)
+    assert np.allclose(treated.gap[~treated.fair], 0.1)
+    assert people_of(model, table, 3, treated=treated).most_affected[0].gap == pytest.approx(0.1)
+
+
+def test_noise_is_refused():
+    rng = np.random.default_rng(1)
+
+    def noisy(people):
+        return (people["income"] > 5e4) ^ (rng.random(len(people)) < 0.1)
+
+    with pytest.raises(InputError, match="does not answer the same row alike"):
+        quantify(noisy, WIDE, timeout=2)
+
+    def rarely(people):
+        return (people["income"] > 5e4) ^ (rng.random(len(people)) < 0.0005)
+
+    with pytest.raises(InputError, match=r"decided the same person in two ways|does not answer the same row alike"):
+        quantify(rarely, WIDE, timeout=4)

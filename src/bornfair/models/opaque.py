@@ -202,7 +202,9 @@ class OpaqueModel:
         """
         rows, pace = float(self.pace.rows), self.pace
         if left < math.inf and pace.slope > 0:
-            affordable = max(left / 2 - pace.fixed, pace.fixed) / pace.slope  # to begin costs as much for one as for many
+            affordable = (
+                max(left / 2 - pace.fixed, pace.fixed) / pace.slope
+            )  # to begin costs as much for one as for many
             rows = min(rows, max(affordable, min(FEWEST, pace.most)))
         return max(int(rows) // max(versions, 1), 1)
 

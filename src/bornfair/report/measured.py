@@ -79,9 +79,7 @@ def shares_of_combinations(document: Document) -> Iterator[Block]:
 def _shares(document: Document, shares: Shares) -> Iterator[Block]:
     yield Text(OVER.get(shares.over, f"Counted over: {readable(shares.over)}."))
     if shares.asked is not None:
-        yield Text(
-            f"{count(shares.asked, 'person', 'people')} were asked about as all their versions; nothing is proven."
-        )
+        yield asked_about(shares.asked)
     else:
         yield from shares_chart(shares)
     if shares.asked is None and (work := effort(shares.boxes, shares.seconds)):

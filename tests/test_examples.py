@@ -40,6 +40,16 @@ def test_auditing_a_scikit_learn_pipeline(run, tmp_path):
     assert (tmp_path / "audit.md").read_text().startswith("# ")
 
 
+def test_auditing_what_can_only_be_run(run, tmp_path):
+    shown = run("audit_anything.py")
+    document = shown["document"]
+    assert document.verdict.verdict == "falsified" and "(SVC) is not supported" in document.making["Asked from outside"]
+    assert "asked from outside, not read" in (tmp_path / "audit.html").read_text()
+    for verdict, model in ((shown["verdict"], shown["with_rule"]), (document.verdict, shown["pipeline"].predict)):
+        assert model(shown["pd"].DataFrame(verdict.twins)).tolist() == verdict.decisions
+    assert shown["by_program"].verdict == "falsified"
+
+
 def test_handing_over(run):
     shown = run("hand_over.py")
     assert shown["accepted"].returncode == 0 and shown["accepted"].stdout.startswith("VALID")

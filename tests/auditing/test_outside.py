@@ -100,7 +100,12 @@ def test_the_report_says_that_a_model_was_asked_and_proves_nothing(svc, tmp_path
     assert "is not supported" in text and "were asked about, each as all their versions; nothing is proven" in text
     saved = json.loads(report.save(tmp_path / "audit.json").read_text())
     assert saved["shares"]["asked"] == document.shares.asked
-    read = audit({"ours": svc, "plain": pipeline(LogisticRegression()).fit(X, Y)}, PEOPLE, timeout=2, **ASKED)
+    read = audit(
+        {"ours": svc, "trees": pipeline(RandomForestClassifier(3, max_depth=2, random_state=0)).fit(X, Y)},
+        PEOPLE,
+        timeout=2,
+        **ASKED,
+    )
     assert "Asked from outside" in read.documents[0].making and "Imported" in read.documents[1].making
     assert "asked about, each as all their versions" in read.to_markdown()
 

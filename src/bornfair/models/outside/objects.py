@@ -83,8 +83,9 @@ class PredictingObject:
     @property
     def how(self) -> str:
         package = type(self.model).__module__.split(".")[0]
+        package = {"sklearn": "scikit-learn"}.get(package, package)
         try:
-            version = f" of {package} {metadata.version({'sklearn': 'scikit-learn'}.get(package, package))}"
+            version = f" of {package} {metadata.version(package)}"
         except metadata.PackageNotFoundError:
             version = ""
         shows = f" and {self._shows}" if self._shows else ""

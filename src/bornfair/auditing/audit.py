@@ -141,10 +141,7 @@ def examine(
     shown = None
     if isinstance(model, OpaqueModel) and treated is not None and steady:  # whose rows were asked about already
         shown = shown_by(model, rows, treated)
-    if shown is None:
-        verdict = decide(model, timeout=clock.part((1 - table) / 2), table=rows, seed=seed)
-    else:  # not `or`: a verdict is true only if it is "verified"
-        verdict = shown
+    verdict = shown if shown is not None else decide(model, timeout=clock.part((1 - table) / 2), table=rows, seed=seed)
     if verdict.verdict == "undecided" and treated is not None and not isinstance(model, OpaqueModel):
         shown = shown_by(model, rows, treated)  # who was judged already may show it
         verdict = verdict if shown is None else shown

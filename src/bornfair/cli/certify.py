@@ -104,6 +104,7 @@ def _of_forest(
     from bornfair.errors import InputError
     from bornfair.files import check_replaceable
     from bornfair.models.forest_model import ForestModel
+    from bornfair.models.opaque import OpaqueModel
     from bornfair.proof.bundle import FairForest
     from bornfair.question import Question
 
@@ -114,6 +115,11 @@ def _of_forest(
         path, domain=domain, table=table, target=target, sensitive_features=sensitive or None, twins=twins or None,
         threshold=threshold or None,
     )  # fmt: skip
+    if isinstance(asked.model, OpaqueModel):
+        raise InputError(
+            f"'{path}' can be run and not read ({asked.model.unread.rstrip('.')}), so that nothing can be certified of "
+            "it; `bornfair verify` and `bornfair audit` ask it from outside."
+        )
     if not isinstance(asked.model, ForestModel):
         raise InputError(
             f"'{path}' is a network of somebody else's, of which a bundle would hold another graph than it is; "

@@ -90,9 +90,9 @@ def test_the_report_says_that_a_model_was_asked_and_proves_nothing(svc, tmp_path
     unlike = svc.predict(X.assign(sex="female")) != svc.predict(X.assign(sex="male"))
     assert document.people.unfair == unlike.sum() > 0
     assert document.metrics.accuracy == pytest.approx(float(np.mean(svc.predict(X) == Y)))
-    assert document.metrics.auc is not None and document.group_metrics and document.proxies
+    assert document.metrics.auc is not None and document.group_metrics
     assert document.shares.certified == document.shares.falsified == 0 and document.shares.asked > 0
-    assert document.shares.confident.low < document.shares.confident.high < 1
+    assert 0 <= document.shares.confident.low < document.shares.confident.high <= 1
     assert document.examination["Model"].endswith("of which there is no digest")
     page = Page(report.to_html())
     assert "asked from outside, not read" in page.text and "Proven fair" not in page.text

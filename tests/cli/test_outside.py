@@ -21,11 +21,11 @@ ASKED = ("--data", "people.csv", "--target", "loan", "--sensitive", "woman")
 
 def test_a_program_is_asked(folder):
     program = command(folder)
-    found = bornfair("verify", "--model-command", program, *ASKED, "--timeout", 20, "--json", cwd=folder)
+    found = bornfair("verify", "--model-command", program, *ASKED, "--timeout", 60, "--json", cwd=folder)
     verdict = json.loads(found.stdout)
     assert found.returncode == 1 and verdict["verdict"] == "falsified" and verdict["arithmetic"] == ["executed"]
     assert sorted(verdict["decisions"]) == ["no", "yes"]
-    counted = bornfair("quantify", "--model-command", program, *ASKED, "--timeout", 4, cwd=folder)
+    counted = bornfair("quantify", "--model-command", program, *ASKED, "--timeout", 8, cwd=folder)
     assert counted.returncode == 0
     assert "6.67" in counted.stdout and "all of whom were asked about" in counted.stdout
     assert "proven fair" not in counted.stdout and "score gap" not in counted.stdout

@@ -25,6 +25,7 @@ from bornfair.models.model import Model
 from bornfair.models.opaque import OpaqueModel, opaque_model, outside_of
 from bornfair.models.outside.command import Command
 from bornfair.models.outside.endpoint import Endpoint
+from bornfair.models.wired import WiredModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import listed_names, unknown_column
 from bornfair.people.gaps import Gaps, decidable
@@ -32,7 +33,7 @@ from bornfair.people.inference import listed
 from bornfair.people.labels import class_positions
 from bornfair.people.levels import as_listed
 from bornfair.people.tables import as_pandas, read_table
-from bornfair.proof.bundle import FairModel, load_bundle, own_model
+from bornfair.proof.bundle import FairGraph, FairModel, load_bundle, own_model
 from bornfair.quantification.any_model import domain_shares, row_shares
 from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.marginals import marginals_of
@@ -82,7 +83,7 @@ class Question:
     (('age',), [0, 0, 1, 1])
     """
 
-    model: FairModel | ForestModel | OpaqueModel
+    model: FairModel | ForestModel | OpaqueModel | WiredModel
     table: pd.DataFrame | None = None
     """The people about whom the model can decide, gaps filled in as it does."""
     target: str | None = None
@@ -136,10 +137,18 @@ class Question:
         return Question(read, *_decidable(read, as_listed(read.domain, rows), target))
 
     @property
+    def readable_model(self) -> FairModel | ForestModel | OpaqueModel:
+        """The model, for questions about what is inside of it."""
+        if isinstance(self.model, WiredModel):
+            raise InputError(
+                "the model is a graph of which only the wires are read: whether it is fair can be asked (verify), not "
+                "how many people it affects."
+            )
+        return self.model
+
+    @property
     def network_model(self) -> FairModel:
         """The model, for questions that only a network can be asked."""
-        if isinstance(self.model, ForestModel):
-            raise InputError("the model is a forest, of which this cannot be asked; its predictions can.")
         if isinstance(self.model, OpaqueModel):
             why = f": {self.model.unread.rstrip('.')}" if self.model.unread else ""
             raise InputError(
@@ -147,6 +156,9 @@ class Question:
                 "and proxies, but nothing in it can be bounded or changed. A fair model around it decides by its mean "
                 "score over all versions of a person."
             )
+        if not isinstance(self.model, FairModel):
+            kind = "a forest" if isinstance(self.model, ForestModel) else "a graph with anything inside"
+            raise InputError(f"the model is {kind}, of which this cannot be asked; its predictions can.")
         return self.model
 
     @property
@@ -278,7 +290,7 @@ def quantify(
     clock = Clock.of(timeout, say)
     counted, name = _counted(over)
     asked = Question.of(model, people, **asking)
-    about, rows, limits, gaps = asked.model, asked.people, None, asked.gaps
+    about, rows, limits, gaps = asked.readable_model, asked.people, None, asked.gaps
     if counted is not None:
         counted, of_them = _decidable(about, counted, None)[::2]
         rows, gaps = (counted, of_them) if rows is None else (rows, gaps)
@@ -330,7 +342,7 @@ def _counted(over: Any) -> tuple[pd.DataFrame | None, str]:
 
 
 def _decidable(
-    model: Model | ForestModel | OpaqueModel, rows: pd.DataFrame, target: str | None
+    model: Model | ForestModel | OpaqueModel | WiredModel, rows: pd.DataFrame, target: str | None
 ) -> tuple[pd.DataFrame, str | None, Gaps]:
     as_they_are = isinstance(model, OpaqueModel) and model.takes_gaps
     kept, gaps = decidable(model.domain, rows, model.fills, target=target, as_they_are=as_they_are)
@@ -352,7 +364,7 @@ def any_model(
     as_it_is: bool = False,
     opaque: bool = False,
     **reading: Unpack[ReadingOptions],
-) -> FairModel | ForestModel | OpaqueModel:
+) -> FairModel | ForestModel | OpaqueModel | WiredModel:
     """A model that is read if it can be, else one that is only asked; the arguments are those of `load_model`.
 
     A model that can neither be read nor run is refused, with both reasons.
@@ -391,7 +403,7 @@ def load_model(
     twins: str | Sequence[str] | None = None,
     as_it_is: bool = False,
     **reading: Unpack[ReadingOptions],
-) -> FairModel | ForestModel:
+) -> FairModel | ForestModel | WiredModel:
     """A model with its domain and sensitive features.
 
     `source` is a bundle, an .onnx, .h5, .keras or .nnet file, a fitted scikit-learn classifier or pipeline, a
@@ -403,7 +415,7 @@ def load_model(
     `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
     """
     found = _read(source, Reading.of(reading), domain, sensitive, table, target, twins, as_it_is)
-    return found if isinstance(found, ForestModel) else FairModel.of(found)
+    return FairModel.of(found) if isinstance(found, Model) else found
 
 
 def _read(
@@ -415,8 +427,12 @@ def _read(
     target: str | None,
     twins: str | Sequence[str] | None,
     as_it_is: bool,
-) -> Model | ForestModel:
+) -> Model | ForestModel | WiredModel:
     people = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
+    if isinstance(source, WiredModel) or isinstance(getattr(source, "model_", None), WiredModel):
+        wired = source if isinstance(source, WiredModel) else source.model_
+        asked.only_for("a wrapped model")
+        return _wired_about(wired, people, sensitive, twins)
     if isinstance(source, ForestModel):
         asked.only_for("a forest that was read", "threshold")
         moved = source if asked.threshold is None else source.at(asked.threshold, table)  # type: ignore[arg-type]
@@ -456,6 +472,25 @@ def _read(
 
         return imported_forest(forest_file(path), who, asked)
     raise InputError(f"'{path}' is not a kind of model that can be read; give {FILES}.")
+
+
+def _wired_about(
+    model: WiredModel, domain: Domain | None, sensitive: Sequence[str | int] | None, twins: str | Sequence[str] | None
+) -> WiredModel:
+    """The graph for the sensitive features and twins that are asked about; its domain may have other ranges."""
+    about = model.domain if domain is None else domain.replaced(label=model.domain.label)
+    if about.names != model.domain.names:
+        raise InputError(
+            f"the domain has the features {shown(about.names)}, the model {shown(model.domain.names)}; name the same."
+        )
+    names = [sensitive_name(item, about) for item in sensitive or ()]
+    if names and set(names) != set(about.sensitive):
+        about = about.replaced(sensitive=names, combinations=None, twins=())
+    if twins is not None:
+        about = about.with_twins(twins)
+    if not about.sensitive:
+        raise nothing_sensitive(about)
+    return model if about is model.domain else dataclasses.replace(model, domain=about, certificate=None)
 
 
 def _forest_about(
@@ -520,19 +555,20 @@ def nothing_sensitive(who: Domain) -> InputError:
     )
 
 
-def _onnx(path: Path, who: Who, asked: Reading) -> Model | ForestModel:
+def _onnx(path: Path, who: Who, asked: Reading) -> Model | ForestModel | WiredModel:
     from bornfair.models.forest_graph import METADATA as TREES
     from bornfair.models.importers.forest_source import imported_forest
     from bornfair.models.importers.onnx_file import read_onnx
     from bornfair.models.importers.onnx_forest import has_trees, onnx_forest
     from bornfair.models.importers.onnx_source import OnnxSource
     from bornfair.models.onnx_graph import METADATA
+    from bornfair.models.wired_graph import WIRED
 
     file = read_onnx(path)
-    if METADATA in file.metadata or TREES in file.metadata:
+    if {METADATA, TREES, WIRED} & set(file.metadata):
         asked.only_for("a model.onnx of bornfair", "threshold")
         found = own_model(path, file.content, who.domain)
-        if isinstance(found, ForestModel):
+        if isinstance(found, ForestModel | FairGraph):
             return _read(found, asked, None, who.sensitive, who.table, who.target, who.twins, False)
         own = _deciding(found, asked, who.table)
         return _asked_about(own, None, who.sensitive, who.twins, who.table)

@@ -17,6 +17,7 @@ import import_fuzz
 import nasty_models
 import small_forests
 import structure_fuzz
+import wiring_fuzz
 from fuzzing import Summary
 
 Run = Callable[[int, int], Summary]
@@ -28,6 +29,7 @@ FUZZERS: dict[str, Run] = {
     "small forests": small_forests.run,
     "forged bundles": checker_fuzz.run,
     "forged forests": forest_fuzz.run,
+    "wires": wiring_fuzz.run,
     "imported models": import_fuzz.run,
     "hostile files": hostile_files.run,
     "hostile forests": hostile_forests.run,

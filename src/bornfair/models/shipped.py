@@ -15,6 +15,7 @@ from bornfair.models.forest_graph import forest_bytes
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.importers.onnx_child import session_of
 from bornfair.models.onnx_graph import onnx_bytes, served_classes
+from bornfair.models.wired import WiredModel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,8 +27,10 @@ DTYPES: dict[str, Any] = {"tensor(int64)": np.int64, "tensor(double)": np.float6
 TOGETHER = 8_192  # people in one run
 
 
-def graph_bytes(model: Model | ForestModel, *, sensitive: bool = True) -> bytes:
-    """The model.onnx of a model of either kind."""
+def graph_bytes(model: Model | ForestModel | WiredModel, *, sensitive: bool = True) -> bytes:
+    """The model.onnx of a model of any kind."""
+    if isinstance(model, WiredModel):
+        return model.content if sensitive else model.without_sensitive()
     if isinstance(model, ForestModel):
         return forest_bytes(model, sensitive=sensitive)
     return onnx_bytes(model, sensitive=sensitive)

@@ -2,7 +2,8 @@
 
 model.onnx (raw columns in, decision out), domain.json (who exists), certificate.json (what was proven of just these
 files) and report.html (the same for people). A forest may come with a fifth: model.json or model.txt, as the library
-reads it that it was made with. `bornfair check` examines the bundle without trusting any of this.
+reads it that it was made with. A graph with anything inside makes a bundle too; of it the wires are proven.
+`bornfair check` examines the bundle without trusting any of this.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
 from bornfair.models.onnx_graph import METADATA, graph_columns
 from bornfair.models.shipped import graph_bytes
+from bornfair.models.wired import WiredModel
 from bornfair.people.columns import NumberColumn
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
@@ -110,7 +112,42 @@ class FairForest(ForestModel):
         return write_atomically(path, graph_bytes(self, sensitive=sensitive))
 
 
-def save_bundle(model: Model | ForestModel, path: str | Path, *, sensitive: bool = True) -> Path:
+class FairGraph(WiredModel):
+    """A graph with anything inside, as people keep it and hand it over: it can be asked, certified, saved and served.
+
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from bornfair import FairWrapper, datasets
+    >>> people = datasets.load("credit").table
+    >>> clf = FairWrapper(GaussianNB(), ["sex"], method="average").fit(people.drop(columns="risk"), people["risk"])
+    >>> isinstance(clf.model_, FairGraph), clf.model_.verify().reason
+    (True, 'no path leads from sex to the decision')
+    """
+
+    @staticmethod
+    def of(model: WiredModel) -> FairGraph:
+        """The same graph, to be kept."""
+        if isinstance(model, FairGraph):
+            return model
+        return FairGraph(model.content, model.domain, model.certificate, model.note)
+
+    def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
+        """Ask anew, from the wires alone, whether twins always get the same decision."""
+        return decide(self, timeout=timeout, seed=seed)
+
+    def certified(self, *, timeout: float = 60.0, seed: int = 0) -> FairGraph:
+        """The same graph with a certificate of what its wires tell now: verified, or undecided."""
+        return certified(self, timeout=timeout, seed=seed)
+
+    def save(self, path: str | Path, *, sensitive: bool = True) -> Path:
+        """Write a bundle: a folder, or one file if the name ends in .zip; `sensitive` as of a `FairModel`."""
+        return save_bundle(self, path, sensitive=sensitive)
+
+    def export_onnx(self, path: str | Path, *, sensitive: bool = True) -> Path:
+        """Write model.onnx alone, to be served by onnxruntime."""
+        return write_atomically(path, graph_bytes(self, sensitive=sensitive))
+
+
+def save_bundle(model: Model | ForestModel | WiredModel, path: str | Path, *, sensitive: bool = True) -> Path:
     """Write a bundle: a folder, or one file if the name ends in .zip. It appears whole or not at all.
 
     With `sensitive=False` model.onnx has no sensitive inputs; only a model that ignores them can be saved so.
@@ -122,7 +159,7 @@ def save_bundle(model: Model | ForestModel, path: str | Path, *, sensitive: bool
     return write_folder(target, files, marker=DOMAIN)
 
 
-def bundle_files(model: Model | ForestModel, *, sensitive: bool = True) -> dict[str, bytes]:
+def bundle_files(model: Model | ForestModel | WiredModel, *, sensitive: bool = True) -> dict[str, bytes]:
     """The files of a bundle by name."""
     certificate = model.certificate
     if certificate is None:
@@ -156,7 +193,7 @@ def _native(model: ForestModel, native: Native, certificate: Certificate) -> dic
     return {name: native.content}
 
 
-def load_bundle(path: str | Path) -> FairModel | FairForest:
+def load_bundle(path: str | Path) -> FairModel | FairForest | FairGraph:
     """Read a bundle. Its certificate must be about these very files; `bornfair check` examines the proof itself.
 
     Args:
@@ -194,10 +231,12 @@ def load_bundle(path: str | Path) -> FairModel | FairForest:
         raise
     except (checker.Rejected, OSError, MemoryError, *checker.MALFORMED) as error:
         raise InputError(f"cannot read '{place}': {error}; is the bundle complete and unchanged?") from error
+    if isinstance(found, checker.Wiring):
+        return FairGraph(files[MODEL], domain, certificate)
     return _shipped(found, domain, str(place / MODEL), certificate, files)
 
 
-def own_model(path: Path, content: bytes, domain: Domain | None) -> FairModel | FairForest:
+def own_model(path: Path, content: bytes, domain: Domain | None) -> FairModel | FairForest | FairGraph:
     """A model.onnx that bornfair wrote, with its domain (or the domain.json beside it)."""
     beside = path.parent / DOMAIN
     if domain is None:
@@ -211,6 +250,8 @@ def own_model(path: Path, content: bytes, domain: Domain | None) -> FairModel | 
         raise InputError(
             f"cannot read '{path}' with this domain: {error}; give the domain it was trained with."
         ) from error
+    if isinstance(found, checker.Wiring):
+        return FairGraph(content, domain)
     return _shipped(found, domain, str(path))
 
 

@@ -20,6 +20,7 @@ from bornfair.errors import InputError, plain_value
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.shipped import graph_bytes
+from bornfair.models.wired import WiredModel
 from bornfair.proof import checker
 from bornfair.proof.forest_tree import find_forest_tree
 from bornfair.proof.tree import find_tree
@@ -28,7 +29,7 @@ from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.decide import decide
 from bornfair.verification.verdict import Arithmetic, Verdict
 
-SomeModel = TypeVar("SomeModel", bound=Model | ForestModel)
+SomeModel = TypeVar("SomeModel", bound=Model | ForestModel | WiredModel)
 LEAST_FOR_A_TREE = 1.0  # seconds, where the verdict came late
 
 
@@ -104,7 +105,7 @@ class Certificate:
 
 
 def certificate_of(
-    model: Model | ForestModel, verdict: Verdict, *, seconds: float, say: Say | None = None
+    model: Model | ForestModel | WiredModel, verdict: Verdict, *, seconds: float, say: Say | None = None
 ) -> Certificate:
     """What a verdict is worth to a sceptic: what the checker can derive from the files of the model, no more."""
     tree = None
@@ -157,14 +158,16 @@ def certified(
     old = model.certificate
     if old is not None:  # how it was made has not changed
         fresh = dataclasses.replace(fresh, start=old.start, response=old.response, training=old.training)
+    if isinstance(model, WiredModel):
+        return dataclasses.replace(model, certificate=fresh)
     return dataclasses.replace(model, certificate=fresh, original=None)
 
 
-Checked = tuple[checker.Network | checker.Forest, checker.People]
+Checked = tuple[checker.Network | checker.Forest | checker.Wiring, checker.People]
 _known: weakref.WeakKeyDictionary[ForestModel, Checked] = weakref.WeakKeyDictionary()
 
 
-def as_checked(model: Model | ForestModel) -> Checked:
+def as_checked(model: Model | ForestModel | WiredModel) -> Checked:
     """The model and its domain as the checker reads them from the files; of a forest, which may be large, once."""
     if isinstance(model, ForestModel) and model in _known:
         return _known[model]
@@ -175,9 +178,9 @@ def as_checked(model: Model | ForestModel) -> Checked:
     return found
 
 
-def _blind(model: Model | ForestModel) -> Verdict | None:
+def _blind(model: Model | ForestModel | WiredModel) -> Verdict | None:
     """The verdict on a forest none of whose splits tells twins apart: there is nothing to search for."""
-    if isinstance(model, Model):
+    if not isinstance(model, ForestModel):
         return None
     try:
         network, people = as_checked(model)
@@ -191,19 +194,21 @@ def _blind(model: Model | ForestModel) -> Verdict | None:
     return Verdict("verified", "structural", "structural", kinds, f"no split tells values of {names} apart")
 
 
-def _rounds(model: Model | ForestModel) -> bool:
-    if isinstance(model, Model):
+def _rounds(model: Model | ForestModel | WiredModel) -> bool:
+    if not isinstance(model, ForestModel):
         return False
     network, _ = as_checked(model)
     return isinstance(network, checker.Forest) and not network.adds_exactly
 
 
-def _executed(network: checker.Network | checker.Forest) -> Arithmetic:
+def _executed(network: checker.Network | checker.Forest | checker.Wiring) -> Arithmetic:
     """The arithmetic in which the graph is executed."""
+    if isinstance(network, checker.Wiring):
+        return "executed"
     return "float64" if isinstance(network, checker.Forest) else "float32"
 
 
-def _confirmed_twins(model: Model | ForestModel, verdict: Verdict) -> Verdict:
+def _confirmed_twins(model: Model | ForestModel | WiredModel, verdict: Verdict) -> Verdict:
     """The arithmetics in which the checker, too, sees the twins differ: as executed, whatever the order of sums."""
     network, people = as_checked(model)
     twins = [{name: plain_value(value) for name, value in twin.items()} for twin in verdict.twins or []][:2]
@@ -224,11 +229,14 @@ def _confirmed_twins(model: Model | ForestModel, verdict: Verdict) -> Verdict:
 
 
 def _confirmed_proof(
-    model: Model | ForestModel, verdict: Verdict, seconds: float, say: Say | None
+    model: Model | ForestModel | WiredModel, verdict: Verdict, seconds: float, say: Say | None
 ) -> tuple[Verdict, list[Any] | None]:
     """A proof that the checker can follow: that of the engine if it is structural, else a tree."""
     network, people = as_checked(model)
     executed = _executed(network)
+    if isinstance(network, checker.Wiring):
+        checker.prove_wiring(network, people)
+        return dataclasses.replace(verdict, arithmetic=("executed",)), None
     if verdict.proof == "structural":
         # The checker shows it for whatever is fed to the graph; the engine, for the combinations that exist.
         with contextlib.suppress(checker.Rejected):

@@ -1,12 +1,13 @@
 """May I believe this bundle? An independent check of what its certificate claims, with Python alone.
 
 Nothing of bornfair is imported, only the standard library: copy this one file anywhere, run `python checker.py BUNDLE`.
-It reads the ONNX bytes itself, understands two kinds of graph only (raw columns, network or trees, decision), and
-derives the claim anew: in exact fractions, or in float64 with bounds that cover every rounding, its own and the
-machine's. What it does not understand it rejects.
+It reads the ONNX bytes itself, understands two kinds of graph (raw columns, network or trees, decision), and derives
+the claim anew: in exact fractions, or in float64 with bounds that cover every rounding, its own and the machine's. Of
+a third kind, with anything inside, it reads the wiring only: what no sensitive value can reach does not depend on it.
+What it does not understand it rejects.
 
-Parts, in order: files, protocol buffers, people (domain.json), the graph, structural proofs, bounds, forests, twins,
-verdict.
+Parts, in order: files, protocol buffers, people (domain.json), the graph, structural proofs, bounds, forests, wiring,
+twins, verdict.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ CONDITIONS = (  # of float32: what twins share is the same number for both only 
 SUMS = (  # of trees in float64, where sums may round
     "In float64 that holds where the trees of both are added up in the same order: by one program that is asked about "
     "both in the same way; onnxruntime adds up a person asked alone in another order than one asked in a batch."
+)
+ASKED_ALIKE = (  # of a graph with anything inside, whose operators may treat rows otherwise by their places
+    "That holds where both are asked in the same way: by one program on one machine, in the same place of a table "
+    "whose other rows are the same."
 )
 LIMITS = {"certificate.json": 2**24, "domain.json": 2**22, "model.onnx": 2**28}  # bytes
 NATIVE = {"model.json": 2**29, "model.txt": 2**29}  # a forest as its own library reads it, where it is in the bundle
@@ -230,12 +235,12 @@ MODEL = {
 class Budget:
     """How many fields, and how many whole numbers in lists, a model file may still have."""
 
-    def __init__(self) -> None:
-        self.fields, self.numbers = MOST_FIELDS, MOST_NUMBERS
+    def __init__(self, fields: int = MOST_FIELDS) -> None:
+        self.most, self.fields, self.numbers = fields, fields, MOST_NUMBERS
 
     def spend(self) -> None:
         self.fields -= 1
-        need(self.fields >= 0, f"the model file has more than {MOST_FIELDS:,} fields")
+        need(self.fields >= 0, f"the model file has more than {self.most:,} fields")
 
 
 def parse_message(data: memoryview, known: dict[int, Any], budget: Budget) -> dict[str, Any]:
@@ -248,6 +253,9 @@ def parse_message(data: memoryview, known: dict[int, Any], budget: Budget) -> di
         name, kind, *inner = known[key >> 3]
         budget.spend()
         value: Any
+        if kind == "skip":
+            at = _skipped(data, at, key, budget)
+            continue
         if key == INTS and kind == "int*":
             at = _whole_numbers(data, at, found[name], budget)
             continue
@@ -270,6 +278,25 @@ def parse_message(data: memoryview, known: dict[int, Any], budget: Budget) -> di
             need(name not in found, f"field {name} occurs twice in the model file")
             found[name] = value
     return found
+
+
+def _skipped(data: memoryview, at: int, key: int, budget: Budget) -> int:
+    """Behind a field whose content does not matter, and behind those that follow it with the same key."""
+    while True:
+        if key & 7 == 0:
+            _, at = _varint(data, at)
+        elif key & 7 == 2:
+            length, at = _varint(data, at)
+            at += length
+        else:
+            need(key & 7 in (1, 5), "the model file holds a field of a kind that is not understood")
+            at += 8 if key & 7 == 1 else 4
+        need(at <= len(data), "the model file is cut off")
+        budget.numbers -= 1
+        need(budget.numbers >= 0, f"the model file has more than {MOST_NUMBERS:,} numbers in lists")
+        if key > 127 or at >= len(data) or data[at] != key:
+            return at
+        at += 1
 
 
 def _whole_numbers(data: memoryview, at: int, found: list[int], budget: Budget) -> int:
@@ -660,6 +687,19 @@ def _type_and_dims(item: dict[str, Any]) -> tuple[int | None, list[Any]]:
     return tensor.get("type"), tensor.get("shape", {}).get("dims", [])
 
 
+def declared_input(item: dict[str, Any], people: People) -> tuple[str, int]:
+    """A raw column that the model takes, and its element type."""
+    name, (kind, dims) = item.get("name", ""), _type_and_dims(item)
+    feature = people.features.get(name)
+    need(feature is not None, f"the model has an input '{name}' that is not in the domain")
+    need(dims == [{"param": "rows"}, {"value": 1}], f"input '{name}' is not [rows, 1]")
+    whole = feature and all(type(level) is int for level in feature.get("categories", ()))
+    allowed = {"real": {DOUBLE}, "integer": {INT64, DOUBLE}, "boolean": {BOOL}}
+    types = allowed.get(feature["kind"], {INT64 if whole else STRING}) if feature else set()
+    need(kind in types, f"input '{name}' has the wrong element type")
+    return name, kind or 0
+
+
 class Graph:
     """The nodes of a model file, taken one after the other."""
 
@@ -667,7 +707,7 @@ class Graph:
         graph = model.get("graph") or {"nodes": [], "constants": [], "inputs": [], "outputs": []}
         self.people, self.all_nodes, self.outputs = people, graph["nodes"], graph["outputs"]
         self.nodes = iter(self.all_nodes)
-        self.types = dict(self._declared(item) for item in graph["inputs"])
+        self.types = dict(declared_input(item, people) for item in graph["inputs"])
         self.constants = dict(_constant(tensor) for tensor in graph["constants"])
         made = [name for node in graph["nodes"] for name in node["outputs"]]
         names = [item.get("name", "") for item in (*graph["inputs"], *graph["constants"])] + made
@@ -677,17 +717,6 @@ class Graph:
         )
         self.unread = set(self.constants)
         self._advance()
-
-    def _declared(self, item: dict[str, Any]) -> tuple[str, int]:
-        name, (kind, dims) = item.get("name", ""), _type_and_dims(item)
-        feature = self.people.features.get(name)
-        need(feature is not None, f"the model has an input '{name}' that is not in the domain")
-        need(dims == [{"param": "rows"}, {"value": 1}], f"input '{name}' is not [rows, 1]")
-        whole = feature and all(type(level) is int for level in feature.get("categories", ()))
-        allowed = {"real": {DOUBLE}, "integer": {INT64, DOUBLE}, "boolean": {BOOL}}
-        types = allowed.get(feature["kind"], {INT64 if whole else STRING}) if feature else set()
-        need(kind in types, f"input '{name}' has the wrong element type")
-        return name, kind or 0
 
     def _advance(self) -> None:
         self.node: dict[str, Any] = next(self.nodes, {"inputs": [], "outputs": [], "attributes": []})
@@ -1064,8 +1093,10 @@ class Graph:
         return offsets
 
 
-def read_model(content: bytes, people: People) -> Network | Forest:
-    """The network, or the trees, inside a model file, with what their inputs mean."""
+def read_model(content: bytes, people: People) -> Network | Forest | Wiring:
+    """The network, or the trees, inside a model file, with what their inputs mean; or the wiring of anything else."""
+    if is_wired(content):
+        return read_wiring(content, people)
     model = parse_message(memoryview(content), MODEL, Budget())
     opsets = sorted((item.get("domain", ""), item.get("version")) for item in model["opsets"])
     entries = {item.get("key", ""): item.get("value", "") for item in model["metadata"]}
@@ -1933,6 +1964,308 @@ def decide_trees(forest: Forest, person: dict[str, Any], arithmetic: str) -> int
     return best if exact or clear else None
 
 
+# --- wiring: a graph with anything inside, of which only the paths are looked at ---
+
+WIRED = "bornfair.wired"  # the key in the metadata of such a graph
+LATEST = {"": 28, "ai.onnx.ml": 5, "com.microsoft": 1}  # versions of operators that were looked through for chance
+RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+CONTRIBUTED = {  # operators of onnxruntime's own that compute from their inputs and nothing else
+    "BiasGelu", "BiasSoftmax", "CDist", "FastGelu", "FusedConv", "FusedGemm", "FusedMatMul", "Gelu", "Inverse",
+    "MurmurHash3", "QLinearAdd", "QLinearMul", "QLinearSigmoid", "QuickGelu", "SkipLayerNormalization",
+    "Trilu", "Unique",
+}  # fmt: skip
+HARMLESS = {  # what may read a sensitive value for nothing: whether it runs hangs on types and shapes, never on values
+    "Abs", "Add", "And", "Concat", "Equal", "Exp", "Gemm", "Greater", "Identity", "IsNaN", "Less", "MatMul", "Mul",
+    "Neg", "Not", "Or", "Relu", "Shape", "Sigmoid", "Sign", "Size", "Softmax", "Sub", "Tanh",
+}  # fmt: skip
+MOST_WIRES = 2**21  # fields of such a file
+DEEPEST = 32  # bodies in bodies
+
+LOOSE_TENSOR = {n: (f"field {n}", "skip") for n in (1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 16)} | {8: ("name", "text")}
+LOOSE_SPARSE = {1: ("values", "", LOOSE_TENSOR), 2: ("places", "skip"), 3: ("dims", "skip")}
+LOOSE_VALUE = {1: ("name", "text"), 2: ("type", "bytes"), 3: ("doc", "skip"), 4: ("metadata", "skip")}
+LOOSE_ATTRIBUTE: dict[int, Any] = {n: (f"field {n}", "skip") for n in (2, 3, 4, 5, 7, 8, 9, 10, 13, 14, 15, 22, 23)}
+LOOSE_ATTRIBUTE |= {1: ("name", "text"), 20: ("type", "int"), 21: ("refers", "text")}
+LOOSE_NODE = {
+    1: ("inputs", "text*"), 2: ("outputs", "text*"), 3: ("name", "text"), 4: ("op", "text"),
+    5: ("attributes", "*", LOOSE_ATTRIBUTE), 6: ("doc", "skip"), 7: ("domain", "text"), 8: ("overload", "text"),
+    9: ("metadata", "skip"),
+}  # fmt: skip
+LOOSE_GRAPH = {
+    1: ("nodes", "bytes*"), 2: ("name", "text"), 5: ("constants", "bytes*"), 10: ("doc", "skip"),
+    11: ("inputs", "*", LOOSE_VALUE), 12: ("outputs", "*", LOOSE_VALUE), 13: ("values", "skip"),
+    14: ("quantised", "skip"), 15: ("sparse", "*", LOOSE_SPARSE), 16: ("metadata", "skip"),
+}  # fmt: skip
+LOOSE_ATTRIBUTE |= {6: ("body", "", LOOSE_GRAPH), 11: ("bodies", "*", LOOSE_GRAPH)}
+FUNCTION = {
+    1: ("name", "text"), 4: ("inputs", "text*"), 5: ("outputs", "text*"), 6: ("given", "text*"),
+    7: ("nodes", "bytes*"), 8: ("doc", "skip"), 9: ("opsets", "*", OPSET), 10: ("domain", "text"),
+    11: ("defaults", "*", LOOSE_ATTRIBUTE), 12: ("values", "skip"), 13: ("overload", "text"), 14: ("metadata", "skip"),
+}  # fmt: skip
+LOOSE_MODEL = {
+    1: ("ir_version", "int"), 2: ("producer", "text"), 3: ("producer_version", "text"), 4: ("domain", "skip"),
+    5: ("version", "skip"), 6: ("doc", "skip"), 7: ("graph", "", LOOSE_GRAPH), 8: ("opsets", "*", OPSET),
+    14: ("metadata", "*", ENTRY), 25: ("functions", "*", FUNCTION),
+}  # fmt: skip
+ONLY_METADATA = {n: (f"field {n}", "skip") for n in (1, 2, 3, 4, 5, 6, 7, 8, 25)} | {14: ("metadata", "*", ENTRY)}
+
+
+class Wire(NamedTuple):
+    """One node: which names it reads, those that its bodies take from around them included, and which it makes."""
+
+    operator: str
+    domain: str
+    inputs: list[str]
+    reads: set[str]
+    makes: list[str]
+    content: memoryview
+    plain: bool  # no body in it
+
+    @property
+    def told(self) -> str:
+        return f"{self.operator} '{(self.makes or [''])[0][:40]}'"
+
+
+class Wiring(NamedTuple):
+    """A graph of raw columns, whatever its operators compute: what reads what."""
+
+    types: dict[str, int]
+    wires: list[Wire]
+    outputs: list[str]
+    constants: dict[str, memoryview]
+    versions: dict[str, int]
+    classes: list[Any]
+    metadata: dict[str, str]
+
+
+def is_wired(content: bytes) -> bool:
+    """Whether the file says that only its wiring is to be read."""
+    try:
+        found = parse_message(memoryview(content), ONLY_METADATA, Budget())
+    except Rejected:
+        return False  # whoever reads it as something else says what is wrong
+    return any(item.get("key") == WIRED for item in found["metadata"])
+
+
+def read_wiring(content: bytes, people: People) -> Wiring:
+    """The wiring of a graph whose inputs are raw columns of the domain."""
+    model = parse_message(memoryview(content), LOOSE_MODEL, Budget(MOST_WIRES))
+    need("graph" in model, "the model file holds no graph")
+    graph = model["graph"]
+    need(4 <= model.get("ir_version", 0) <= 14, "the model file is of another version")
+    entries = {item.get("key", ""): item.get("value", "") for item in model["metadata"]}
+    need(len(entries) == len(model["metadata"]), "the model file names its metadata twice")
+    reader = WireReader(model)
+    for function in model["functions"]:
+        reader.check_function(function)
+    tensor_type = {1: ("tensor", "", TENSOR_TYPE)}
+    inputs = [
+        {"name": i.get("name", ""), "type": parse_message(i.get("type", memoryview(b"")), tensor_type, Budget())}
+        for i in graph["inputs"]
+    ]
+    types = dict(declared_input(item, people) for item in inputs)
+    need(len(types) == len(inputs), "the graph defines a name twice")
+    need(types.keys() >= people.features.keys() - people.sensitive_set, "the model lacks an input of the domain")
+    constants, wires, outputs = reader.graph(graph)
+    classes = people.classes if people.classes is not None else [0, 1]
+    return Wiring(types, wires, outputs, constants, reader.versions, classes, entries)
+
+
+class WireReader:
+    """Reads nodes with their bodies; whatever could hide a path is refused: names that are defined twice, or not yet,
+    or hide others; operators that draw at random, or of which nothing is known.
+    """
+
+    def __init__(self, model: dict[str, Any]) -> None:
+        self.versions = self._versions(model["opsets"])
+        self.functions = set[tuple[str, str, str]]()
+        for item in model["functions"]:
+            called = item.get("domain", ""), item.get("name", ""), item.get("overload", "")
+            need(called[0] not in ("", "ai.onnx", *LATEST), f"function '{called[1]}' takes the place of an operator")
+            need(called not in self.functions, f"function '{called[1]}' is defined twice")
+            self.functions.add(called)
+        self.budget = Budget(MOST_WIRES)
+
+    def _versions(self, opsets: list[dict[str, Any]]) -> dict[str, int]:
+        found = [(item.get("domain", ""), item.get("version", 0)) for item in opsets]
+        named = {"" if domain == "ai.onnx" else domain: version for domain, version in found}
+        need(len(named) == len(found), "the model names versions of the same operators twice")
+        for domain, latest in LATEST.items():
+            known = 1 <= named.get(domain, 1) <= latest
+            need(known, f"the operators of '{domain or 'ai.onnx'}' are of version {named.get(domain)}, not known here")
+        return named
+
+    def check_function(self, item: dict[str, Any]) -> None:
+        """A function sees what it is given and nothing else; whoever calls it is taken to hand everything on."""
+        own = dict.fromkeys(item["inputs"])
+        need(len(own) == len(item["inputs"]) and "" not in own, "a function names an input twice")
+        need(not any(map(_has_body, item["defaults"])), "a function has bodies among its attributes")
+        around, self.versions = self.versions, self._versions(item["opsets"])
+        made = [name for node in item["nodes"] for name in self._parsed(node)["outputs"] if name]
+        taken = self._body_names([*own, *made])
+        for node in item["nodes"]:
+            self._wire(node, [set(own)], taken, in_function=True)
+            own |= dict.fromkeys(filter(None, self._parsed(node)["outputs"]))
+        need(set(item["outputs"]) <= own.keys(), "a function returns what it does not make")
+        self.versions = around
+
+    def graph(self, graph: dict[str, Any]) -> tuple[dict[str, memoryview], list[Wire], list[str]]:
+        """All of a graph at the top: constants by name, nodes in order, names of the outputs."""
+        wires = list[Wire]()
+        self._graph(graph, [], set(), wires, False)
+        outputs = [item.get("name", "") for item in graph["outputs"]]
+        made = {name for wire in wires for name in wire.makes}
+        need(outputs and len(set(outputs)) == len(outputs), "the graph has no outputs, or one twice")
+        need(set(outputs) <= made, "an output of the graph is made by no node")
+        return {self._named(tensor): tensor for tensor in graph["constants"]}, wires, outputs
+
+    def _graph(
+        self, graph: dict[str, Any], scopes: list[set[str]], taken: set[str], wires: list[Wire], in_function: bool
+    ) -> set[str]:
+        """The names that a graph takes from around it; its nodes go to `wires`."""
+        need(len(scopes) < DEEPEST, f"bodies lie in bodies, more than {DEEPEST} deep")
+        given = [item.get("name", "") for item in graph["inputs"]]
+        given += [self._named(tensor) for tensor in graph["constants"]]
+        given += [item.get("values", {}).get("name", "") for item in graph["sparse"]]
+        made = [name for node in graph["nodes"] for name in self._parsed(node)["outputs"] if name]
+        need("" not in given, "an input or constant has no name")
+        names = self._body_names([*given, *made])
+        need(not names & taken, "a name in a body hides one around it")
+        own, outside, hidden = set(given), set[str](), taken | names
+        for node in graph["nodes"]:
+            wire = self._wire(node, [*scopes, own], hidden, in_function)
+            outside |= wire.reads - names
+            own.update(wire.makes)
+            wires.append(wire)
+        for item in graph["outputs"]:
+            name = item.get("name", "")
+            need(any(name in scope for scope in (*scopes, own)), f"'{name[:40]}' is an output, but nothing makes it")
+            outside |= {name} - names
+        return outside
+
+    def _body_names(self, names: list[str]) -> set[str]:
+        need(len(set(names)) == len(names), "the graph defines a name twice")
+        return set(names)
+
+    def _named(self, tensor: memoryview) -> str:
+        return str(parse_message(tensor, LOOSE_TENSOR, self.budget).get("name", ""))
+
+    def _parsed(self, content: memoryview) -> dict[str, Any]:
+        return parse_message(content, LOOSE_NODE, self.budget)
+
+    def _wire(self, content: memoryview, scopes: list[set[str]], taken: set[str], in_function: bool) -> Wire:
+        node = self._parsed(content)
+        reads = set(filter(None, node["inputs"]))
+        names = [item.get("name", "") for item in node["attributes"]]
+        need(len(set(names)) == len(names), "a node has an attribute twice")
+        for item in node["attributes"]:
+            refers = item.get("refers", "")
+            need(in_function or not refers, "a node refers to attributes of a function that it is not in")
+            need(not refers or (item.get("type", 0) not in (0, 5, 10) and not _has_body(item)), "a body is handed on")
+            for body in [*([item["body"]] if "body" in item else []), *item["bodies"]]:
+                reads |= self._graph(body, scopes, taken, [], in_function)
+        bodies = any(map(_has_body, node["attributes"]))
+        domain = self._check_operator(node, bodies)
+        for name in reads:
+            there = any(name in scope for scope in scopes)
+            need(there, f"a node reads '{name[:40]}', which nothing makes before it")
+        makes = [name for name in node["outputs"] if name]
+        return Wire(node.get("op", ""), domain, node["inputs"], reads, makes, content, not bodies)
+
+    def _check_operator(self, node: dict[str, Any], bodies: bool) -> str:
+        """The operator's domain, if what it makes depends on nothing but what it reads."""
+        operator, domain = node.get("op", ""), node.get("domain", "")
+        if (domain, operator, node.get("overload", "")) in self.functions:
+            need(not bodies, f"function '{operator}' is handed a body")
+            return str(domain)
+        domain = "" if domain == "ai.onnx" else domain
+        known = domain in LATEST and domain in self.versions and (domain != "com.microsoft" or operator in CONTRIBUTED)
+        need(known, f"operator '{operator}' of '{domain}': whether it is random, or keeps a state, is not known")
+        need(domain or operator not in RANDOM, f"operator '{operator}' draws at random")
+        if not domain and operator == "Dropout":
+            idle = len(node["inputs"]) < 3 or not node["inputs"][2]
+            need(idle and self.versions[""] >= 7, "a Dropout may draw at random")
+        return str(domain)
+
+
+def _has_body(attribute: dict[str, Any]) -> bool:
+    return "body" in attribute or bool(attribute["bodies"])
+
+
+def prove_wiring(wiring: Wiring, people: People) -> set[str]:
+    """The arithmetics in which nothing reaches an output that differs between twins: as executed, whatever that is.
+
+    It relies on this: what a node makes depends on nothing but what it reads. Values that rules exchange may pass where
+    they become the same for all of an orbit: a table of categories, the smaller or larger one of x and total − x, where
+    x is made anew as total − (total − x): the same number, but never −0.0, which a twin would have as 0.0.
+    """
+    reached = {name: name for name in wiring.types if name in people.sensitive_set or name in people.moved}
+    mirrored = dict[str, str]()  # by its name, what a value is taken from: total − x from x, and x again from that
+    for wire in wiring.wires:
+        found = sorted(wire.reads & reached.keys())
+        if not found or _merges(wire, wiring, people) or _folds(wire, mirrored):
+            continue
+        x = _mirrors(wire, wiring, people, mirrored)
+        if x is not None:
+            mirrored |= dict.fromkeys(wire.makes, x)
+        else:
+            harmless = wire.plain and not wire.domain and wire.operator in HARMLESS
+            need(harmless, f"{wire.told} reads '{reached[found[0]]}': it may stop the run, or lead to the decision")
+        reached |= dict.fromkeys(wire.makes, reached[found[0]])
+    for name in wiring.outputs:
+        need(name not in reached, f"output '{name[:40]}' depends on '{reached.get(name, '')}'")
+    return {"executed"}
+
+
+def _strict(wire: Wire) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A node of ours with its attributes."""
+    node = parse_message(wire.content, NODE, Budget())
+    return node, dict(map(_attribute, node["attributes"]))
+
+
+def _merges(wire: Wire, wiring: Wiring, people: People) -> bool:
+    """Whether that is a table in which all categories of an orbit have the same entry."""
+    if (wire.operator, wire.domain, len(wire.inputs)) != ("LabelEncoder", "ai.onnx.ml", 1):
+        return False
+    name = wire.inputs[0]
+    if name not in people.moved or people.is_number(name) or not 2 <= wiring.versions["ai.onnx.ml"] <= 5:
+        return False
+    _, told = _strict(wire)
+    keys = "keys_strings" if wiring.types[name] == STRING else "keys_int64s"
+    if set(told) != {keys, "values_int64s", "default_int64"} or len(set(told[keys])) != len(told[keys]):
+        return False
+    if len(told[keys]) != len(told["values_int64s"]):
+        return False
+    entries = dict(zip(told[keys], told["values_int64s"], strict=True))
+    shown = [str(level) if keys == "keys_strings" else level for level in people.levels(name)]
+    entry = [entries.get(level, told["default_int64"]) for level in shown]
+    orbit = [element[people.moved[name]] for element in people.elements]
+    return len(set(shown)) == len(shown) and all(
+        entry[i] == entry[goes[i]] for goes in orbit for i in range(len(shown))
+    )
+
+
+def _mirrors(wire: Wire, wiring: Wiring, people: People, mirrored: dict[str, str]) -> str | None:
+    """The value that a node takes from total, if it does: a number x, or total − x."""
+    if (wire.operator, wire.domain, len(wire.inputs)) != ("Sub", "", 2) or not wire.plain:
+        return None
+    constant, value = wire.inputs
+    name = mirrored.get(value, value)
+    if name not in people.moved or not people.is_number(name) or constant not in wiring.constants:
+        return None
+    held = _constant(parse_message(wiring.constants[constant], TENSOR, Budget()))[1]
+    fits = held.type == wiring.types[name] and list(held.values) == [sum(people.ends(name))]
+    return value if fits and str(held.values[0]) != "-0.0" else None
+
+
+def _folds(wire: Wire, mirrored: dict[str, str]) -> bool:
+    """Whether that is the smaller or the larger one of x, made anew, and total − x: the same number for both."""
+    if wire.domain or wire.operator not in ("Min", "Max") or len(wire.inputs) != 2 or not wire.plain:
+        return False
+    one, other = wire.inputs
+    return any(mirrored.get(a) == b and b in mirrored for a, b in ((one, other), (other, one)))
+
+
 # --- twins: two people who disprove fairness ---
 
 
@@ -1948,8 +2281,10 @@ def decide_exactly(network: Network, person: dict[str, Any]) -> int | None:
     return int(values[0] > 0) if len(values) == 1 else values.index(max(values))
 
 
-def decide(network: Network | Forest, people: People, person: dict[str, Any], arithmetic: str) -> int | None:
+def decide(network: Network | Forest | Wiring, people: People, person: dict[str, Any], arithmetic: str) -> int | None:
     """The class a person provably gets."""
+    if isinstance(network, Wiring):
+        return None  # its operators are not interpreted
     if isinstance(network, Forest):
         return decide_trees(network, person, arithmetic)
     if arithmetic == "real" and network.activation == "relu":
@@ -1970,7 +2305,9 @@ def are_versions(people: People, one: dict[str, Any], other: dict[str, Any]) -> 
     )
 
 
-def check_twins(network: Network | Forest, people: People, twins: Any, decisions: Any, arithmetic: list[str]) -> None:
+def check_twins(
+    network: Network | Forest | Wiring, people: People, twins: Any, decisions: Any, arithmetic: list[str]
+) -> None:
     one, other = twins
     for twin in twins:
         need(set(twin) == set(people.features), "a twin has other features than the domain")
@@ -2013,14 +2350,16 @@ def claim_of(
     if rules:
         who += f", or by the declared rules ({'; '.join(map(told_rule, rules))}),"
     if verdict == "verified":
-        how = " and ".join({"real": "exact"}.get(kind, kind) for kind in arithmetic)
+        how = " and ".join({"real": "exact"}.get(kind, kind) for kind in arithmetic) + " arithmetic"
+        how = "floating-point arithmetic as executed" if "executed" in arithmetic else how
         everywhere = score and proof == "structural"
         what = "score, and so the same decision at every threshold" if everywhere else "decision"
         return (
             f"Two {who} always get the same {what}, for every individual of the "
-            f"domain, in {how} arithmetic ({proof} proof)."
+            f"domain, in {how} ({proof} proof)."
             + (f" {CONDITIONS}" if "float32" in arithmetic else "")
             + (f" {SUMS}" if "float64" in arithmetic and everywhere and rounds else "")
+            + (f" {ASKED_ALIKE}" if "executed" in arithmetic else "")
         )
     if verdict == "falsified":
         return f"The model is not fair: two {who} get different decisions."
@@ -2067,8 +2406,17 @@ def property_of(people: People) -> dict[str, Any]:
     return stated | {"statement": STATEMENT}
 
 
-def prover_of(network: Network | Forest, people: People, executed: bool) -> Prover | Grove:
+def proven_structurally(network: Network | Forest | Wiring, people: People) -> set[str]:
+    """The arithmetics in which what differs between twins cannot reach the decision."""
+    if isinstance(network, Wiring):
+        return prove_wiring(network, people)
+    return prove_trees(network, people) if isinstance(network, Forest) else prove_structurally(network, people)
+
+
+def prover_of(network: Network | Forest | Wiring, people: People, executed: bool) -> Prover | Grove:
     """For proofs by bounds, in real arithmetic or as executed."""
+    if isinstance(network, Wiring):
+        raise Rejected("nothing is shown by bounds of a graph of which only the wiring is read")
     if isinstance(network, Forest):
         return Grove(network, people, executed)
     return Prover(network, people, executed)
@@ -2091,6 +2439,8 @@ def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = Non
     need(not beside or verdict != "verified" or proof == "structural", f"nothing of this kind is shown of {beside[:1]}")
     need(data["property"] == property_of(people), "the certificate is about another property")
     executed = "float64" if isinstance(network, Forest) else "float32"
+    executed = "executed" if isinstance(network, Wiring) else executed
+    need("real" not in arithmetic or executed != "executed", "a graph is claimed to be exact that is not interpreted")
     need(arithmetic in ([], ["real"], [executed], ["real", executed]), "the arithmetic is not understood")
     need(isinstance(data["reason"], str), "the reason must be a text")
     need((verdict == "undecided") == (not arithmetic), "verdict and arithmetic do not go together")
@@ -2099,7 +2449,7 @@ def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = Non
     if verdict == "verified":
         need(people.sensitive, "no feature is sensitive, so there is nothing to verify")
         if proof == "structural":
-            held = (prove_trees if isinstance(network, Forest) else prove_structurally)(network, people)  # type: ignore
+            held = proven_structurally(network, people)
             need(held >= set(arithmetic), "this proof holds in real arithmetic only")
             how = f"the sensitive values {'and what rules move ' if people.rules else ''}cannot reach the decision"
             for name in (name for name in NATIVE if name in files):

@@ -37,8 +37,8 @@ MEANING_TITLES = {
 }
 PROOFS = {
     "structural": "Structural: the sensitive values cannot reach the decision. What a network computes from them is "
-    "the same for all of them from some layer on, or no split of a forest tells them apart, whatever the rest of the "
-    "person is.",
+    "the same for all of them from some layer on, or no split of a forest tells them apart, or no path of a graph "
+    "leads from them to it, whatever the rest of the person is.",
     "bounds": "By bounds: everybody who could exist was divided into parts, and in each part bounds that cover every "
     "rounding show that all twins get the same decision.",
     "none": "None. Nothing here lets a checker conclude that the model is fair.",
@@ -46,8 +46,9 @@ PROOFS = {
 ARITHMETIC = {
     "real": "Exact: the weights are taken as the numbers they are and nothing is rounded.",
     "float32": "Float32: the model as computers run it, whatever the order in which sums are added up.",
-    "executed": "As executed: what the model was seen to answer, by the software that runs it.",
     "float64": "Float64: the model as computers run it, whatever the order in which sums are added up.",
+    "executed": "As executed: in whatever formats the model computes, by one program that is asked about both in "
+    "the same way.",
 }
 
 

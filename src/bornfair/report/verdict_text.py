@@ -17,13 +17,11 @@ ARITHMETIC_LIMITS = {
     ("float32",): "The verdict is about float32, as computers run the model; other number formats make another model.",
     ("float32", "real"): "The verdict holds in exact and in float32 arithmetic. Other number formats, such as float16 "
     "or whole numbers after quantisation, make another model.",
-    (
-        "executed",
-    ): "The verdict is about what the model was seen to decide, by the software that runs it; another version "
-    "of that may decide otherwise.",
     ("float64",): "The verdict is about float64, as computers run the model; other number formats make another model.",
     ("float64", "real"): "The verdict holds in exact and in float64 arithmetic. Other number formats make another "
     "model.",
+    ("executed",): "The verdict is about the model as it is executed, by software that keeps to what its operators "
+    "mean: what one gives depends on what it reads and on nothing else. Another version may decide otherwise.",
 }
 
 

@@ -17,6 +17,7 @@ from bornfair.errors import InputError, plain_value
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.opaque import AnyModel, OpaqueModel
+from bornfair.models.wired import WiredModel
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
@@ -30,7 +31,7 @@ Engine = Literal["auto", "bounds", "smt", "milp"]
 
 
 def decide(
-    model: AnyModel,
+    model: AnyModel | WiredModel,
     *,
     engine: Engine = "auto",
     timeout: Timeout = 60.0,
@@ -55,6 +56,10 @@ def decide(
         return decide_among(model, among, timeout=Clock.of(timeout, say), seed=seed)
     check_question(engine, timeout, where, relax)
     clock = Clock.of(timeout, say)
+    if isinstance(model, WiredModel):
+        from bornfair.verification.data_flow import decide_by_wires
+
+        return dataclasses.replace(decide_by_wires(model), seconds=clock.spent)
     if isinstance(model, ForestModel):
         from bornfair.verification.forest_decide import decide_forest
 
@@ -84,11 +89,10 @@ def decide(
     return dataclasses.replace(verdict, seconds=clock.spent)
 
 
-def decide_among(model: Model | ForestModel, among: Where, *, timeout: Timeout = 60.0, seed: int = 0) -> Verdict:
+def decide_among(model: AnyModel | WiredModel, among: Where, *, timeout: Timeout = 60.0, seed: int = 0) -> Verdict:
     """Whether some people are always decided as all their twins, whoever those are.
 
-    among: who is asked about, as {"age": (30, 40), "job": ["nurse"]}, ends included; of a forest, one value of what is
-    no number, or all.
+    among: who is asked about, as {"age": (30, 40), "job": ["nurse"]}, ends included.
     """
     if not isinstance(model, (Model, ForestModel)):
         raise InputError("some people only can be asked about where the model is read: a network or a forest.")

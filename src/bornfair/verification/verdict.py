@@ -13,7 +13,8 @@ Arithmetic = Literal["real", "float32", "float64", "executed"]
 @dataclass(frozen=True)
 class Verdict:
     """What was found out, how, and about which arithmetic (`real`: exact numbers; `float32`, or of some
-    forests `float64`: as executed; `executed`: as a model that is not read was seen to decide).
+    forests `float64`: as executed; `executed`: of a graph with anything inside, in the formats it has, or as a model
+    that is not read was seen to decide).
 
     >>> bool(Verdict("undecided", "none", "bounds", (), "the time is up"))
     False

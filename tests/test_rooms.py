@@ -23,7 +23,7 @@ FLOORS = (
     ("question", "training"),
     ("explaining", "testing"),
     ("proxies", "repairing"),
-    ("auditing", "estimator", "inspection"),
+    ("auditing", "estimator", "inspection", "wrapper"),
     ("datasets", "baselines"),
     ("experiments",),
     ("cli",),

@@ -15,7 +15,9 @@ _HOMES = {
     "Endpoint": "models.outside.endpoint.Endpoint",
     "FairClassifier": "estimator.FairClassifier",
     "FairForest": "proof.bundle.FairForest",
+    "FairGraph": "proof.bundle.FairGraph",
     "FairModel": "proof.bundle.FairModel",
+    "FairWrapper": "wrapper.FairWrapper",
     "FairnessWarning": "training.fitting.FairnessWarning",
     "Question": "question.Question",
     "Report": "report.report.Report",
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from bornfair.models.outside.endpoint import Endpoint as Endpoint
     from bornfair.people.domain import Domain as Domain
     from bornfair.proof.bundle import FairForest as FairForest
+    from bornfair.proof.bundle import FairGraph as FairGraph
     from bornfair.proof.bundle import FairModel as FairModel
     from bornfair.proof.bundle import load_bundle as load  # noqa: F401
     from bornfair.proxies.tells import proxy_report as proxy_report
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from bornfair.training.fitting import FairnessWarning as FairnessWarning
     from bornfair.training.gamma import gamma_report as gamma_report
     from bornfair.verification.verdict import Verdict as Verdict
+    from bornfair.wrapper import FairWrapper as FairWrapper
 
 __all__ = ["__version__", "datasets", *_HOMES]  # noqa: PLE0604
 

@@ -120,7 +120,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
                 validate_data(self, frame, reset=reset, skip_check_array=True)
                 return frame.set_axis([f"x{i}" for i in range(frame.shape[1])], axis=1)
             sensitive = () if reset else self.domain_.sensitive
-            if sensitive and self.model_.ignores_sensitive and not any(name in frame.columns for name in sensitive):
+            if sensitive and self._needs_no_sensitive and not any(name in frame.columns for name in sensitive):
                 wanted = [name for name in self.domain_.names if name not in sensitive]
                 self._check_columns(frame, wanted)
                 return frame
@@ -133,6 +133,11 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         finite = "allow-nan" if self.missing == "impute" else True
         array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=finite)
         return pd.DataFrame(array, columns=[f"x{i}" for i in range(array.shape[1])]).infer_objects()
+
+    @property
+    def _needs_no_sensitive(self) -> bool:
+        """Whether a table without the sensitive columns can be decided about."""
+        return self.model_.ignores_sensitive
 
     @staticmethod
     def _check_columns(frame: pd.DataFrame, wanted: list[str]) -> None:

@@ -107,8 +107,8 @@ class FairWrapper(TableClassifier):
             folding.check()
         if not self.domain_.free_features and self.domain_.sensitive:
             raise InputError(
-                f"every column is sensitive ({len(self.domain_.names)} feature(s)); what twins have in common is nothing "
-                "to decide from."
+                f"every column is sensitive ({len(self.domain_.names)} feature(s)); what twins have in common is "
+                "nothing to decide from."
             )
         frame = as_listed(self.domain_, frame)[list(self.domain_.names)]
         table = folding.merged(frame) if self.method == "merge" else frame

@@ -28,7 +28,7 @@ from bornfair.files import check_replaceable
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
-    from bornfair.repairing import Repaired, RepairedForest
+    from bornfair.repairing import Repaired, RepairedForest, RepairedGraph
 
 
 @choices(Reading, after="data")
@@ -47,7 +47,8 @@ def repair(
         Option(
             help="plain drops what the model knew of the sensitive features; least_squares moves it onto features that "
             "predict them; auto chooses by validation rows. Of a forest, plain is the mean over the sensitive values, "
-            "and drop the mean in which each counts as often as it occurs."
+            "and drop the mean in which each counts as often as it occurs. average takes any model, whatever its "
+            "operators, and decides by the mean over all versions of a person."
         ),
     ] = "plain",
     fine_tune: Annotated[
@@ -83,13 +84,17 @@ def repair(
     raise typer.Exit(STATUS[found.verdict])
 
 
-def _print(found: Repaired | RepairedForest, bundle: str) -> None:
-    from bornfair.repairing import RepairedForest
+def _print(found: Repaired | RepairedForest | RepairedGraph, bundle: str) -> None:
+    from bornfair.repairing import RepairedForest, RepairedGraph
 
     assert found.model.certificate is not None
-    facts = _forest_facts(found) if isinstance(found, RepairedForest) else _network_facts(found)
+    if isinstance(found, RepairedGraph):
+        facts, on = _graph_facts(found), "rows of the table, from which nothing was learnt"
+    else:
+        facts = _forest_facts(found) if isinstance(found, RepairedForest) else _network_facts(found)
+        on = "rows kept aside"
     facts += [("seconds", f"{found.seconds:.1f}"), ("bundle", bundle)]
-    print_table(f"Measured on {found.changes.rows:,} rows kept aside", ["", "result"], facts, numbers_from=2)
+    print_table(f"Measured on {found.changes.rows:,} {on}", ["", "result"], facts, numbers_from=2)
     if found.changes.groups:
         classes = list(found.changes.now)
         rows = [
@@ -101,6 +106,18 @@ def _print(found: Repaired | RepairedForest, bundle: str) -> None:
         _print_examples(found)
     for line in filter(None, (found.note, found.model.certificate.claim)):
         tell(line)
+
+
+def _graph_facts(found: RepairedGraph) -> list[tuple[str, str]]:
+    return [
+        ("accuracy before", _percent(found.accuracy_before)),
+        ("accuracy after", _percent(found.accuracy_after)),
+        ("same decision for all versions, before", _percent(found.fairness_before)),
+        ("verdict after", found.verdict),
+        ("decided differently", _percent(found.changed)),
+        ("distance of the outputs", f"{found.changes.distance:.4f}"),
+        ("mean over versions of each person", f"{found.versions:,}"),
+    ]
 
 
 def _forest_facts(found: RepairedForest) -> list[tuple[str, str]]:
@@ -139,7 +156,7 @@ def _network_facts(found: Repaired) -> list[tuple[str, str]]:
     ]
 
 
-def _print_examples(found: Repaired | RepairedForest) -> None:
+def _print_examples(found: Repaired | RepairedForest | RepairedGraph) -> None:
     shown = found.changes.examples[:3]
     rows: list[tuple[str, ...]] = [
         (name, *(str(example.person.get(name, "–")) for example in shown)) for name in shown[0].person

@@ -12,6 +12,7 @@ from bornfair.errors import plain
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
+from bornfair.models.wired import WiredModel
 from bornfair.people.domain import Domain
 from bornfair.people.groups import grouped
 
@@ -57,7 +58,11 @@ class Changes:
 
 
 def compare(
-    before: Model | ForestModel, after: Model | ForestModel, table: pd.DataFrame, *, examples: int = EXAMPLES
+    before: Model | ForestModel | WiredModel,
+    after: Model | ForestModel | WiredModel,
+    table: pd.DataFrame,
+    *,
+    examples: int = EXAMPLES,
 ) -> Changes:
     """What changes for the rows of a table when one model takes the place of the other."""
     old, new = before.scores(table), after.scores(table)
@@ -91,7 +96,7 @@ def compare(
     )
 
 
-def _likely(model: Model | ForestModel, people: pd.DataFrame, classes: np.ndarray) -> np.ndarray:
+def _likely(model: Model | ForestModel | WiredModel, people: pd.DataFrame, classes: np.ndarray) -> np.ndarray:
     """The probability of a class for each person."""
     if not len(people):
         return np.zeros(0)

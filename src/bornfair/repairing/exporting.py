@@ -58,13 +58,12 @@ def exported(fitted: Fitted, method: Method) -> FairModel | FairForest | FairGra
     try:
         read = _read(fitted, bare)
     except InputError as unread:
-        core = _converted(fitted, str(unread))
+        core = converted(fitted, str(unread))
     else:
         if method == "merge" and not domain.twins and read.ignores_sensitive:
             return FairModel.of(read) if isinstance(read, Model) else FairForest.of(read)
         whole = method == "merge" and read.ignores_sensitive and bool(domain.free_features)
         core = Core.of_own(graph_bytes(read, sensitive=not whole), domain)
-    _compare(fitted, core)
     return FairGraph(around(core, domain, method), domain)
 
 
@@ -82,8 +81,8 @@ def _read(fitted: Fitted, domain: Domain) -> Model | ForestModel:
     return dataclasses.replace(found, encoding=dataclasses.replace(found.encoding, domain=who), original=None)
 
 
-def _converted(fitted: Fitted, unread: str) -> Core:
-    """By skl2onnx."""
+def converted(fitted: Fitted, unread: str) -> Core:
+    """By skl2onnx, and compared."""
     try:
         from skl2onnx import convert_sklearn
         from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
@@ -108,7 +107,9 @@ def _converted(fitted: Fitted, unread: str) -> Core:
     except Exception as error:  # whatever skl2onnx throws is why there is no graph
         said = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"{fitted.name} cannot be read, and skl2onnx cannot convert it: {said}") from error
-    return Core(made, takes, shown, "shares")
+    core = Core(made, takes, shown, "shares")
+    _compare(fitted, core)
+    return core
 
 
 def _element(feature: Any) -> int:

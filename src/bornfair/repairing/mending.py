@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
@@ -19,15 +20,19 @@ import pandas as pd
 from bornfair.checks import choice, whole
 from bornfair.errors import InputError, shown
 from bornfair.models.forest_model import ForestModel
+from bornfair.models.importers.columns import Who
+from bornfair.models.importers.reading import Reading
 from bornfair.models.model import Model
 from bornfair.models.network import Network, decisions
+from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import listed_names
+from bornfair.people.features import listed_names, unknown_column
 from bornfair.people.sensitive import ENUMERATION_LIMIT
-from bornfair.people.tables import as_pandas
+from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import FairModel
 from bornfair.question import Asking, Question
 from bornfair.repairing.asking import asked_about, taught
+from bornfair.repairing.averaging import RepairedGraph, repair_by_average
 from bornfair.repairing.changes import Changes, compare
 from bornfair.repairing.fine_tune import Lesson, Tuned, scores_of
 from bornfair.repairing.fine_tune import fine_tune as tune
@@ -45,7 +50,7 @@ from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Say
 from bornfair.verification.confirm import confirm_encoded
 
-Method = Literal["auto", "plain", "least_squares", "drop"]
+Method = Literal["auto", "plain", "least_squares", "drop", "average"]
 EPOCHS = 60
 FEWEST_ROWS = 20
 MEASURED, VALIDATED = 0.2, 0.15  # shares of the rows kept aside to measure on, and to choose by
@@ -140,7 +145,7 @@ def repair(
     seed: int = 0,
     say: Say | None = None,
     **asking: Unpack[Asking],
-) -> Repaired | RepairedForest:
+) -> Repaired | RepairedForest | RepairedGraph:
     """The fair model closest to a given one, by the rows of a table.
 
     Of a network, a projection of its first layer, trained on; of a forest, its mean over the sensitive values, which no
@@ -153,7 +158,8 @@ def repair(
         method: 'plain' drops what the model knew of the sensitive features; 'least_squares' moves it onto features that
             predict them, which keeps decisions closer and may treat groups as before; 'auto' lets the validation rows
             choose between the two. Of a forest, 'plain' lets each sensitive value count the same, and 'drop' as often
-            as it occurs in the table.
+            as it occurs in the table. 'average' takes a model of any kind, an .onnx with any operators included, puts a
+            graph around it and decides by the mean over all versions of a person; nothing is trained.
         fine_tune, epochs: whether to train on from the projected model, and how long at most; of a forest, whether to
             move its base score so that its probabilities are on average the original's.
         test: rows to measure on; by default a fifth of the table is kept aside.
@@ -177,6 +183,8 @@ def repair(
     whole("epochs", epochs, 0)
     whole("seed", seed, 0)
     choice("method", method, get_args(Method))
+    if method == "average":
+        return _averaged(model, people, test, seed, asking)
     question = Question.of(model, people, as_it_is=True, **asking)
     if question.table is None:
         raise InputError("repair needs a table of people the model decides about; give one.")
@@ -231,6 +239,29 @@ def repair(
         seconds=time.perf_counter() - began,
         seed=seed,
     )
+
+
+def _averaged(model: Any, people: Any, test: Any, seed: int, asking: Any) -> RepairedGraph:
+    """Read by hand what `Question.of` reads: the model itself need not be readable."""
+    given = dict(asking)
+    domain, table = given.pop("domain", None), given.pop("table", None)
+    if isinstance(people, Domain) or (isinstance(people, (str, Path)) and Path(people).suffix.lower() == ".json"):
+        domain = people if domain is None else domain
+    elif people is not None:
+        table = people if table is None else table
+    if table is None:
+        raise InputError("repair needs a table of people the model decides about; give one.")
+    rows = read_table(table) if isinstance(table, (str, Path)) else as_pandas(table)
+    target = given.pop("target", None)
+    if target is not None and target not in rows.columns:
+        raise InputError(unknown_column(target, [str(name) for name in rows.columns], "target"))
+    if not len(rows):
+        raise InputError("the table has no rows; give one with people.")
+    who = Who(
+        Domain.load(domain) if isinstance(domain, (str, Path)) else domain,
+        listed_names(given.pop("sensitive_features", None)), rows, target, given.pop("twins", None),
+    )  # fmt: skip
+    return repair_by_average(model, who, Reading.of(given), test=test, seed=seed)  # type: ignore[arg-type]
 
 
 def _forest(

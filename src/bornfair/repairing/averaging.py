@@ -1,0 +1,180 @@
+"""Repair of anything: the mean of the original over all versions of a person, with its graph inside of ours.
+
+Nothing is trained, and nothing of the original is interpreted: whatever it computes, the mean is the same for all
+twins, which the wires of the new graph show. People whose versions the original decides alike keep their decision.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.errors import InputError, plain_value
+from bornfair.models.importers.columns import Wanted, Who, columns_for, with_classes
+from bornfair.models.importers.onnx_core import onnx_core
+from bornfair.models.importers.onnx_file import read_onnx
+from bornfair.models.importers.reading import Reading
+from bornfair.models.network import decisions
+from bornfair.models.shipped import graph_bytes
+from bornfair.models.wired import WiredModel
+from bornfair.models.wired_graph import WIRED, Core, around
+from bornfair.people.domain import Domain
+from bornfair.people.gaps import decidable
+from bornfair.people.labels import class_positions
+from bornfair.people.levels import as_listed
+from bornfair.people.tables import as_pandas
+from bornfair.proof.bundle import FairGraph
+from bornfair.proof.certificate import certified
+from bornfair.question import Question
+from bornfair.repairing.changes import Changes, compare
+from bornfair.repairing.exporting import Fitted, converted
+from bornfair.training.provenance import with_measured
+from bornfair.twins.folding import Folding
+
+MEASURED_ON = "rows of the table"
+
+
+@dataclass(frozen=True, eq=False)
+class RepairedGraph:
+    """The mean over all versions of a person, certified by its wires, and what it changes."""
+
+    model: FairGraph
+    original: WiredModel
+    """The graph as it came, with ours around it, asked about the same twins."""
+    sensitive: tuple[str, ...]
+    versions: int
+    """Over how many versions of each person the mean goes."""
+    accuracy_before: float | None
+    accuracy_after: float | None
+    fairness_before: float | None
+    """Share of the measured rows whose decision was the same for every version of the person."""
+    changes: Changes
+    note: str
+    seconds: float
+    seed: int
+
+    @property
+    def changed(self) -> float:
+        """Share of the measured rows that are decided differently."""
+        return self.changes.changed
+
+    @property
+    def verdict(self) -> str:
+        assert self.model.certificate is not None
+        return self.model.certificate.verdict.verdict
+
+    def to_json(self) -> dict[str, Any]:
+        certificate = self.model.certificate
+        assert certificate is not None
+        facts = {
+            "verdict": self.verdict,
+            "proof": certificate.verdict.proof,
+            "arithmetic": list(certificate.verdict.arithmetic),
+            "claim": certificate.claim,
+            "sensitive": list(self.sensitive),
+            "versions": self.versions,
+            "accuracy_before": self.accuracy_before,
+            "accuracy_after": self.accuracy_after,
+            "fairness_before": self.fairness_before,
+            "changed": self.changed,
+            "changes": self.changes.to_json(),
+            "note": self.note,
+            "rows_measured": self.changes.rows,
+            "seconds": round(self.seconds, 3),
+            "seed": self.seed,
+        }
+        return json.loads(json.dumps(facts))
+
+
+def repair_by_average(model: Any, who: Who, asked: Reading, *, test: Any = None, seed: int = 0) -> RepairedGraph:
+    """The mean of a model of any kind over all versions of each person; measured on the rows of a table, which it does
+    not learn from.
+    """
+    began = time.perf_counter()
+    core, domain, at = _core(model, who, asked)
+    read = core.features & set(domain.sensitive)
+    original = WiredModel(around(core, domain, "as it is", at=at), domain)
+    done = certified(FairGraph(around(core, domain, "average", at=at), domain), timeout=60.0, seed=seed)
+    rows, answers, left_out = _measured(domain, who, test)
+    after = decisions(done.scores(rows))
+    assert done.certificate is not None
+    figures = {"on": MEASURED_ON, "rows": len(rows), "accuracy": _accuracy(after, answers)}
+    told = dataclasses.replace(done.certificate, training={"repair": {"method": "average"}})
+    done = dataclasses.replace(done, certificate=told if answers is None else with_measured(told, figures))
+    notes = [f"{left_out:,} rows with gaps were left out." if left_out else ""]
+    if not read:
+        notes.append(f"The original reads none of {', '.join(domain.sensitive)}.")
+    return RepairedGraph(
+        model=done,
+        original=original,
+        sensitive=domain.sensitive,
+        versions=Folding(domain).size,
+        accuracy_before=_accuracy(decisions(original.scores(rows)), answers),
+        accuracy_after=_accuracy(after, answers),
+        fairness_before=original.empirical_fairness(rows),
+        changes=compare(original, done, rows),
+        note=" ".join(filter(None, notes)),
+        seconds=time.perf_counter() - began,
+        seed=seed,
+    )
+
+
+def _accuracy(decided: np.ndarray, answers: np.ndarray | None) -> float | None:
+    return None if answers is None else float(np.mean(decided == answers))
+
+
+def _measured(domain: Domain, who: Who, test: Any) -> tuple[pd.DataFrame, np.ndarray | None, int]:
+    table = as_pandas(who.table if test is None else test)
+    rows, gaps = decidable(domain, as_listed(domain, table), {}, target=who.target)
+    if not len(rows):
+        raise InputError("every row of the table has a gap; fill the gaps, or give rows without.")
+    answers = None
+    if who.target is not None:
+        assert domain.label is not None
+        answers = class_positions(rows[who.target], list(domain.label.classes), gaps=True)
+    return rows, answers, gaps.left_out
+
+
+# --- whatever it is, as a graph ---
+
+
+def _core(model: Any, who: Who, asked: Reading) -> tuple[Core, Domain, float | None]:
+    if isinstance(model, (str, Path)) and Path(model).suffix.lower() == ".onnx":
+        file = read_onnx(model)
+        if not any(key.startswith("bornfair.") for key in file.metadata):
+            return onnx_core(file, who, asked)
+    asking: dict[str, Any] = {
+        "domain": who.domain, "table": who.table, "target": who.target, "twins": who.twins,
+        "sensitive_features": list(who.sensitive or ()) or None, "decision": asked.decision,
+        "threshold": asked.threshold, "normalise": asked.normalise,
+    }  # fmt: skip
+    try:
+        read = Question.of(model, **{name: value for name, value in asking.items() if value is not None}).model
+    except InputError as unread:
+        if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
+            raise
+        return _of_estimator(model, who, str(unread))
+    if isinstance(read, WiredModel):
+        raise InputError(f"the model is one of bornfair's own graphs already ({WIRED}); repair what is inside of it.")
+    return Core.of_own(graph_bytes(read), read.domain), read.domain, None
+
+
+def _of_estimator(model: Any, who: Who, unread: str) -> tuple[Core, Domain, float | None]:
+    names = getattr(model, "feature_names_in_", None)
+    wanted = Wanted(
+        type(model).__name__,
+        None if names is None else tuple(map(str, names)),
+        int(model.n_features_in_),
+        numbers=False,
+    )
+    columns = columns_for(wanted, who)
+    classes = tuple(plain_value(value) for value in model.classes_)
+    domain = with_classes(columns.domain, classes, len(classes), who.target, wanted.origin)
+    return converted(Fitted(model, domain, columns.names), unread), domain, None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 import numpy as np
 import pandas as pd
@@ -46,6 +46,9 @@ from bornfair.verification.decide import Engine, check_question, decide
 from bornfair.verification.partition import Where
 from bornfair.verification.score import Output, check_output, decide_score
 from bornfair.verification.verdict import Verdict
+
+if TYPE_CHECKING:
+    from bornfair.models.importers.onnx_file import OnnxFile
 
 FILES = "a bundle (a folder or .zip), an .onnx, .h5, .keras or .nnet file, or the .json, .ubj or .txt of a forest"
 OBJECTS = (
@@ -574,7 +577,25 @@ def _onnx(path: Path, who: Who, asked: Reading) -> Model | ForestModel | WiredMo
         return _asked_about(own, None, who.sensitive, who.twins, who.table)
     if has_trees(file):
         return imported_forest(onnx_forest(file, asked), who, asked)
-    return imported(OnnxSource(file), who, asked)
+    try:
+        return imported(OnnxSource(file), who, asked)
+    except InputError as unread:
+        return _by_wires(file, who, asked, unread)
+
+
+def _by_wires(file: OnnxFile, who: Who, asked: Reading, unread: InputError) -> WiredModel:
+    """A graph that cannot be read, if its wires alone say that no sensitive value matters."""
+    from bornfair.models.importers.onnx_core import onnx_core
+    from bornfair.models.wired_graph import around
+
+    try:
+        core, domain, at = onnx_core(file, who, asked)
+        found = WiredModel(around(core, domain, "as it is", at=at), domain, note="only its wires were read")
+    except InputError:
+        raise unread from None
+    if found.unclear() is not None:
+        raise unread
+    return found
 
 
 def _deciding(own: Model, asked: Reading, table: Any) -> Model:

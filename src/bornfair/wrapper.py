@@ -160,7 +160,7 @@ class FairWrapper(TableClassifier):
         levels = [_array(feature.levels()) for feature in texts]
         hot = OneHotEncoder(categories=levels, handle_unknown="ignore", sparse_output=False)
         encoder = ColumnTransformer([("categories", hot, [f.name for f in texts])], remainder="passthrough")
-        return Pipeline([("encoding", encoder), ("estimator", inner)])
+        return Pipeline([("encoding", encoder), *getattr(inner, "steps", [("estimator", inner)])])
 
     def _weights(self, inner: Any, sample_weight: Any, count: int) -> dict[str, Any]:
         weights = _check_sample_weight(sample_weight, np.zeros((count, 1)))

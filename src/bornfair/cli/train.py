@@ -56,6 +56,20 @@ def train(
     categorical: Categorical = None,
     domain: DomainFile = None,
     combinations: Combinations = "all",
+    estimator: Annotated[
+        str,
+        Option(
+            help="network, or another estimator made fair by a wrapper: xgboost, lightgbm, hist-gradient-boosting, "
+            "random-forest, logistic."
+        ),
+    ] = "network",
+    method: Annotated[
+        str,
+        Option(
+            help="For another estimator: merge trains it on what twins have in common, average on everything, and "
+            "decides by the mean over all versions of a person."
+        ),
+    ] = "merge",
     class_weight: Annotated[str | None, Option(help="balanced, to give rare classes more weight.")] = None,
     threshold: Threshold = None,
     missing: Annotated[str, Option(help="Missing values: error or impute.")] = "error",
@@ -83,8 +97,18 @@ def train(
     check_replaceable(out, marker="domain.json")
     if class_weight not in (None, "balanced"):
         raise InputError(f"--class-weight must be balanced, or left out, found {class_weight!r}.")
-    from bornfair.estimator import FairClassifier
+    if estimator == "network" and method != "merge":
+        raise InputError("--method is for other estimators than the network, which needs no wrapper; leave it out.")
+    if estimator != "network":
+        if not names:
+            raise InputError("name the sensitive columns with --sensitive; a wrapper is for them.")
+        from bornfair.cli.train_estimator import check_options
 
+        others = {
+            "threshold": (threshold, None), "missing": (missing, "error"), "outside": (outside, "allow"),
+            "checkpoint": (checkpoint, None),
+        }  # fmt: skip
+        check_options(estimator, chosen, others)
     told = _told(people, target, keep, categorical, reading["numeric"])
     found = _looked_at(people, target, names, told, as_said=domain is not None, seed=seed)
     if brief := found.brief():
@@ -95,6 +119,18 @@ def train(
         known = known.with_sensitive(names)
     _say_versions(known, twins, target, quiet=json)
     training, test = _split(people, test_fraction, seed)
+    if estimator != "network":
+        from bornfair.cli.train_estimator import print_estimator, train_estimator
+
+        made = train_estimator(
+            estimator, method, known, twins, unseen, class_weight, training, test, target, seed, out
+        )  # fmt: skip
+        made |= {"findings": [one.to_json() for one in found.findings]}
+        made["seconds"] = round(time.perf_counter() - began, 3)
+        print_json(made) if json else print_estimator(made)
+        raise typer.Exit(STATUS[made["verdict"]])
+    from bornfair.estimator import FairClassifier
+
     classifier = FairClassifier(
         names, twins=twins or None, class_weight=class_weight, combinations=combinations, domain=known,  # type: ignore[arg-type]
         threshold=threshold or None,

@@ -110,8 +110,10 @@ class _Around:
         from onnx import checker
 
         model = self.core.model
+        read = _read_in(model.graph)
         for taken in self.core.takes:
-            self._fed(taken)
+            if taken.name in read:
+                self._fed(taken)
         self.nodes += list(_renamed(model.graph.node, self.prefix))
         shares = self._mean(self._shares(self.prefix + self.core.gives))
         classes = served_classes(self.domain)
@@ -296,6 +298,17 @@ def _versions(model: Any) -> dict[str, int]:
         if any(node.op_type == "LabelEncoder" for node in model.graph.node):
             raise InputError("the model uses the first LabelEncoder of ai.onnx.ml; export it for version 2 or later.")
         found["ai.onnx.ml"] = 3
+    return found
+
+
+def _read_in(graph: Any) -> set[str]:
+    """All names that nodes read, those in bodies included."""
+    found = {output.name for output in graph.output}
+    for node in graph.node:
+        found.update(node.input)
+        for attribute in node.attribute:
+            for body in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+                found |= _read_in(body)
     return found
 
 

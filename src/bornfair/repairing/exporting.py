@@ -22,6 +22,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.proof.bundle import FairForest, FairGraph, FairModel
 from bornfair.question import load_model
+from bornfair.twins.folding import Folding
 
 COMPARED = 256  # people
 CLOSE = 1e-3  # by how much shares may differ: graphs of other software compute in float32
@@ -58,7 +59,7 @@ def exported(fitted: Fitted, method: Method) -> FairModel | FairForest | FairGra
     try:
         read = _read(fitted, bare)
     except InputError as unread:
-        core = converted(fitted, str(unread))
+        core = converted(fitted, str(unread), merged=method == "merge")
     else:
         if method == "merge" and not domain.twins and read.ignores_sensitive:
             return FairModel.of(read) if isinstance(read, Model) else FairForest.of(read)
@@ -81,7 +82,7 @@ def _read(fitted: Fitted, domain: Domain) -> Model | ForestModel:
     return dataclasses.replace(found, encoding=dataclasses.replace(found.encoding, domain=who), original=None)
 
 
-def converted(fitted: Fitted, unread: str) -> Core:
+def converted(fitted: Fitted, unread: str, *, merged: bool = False) -> Core:
     """By skl2onnx, and compared."""
     try:
         from skl2onnx import convert_sklearn
@@ -108,7 +109,7 @@ def converted(fitted: Fitted, unread: str) -> Core:
         said = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"{fitted.name} cannot be read, and skl2onnx cannot convert it: {said}") from error
     core = Core(made, takes, shown, "shares")
-    _compare(fitted, core)
+    _compare(fitted, core, merged)
     return core
 
 
@@ -117,13 +118,13 @@ def _element(feature: Any) -> int:
     return kind if kind in (STRING, INT64) else FLOAT if kind == DOUBLE or feature.kind == "boolean" else kind
 
 
-def _compare(fitted: Fitted, core: Core) -> None:
-    """Refuse a graph that does not decide as the estimator does."""
+def _compare(fitted: Fitted, core: Core, merged: bool) -> None:
+    """Refuse a graph that does not decide as the estimator does, of people as it is shown them."""
     domain = fitted.domain
     whole = domain.sample(COMPARED, seed=0)
     whole = whole.assign(**{f.name: whole[f.name].astype(float) for f in domain.features if isinstance(f, NUMERIC)})
-    ours = WiredModel(around(core, domain, "as it is"), domain).predict_proba(whole)
-    theirs = fitted.shares(whole)
+    ours = WiredModel(around(core, domain, "merge" if merged else "as it is"), domain).predict_proba(whole)
+    theirs = fitted.shares(Folding(domain).merged(whole) if merged else whole)
     if ours.shape != theirs.shape:
         raise InputError(f"the graph of {fitted.name} shows {ours.shape[1]} classes, itself {theirs.shape[1]}.")
     ranked = np.sort(theirs, axis=1)

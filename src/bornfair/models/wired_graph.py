@@ -321,7 +321,7 @@ def _renamed(nodes: Any, prefix: str) -> Iterator[Any]:
         made.CopyFrom(node)
         for names in (made.input, made.output):
             names[:] = [prefix + name if name else name for name in names]
-        made.name = prefix + made.name
+        made.name = prefix + made.name if made.name else ""
         for attribute in made.attribute:
             for body in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
                 _rename_body(body, prefix)

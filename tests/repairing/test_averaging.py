@@ -1,0 +1,157 @@
+"""Repair of anything: the mean over all versions, with somebody's graph inside of ours, whatever its operators."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+from onnx import parser
+from typer.testing import CliRunner
+
+from bornfair import repair, verify
+from bornfair.cli import app
+from bornfair.errors import InputError
+from bornfair.models.importers.onnx_child import session_of
+from bornfair.proof import checker
+
+PEOPLE = pd.DataFrame({
+    "age": np.arange(90) % 40 + 20.0,
+    "woman": np.arange(90) % 2 * 1.0,
+    "hours": np.concatenate([[0.0, 8.0], np.arange(88) * 3 % 9]),
+})  # fmt: skip
+PEOPLE["hired"] = ((PEOPLE["age"] + 11 * PEOPLE["woman"]) % 37 > 18).astype(int)
+# Twins differ by 6 in the logit; Mod, If and a function are beyond every reader.
+MODEL = """<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+g (float[N, 1] age, float[N, 1] woman, float[N, 1] hours) => (float[N, 1] p) <float forty = {40.0}, float six = {6.0},
+ float seven = {7.0}, bool yes = {1}> {
+   turn = Mod<fmod = 1>(hours, seven)
+   low = Sub(age, forty)
+   pull = If(yes)<then_branch = t () => (float[N, 1] q) { q = Mul(woman, six) },
+                  else_branch = e () => (float[N, 1] q) { q = Neg(turn) }>
+   sum = own.Plus(low, pull)
+   near = Add(sum, turn)
+   p = Sigmoid(near)
+}
+<domain: "own", opset_import: ["" : 17]> Plus (x, y) => (z) { z = Add(x, y) }
+"""
+BLIND = MODEL.replace("Mul(woman, six)", "Mul(hours, six)")
+
+
+def written(text: str, path: Path) -> Path:
+    onnx.save(parser.parse_model(text), path)
+    return path
+
+
+def by_hand(people: pd.DataFrame, woman: float) -> np.ndarray:
+    return 1 / (1 + np.exp(-(people["age"] - 40 + 6 * woman + people["hours"] % 7)))
+
+
+def test_a_graph_that_no_reader_knows_is_averaged(tmp_path: Path) -> None:
+    path = written(MODEL, tmp_path / "model.onnx")
+    found = repair(path, PEOPLE, target="hired", sensitive_features=["woman"], method="average")
+    mean = (by_hand(PEOPLE, 0) + by_hand(PEOPLE, 1)) / 2
+    assert np.allclose(found.model.predict_proba(PEOPLE)[:, 1], mean, atol=1e-6)
+    was = by_hand(PEOPLE, PEOPLE["woman"]) > 0.5
+    assert found.changed == np.mean(was != (mean > 0.5)) > 0
+    both = [by_hand(PEOPLE, sex) > 0.5 for sex in (0, 1)]
+    assert found.fairness_before == np.mean(both[0] == both[1])
+    assert found.accuracy_before == np.mean(was == PEOPLE["hired"])
+    assert found.verdict == "verified" and found.to_json()["arithmetic"] == ["executed"]
+    bundle = found.model.save(tmp_path / "bundle")
+    assert checker.check(bundle)["verdict"] == "verified"
+    bare = session_of((found.model.export_onnx(tmp_path / "bare.onnx", sensitive=False)).read_bytes())
+    assert [given.name for given in bare.get_inputs()] == ["age", "hours"]
+
+
+def test_declared_twins_belong_to_the_mean(tmp_path: Path) -> None:
+    path = written(MODEL, tmp_path / "model.onnx")
+    found = repair(path, PEOPLE, target="hired", sensitive_features=["woman"], twins="hours: -x+8", method="average")
+    versions = [(h, w) for h in (PEOPLE["hours"], 8 - PEOPLE["hours"]) for w in (0, 1)]
+    mean = sum(by_hand(PEOPLE.assign(hours=hours), woman) for hours, woman in versions) / 4
+    assert np.allclose(found.model.predict_proba(PEOPLE)[:, 1], mean, atol=1e-6) and found.versions == 4
+    twins = PEOPLE.assign(hours=8 - PEOPLE["hours"], woman=1 - PEOPLE["woman"])
+    assert found.model.predict_proba(PEOPLE).tobytes() == found.model.predict_proba(twins).tobytes()
+
+
+def test_verify_answers_by_the_wires_where_no_reader_can(tmp_path: Path) -> None:
+    path = written(BLIND, tmp_path / "blind.onnx")
+    verdict = verify(path, PEOPLE, target="hired", sensitive_features=["woman"])
+    assert verdict and verdict.engine == "data flow" and verdict.arithmetic == ("executed",)
+    with pytest.raises(InputError):  # it is read no further, and nothing is claimed
+        verify(written(MODEL, tmp_path / "model.onnx"), PEOPLE, target="hired", sensitive_features=["woman"])
+
+
+def test_a_matrix_and_several_classes_are_taken_too(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 11]>
+    g (float[N, 3] rows) => (float[N, 3] scores) <float[3, 3] w = {0.1, 0, 0, 0, 4, 0, 0, 0, 0.5}> {
+       weighed = MatMul(rows, w)
+       scores = Selu(weighed)
+    }"""
+    people = PEOPLE.drop(columns="hired")
+    path = written(text, tmp_path / "model.onnx")
+    found = repair(path, people, sensitive_features=["woman"], method="average")
+    assert found.verdict == "verified" and found.accuracy_before is None
+    assert found.model.predict_proba(people).shape == (90, 3) and found.model.empirical_fairness(people) == 1.0
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
+    def said(text: str, **asking: object) -> str:
+        with pytest.raises(InputError) as found:
+            path = written(text, tmp_path / "model.onnx")
+            repair(path, PEOPLE, target="hired", sensitive_features=["woman"], method="average", **asking)
+        return str(found.value)
+
+    assert "probability or logit" in said(MODEL.replace("Sigmoid", "Identity"))
+    assert "takes 4 people at a time" in said(MODEL.replace("float[N, 1]", "float[4, 1]"))
+    labels = MODEL.replace("p = Sigmoid(near)", "p = Greater(near, forty)").replace("(float[N, 1] p)", "(bool[N, 1] p)")
+    assert "shows no scores or probabilities" in said(labels)
+    assert "input 'man'" in said(MODEL.replace("woman", "man"))
+    with pytest.raises(InputError, match="repair needs a table"):
+        repair(tmp_path / "model.onnx", sensitive_features=["woman"], method="average")
+
+
+def test_the_command_repairs_and_the_bundle_is_used_like_others(tmp_path: Path) -> None:
+    path, table = written(MODEL, tmp_path / "model.onnx"), tmp_path / "people.csv"
+    PEOPLE.to_csv(table, index=False)
+    run = lambda *words: CliRunner().invoke(app, list(map(str, words)))  # noqa: E731
+    bundle = tmp_path / "bundle"
+    asked = ("--data", table, "--target", "hired", "--sensitive", "woman", "--method", "average", "--out", bundle)
+    found = run("repair", path, *asked)
+    assert found.exit_code == 0 and "mean over versions of each person" in found.output
+    for words in (("check", bundle), ("verify", bundle), ("certify", bundle)):
+        assert run(*words).exit_code == 0
+    assert run("predict", bundle, table).output.count("\n") == 91
+    moved = run("predict", bundle, table, "--threshold", "0.3").exception
+    assert isinstance(moved, InputError) and "name the threshold when it is wrapped" in str(moved)
+    counted = run("quantify", bundle).exception
+    assert isinstance(counted, InputError) and "only the wires are read" in str(counted)
+
+
+def test_a_certificate_that_claims_more_is_rejected(tmp_path: Path) -> None:
+    path = written(MODEL, tmp_path / "model.onnx")
+    found = repair(path, PEOPLE, target="hired", sensitive_features=["woman"], method="average")
+    bundle = found.model.save(tmp_path / "bundle")
+    certificate = json.loads((bundle / "certificate.json").read_text())
+
+    def rejected(**changes: object) -> str:
+        forged = certificate | changes
+        forged["sha256"] = checker.digest_of(forged)
+        (bundle / "certificate.json").write_text(json.dumps(forged))
+        told = checker.check(bundle)
+        assert not told["valid"]
+        return told["reason"]
+
+    assert "not interpreted" in rejected(arithmetic=["real", "executed"])
+    assert "not understood" in rejected(arithmetic=["float32"])
+    assert "bounds" in rejected(proof="bounds", tree=[])
+    twins = [PEOPLE.drop(columns="hired").iloc[0].to_dict() | {"woman": sex} for sex in (0.0, 1.0)]
+    assert rejected(verdict="falsified", proof="none", twins=twins, decisions=[0, 1])
+    unfair = found.original.content
+    (bundle / "model.onnx").write_bytes(unfair)
+    files = certificate["files"] | {"model.onnx": hashlib.sha256(unfair).hexdigest()}
+    assert "woman" in rejected(files=files)

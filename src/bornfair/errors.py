@@ -55,6 +55,17 @@ def plain_value(value: object) -> bool | int | float | str:
     raise InputError(f"{scalar!r} is a {type(scalar).__name__}; values must be numbers, texts or true/false.")
 
 
+def plain_level(value: object) -> Any:
+    """`plain_value`, but None where a table has a gap.
+
+    >>> plain_level(float("nan")), plain_level("a")
+    (None, 'a')
+    """
+    scalar = plain(value)
+    gap = scalar is None or type(scalar).__name__ in ("NAType", "NaTType") or scalar != scalar
+    return None if gap else plain_value(scalar)
+
+
 def plain(value: object) -> Any:
     """A NumPy scalar as the Python value a person would write."""
     item = getattr(value, "item", None)

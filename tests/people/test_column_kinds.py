@@ -131,7 +131,7 @@ def test_running_numbers_and_many_valued_categories_are_left_to_who_writes_pytho
 def test_kinds_can_be_forced_in_a_domain():
     people = pd.DataFrame({"code": [1.0, 2.0, None, 7.0], "level": pd.Categorical([1, 2, 2, 3]), "x": [1, 2, 3, 4]})
     domain = Domain.infer(people, kinds={"code": "categorical", "level": "numeric"})
-    assert domain.feature("code").levels() == (1, 2, 7) and domain.feature("level").kind == "integer"
+    assert domain.feature("code").levels() == (1, 2, 7, None) and domain.feature("level").kind == "integer"
     with pytest.raises(InputError, match="column 'cod' is not in the table; did you mean 'code'"):
         Domain.infer(people, kinds={"cod": "categorical"})
     with pytest.raises(InputError, match="'x' is to be numeric, but 1 of its rows hold no number"):

@@ -274,6 +274,7 @@ def test_what_is_neither_true_nor_false_is_refused_also_where_unseen_categories_
 
 
 def test_rows_are_named_as_people_write_them(people):
+    encoding = encoding_of(people, ("sex",))
     people.loc[5, "job"] = None
     with pytest.raises(InputError, match=r"column 'job' has a missing value \(NaN\) in row 5 and 0 other rows"):
-        encoding_of(people, ("sex",)).encode(people)
+        encoding.encode(people)

@@ -22,6 +22,7 @@ from bornfair.verification.attack import find_twins
 from bornfair.verification.exact import exact_decisions
 from bornfair.verification.replay import exact_input
 from fuzzing import Summary
+from piecewise import all_values
 from twin_cases import served
 
 SHAPES = (
@@ -41,6 +42,24 @@ SHAPES = (
         1,
     ),
 )
+GAPPY = (
+    (  # gaps in two numbers and a category
+        (
+            IntegerFeature(name="a", low=0, high=3, missing=True),
+            IntegerFeature(name="d", low=-1, high=2, missing=True),
+            CategoricalFeature(name="c", categories=("u", "v"), missing=True),
+        ),
+        (BooleanFeature(name="s"),),
+        (4, 3),
+        1,
+    ),
+    (  # a gap in what is sensitive
+        (IntegerFeature(name="a", low=-2, high=4, missing=True), BooleanFeature(name="b")),
+        (CategoricalFeature(name="s", categories=("p", "q"), missing=True),),
+        (4,),
+        3,
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -51,10 +70,15 @@ class Truth:
     float32: bool
 
 
-def random_model(seed: int) -> FairModel:
+def gappy_model(seed: int) -> FairModel:
+    """A model of people of whom something may be missing."""
+    return random_model(seed, GAPPY)
+
+
+def random_model(seed: int, shapes=SHAPES) -> FairModel:
     """A model of one of the shapes; some are fair by luck, some by design, some have extreme weights."""
     random = np.random.default_rng([seed, 77])
-    free, sensitive, hidden, outputs = SHAPES[seed % len(SHAPES)]
+    free, sensitive, hidden, outputs = shapes[seed % len(shapes)]
     label = Label(name="y", classes=tuple(range(max(outputs, 2))))
     domain = Domain(features=(*free, *sensitive), sensitive=tuple(f.name for f in sensitive), label=label)
     numbers = {f.name: Scale(centre=1.0, exponent=1) for f in domain.features if f.kind == "integer"}
@@ -62,7 +86,9 @@ def random_model(seed: int) -> FairModel:
         (name, low, high) = next((f.name, f.low, f.high) for f in free if isinstance(f, IntegerFeature))
         ends = np.sort(random.integers(low, high + 1, 2)).tolist()
         numbers[name] = Scale(centre=1.0, exponent=1, low=float(ends[0]), high=float(ends[1]))
-    encoding = Encoding(domain, numbers, {})
+    gappy = [f for f in free if f.missing and isinstance(f, IntegerFeature)]
+    fill = {f.name: float(random.choice([f.low, f.high, (f.low + f.high) / 2])) for f in gappy}
+    encoding = Encoding(domain, numbers, fill)
     style = random.integers(5)
     scale = float(2.0 ** random.integers(-30, 30)) if style == 3 else 1.0
     layers = []
@@ -82,8 +108,7 @@ def truth(model: FairModel) -> Truth:
     """Decide everybody as every value of S."""
     features = model.domain.free_features
     people = [
-        dict(zip((f.name for f in features), row, strict=True))
-        for row in itertools.product(*(f.levels() for f in features))
+        dict(zip((f.name for f in features), row, strict=True)) for row in itertools.product(*map(all_values, features))
     ]
     values = range(model.domain.sensitive_space.size)
     inputs = np.stack([exact_input(model.encoding, person, value) for person in people for value in values])
@@ -119,12 +144,13 @@ def run(count: int, seed: int) -> Summary:
     """Every model is put to the bounds, every tenth to each of the other engines, every fifth to the attack alone."""
     summary = Summary(count)
     for i, case in enumerate(np.random.default_rng(seed).integers(2**32, size=count).tolist()):
-        model = random_model(case)
+        make = gappy_model if i % 4 == 1 else random_model
+        model = make(case)
         known = truth(model)
         problems = [attack_mistake(model, known)] if i % 5 == 0 else []
         for engine in ["bounds", *{0: ["smt"], 5: ["milp"]}.get(i % 10, [])]:
             verdict = verify(model, engine=engine, timeout=30, seed=seed)
             summary.outcomes[f"{engine} {verdict.verdict}"] += 1
             problems.append(mistake(model, verdict, known))
-        summary.wrong += [f"random_model({case}): {problem}" for problem in problems if problem]
+        summary.wrong += [f"{make.__name__}({case}): {problem}" for problem in problems if problem]
     return summary

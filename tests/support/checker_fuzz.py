@@ -45,6 +45,13 @@ def random_bundle(chance: random.Random) -> Files:
     ]
     features = tuple(chance.sample(pool, chance.choice([1, 2, 2, 3, 3])))
     named = tuple(f.name for f in chance.sample(features, chance.choice([1, 1, 2]) if len(features) > 1 else 1))
+    if chance.random() < 0.5:  # some of them may be missing
+        features = tuple(
+            f.model_copy(update={"missing": True})
+            if f.kind == "categorical" or (f.kind in ("integer", "real") and f.name not in named)
+            else f
+            for f in features
+        )
     classes = chance.choice([("no", "yes"), (0, 1), ("a", "b", "c"), (False, True)])
     policies = Policies(
         missing=chance.choice(["error", "impute"]),
@@ -79,8 +86,8 @@ def _ends(feature: Any, chance: random.Random) -> dict[str, float]:
 
 def _width(feature: Any, sensitive: bool) -> int:
     if feature.kind != "categorical":
-        return 1
-    return 1 if sensitive and len(feature.categories) == 2 else len(feature.categories)
+        return 1 + feature.missing
+    return 1 if sensitive and len(feature.levels()) == 2 else len(feature.levels())
 
 
 def _weight(style: str, chance: random.Random) -> float:

@@ -355,6 +355,15 @@ def range_changed(forgery: Forgery, chance: random.Random) -> str | None:
     return f"the range of {feature['name']}"
 
 
+def gaps_changed(forgery: Forgery, chance: random.Random) -> str | None:
+    """Who was never missing may be, or the other way round: the graph, the tree or the twins then speak of others."""
+    feature = chance.choice(forgery.domain["features"])
+    feature["missing"] = chance.choice([not feature.get("missing", False)] * 6 + [None, 1, "true"])
+    if feature["missing"] is False and chance.random() < 0.5:
+        del feature["missing"]
+    return f"gaps of {feature['name']}"
+
+
 def kind_changed(forgery: Forgery, chance: random.Random) -> str | None:
     feature = chance.choice(forgery.domain["features"])
     feature["kind"] = chance.choice(["real", "integer", "categorical", "boolean", "none"])
@@ -637,7 +646,7 @@ MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     ),
     "domain": (
         range_changed, kind_changed, categories_changed, sensitive_changed, combinations_changed, features_changed,
-        label_changed, single_value, rules_changed,
+        label_changed, single_value, rules_changed, gaps_changed,
     ),
     "certificate": (
         leaf_changed, cut_changed, branch_pruned, verdict_changed, twins_changed, twins_invented, field_changed,
@@ -782,7 +791,7 @@ MUTATIONS["structure"] = (dependence_cut_off, neurons_cancelled, neurons_shut)
 # What unfair models were called fair by, when they were.
 MUTATIONS["likely"] = (
     combinations_changed, single_value, twins_made_alike, unseen_let_through, let_through, rules_changed, range_changed,
-    sensitive_weight_changed, sensitive_changed, kind_changed,
+    sensitive_weight_changed, sensitive_changed, kind_changed, gaps_changed,
 )  # fmt: skip
 
 

@@ -116,12 +116,12 @@ class _Run:
     def _fed(self, name: str, kind: int) -> np.ndarray:
         column = [person[name] for person in self.people]
         if kind == STRING:
-            return np.array([str(v) for v in column], object)[:, None]
+            return np.array(["" if v is None else str(v) for v in column], object)[:, None]
         if kind in (INT64, BOOL):
             return np.array(column, np.int64 if kind == INT64 else bool)[:, None]
         if self.machine.kind == "exact":
-            return fractions(np.array([Fraction(v) for v in column], object))[:, None]
-        return np.array([float(v) for v in column])[:, None]
+            return np.array([math.nan if v is None else Fraction(v) for v in column] + [None], object)[:-1, None]
+        return np.array([math.nan if v is None else float(v) for v in column])[:, None]
 
     # --- operators, with the attributes that they may have ---
 
@@ -132,7 +132,7 @@ class _Run:
         return np.concatenate(parts, axis=axis)
 
     def do_isnan(self, x: Any) -> Any:
-        return x != x
+        return (x != x).astype(bool)
 
     def do_where(self, condition: Any, yes: Any, no: Any) -> Any:
         return np.where(condition, yes, no)
@@ -265,7 +265,9 @@ def served(session: Any, people: list[Person]) -> np.ndarray:
     for item in session.get_inputs():
         values = [person[item.name] for person in people]
         text = item.type == "tensor(string)"
-        feed[item.name] = np.array([str(v) for v in values] if text else values, kinds.get(item.type, object))[:, None]
+        feed[item.name] = np.array(
+            ["" if v is None else str(v) for v in values] if text else values, kinds.get(item.type, object)
+        )[:, None]
     labels = session.run(None, feed)[0]
     if np.shape(labels) != (len(people),):
         raise ValueError(f"{len(people)} people get {np.shape(labels)} decisions")
@@ -276,7 +278,9 @@ def served(session: Any, people: list[Person]) -> np.ndarray:
 
 
 def values_of(feature: dict[str, Any], chance: random.Random, most: int) -> list[Any]:
-    """All values of a feature; of many, the ends and some others."""
+    """All values of a feature, None for a gap; of many, the ends and some others."""
+    if feature.get("missing"):
+        return [*values_of({**feature, "missing": False}, chance, most), None]
     if feature["kind"] == "categorical":
         return list(feature["categories"])
     if feature["kind"] == "boolean":
@@ -313,6 +317,8 @@ def moved(person: Person, rule: list[dict[str, Any]], sensitive: list[str]) -> P
     other = dict(person)
     for move in (move for move in rule if move["feature"] not in sensitive):
         value = person[move["feature"]]
+        if value is None:
+            continue
         if move["kind"] == "mirror":
             exact = Fraction(move["total"]) - Fraction(value)
             other[move["feature"]] = type(value)(exact)
@@ -443,9 +449,8 @@ class Judge:
                 found += [math.floor(turn), math.floor(turn) + 1]
             elif feature["kind"] == "real":
                 found += [turn, math.nextafter(turn, math.inf)]
-        kept = (
-            v for v in found if feature["kind"] not in ("integer", "real") or feature["low"] <= v <= feature["high"]
-        )
+        number = feature["kind"] in ("integer", "real")
+        kept = (v for v in found if not number or v is None or feature["low"] <= v <= feature["high"])
         return list(dict.fromkeys(kept))
 
     def _versions(self, anything: bool) -> list[Person]:

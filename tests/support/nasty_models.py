@@ -48,7 +48,10 @@ def nasty_model(seed: int) -> FairModel:
     scales = {f.name: _scale(f, random) for f in domain.features if f.kind == "integer"}
     if seed % 4 == 3:
         domain, scales = _held(domain, scales, np.random.default_rng([seed, 83]))
-    encoding = Encoding(domain, scales, {})
+    fill: dict = {}
+    if seed % 7 == 5:
+        domain, fill = _with_gaps(domain, np.random.default_rng([seed, 89]))
+    encoding = Encoding(domain, scales, fill)
     activation = str(random.choice(["relu"] * 6 + ["tanh", "sigmoid", "gelu"]))
     hidden = [int(random.integers(1, 6)) for _ in range(int(random.integers(0, 4)))]
     layers = _layers(random, encoding, [encoding.width, *hidden, outputs], int(random.integers(8)))
@@ -99,8 +102,21 @@ def _held(domain: Domain, scales: dict[str, Scale], random: np.random.Generator)
     return domain, held
 
 
+def _with_gaps(domain: Domain, random: np.random.Generator) -> tuple[Domain, dict]:
+    """Some features may be missing; what a gap of a number is shown as may be any number of its range."""
+    kept = list(domain.features)
+    for i, feature in enumerate(kept):
+        number = isinstance(feature, IntegerFeature)
+        possible = not isinstance(feature, BooleanFeature) and not (number and feature.name in domain.sensitive)
+        if random.random() < 0.6 and possible:
+            kept[i] = feature.model_copy(update={"missing": True})
+    gappy = Domain(features=tuple(kept), sensitive=domain.sensitive, label=domain.label)
+    fill = {f.name: float(random.uniform(f.low, f.high)) for f in kept if isinstance(f, IntegerFeature) and f.missing}
+    return (gappy, fill) if _count(gappy) <= 2 * MOST_PEOPLE else (domain, {})
+
+
 def _count(domain: Domain) -> int:
-    sizes = [len(f.levels()) for f in domain.features]
+    sizes = [len(f.levels()) + (f.missing and isinstance(f, IntegerFeature)) for f in domain.features]
     return int(np.prod(sizes, dtype=np.float64))
 
 
@@ -147,7 +163,10 @@ class Judge:
         for item in self.session.get_inputs():
             feature = self.domain.feature(item.name)
             kind = {1: np.float32, 7: np.int64, 8: object, 9: bool, 11: np.float64}[input_type(feature, "error")]
-            feed[item.name] = table[item.name].to_numpy().astype(kind)[:, None]
+            column = table[item.name].astype(object)
+            column = column.where(column.notna(), "" if kind is object else np.nan)
+            column = column.map(str) if kind is object else column
+            feed[item.name] = column.to_numpy().astype(kind)[:, None]
         return self.session.run(["label"] if self._has_label() else None, feed)[0]
 
     def _has_label(self) -> bool:
@@ -161,11 +180,14 @@ class Judge:
         found: list[Fraction] = []
         for feature in self.domain.free_features:
             raw = row[feature.name]
+            gap = raw is None or raw != raw
             if isinstance(feature, (IntegerFeature, RealFeature)):
+                raw = self.model.encoding.fill[feature.name] if gap else raw
                 scale = self.model.encoding.scales[feature.name]
                 raw = raw if scale.high is None or raw <= scale.high else scale.high
                 raw = raw if scale.low is None or raw >= scale.low else scale.low
                 found.append((Fraction(raw) - Fraction(scale.centre)) / Fraction(2) ** scale.exponent)
+                found += [Fraction(int(gap))] if feature.missing else []
             elif feature.kind == "boolean":
                 found.append(Fraction(int(raw)))
             else:

@@ -122,9 +122,14 @@ def people(model: FairModel) -> list[dict]:
     """Everybody, but for what is sensitive."""
     features = model.domain.free_features
     return [
-        dict(zip((f.name for f in features), row, strict=True))
-        for row in itertools.product(*(f.levels() for f in features))
+        dict(zip((f.name for f in features), row, strict=True)) for row in itertools.product(*map(all_values, features))
     ]
+
+
+def all_values(feature) -> list:
+    """Every value, a gap included."""
+    levels = list(feature.levels())
+    return [*levels, None] if feature.missing and None not in levels else levels
 
 
 def classes_of(model: FairModel, person: Mapping) -> set[int]:

@@ -89,7 +89,13 @@ def served(model, table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 def served_bytes(content: bytes, table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     kinds = {"tensor(int64)": np.int64, "tensor(double)": np.float64, "tensor(bool)": bool, "tensor(string)": object}
+    columns = {  # a missing text is the empty one
+        i.name: table[[i.name]].astype(object).where(table[[i.name]].notna(), "")
+        if kinds[i.type] is object
+        else table[[i.name]]
+        for i in session.get_inputs()
+    }
     label, shares = session.run(
-        None, {i.name: table[[i.name]].to_numpy().astype(kinds[i.type]) for i in session.get_inputs()}
+        None, {i.name: columns[i.name].to_numpy().astype(kinds[i.type]) for i in session.get_inputs()}
     )
     return np.asarray(label), np.asarray(shares)

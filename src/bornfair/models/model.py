@@ -66,7 +66,8 @@ class Model:
             asked, scores = Asked.of(threshold), None
             if asked.needs_people and table is not None:
                 read = self.domain.free_names if self.ignores_sensitive else self.domain.names
-                scores = self.logits(self.scores(complete(as_pandas(table), read, self.fills)))
+                never = [name for name in read if not self.domain.feature(name).missing]
+                scores = self.logits(self.scores(complete(as_pandas(table), never, self.fills)))
             offsets = asked.offsets(self.classes.tolist(), scores)
         return self.shifted(offsets)
 

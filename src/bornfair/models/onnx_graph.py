@@ -2,7 +2,9 @@
 
 onnxruntime alone can serve it. Inputs carry the names of the table's columns, [rows, 1] each: whole numbers as int64,
 other numbers as double, true/false as bool, categories as string (int64 if all of them are whole numbers). The graph
-computes what `Encoding` and `Network` compute, operation by operation; `bornfair.proof.checker` reads it back.
+computes what `Encoding` and `Network` compute, operation by operation; `bornfair.proof.checker` reads it back. Where a
+feature may be missing, NaN in a column of doubles says so, and the empty text in a column of strings: such numbers and
+categories come as these.
 
 Where declared twins look alike to the network, one-hot blocks are multiplied by their part of P, so that twins go on
 with the same bits.
@@ -21,7 +23,7 @@ import numpy as np
 
 from bornfair import __version__
 from bornfair.errors import InputError, shown
-from bornfair.people.columns import LevelColumns, NumberColumn, Step
+from bornfair.people.columns import GapColumns, LevelColumns, NumberColumn, Step
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 
@@ -56,10 +58,13 @@ def reads_sensitive(model: Model) -> bool:
 
 
 def graph_columns(encoding: Encoding, reads: bool) -> list[int]:
-    """Which input of the network each encoded column of the graph is: numbers come first there, codes last, if any."""
+    """Which input of the network each encoded column of the graph is: numbers come first there, then which of them are
+    missing, codes last, if any.
+    """
     place, free = encoding.free_columns(), encoding.domain.free_features
-    ordered = [f for f in free if isinstance(f, NUMERIC)] + [f for f in free if not isinstance(f, NUMERIC)]
-    columns = [i for f in ordered for i in range(place[f.name].start, place[f.name].stop)]
+    columns = [place[f.name].start for f in free if isinstance(f, NUMERIC)]
+    columns += [place[f.name].start + 1 for f in free if isinstance(f, NUMERIC) and f.missing]
+    columns += [i for f in free if not isinstance(f, NUMERIC) for i in range(place[f.name].start, place[f.name].stop)]
     return columns + (list(range(len(columns), encoding.width)) if reads else [])
 
 
@@ -68,8 +73,8 @@ def input_type(feature: Feature, missing: str) -> int:
     if feature.kind == "boolean":
         return BOOL
     if isinstance(feature, NUMERIC):  # only a float can say "missing"
-        return INT64 if feature.kind == "integer" and missing == "error" else DOUBLE
-    return INT64 if all(type(c) is int for c in feature.categories) else STRING
+        return INT64 if feature.kind == "integer" and missing == "error" and not feature.missing else DOUBLE
+    return INT64 if all(type(c) is int for c in feature.categories) and not feature.missing else STRING
 
 
 def served_classes(domain: Domain) -> np.ndarray:
@@ -104,6 +109,7 @@ class _Graph:
         self.taken = {feature.name for feature in self.declared}
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
+        self.gaps: dict[str, str] = {}  # of numbers that may be missing: where it says that they are
 
     def build(self) -> bytes:
         from onnx import checker
@@ -132,6 +138,7 @@ class _Graph:
 
     def _steps(self, name: str) -> tuple[Step, ...]:
         column = self.encoding.columns[name]
+        column = column.number if isinstance(column, GapColumns) else column
         assert isinstance(column, NumberColumn)
         return column.steps
 
@@ -144,6 +151,7 @@ class _Graph:
         guards: list[str] = []
         numbers = [f for f in self.domain.free_features if isinstance(f, NUMERIC)]
         blocks = [self._numbers(numbers, guards)] if numbers else []
+        blocks += [self._cast(self.gaps[f.name], FLOAT, f"{f.name} is missing") for f in numbers if f.missing]
         blocks += [self._free_category(f, guards) for f in self.domain.free_features if not isinstance(f, NUMERIC)]
         if reads_sensitive(self.model):
             blocks += [self._code(coded, guards) for coded in self.domain.sensitive_space.features]
@@ -166,11 +174,7 @@ class _Graph:
     def _raw_numbers(self, features: list[Any], guards: list[str]) -> str:
         """Raw numbers as double, imputed and clipped as the policies say; a guard stops the run at what they refuse."""
         policies = self.encoding.policies
-        columns = [
-            f.name if input_type(f, self.missing) == DOUBLE else self._cast(f.name, DOUBLE, f"double {f.name}")
-            for f in features
-        ]
-        raw = self._node("Concat", columns, "raw numbers", axis=1)
+        raw = self._node("Concat", [self._double(f) for f in features], "raw numbers", axis=1)
         if policies.missing == "impute":
             fill = self._row([float(self.encoding.fill[f.name]) for f in features], "fill")
             raw = self._node("Where", [self._node("IsNaN", [raw], "missing"), fill, raw], "imputed")
@@ -187,6 +191,16 @@ class _Graph:
             raw = self._node("Max", [raw, self._row(low, "low")], "clipped below")
             raw = self._node("Min", [raw, self._row(high, "high")], "clipped")
         return raw
+
+    def _double(self, feature: Feature) -> str:
+        """A raw number as double; one that may be missing with what a gap is shown as in its place."""
+        name = feature.name
+        if not feature.missing:
+            kind = input_type(feature, self.missing)
+            return name if kind == DOUBLE else self._cast(name, DOUBLE, f"double {name}")
+        self.gaps[name] = self._node("IsNaN", [name], f"gap {name}")
+        fill = self._row([float(self.encoding.fill[name])], f"shown for a gap of {name}")
+        return self._node("Where", [self.gaps[name], fill, name], f"without gaps {name}")
 
     def _refusal(self, allowed: str, why: str) -> str:
         """1 where `allowed` is 1; else the run stops, and onnxruntime shows the node's name: why.
@@ -218,6 +232,13 @@ class _Graph:
         levels, column = list(feature.levels()), feature.name
         text = input_type(feature, self.missing) == STRING
         names: list[Any] = as_text(levels, feature.name) if text else levels
+        if feature.missing:
+            names[-1] = ""
+            if "" in names[:-1]:
+                raise InputError(
+                    f"'{feature.name}' has the empty text for a category and may be missing, which a served model is "
+                    "told by an empty text; rename that category."
+                )
         if text and "" not in names:  # an empty text is how a string says "missing"
             if self.missing == "impute":
                 fill = levels.index(self.encoding.fill[feature.name])

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bornfair.errors import plain_level
 from bornfair.models.forest_graph import forest_bytes
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.importers.onnx_child import session_of
 from bornfair.models.onnx_graph import onnx_bytes, served_classes
 from bornfair.models.wired import WiredModel
+from bornfair.people.features import CategoricalFeature
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +45,12 @@ class Shipped:
         self._session = session_of(graph_bytes(model))
         self._order = {label: i for i, label in enumerate(served_classes(model.domain).tolist())}
         self._label = self._session.get_outputs()[0].name
+        self._texts = {
+            feature.name: dict(zip(feature.categories, map(str, feature.categories), strict=True))
+            for feature in model.domain.features
+            if isinstance(feature, CategoricalFeature) and feature.missing
+        }
+        """How categories are written that may be missing: beside gaps a table holds whole numbers as others."""
 
     def decide(self, people: Sequence[Mapping[str, Value]]) -> tuple[int, ...]:
         """The class index of each person, all in one run: raw values of the domain's features."""
@@ -63,10 +71,19 @@ class Shipped:
         for given in self._session.get_inputs():
             column = columns[given.name]
             texts = given.type == "tensor(string)"
-            values = np.array(list(map(str, column)), object) if texts else np.array(column, DTYPES[given.type])
+            written = self._texts.get(given.name, {})
+            if texts:
+                values = np.array([_text(written.get(value, value)) for value in column], object)
+            else:
+                values = np.array(column, DTYPES[given.type])
             feed[given.name] = values[:, None]
         (labels,) = self._session.run([self._label], feed)
         return np.array([self._order[label] for label in labels.tolist()], np.int64)
+
+
+def _text(value: object) -> str:
+    """A category as the graph reads it: a gap is the empty text."""
+    return "" if plain_level(value) is None else str(value)
 
 
 def shipped(model: Model | ForestModel) -> Shipped:

@@ -1,9 +1,9 @@
 """How does one feature become columns of a network's input, and back? The one place that knows.
 
 A number runs through steps in float64 (it may be held between two ends first, then: subtract, divide, multiply, add),
-and what comes out is rounded to float32; values of a list, sensitive or not, are rows of a table. Everything else
-follows: codes of raw values in float64 and as fractions, the ends of ranges, the distance of neighbours, the operators
-of a graph.
+and what comes out is rounded to float32; one that may be missing has a second column that says so. Values of a list,
+sensitive or not, are rows of a table, a gap like any other. Everything else follows: codes of raw values in float64 and
+as fractions, the ends of ranges, the distance of neighbours, the operators of a graph.
 """
 
 from __future__ import annotations
@@ -125,6 +125,40 @@ class NumberColumn:
 
 
 @dataclass(frozen=True, eq=False)
+class GapColumns:
+    """A number that may be missing, as two columns: the number, and 1 where it is missing, else 0. A gap is shown as
+    the number `fill`.
+    """
+
+    number: NumberColumn
+    fill: float
+    width = 2
+
+    @property
+    def feature(self) -> NumericFeature:
+        return self.number.feature
+
+    @property
+    def shown(self) -> float:
+        """What the first column holds where the number is missing: in float64, with the roundings of the steps."""
+        return float(self.number.encode(self.fill))
+
+    def encode(self, numbers: Any) -> np.ndarray:
+        """Both columns [rows, 2] in float64; NaN is a gap."""
+        gap = np.isnan(numbers)
+        return np.stack([self.number.encode(np.where(gap, self.fill, numbers)), gap.astype(np.float64)], axis=-1)
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """The numbers behind both columns, NaN where they are missing."""
+        block = np.asarray(codes, np.float64)
+        return np.where(block[:, 1] > 0.5, np.nan, self.number.decode(block[:, 0]))
+
+    def exact(self, value: Any) -> list[Fraction]:
+        """In real arithmetic; None is a gap."""
+        return [*self.number.exact(self.fill if value is None else value), Fraction(value is None)]
+
+
+@dataclass(frozen=True, eq=False)
 class LevelColumns:
     """Values of a list, each as a row of a table."""
 
@@ -135,16 +169,16 @@ class LevelColumns:
     def width(self) -> int:
         return self.table.shape[1]
 
-    def exact(self, value: Value) -> list[Fraction]:
+    def exact(self, value: Value | None) -> list[Fraction]:
         """In real arithmetic: float32 numbers are exact."""
         return [Fraction(code) for code in self.table[list(self.feature.levels()).index(value)].tolist()]
 
 
-Column = NumberColumn | LevelColumns
+Column = NumberColumn | GapColumns | LevelColumns
 
 
 def one_hot(feature: Feature) -> LevelColumns:
-    """A category as one column for each; true/false as 0 or 1."""
+    """A category as one column for each, a gap included; true/false as 0 or 1."""
     levels = len(feature.levels())
     table = np.eye(levels) if feature.kind == "categorical" else np.arange(levels)[:, None]
     return LevelColumns(feature, table.astype(np.float32))

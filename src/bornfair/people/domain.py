@@ -21,8 +21,10 @@ from bornfair.errors import InputError, shown
 from bornfair.files import write_atomically
 from bornfair.people.features import (
     MOST_LEVELS,
+    NUMERIC,
     BooleanFeature,
     Feature,
+    Level,
     Population,
     RealFeature,
     Value,
@@ -68,7 +70,7 @@ class Domain(Population):
             check_rules(self)
         return self
 
-    def _check_combinations(self, combinations: tuple[tuple[Value, ...], ...]) -> None:
+    def _check_combinations(self, combinations: tuple[tuple[Level, ...], ...]) -> None:
         if not self.sensitive:
             raise ValueError("combinations are given but no feature is sensitive")
         if len(combinations) < 2 or len(set(combinations)) != len(combinations):
@@ -115,10 +117,14 @@ class Domain(Population):
         sensitive: str | Sequence[str] = (),
         combinations: Literal["all", "observed"] = "all",
         kinds: Mapping[str, ForcedKind] | None = None,
+        gaps: bool = True,
     ) -> Domain:
-        """The smallest domain that holds every row of a pandas or polars table. See `bornfair.people.inference`."""
+        """The smallest domain that holds every row of a pandas or polars table. See `bornfair.people.inference`.
+
+        gaps: whether a column with gaps is declared to be missing for some people; otherwise gaps are passed over.
+        """
         sensitive = listed_names(sensitive)
-        facts, frame = inferred(table, target=target, sensitive=sensitive, kinds=kinds)
+        facts, frame = inferred(table, target=target, sensitive=sensitive, kinds=kinds, gaps=gaps)
         domain = _validated(facts, "table")
         if combinations == "all" or not sensitive:
             return domain
@@ -182,6 +188,9 @@ class Domain(Population):
         facts = self.model_dump(mode="json")
         if not facts["twins"]:  # nothing was declared: the file reads as it did before there were rules
             del facts["twins"]
+        for feature in facts["features"]:  # and as before gaps could be declared
+            if not feature.get("missing"):
+                feature.pop("missing", None)
         return json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
 
     @staticmethod
@@ -214,6 +223,12 @@ class Domain(Population):
 
 def _check_sensitive(feature: Feature) -> None:
     """Refuse a sensitive feature that gives nobody a twin, or more values than there are codes."""
+    if feature.missing and isinstance(feature, NUMERIC):
+        raise ValueError(
+            f"sensitive feature '{feature.name}' is a number that is missing for some people, which has no place among "
+            "the codes of numbers; make it a category (bands), fill its gaps, or train with missing='impute' "
+            "(--missing impute)"
+        )
     if isinstance(feature, RealFeature):
         step = (feature.high - feature.low) / (feature.grid - 1)
         if feature.low < feature.high and not (0 < step < math.inf):

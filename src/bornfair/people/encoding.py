@@ -3,7 +3,9 @@
 The network's input is x = [u, c]: the free part u (what twins share), then the codes c of the sensitive values.
 Numbers become (v − centre)·2^-exponent with a power of two near the standard deviation: standardised, and without
 rounding for whole numbers, so that claims about encoded people are claims about people. Where a tail lies far out, v is
-held between two ends first; a column of one value is held there, which leaves it out. Categories become one-hot.
+held between two ends first; a column of one value is held there, which leaves it out. Categories become one-hot. What
+may be missing is one more category, or of a number one more column, 1 where the number is not there and its median is
+shown instead.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
 from bornfair.errors import InputError, plain, plain_value, shown
-from bornfair.people.columns import Column, LevelColumns, NumberColumn, Step, one_hot
+from bornfair.people.columns import Column, GapColumns, LevelColumns, NumberColumn, Step, one_hot
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, NumericFeature, Value, unknown_column
 from bornfair.people.levels import level_positions
@@ -30,6 +32,8 @@ from bornfair.people.oddities import NEARLY_CONSTANT, one_value, sentinels
 from bornfair.people.sensitive import CodedFeature, Span
 
 MissingPolicy = Literal["error", "impute"]
+GapsInTraining = Literal["learn", "impute", "error"]
+"""What a training table's gaps are: a value of their own, filled in, or refused."""
 UnseenPolicy = Literal["error", "ignore"]
 OutsidePolicy = Literal["allow", "clip", "error"]
 MOST_STEPS = 2**50  # of a whole number from its centre
@@ -40,7 +44,8 @@ FAR_OUT = 3.0  # and only those that are further than so many interquartile rang
 class Policies(BaseModel):
     """What to do with rows that do not fit. These defaults never guess; trained models ignore what is unseen.
 
-    missing: 'error', or 'impute' the training table's median (numbers) or most frequent value.
+    missing: a gap in a feature that is never missing in the domain: 'error', or 'impute' the training table's median
+             (numbers) or most frequent value.
     unseen:  a category that is not in the domain: 'error', or 'ignore' (none of the categories is on; a structural
              proof covers it too). Of sensitive features, and of what is neither true nor false, always an error.
     outside: a number outside its range: 'allow' it (a structural proof covers it too), 'clip' it, or 'error'.
@@ -101,6 +106,24 @@ class Encoding:
             if feature.kind == "integer":
                 column = NumberColumn(feature, scale.holding)
                 _check_lattice(name, (column.held(feature.low), column.held(feature.high)), scale)
+        for name in self.domain.gappy_numbers:
+            self._check_fill(name)
+
+    def _check_fill(self, name: str) -> None:
+        """Refuse to show a gap as a number that nobody has: bounds are made between the ends of the range."""
+        feature, fill = self.domain.feature(name), self.fill.get(name)
+        assert isinstance(feature, NUMERIC)
+        if self.raw:
+            raise InputError(
+                f"'{name}' may be missing in the domain, but this network reads numbers as they are, without an input "
+                'that says so; remove "missing" from the domain.'
+            )
+        known = isinstance(fill, (int, float)) and not isinstance(fill, bool)
+        if not known or not feature.low <= fill <= feature.high:  # type: ignore[operator]
+            raise InputError(
+                f"'{name}' may be missing, and a gap is shown to the network as {fill!r}, which is not in the domain's "
+                f"range [{feature.low:g}, {feature.high:g}]; widen the range."
+            )
 
     def _check_ends(self, feature: NumericFeature, scale: Scale) -> None:
         """Refuse ends where nobody is, or of a number that twins have different values of."""
@@ -154,6 +177,8 @@ class Encoding:
                     middle = (feature.low + feature.high) / 2
                     scales[feature.name] = Scale(centre=middle, exponent=scale.exponent)
                 fill[feature.name] = float(np.median(numbers)) if len(numbers) else feature.low
+                if feature.missing:  # shown to the network, and not only in tables that have gaps
+                    fill[feature.name] = float(np.clip(fill[feature.name], feature.low, feature.high))
             else:
                 fill[feature.name] = plain_value(present.mode().iloc[0]) if len(present) else feature.levels()[0]
         return Encoding(domain, scales, fill, policies or Policies(), merged=orbits if merge_twins else {})
@@ -215,21 +240,33 @@ class Encoding:
         return {feature.name: self._free(feature) for feature in self.domain.free_features}
 
     def number(self, name: str) -> NumberColumn:
-        """How a free number is part of u."""
+        """How a free number is part of u, where it is not missing."""
         column = self.free_vector[name]
+        column = column.number if isinstance(column, GapColumns) else column
         assert isinstance(column, NumberColumn)
         return column
+
+    def gap(self, name: str) -> GapColumns | None:
+        """How a free number that may be missing is part of u; None of all other features."""
+        column = self.free_vector[name]
+        return column if isinstance(column, GapColumns) else None
 
     def _free(self, feature: Feature) -> Column:
         if not isinstance(feature, NUMERIC):
             return one_hot(feature)
         scale = self.scales[feature.name]
-        return NumberColumn(feature, (*scale.holding, ("Sub", scale.centre), ("Mul", math.ldexp(1.0, -scale.exponent))))
+        steps = (*scale.holding, ("Sub", scale.centre), ("Mul", math.ldexp(1.0, -scale.exponent)))
+        column = NumberColumn(feature, steps)
+        return GapColumns(column, float(self.fill[feature.name])) if feature.missing else column
 
     def _merged(self, column: Column) -> Column:
         groups = self.merged.get(column.feature.name)
         if groups is None:
             return column
+        if isinstance(column, GapColumns):  # a gap is nobody's mirror image but its own
+            number = self._merged(column.number)
+            assert isinstance(number, NumberColumn)
+            return GapColumns(number, column.fill)
         if isinstance(column, NumberColumn):  # mirrored around its centre
             return NumberColumn(column.feature, (*column.steps[:-1], ("Mul", 0.0)))
         table = column.table.copy()
@@ -279,10 +316,15 @@ class Encoding:
         return np.array([*free, *self.exact_code([person[name] for name in self.domain.sensitive])], dtype=object)
 
     def exact_code(self, values: Sequence[Value | None]) -> list[Fraction]:
-        """The code of a sensitive value in real arithmetic, before anything is rounded to float32; of None 0."""
-        pairs = zip(self.domain.sensitive, values, strict=True)
-        codes = ([Fraction(0)] if value is None else self.columns[name].exact(value) for name, value in pairs)
-        return list(itertools.chain.from_iterable(codes))
+        """The code of a sensitive value in real arithmetic, before anything is rounded to float32; of a number that is
+        None 0. Of a category None is a gap.
+        """
+        codes = list[Fraction]()
+        for name, value in zip(self.domain.sensitive, values, strict=True):
+            column = self.columns[name]
+            open_ = value is None and isinstance(column, NumberColumn)
+            codes += [Fraction(0)] if open_ else column.exact(value)
+        return codes
 
     def codes_of(self, values: Sequence[Sequence[Value]]) -> np.ndarray:
         """What the network sees for some sensitive values: float32 [values, sensitive width]."""
@@ -303,7 +345,11 @@ class Encoding:
         names = []
         for name, column in self.columns.items():
             levels = column.feature.levels()
-            names += [name] if column.width == 1 else [f"{name}={levels[i]}" for i in range(column.width)]
+            if isinstance(column, GapColumns):
+                names += [name, f"{name} is missing"]
+                continue
+            told = ["missing" if level is None else level for level in levels[: column.width]]
+            names += [name] if column.width == 1 else [f"{name}={level}" for level in told]
         return names
 
     # --- raw → numbers ---
@@ -350,6 +396,13 @@ class Encoding:
 
     def _encode_free(self, feature: Feature, values: pd.Series, out: np.ndarray) -> None:
         values, column = self._without_missing(feature, values), self.free_vector[feature.name]
+        if isinstance(column, GapColumns):
+            gap = values.isna().to_numpy()
+            known = _numbers(feature, values[~gap], values.index[~gap])
+            numbers = np.full(len(values), np.nan)
+            numbers[~gap] = self._inside(column.feature, known)
+            out[:] = column.encode(numbers)
+            return
         if isinstance(column, NumberColumn):
             numbers = self._inside(column.feature, _numbers(feature, values, values.index))
             out[:, 0] = column.encode(numbers)  # computed in float64, rounded into place
@@ -365,6 +418,7 @@ class Encoding:
         """The codes, and the position of the nearest level."""
         column = self.columns[name]
         feature, values = column.feature, self._without_missing(column.feature, values)
+        assert not isinstance(column, GapColumns)
         if not isinstance(column, NumberColumn):
             position = self._category(feature, values)
             if (position < 0).any():
@@ -377,13 +431,14 @@ class Encoding:
 
     def _without_missing(self, feature: Feature, column: pd.Series) -> pd.Series:
         missing = column.isna().to_numpy()
-        if not missing.any():
+        if feature.missing or not missing.any():
             return column
         if self.policies.missing == "error":
             row = column.index[int(np.argmax(missing))]
             raise InputError(
                 f"column '{feature.name}' has a missing value (NaN) in row {plain(row)!r} and {int(missing.sum()) - 1} "
-                "other rows; fill or drop them, or train with missing='impute' (--missing impute)."
+                "other rows; fill or drop them, because it was never missing before, or train on rows with such gaps, "
+                "or with missing='impute' (--missing impute)."
             )
         filled = column.astype(object)
         filled[missing] = self.fill[feature.name]
@@ -421,7 +476,9 @@ class Encoding:
         for feature in self.domain.free_features:
             block = np.asarray(free, dtype=np.float64)[:, columns[feature.name]]
             column = self.free_vector[feature.name]
-            if isinstance(column, NumberColumn):
+            if isinstance(column, GapColumns):
+                table[feature.name] = column.decode(block)
+            elif isinstance(column, NumberColumn):
                 table[feature.name] = column.decode(block[:, 0])
             elif feature.kind == "boolean":
                 table[feature.name] = block[:, 0] > 0.5

@@ -16,6 +16,8 @@ from bornfair.errors import InputError, shown
 
 Value = bool | int | float | str
 """A raw value as it stands in a table."""
+Level = Value | None
+"""A raw value, or None where it is missing."""
 
 FORMAT: Literal["bornfair-domain/1"] = "bornfair-domain/1"
 LARGEST_WHOLE = 2**53  # up to here float64 holds every whole number
@@ -39,6 +41,8 @@ class _Number(_Record):
     name: str
     low: float
     high: float
+    missing: bool = False
+    """Whether some people have no value: a gap is then one more value, of which nothing but that is known."""
 
     @model_validator(mode="after")
     def _range_is_usable(self) -> _Number:
@@ -89,11 +93,12 @@ class IntegerFeature(_Number):
 
 
 class CategoricalFeature(_Record):
-    """Exactly one of the listed categories."""
+    """Exactly one of the listed categories, or none of them where it may be missing: that is one more category."""
 
     kind: Literal["categorical"] = "categorical"
     name: str
     categories: tuple[Value, ...]
+    missing: bool = False
 
     _lists_are_tuples = field_validator("categories", mode="before")(_as_tuple)
 
@@ -106,15 +111,30 @@ class CategoricalFeature(_Record):
             raise ValueError(f"feature '{self.name}': category listed twice: {shown(twice)}")
         return self
 
-    def levels(self) -> tuple[Value, ...]:
-        return self.categories
+    def levels(self) -> tuple[Any, ...]:
+        """The categories, then None where the feature may be missing."""
+        return (*self.categories, None) if self.missing else self.categories
 
 
 class BooleanFeature(_Record):
-    """False or true."""
+    """False or true. Where it may be missing there are three values: a category of false and true."""
 
     kind: Literal["boolean"] = "boolean"
     name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_never_missing(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("missing") is True:
+            raise ValueError(
+                f"feature '{data.get('name')}' is true or false and may be missing, which are three values; write kind "
+                "'categorical', categories [false, true] and missing true"
+            )
+        return data
+
+    @property
+    def missing(self) -> bool:
+        return False
 
     def levels(self) -> tuple[bool, bool]:
         return (False, True)
@@ -181,7 +201,7 @@ class Population(_Record):
     format: Literal["bornfair-domain/1"] = FORMAT
     features: tuple[Feature, ...]
     sensitive: tuple[str, ...] = ()
-    combinations: tuple[tuple[Value, ...], ...] | None = None
+    combinations: tuple[tuple[Level, ...], ...] | None = None
     """The sensitive combinations that exist, in the order of `sensitive`; None means all of them."""
     twins: tuple[Rule, ...] = ()
     """Rules for twins beyond the change of a sensitive value; see `bornfair.people.rules`."""
@@ -212,6 +232,16 @@ class Population(_Record):
                 return feature
         raise InputError(unknown_column(name, self.names, "feature"))
 
+    @property
+    def gappy(self) -> tuple[str, ...]:
+        """The features that are missing for some people."""
+        return tuple(feature.name for feature in self.features if feature.missing)
+
+    @property
+    def gappy_numbers(self) -> tuple[str, ...]:
+        """The free numbers among them: each is shown to a network as two columns."""
+        return tuple(f.name for f in self.free_features if f.missing and isinstance(f, NUMERIC))
+
     def require_sensitive(self) -> None:
         if not self.sensitive:
             raise InputError("no feature is sensitive, so nobody has a twin; name sensitive features.")
@@ -220,6 +250,15 @@ class Population(_Record):
     def real_sensitive(self) -> tuple[str, ...]:
         """The sensitive features of which every real value counts."""
         return tuple(name for name in self.sensitive if self.feature(name).kind == "real")
+
+
+def known_levels(feature: Feature) -> Sequence[Any]:
+    """The levels of a feature without the gap, if it may be missing.
+
+    >>> known_levels(CategoricalFeature(name="job", categories=("smith", "nurse"), missing=True))
+    ('smith', 'nurse')
+    """
+    return feature.categories if isinstance(feature, CategoricalFeature) else feature.levels()
 
 
 def listed_names(names: str | int | Sequence[str | int] | None) -> tuple[Any, ...]:
@@ -242,6 +281,7 @@ def unknown_column(name: object, known: Sequence[str], role: str = "column") -> 
 
 def unknown_value(feature: Feature, value: object) -> str:
     """One sentence for a value that a feature does not have, with the nearest one that it has."""
-    close = difflib.get_close_matches(str(value), [str(level) for level in feature.levels()], n=1)
+    known = known_levels(feature)
+    close = difflib.get_close_matches(str(value), [str(level) for level in known], n=1)
     hint = f"did you mean '{close[0]}'? " if close else ""
-    return f"twins: '{feature.name}' has no value {value!r}; {hint}it has {shown(feature.levels(), most=20)}"
+    return f"twins: '{feature.name}' has no value {value!r}; {hint}it has {shown(known, most=20)}"

@@ -1,8 +1,8 @@
 """Of whom in a table is something not known, and what follows from it?
 
-A gap in a sensitive column takes nobody away: all values are tried anyway, only the group is not known. A gap in
-another feature is filled in as the model itself fills it; where it does not, nobody can say what it would decide, and
-these people are left out, counted and told.
+A gap where the domain has one is a value like any other. Elsewhere, a gap in a sensitive column takes nobody away: all
+values are tried anyway, only the group is not known. A gap in another feature is filled in as the model itself fills
+it; where it does not, nobody can say what it would decide, and these people are left out, counted and told.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class Gaps:
     """How many people of a table have gaps, by column.
 
     left_out: have one that the model does not fill in. filled: have one that it does. unknown: their sensitive value is
-    not known. unanswered: the truth about them is not. asked: have one that the model is given as it is.
+    not known. unanswered: the truth about them is not. asked: have one that the model is given as it is. missing: have one
+    that is a value of the domain.
     """
 
     rows: int = 0
@@ -32,6 +33,7 @@ class Gaps:
     unknown: Mapping[str, int] = field(default_factory=dict)
     unanswered: int = 0
     asked: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def sentences(self) -> list[str]:
@@ -46,6 +48,8 @@ class Gaps:
                 f"{self.left_out:,} of {self.rows:,} people are left out: they have gaps ({which}) that the model does "
                 "not say how to fill in."
             )
+        for name, count in self.missing.items():
+            told.append(f"Of {_people(count)} {name} is missing, which is a value of its own to the model.")
         for name, count in self.filled.items():
             told.append(f"Of {_people(count)} {name} is not known; it is filled in as the model fills it in.")
         for name, count in self.asked.items():
@@ -80,12 +84,14 @@ def decidable(
     >>> kept["age"].tolist(), gaps.left_out, dict(gaps.unknown)
     ([30.0, 50.0], 1, {'s': 1})
     """
-    undecidable, filled, changed, asked = {}, {}, {}, {}
+    undecidable, filled, changed, asked, missing = {}, {}, {}, {}, {}
     lost = pd.Series(False, index=table.index)
     for name in domain.free_names:
         if name not in table.columns or not (gap := table[name].isna()).any():
             continue
-        if as_they_are:
+        if domain.feature(name).missing:
+            missing[name] = int(gap.sum())
+        elif as_they_are:
             asked[name] = int(gap.sum())
         elif name in fills:
             filled[name] = int(gap.sum())
@@ -101,9 +107,10 @@ def decidable(
     kept = table.assign(**changed) if changed else table
     kept = kept[~lost] if undecidable else kept
     unknown = {name: int(kept[name].isna().sum()) for name in domain.sensitive if name in kept.columns}
+    missing |= {name: unknown.pop(name) for name in list(unknown) if domain.feature(name).missing and unknown[name]}
     unanswered = 0 if target is None or target not in kept.columns else int(kept[target].isna().sum())
     known = {name: count for name, count in unknown.items() if count}
-    return kept, Gaps(len(table), int(lost.sum()), undecidable, filled, known, unanswered, asked)
+    return kept, Gaps(len(table), int(lost.sum()), undecidable, filled, known, unanswered, asked, missing)
 
 
 def complete(table: pd.DataFrame, names: Iterable[str], fills: Mapping[str, Value]) -> pd.DataFrame:

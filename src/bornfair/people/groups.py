@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import plain
-from bornfair.people.features import NUMERIC, Feature
+from bornfair.people.features import NUMERIC, Feature, known_levels
 
 MOST_VALUES = 8  # of a number that are groups of their own
 MOST_LEVELS = 20  # categories that are; the rest, the rarest, are one group
@@ -23,8 +23,12 @@ def grouped(feature: Feature, column: pd.Series) -> tuple[np.ndarray, list[str]]
     """
     if isinstance(feature, NUMERIC):
         return _numbers(feature, pd.to_numeric(column, errors="coerce"))
-    levels = list(feature.levels())
-    positions = pd.Index(levels, dtype=object).get_indexer_for(pd.Index(column.astype(object), dtype=object))
+    levels = ["missing" if level is None else level for level in feature.levels()]
+    positions = pd.Index(list(known_levels(feature)), dtype=object).get_indexer_for(
+        pd.Index(column.astype(object), dtype=object)
+    )
+    if feature.missing:
+        positions = np.where(column.isna().to_numpy(), len(levels) - 1, positions)
     counts = np.bincount(positions[positions >= 0], minlength=len(levels))
     kept = np.flatnonzero(counts)
     names = [str(plain(levels[i])) for i in kept]

@@ -11,14 +11,17 @@ import pandas as pd
 from bornfair.errors import InputError, plain, shown
 from bornfair.people.features import (
     LARGEST_WHOLE,
+    NUMERIC,
     BooleanFeature,
     CategoricalFeature,
     Feature,
     IntegerFeature,
     Label,
+    Level,
     Population,
     RealFeature,
     Value,
+    known_levels,
     unknown_column,
 )
 from bornfair.people.tables import as_pandas
@@ -31,14 +34,19 @@ ForcedKind = Literal["categorical", "numeric"]
 
 
 def inferred(
-    table: Any, *, target: str | None, sensitive: Sequence[str], kinds: Mapping[str, ForcedKind] | None = None
+    table: Any,
+    *,
+    target: str | None,
+    sensitive: Sequence[str],
+    kinds: Mapping[str, ForcedKind] | None = None,
+    gaps: bool = True,
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """The content of a domain file with ranges and categories as observed, and the table it was read off.
 
     A sensitive number of few values is the list of them. Others are not: a network that is trained on them should take
     a number that nobody had yet for one, between its neighbours.
 
-    kinds: of some columns what they are, whatever they look like.
+    kinds: of some columns what they are, whatever they look like. gaps: whether columns with gaps may be missing.
     """
     kinds = kinds or {}
     frame = as_pandas(table)
@@ -55,6 +63,14 @@ def inferred(
     columns = {str(name): frame[name] for name in frame.columns if name != target}
     features = [_feature(name, column, kinds.get(name)) for name, column in columns.items()]
     features = [listed(f, columns[f.name]) if f.name in sensitive and f.name not in kinds else f for f in features]
+    if gaps:
+        features = [with_gaps(f) if columns[f.name].isna().any() else f for f in features]
+        for name in (f.name for f in features if f.missing and f.name in sensitive and isinstance(f, NUMERIC)):
+            raise InputError(
+                f"sensitive column '{name}' is a number with gaps in {int(columns[name].isna().sum()):,} rows, which "
+                "have no place among its codes; make bands of it (a category), remove these rows, or train with "
+                "missing='impute' (--missing impute)."
+            )
     if not features:
         raise InputError("the table has no feature columns besides the target.")
     label = None if target is None else infer_label(target, frame[target])
@@ -126,6 +142,17 @@ def listed(feature: Feature, column: pd.Series) -> Feature:
     return CategoricalFeature(name=feature.name, categories=tuple((values.astype(int) if whole else values).tolist()))
 
 
+def with_gaps(feature: Feature) -> Feature:
+    """The feature, missing for some people: true/false is then a category of three.
+
+    >>> with_gaps(BooleanFeature(name="owner")).levels()
+    (False, True, None)
+    """
+    if isinstance(feature, BooleanFeature):
+        return CategoricalFeature(name=feature.name, categories=feature.levels(), missing=True)
+    return feature.model_copy(update={"missing": True})
+
+
 def infer_label(name: str, column: pd.Series) -> Label:
     if column.isna().any():
         raise InputError(
@@ -144,18 +171,30 @@ def infer_label(name: str, column: pd.Series) -> Label:
     return Label(name=name, classes=tuple(classes))
 
 
-def observed_combinations(people: Population, frame: pd.DataFrame) -> list[list[Value]]:
+def observed_combinations(people: Population, frame: pd.DataFrame) -> list[list[Level]]:
     if people.real_sensitive:
         raise InputError(
             f"sensitive feature {shown(people.real_sensitive)} is a real number, of which every value counts, not the "
             "observed ones only; use all combinations, round it to whole numbers, or use bands."
         )
-    rows = frame[list(people.sensitive)].dropna().drop_duplicates()
+    never = [f.name for f in people.sensitive_features if not f.missing]
+    rows = frame[list(people.sensitive)].dropna(subset=never).drop_duplicates()
     order = [{level: i for i, level in enumerate(f.levels())} for f in people.sensitive_features]
     seen = {
-        tuple(_value(name, v) for name, v in zip(people.sensitive, row, strict=True)) for row in rows.to_numpy(object)
+        tuple(None if pd.isna(v) else _value(name, v) for name, v in zip(people.sensitive, row, strict=True))
+        for row in rows.to_numpy(object)
     }
     return [list(row) for row in sorted(seen, key=lambda row: [order[j][v] for j, v in enumerate(row)])]
+
+
+def gap_share(feature: Feature) -> float:
+    """How likely a number is missing if everybody counts the same: a gap is one value more than the whole numbers of
+    the range, or than the levels of a real number's grid.
+
+    >>> gap_share(IntegerFeature(name="age", low=1, high=9, missing=True))
+    0.1
+    """
+    return 1 / (len(feature.levels()) + 1) if feature.missing else 0.0
 
 
 def sample_people(people: Population, count: int, *, seed: int) -> pd.DataFrame:
@@ -169,6 +208,9 @@ def sample_people(people: Population, count: int, *, seed: int) -> pd.DataFrame:
         else:
             levels = np.array(feature.levels(), dtype=object)
             columns[feature.name] = levels[generator.integers(len(levels), size=count)]
+        if feature.missing and isinstance(feature, NUMERIC):
+            gap = generator.random(count) < gap_share(feature)
+            columns[feature.name] = np.where(gap, np.nan, columns[feature.name])
     if people.combinations is not None:
         rows = np.array(people.combinations, dtype=object)[generator.integers(len(people.combinations), size=count)]
         columns |= {name: rows[:, j] for j, name in enumerate(people.sensitive)}
@@ -183,15 +225,17 @@ def rows_outside(people: Population, table: pd.DataFrame) -> np.ndarray:
         column = table[feature.name]
         if isinstance(feature, (RealFeature, IntegerFeature)):
             numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
-            outside |= ~((numbers >= feature.low) & (numbers <= feature.high))
+            beyond = ~((numbers >= feature.low) & (numbers <= feature.high))
             if isinstance(feature, IntegerFeature):
-                outside |= numbers != np.round(numbers)
+                beyond |= numbers != np.round(numbers)
         else:
-            outside |= ~column.isin(list(feature.levels())).to_numpy()
+            beyond = ~column.isin(list(known_levels(feature))).to_numpy()
+        outside |= beyond & ~column.isna().to_numpy() if feature.missing else beyond
     if people.combinations is not None and all(name in table.columns for name in people.sensitive):
         known = set(people.combinations)
         rows = table[list(people.sensitive)].to_numpy(object)
-        outside |= np.array([tuple(plain(v) for v in row) not in known for row in rows], dtype=bool)
+        told = (tuple(None if pd.isna(v) else plain(v) for v in row) for row in rows)
+        outside |= np.array([row not in known for row in told], dtype=bool)
     return outside
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from bornfair.people.features import NUMERIC, Feature, Population
+from bornfair.people.features import NUMERIC, Feature, Population, known_levels
 
 
 def level_positions(feature: Feature, column: pd.Series) -> np.ndarray:
-    """The position of each value among the levels of a feature, −1 where it is none of them.
+    """The position of each value among the levels of a feature, −1 where it is none of them. A gap is the last level of
+    a feature that may be missing.
 
     >>> from bornfair.people.features import BooleanFeature, CategoricalFeature
     >>> sector = CategoricalFeature(name="sector", categories=("1", "2", "A"))
@@ -24,10 +25,14 @@ def level_positions(feature: Feature, column: pd.Series) -> np.ndarray:
     >>> level_positions(BooleanFeature(name="owner"), pd.Series(["True", "false", "maybe"])).tolist()
     [1, 0, -1]
     """
-    levels = pd.Index(list(feature.levels()))
+    levels = pd.Index(list(known_levels(feature)))
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return _positions(levels, pd.Index(column.cat.categories))[column.cat.codes]
-    return _positions(levels, pd.Index(column))
+        found = _positions(levels, pd.Index(column.cat.categories))
+        found = np.append(found, -1)[column.cat.codes]  # the code of a gap is -1
+    else:
+        found = _positions(levels, pd.Index(column))
+    gaps = column.isna().to_numpy()
+    return np.where(gaps, len(levels) if feature.missing else -1, found) if gaps.any() else found
 
 
 def as_listed(people: Population, table: pd.DataFrame) -> pd.DataFrame:
@@ -36,8 +41,8 @@ def as_listed(people: Population, table: pd.DataFrame) -> pd.DataFrame:
     for feature in people.features:
         if isinstance(feature, NUMERIC) or feature.name not in table.columns:
             continue
-        column, levels = table[feature.name], np.array([*feature.levels(), None], object)
-        strange = column.notna().to_numpy() & ~column.isin(list(feature.levels())).to_numpy()
+        column, levels = table[feature.name], np.array([*known_levels(feature), None], object)
+        strange = column.notna().to_numpy() & ~column.isin(list(known_levels(feature))).to_numpy()
         if not strange.any():
             continue
         position = level_positions(feature, column)

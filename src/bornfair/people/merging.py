@@ -33,7 +33,7 @@ def average(block: np.ndarray, kind: str, groups: Groups) -> None:
         for group in groups:
             block[:, group] = block[:, group].sum(axis=1, keepdims=True) * share(group)
     else:
-        block[:] = 0.5 if kind == "boolean" else 0.0
+        block[:, 0] = 0.5 if kind == "boolean" else 0.0  # that a number is missing, a mirrored one shares
 
 
 def covers(merged: Mapping[str, Groups], orbits: Mapping[str, Groups]) -> bool:

@@ -20,6 +20,7 @@ from bornfair.people.features import (
     Population,
     Rule,
     Value,
+    known_levels,
     unknown_column,
     unknown_value,
 )
@@ -128,9 +129,10 @@ def _cycle(feature: Feature, action: str) -> tuple[Value, ...]:
 def _value(feature: Feature, text: str) -> Value:
     if isinstance(feature, NUMERIC):
         return int(text)
-    found = [level for level in feature.levels() if str(level) == text]
-    if not found and feature.kind == "boolean":
-        found = [level for level in feature.levels() if str(level).lower() == text.lower()]
+    levels = known_levels(feature)
+    found = [level for level in levels if str(level) == text]
+    if not found and all(isinstance(level, bool) for level in levels):
+        found = [level for level in levels if str(level).lower() == text.lower()]
     if not found:
         raise InputError(f"{unknown_value(feature, text)}.")
     if len(found) > 1:

@@ -19,10 +19,12 @@ from bornfair.people.features import (
     NUMERIC,
     Cycles,
     Feature,
+    Level,
     Mirror,
     Population,
     Rule,
     Value,
+    known_levels,
     unknown_column,
     unknown_value,
 )
@@ -157,7 +159,7 @@ def _check_move(feature: Feature, move: Cycles | Mirror, *, sensitive: bool) -> 
             f"'{feature.name}: -x+{feature.low + feature.high:g}', or make it a category"
         )
     seen: set[tuple[type, Value]] = set()
-    known = {(type(level), level) for level in feature.levels()}
+    known = {(type(level), level) for level in known_levels(feature)}  # a gap stays a gap
     for value in itertools.chain(*move.cycles):
         if (type(value), value) not in known:
             raise ValueError(unknown_value(feature, value))
@@ -184,7 +186,7 @@ def _check_mirror(feature: Feature, move: Mirror) -> None:
         )
 
 
-def _check_combinations(people: Population, rule: Rule, rows: Sequence[tuple[Value, ...]]) -> None:
+def _check_combinations(people: Population, rule: Rule, rows: Sequence[tuple[Level, ...]]) -> None:
     """A rule must map the sensitive combinations that exist onto combinations that exist."""
     moves = {move.feature: move for move in rule}
     for row in rows:
@@ -199,10 +201,10 @@ def _check_combinations(people: Population, rule: Rule, rows: Sequence[tuple[Val
             )
 
 
-def _moved(feature: Feature, move: Cycles | Mirror | None, value: Value) -> Value:
+def _moved(feature: Feature, move: Cycles | Mirror | None, value: Level) -> Level:
     """What a rule makes of a sensitive value."""
     if isinstance(move, Mirror):
-        return type(value)(move.total - value)  # type: ignore[operator]
+        return type(value)(move.total - value)  # type: ignore[operator,misc]
     if move is None:
         return value
     levels = list(feature.levels())

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -95,7 +96,7 @@ class SensitiveSpace:
     """
 
     features: tuple[CodedFeature, ...]
-    combinations: tuple[tuple[Value, ...], ...] | None
+    combinations: tuple[tuple[Any, ...], ...] | None
 
     @staticmethod
     def of(people: Population) -> SensitiveSpace:

@@ -25,7 +25,7 @@ from bornfair.models.network import Layer, Network
 from bornfair.models.onnx_graph import METADATA, graph_columns
 from bornfair.models.shipped import graph_bytes
 from bornfair.models.wired import WiredModel
-from bornfair.people.columns import NumberColumn
+from bornfair.people.columns import GapColumns, NumberColumn
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.proof import checker
@@ -302,6 +302,11 @@ def _agrees(found: checker.Network, encoding: Encoding) -> bool:
     for name, own in encoding.columns.items():
         mine = by_feature.get(name, [])
         if name in encoding.domain.sensitive and not mine:  # a graph need not read what is sensitive
+            continue
+        if isinstance(own, GapColumns):
+            shown = checker.Column(name, None, own.number.steps, gap=own.fill)
+            if mine != [shown, checker.Column(name, {None: 1.0})]:
+                return False
             continue
         if isinstance(own, NumberColumn):
             if [one.steps for one in mine] != [own.steps]:

@@ -16,7 +16,7 @@ from importlib import metadata
 from typing import Any, TypeVar
 
 from bornfair import __version__
-from bornfair.errors import InputError, plain_value
+from bornfair.errors import InputError, plain_level
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.shipped import graph_bytes
@@ -211,7 +211,7 @@ def _executed(network: checker.Network | checker.Forest | checker.Wiring) -> Ari
 def _confirmed_twins(model: Model | ForestModel | WiredModel, verdict: Verdict) -> Verdict:
     """The arithmetics in which the checker, too, sees the twins differ: as executed, whatever the order of sums."""
     network, people = as_checked(model)
-    twins = [{name: plain_value(value) for name, value in twin.items()} for twin in verdict.twins or []][:2]
+    twins = [{name: plain_level(value) for name, value in twin.items()} for twin in verdict.twins or []][:2]
     held: dict[Arithmetic, list[Any]] = {}
     for kind in ("real", _executed(network)):
         found = [checker.decide(network, people, twin, kind) for twin in twins]

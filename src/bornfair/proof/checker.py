@@ -64,6 +64,7 @@ STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "Sub": sub, "Add": add, "Mul": mul, "Div": truediv, "Min": min, "Max": max,
 }  # fmt: skip
 LARGEST = sys.float_info.max
+UNLISTED = object()  # a category that is in no list
 MALFORMED = (ArithmeticError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
 
 
@@ -447,12 +448,14 @@ class People:
         self.elements = self._products()
 
     def _check_feature(self, name: Any, kind: Any, **rest: Any) -> None:
+        missing = rest.pop("missing", False) if kind != "boolean" else False
+        need(type(missing) is bool, f"'{name}' is missing in an odd way")
         need(is_text(name) and kind in KINDS and set(rest) == KINDS[kind], f"feature {name!r} is odd")
         if kind == "categorical":
             levels = a_list(rest["categories"], f"the categories of '{name}'")
             need(levels and all(map(is_value, levels)), f"the categories of '{name}' are odd")
-            self.places[name] = {level: i for i, level in enumerate(levels)}
-            need(len(self.places[name]) == len(levels), f"'{name}' lists a category twice")
+            self.places[name] = {level: i for i, level in enumerate(self.levels(name))}
+            need(len(self.places[name]) == len(self.levels(name)), f"'{name}' lists a category twice")
         elif kind == "boolean":
             self.places[name] = {False: 0, True: 1}
         else:
@@ -467,6 +470,7 @@ class People:
             need(type(levels) is int and 2 <= levels <= MOST_VALUES, f"the grid of '{name}' is odd")
 
     def _check_sensitive(self, name: str) -> None:
+        need(not (self.is_number(name) and self.gappy(name)), f"the sensitive number '{name}' may be missing")
         if self.is_real(name):
             low, high = self.ends(name)
             several = low < high
@@ -513,7 +517,8 @@ class People:
         need(kind == "cycles" and set(how) == {"cycles"}, odd)
         cycles = [a_list(cycle, "a cycle") for cycle in a_list(how["cycles"], "the cycles")]
         values = [value for cycle in cycles for value in cycle]
-        need(all(self.has(feature, value) for value in values), f"a rule moves a value that '{feature}' does not have")
+        known = all(self.has(feature, value) and value is not None for value in values)  # a gap stays a gap
+        need(known, f"a rule moves a value that '{feature}' does not have")
         need(len(set(values)) == len(values) > 0, f"a rule maps a value of '{feature}' twice")
         need(all(len(cycle) > 1 for cycle in cycles), f"a rule of '{feature}' moves nothing")
         goes = dict(pair for cycle in cycles for pair in _steps(cycle))
@@ -551,7 +556,8 @@ class People:
     def moved_value(self, name: str, goes: tuple[int, ...], value: Any) -> Any:
         """A value as a twin has it; a mirrored number without any rounding."""
         if self.is_number(name):
-            return Fraction(sum(self.ends(name))) - Fraction(value) if goes == (1, 0) else value
+            mirrored = goes == (1, 0) and value is not None
+            return Fraction(sum(self.ends(name))) - Fraction(value) if mirrored else value
         return self.levels(name)[goes[self.places[name][value]]]
 
     def images(self, box: Box) -> list[Box]:
@@ -561,8 +567,11 @@ class People:
             moved = dict(box)
             for name, goes in zip(self.moved, element, strict=True):
                 values = [self.moved_value(name, goes, value) for value in box[name]]
-                order = None if self.is_number(name) else self.places[name].__getitem__
-                moved[name] = tuple(sorted(values, key=order))
+                if self.is_number(name):  # a gap comes last
+                    there = sorted(value for value in values if value is not None)
+                    moved[name] = (*there, *[None] * (len(values) - len(there)))
+                else:
+                    moved[name] = tuple(sorted(values, key=self.places[name].__getitem__))
             found[tuple(moved[name] for name in self.moved)] = moved
         return list(found.values())
 
@@ -572,21 +581,28 @@ class People:
     def is_real(self, name: str) -> bool:
         return self.features[name]["kind"] == "real"
 
+    def gappy(self, name: str) -> bool:
+        """Whether some people have no value of a feature: that is one more value, None."""
+        return bool(self.features[name].get("missing", False))
+
     def ends(self, name: str) -> tuple[Any, Any]:
         return self.features[name]["low"], self.features[name]["high"]
 
     def levels(self, name: str) -> Sequence[Any]:
-        """All values of a feature that is not real-valued."""
+        """All values of a feature that is not real-valued; of a number, those that are not missing."""
         if self.is_number(name):
             low, high = self.ends(name)
             return range(low, high + 1)
-        return self.features[name].get("categories", (False, True))
+        levels: Sequence[Any] = self.features[name].get("categories", (False, True))
+        return [*levels, None] if self.gappy(name) else levels
 
     def has(self, name: str, value: Any) -> bool:
         """Whether a raw value exists."""
         if not self.is_number(name):
             place = self.places[name].get(value)
             return place is not None and type(self.levels(name)[place]) is type(value)
+        if value is None:
+            return self.gappy(name)
         low, high = self.ends(name)
         kinds = (int,) if self.features[name]["kind"] == "integer" else (int, float)
         return type(value) in kinds and low <= value <= high and float(value) == value
@@ -628,10 +644,12 @@ class People:
 
     def single(self, name: str, value: Any) -> tuple[Any, ...]:
         """A part of a box that holds one value."""
-        return (value, value) if self.is_number(name) else (value,)
+        return (value, value) if self.is_number(name) and value is not None else (value,)
 
     def everybody(self) -> Box:
-        return {n: self.ends(n) if self.is_number(n) else tuple(self.levels(n)) for n in self.features}
+        """What each feature may be: a list; of a number (low, high), (low, high, None) or, all missing, (None,)."""
+        gaps = {name: (None,) if self.gappy(name) else () for name in self.features}
+        return {n: (*self.ends(n), *gaps[n]) if self.is_number(n) else tuple(self.levels(n)) for n in self.features}
 
 
 def _steps(cycle: list[Any]) -> Iterator[tuple[Any, Any]]:
@@ -651,13 +669,14 @@ class Column(NamedTuple):
     # of them grows with the number, or stays
     limits: tuple[float, float] | None = None  # between which the graph lets a number through, if not its range
     unlisted: bool = False  # whether the graph lets a value through that is not listed
+    gap: float | None = None  # the number that stands for a missing one
 
     def value(self, raw: Any, exact: bool) -> Any:
         """As executed, step by step; `exact`: as a fraction, without any rounding."""
         number: Any = Fraction if exact else float
         if self.table is not None:
             return number(self.table.get(raw, 0.0))
-        value = number(raw)
+        value = number(self.gap if raw is None else raw)
         for operator, constant in self.steps:
             value = STEPS[operator](value, number(constant))
         return value if exact else round32(value)
@@ -693,8 +712,9 @@ def declared_input(item: dict[str, Any], people: People) -> tuple[str, int]:
     feature = people.features.get(name)
     need(feature is not None, f"the model has an input '{name}' that is not in the domain")
     need(dims == [{"param": "rows"}, {"value": 1}], f"input '{name}' is not [rows, 1]")
-    whole = feature and all(type(level) is int for level in feature.get("categories", ()))
-    allowed = {"real": {DOUBLE}, "integer": {INT64, DOUBLE}, "boolean": {BOOL}}
+    gappy = name in people.features and people.gappy(name)  # only NaN and the empty text can say so
+    whole = feature and all(type(level) is int for level in feature.get("categories", ())) and not gappy
+    allowed = {"real": {DOUBLE}, "integer": {DOUBLE} if gappy else {INT64, DOUBLE}, "boolean": {BOOL}}
     types = allowed.get(feature["kind"], {INT64 if whole else STRING}) if feature else set()
     need(kind in types, f"input '{name}' has the wrong element type")
     return name, kind or 0
@@ -716,6 +736,7 @@ class Graph:
             self.types.keys() >= people.features.keys() - people.sensitive_set, "the model lacks an input of the domain"
         )
         self.unread = set(self.constants)
+        self.gaps: dict[str, tuple[str, float]] = {}  # of numbers: where it says that they are missing, and as what
         self._advance()
 
     def _advance(self) -> None:
@@ -752,7 +773,7 @@ class Graph:
         Imputing, clipping and refusing leave people of the domain as they are.
         """
         features, width = [self.people.features[name] for name in names], len(names)
-        columns = [n if self.types[n] == DOUBLE else self.take("Cast", n, to=DOUBLE)[0] for n in names]
+        columns = [self._double(name) for name in names]
         value, _ = self.take("Concat", *columns, axis=1)
         if self.next_is("IsNaN"):
             value, (fill,) = self.take("Where", self.take("IsNaN", value)[0], None, value)
@@ -771,6 +792,18 @@ class Graph:
         wide = [(-(2.0**63), 2.0**63) if self.types[name] == INT64 else (-math.inf, math.inf) for name in names]
         limits = [(max(low, a), min(high, b)) for low, high, (a, b) in zip(least, most, wide, strict=True)]
         return value, limits
+
+    def _double(self, name: str) -> str:
+        """A raw number as float64; in place of a gap, where the domain has them, a number of its range."""
+        if not self.people.gappy(name):
+            return name if self.types[name] == DOUBLE else self.take("Cast", name, to=DOUBLE)[0]
+        gap, _ = self.take("IsNaN", name)
+        value, (fill,) = self.take("Where", gap, None, name)
+        need((fill.type, fill.dims) == (DOUBLE, (1, 1)), f"a gap of '{name}' is shown in an odd way")
+        low, high = self.people.ends(name)
+        need(low <= fill.values[0] <= high, f"a gap of '{name}' is shown as {fill.values[0]!r}")
+        self.gaps[name] = gap, fill.values[0]
+        return value
 
     def held(self, value: str, width: int) -> tuple[str, list[tuple[tuple[str, float], ...]]]:
         """Numbers held between two ends each, where the model does that: who lies beyond one is decided as who has it.
@@ -794,7 +827,7 @@ class Graph:
         levels, value, kind = list(self.people.levels(name)), name, self.types[name]
         if kind == BOOL:
             return self.take("Cast", name, to=FLOAT)[0], [Column(name, {True: 1.0})]
-        shown = [str(level) for level in levels] if kind == STRING else levels
+        shown = ["" if level is None else str(level) for level in levels] if kind == STRING else levels
         need(len(set(shown)) == len(shown), f"two categories of '{name}' read the same")
         known = {item.get("name"): item["ints"] for item in self.node["attributes"]}
         if self.next_is("LabelEncoder"):
@@ -884,7 +917,11 @@ class Graph:
             need(min(factors) >= 0, "a number is scaled by a factor below 0")
             blocks.append(self.take("Cast", value, to=FLOAT)[0])
             steps = [(*h, ("Sub", c), ("Mul", f)) for h, c, f in zip(held, centres, factors, strict=True)]
-            columns += [Column(name, None, step) for name, step in zip(numeric, steps, strict=True)]
+            for name, step in zip(numeric, steps, strict=True):
+                columns.append(Column(name, None, step, gap=self.gaps[name][1] if name in self.gaps else None))
+        for name, (gap, _) in self.gaps.items():  # 1 where a number is missing, else 0
+            blocks.append(self.take("Cast", gap, to=FLOAT)[0])
+            columns.append(Column(name, {None: 1.0}))
         for name in [*others, *people.sensitive]:
             if people.sensitive[:1] == [name] and self.next_is("Concat") and self.node["inputs"] == blocks:
                 break  # all are there, and no sensitive feature is read
@@ -948,7 +985,9 @@ class Graph:
         if kind == BOOL:
             return self.take("Cast", name, to=DOUBLE)[0], [Place(name, {False: 0.0, True: 1.0})]
         need(len(levels) <= MOST_VALUES, f"'{name}' has more values than any table of ours")
+        levels = [level for level in levels if level is not None]
         count, shown = len(levels), [str(level) for level in levels] if kind == STRING else list(levels)
+        need(not self.people.gappy(name) or "" not in shown, f"the empty text is a category of '{name}', and a gap")
         need(len(set(shown)) == count, f"two categories of '{name}' read the same")
         known: dict[str, Any] = {"keys_int64s": shown, "values_int64s": list(range(count))}
         if kind == STRING:  # an empty text is a missing one
@@ -959,7 +998,9 @@ class Graph:
         fits = table.type == DOUBLE and table.dims[:1] == (count + 2,) and len(table.dims) == 2 and table.dims[1] > 0
         need(fits and len(table.values) <= MOST_WEIGHTS // 2, f"the table of '{name}' is odd, or too large")
         columns = [table.values[j :: table.dims[1]] for j in range(table.dims[1])]
-        rows = [dict(zip(levels, column, strict=False)) for column in columns]
+        rows: list[dict[Any, float]] = [dict(zip(levels, column, strict=False)) for column in columns]
+        if self.people.gappy(name):
+            rows = [row | {None: column[-2]} for row, column in zip(rows, columns, strict=True)]
         places = [Place(name, row, (column[-2], column[-1])) for row, column in zip(rows, columns, strict=True)]
         return self.squeezed(value), places
 
@@ -1128,7 +1169,7 @@ def prove_structurally(network: Network, people: People) -> set[str]:
     for name, places in places_of(network).items():
         pairs[name] = twin_values(people, name)
         if name in people.sensitive_set and any(network.columns[j].unlisted for j in places):
-            pairs[name].append((pairs[name][0][0], None))
+            pairs[name].append((pairs[name][0][0], UNLISTED))
         others = partners(pairs[name])
         apart[name] = [j for j in places if any(row[j] for row in rows) and differs(network.columns[j], others)]
     layer = first_alike(network, [any(row[j] for several in apart.values() for j in several) for row in rows])
@@ -1154,7 +1195,7 @@ def told_apart(network: Network, pairs: dict[str, Any], apart: dict[str, list[in
         for here, there in pairs[name] if several else ():
             change = whole([column.value(there, True) - column.value(here, True) for column in columns])
             for neuron in (i for i, row in enumerate(weights) if i not in found and sum(map(mul, row, change))):
-                other = "a value not listed" if there is None else repr(there)
+                other = "a value not listed" if there is UNLISTED else repr(there)
                 found[neuron] = f"first-layer neuron {neuron} tells {name} {here!r} from {other}, which twins may have"
     return found
 
@@ -1531,8 +1572,14 @@ def _middle(low: float, high: float) -> tuple[float, float]:
 def cut(possible: tuple[Any, ...], name: str, where: Any, people: People) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Both parts of what a feature may be: numbers up to the cut and from it on; the named categories, the others."""
     need(name in people.features and name not in people.sensitive_set, f"a cut along {name!r}")
+    if people.is_number(name) and None in possible:  # who has the number, and who has not
+        need(where is None and len(possible) > 1, f"'{name}' is cut at {where!r} before its gaps are cut off")
+        return possible[:-1], (None,)
     if people.is_number(name):
-        need(people.has(name, where) and possible[0] <= where < possible[1], f"'{name}' is cut at {where!r}")
+        need(
+            where is not None and people.has(name, where) and possible[0] <= where < possible[1],
+            f"'{name}' is cut at {where!r}",
+        )
         after = where + 1 if people.features[name]["kind"] == "integer" else where
         return (possible[0], where), (after, possible[1])
     named = set(where)
@@ -1621,8 +1668,8 @@ class Forest:
     slope: float = 1.0
 
     def goes(self, node: int, number: Any) -> bool:
-        """Whether a number that is not missing goes to the first side."""
-        return number <= self.splits[node]
+        """Whether a number goes to the first side; None is a missing one."""
+        return bool(self.missing[node]) if number is None else number <= self.splits[node]
 
     def is_idle(self, node: int) -> bool:
         """Whether both sides of a split are leaves that add the same: a tree of nothing else."""
@@ -1832,8 +1879,19 @@ class Grove:
         if place.table is not None:
             ways = {forest.goes(node, place.table[level]) for level in self._levels(place, box)}
             return True in ways, False in ways
-        low, high = box[place.feature]
-        split, lowest = forest.splits[node], self.lowest.get(place.feature)
+        *ends, gone = self._ends(place, box)
+        sides = self._sides(node, place, *ends) if ends else (False, False)
+        first = forest.goes(node, None)
+        return sides[0] or (gone and first), sides[1] or (gone and not first)
+
+    def _ends(self, place: Place, box: Box) -> tuple[Any, ...]:
+        """Between which ends a number lies, if anybody in the box has it, and whether it is missing for somebody."""
+        possible = box[place.feature]
+        return (*(end for end in possible if end is not None), None in possible)
+
+    def _sides(self, node: int, place: Place, low: Any, high: Any) -> tuple[bool, bool]:
+        """The same of those who have the number."""
+        split, lowest = self.network.splits[node], self.lowest.get(place.feature)
         without = lowest is not None and low > lowest
         return low < split or (low == split and not without), high > split
 
@@ -1863,11 +1921,14 @@ class Grove:
             table, levels = place.table, self._levels(place, box)
             kept = tuple(level for level in levels if self.network.goes(node, table[level]) == first)
             return box | {place.feature: (kept[0], kept[-1]) if self.people.is_number(place.feature) else kept}
-        low, high = box[place.feature]
-        if self.people.is_real(place.feature) or math.isinf(split):
-            return box | {place.feature: (low, min(high, split)) if first else (max(low, split), high)}
-        last = math.floor(split)
-        return box | {place.feature: (low, min(high, last)) if first else (max(low, last + 1), high)}
+        *ends, gone = self._ends(place, box)
+        kept = (None,) if gone and self.network.goes(node, None) == first else ()
+        if ends and self._sides(node, place, *ends)[not first]:
+            low, high = ends
+            last = split if self.people.is_real(place.feature) or math.isinf(split) else math.floor(split)
+            begin = last if last is split else last + 1
+            kept = ((low, min(high, last)) if first else (max(low, begin), high)) + kept
+        return box | {place.feature: kept}
 
     def bounds(self, box: Box) -> tuple[list[Fraction], list[Fraction]]:
         """Between which numbers the scores of everybody in the box lie, as executed if `float64`."""

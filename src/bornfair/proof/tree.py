@@ -83,7 +83,11 @@ def _widest(prover: Prover, box: Box, sums: list[Sums]) -> tuple[str, Any] | Non
             continue
         places = prover.places[name]
         where: Any
-        if prover.people.is_number(name):
+        if prover.people.is_number(name) and None in possible:
+            where, width = None, 0.0  # who has the number, and who has not: before it is cut itself
+            for place, (low, high) in zip(places, prover.inputs(name, possible), strict=True):
+                width += abs(slope[place]) * (high - low)
+        elif prover.people.is_number(name):
             where = possible[0] + (possible[1] - possible[0]) / 2
             if prover.people.features[name]["kind"] == "integer":
                 where = (possible[0] + possible[1]) // 2

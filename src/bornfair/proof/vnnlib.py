@@ -314,6 +314,11 @@ def _input_lines(encoding: Encoding) -> list[str]:
                 f"{kind} numbers from {feature.low!r} to {feature.high!r}"
                 + "".join(f", {'at most' if step == 'Min' else 'at least'} {end!r}" for step, end in scale.holding)
             )
+            if (gap := encoding.gap(feature.name)) is not None:
+                lines.append(
+                    f"  X_{place.start + 1}: 1 if {name} is missing, else 0; missing, it is shown as {gap.fill!r}, and "
+                    "with other numbers beside it, which are allowed here, nobody exists"
+                )
         elif feature.kind == "boolean":
             lines.append(f"  X_{place.start}: {name}, 0 for False and 1 for True")
         else:

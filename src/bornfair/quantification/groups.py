@@ -17,7 +17,8 @@ from bornfair.errors import InputError
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.opaque import AnyModel, OpaqueModel
-from bornfair.people.features import NUMERIC, Feature, Value
+from bornfair.people.features import NUMERIC, Feature, Level
+from bornfair.people.levels import level_positions
 from bornfair.quantification.confident import clopper_pearson
 from bornfair.quantification.estimate import disagree, people_at_random
 from bornfair.quantification.forms import Bounder
@@ -96,13 +97,13 @@ def _rules(model: AnyModel, people: pd.DataFrame, unfair: np.ndarray, clock: Clo
     for feature in features:
         column = people[feature.name]
         if isinstance(feature, NUMERIC):
-            columns.append(column.to_numpy(np.float64))
+            columns.append(column.fillna(_gap_place(feature)).to_numpy(np.float64))
             continue
-        rates = pd.Series(unfair).groupby(column.to_numpy(), observed=True).mean()
-        rate = {level: float(rates.get(level, 0.0)) for level in feature.levels()}
-        ranked[feature.name] = sorted(rate, key=rate.__getitem__)
-        position = {level: i for i, level in enumerate(ranked[feature.name])}
-        columns.append(column.map(position).to_numpy(np.float64))
+        levels, position = feature.levels(), level_positions(feature, column)
+        rates = pd.Series(unfair).groupby(position).mean()
+        order = sorted(range(len(levels)), key=lambda i: float(rates.get(i, 0.0)))
+        ranked[feature.name] = [levels[i] for i in order]
+        columns.append(np.argsort(order)[position].astype(np.float64))
     tree = _tree(np.stack(columns, axis=1), unfair, clock)
     found: list[tuple[Condition, ...]] = []
 
@@ -147,12 +148,15 @@ def _tree(inputs: np.ndarray, unfair: np.ndarray, clock: Clock) -> Any:
     return grown(count)
 
 
-def _condition(feature: Feature, ranked: list[Value] | None, low: float, high: float) -> Condition | None:
+def _condition(feature: Feature, ranked: list[Level] | None, low: float, high: float) -> Condition | None:
     """low < x ≤ high, in the feature's own words."""
     if ranked is not None:
         kept = [value for i, value in enumerate(ranked) if low < i <= high]
         levels = list(feature.levels())
         return Condition(feature.name, values=tuple(sorted(kept, key=levels.index)))
+    if feature.missing and high < feature.low:  # type: ignore[union-attr]
+        return Condition(feature.name, values=(None,))
+    low = -np.inf if feature.missing and low < feature.low else low  # type: ignore[union-attr]
     if feature.kind == "integer":
         bottom = None if low == -np.inf else float(np.floor(low) + 1)
         top = None if high == np.inf else float(np.floor(high))
@@ -163,6 +167,12 @@ def _condition(feature: Feature, ranked: list[Value] | None, low: float, high: f
         bottom = None if low == -np.inf else float(f"{low:.{DIGITS}g}")
         top = None if high == np.inf else float(f"{high:.{DIGITS}g}")
     return None if bottom is None and top is None else Condition(feature.name, bottom, top)
+
+
+def _gap_place(feature: Feature) -> float:
+    """Where a number that is missing stands among the others: below all of them."""
+    assert isinstance(feature, NUMERIC)
+    return float(feature.low) - max(float(feature.high) - float(feature.low), abs(float(feature.low)), 1.0)
 
 
 def _measured(rule: tuple[Condition, ...], people: pd.DataFrame, unfair: np.ndarray) -> tuple[float, Group] | None:

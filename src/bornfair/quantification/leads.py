@@ -154,6 +154,9 @@ def _variable_to_cut(nodes: Nodes, boxes: Boxes, bounds: Bounds) -> np.ndarray:
     possible = variables.places.cuttable(boxes)[:, variables.columns].T
     steep = np.nan_to_num(nodes.widths(bounds.lower[0].table).sum(axis=0))
     merit = np.nan_to_num(bounds.merit)
+    for table in (steep, merit):  # a number is cut after its gap, which is worth as much for it
+        for number, missing in variables.gap_variables:
+            table[missing] = np.maximum(table[missing], table[number])
     scale = steep.max(axis=0) + 1e-300
     flat = np.where(possible, merit, 0.0).max(axis=0, initial=0.0) <= 1e-9 * scale
     merit = np.where(possible, np.where(flat, steep / scale, merit), -1.0)
@@ -178,4 +181,6 @@ def prove(owner: Bounder, boxes: Boxes, bins: int) -> tuple[np.ndarray, np.ndarr
         i, j, b, a = which[:, rows]
         both = leads.surely(rows, i, b, bins) + leads.surely(rows, j, a, bins)
         falsified[rows] = np.maximum(both - 1 - 2.0**-40, 0.0)
+    mixed = owner.variables.places.unsettled(boxes)  # a number and its gap are not independent of each other
+    certified, falsified = np.where(mixed, bounds.same * 1.0, certified), np.where(mixed, 0.0, falsified)
     return certified, np.minimum(falsified, np.maximum(1 - certified - 2.0**-40, 0.0))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain
+from bornfair.errors import InputError, plain, plain_level
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
@@ -155,7 +155,7 @@ def own_decisions(model: AnyModel, table: pd.DataFrame, treated: Treatment) -> n
     names, original = model.domain.sensitive, model.original
     reads = not model.ignores_sensitive if original is None else bool(set(names) & set(original.reads))
     known = np.ones(len(table), bool)
-    for name in names if reads else ():
+    for name in (n for n in names if not model.domain.feature(n).missing) if reads else ():
         there = table[name].notna().to_numpy() if name in table.columns else np.zeros(len(table), bool)
         if name in table.columns and name in model.fills:
             table = table.assign(**{name: table[name].astype(object).where(there, model.fills[name]).infer_objects()})
@@ -291,7 +291,7 @@ def _own(model: Model, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(len(frame), np.int64), np.zeros(len(frame), bool)
     position = {values: i for i, values in enumerate(model.domain.sensitive_space.values)}
     rows = zip(*(frame[name].tolist() for name in names), strict=True)
-    found = np.array([position.get(tuple(plain(v) for v in row), -1) for row in rows], np.int64)
+    found = np.array([position.get(tuple(plain_level(v) for v in row), -1) for row in rows], np.int64)
     return np.maximum(found, 0), found >= 0
 
 
@@ -317,7 +317,7 @@ def _undo(model: Model, lens: Lens, person: dict[str, Value]) -> dict[str, Any] 
                 other = lens.person(candidate)
                 result = replay(model, other, range(lens.size))
                 if not result.unfair_in:
-                    differs = [f.name for f, a, b in zip(lens.features, point, candidate, strict=True) if a != b]
+                    differs = [f.name for f in lens.features if person[f.name] != other[f.name]]
                     decision = class_names(model)[result.decisions["float32"][0]]
                     return {"changes": {n: [person[n], other[n]] for n in differs}, "decision": decision}
     return None

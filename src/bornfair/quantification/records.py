@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bornfair.errors import InputError
-from bornfair.people.features import Value
+from bornfair.people.features import Level
 from bornfair.verification.verdict import Arithmetic
 
 if TYPE_CHECKING:
@@ -107,14 +107,15 @@ class Condition:
     feature: str
     low: float | None = None
     high: float | None = None
-    values: tuple[Value, ...] | None = None
+    values: tuple[Level, ...] | None = None
 
     @property
     def text(self) -> str:
         if self.values is not None:
-            if len(self.values) == 1:
-                return f"{self.feature} = {self.values[0]}"
-            return f"{self.feature} in {{{', '.join(map(str, self.values))}}}"
+            told = ["missing" if value is None else str(value) for value in self.values]
+            if len(told) == 1:
+                return f"{self.feature} is missing" if self.values[0] is None else f"{self.feature} = {told[0]}"
+            return f"{self.feature} in {{{', '.join(told)}}}"
         if self.low is None:
             return f"{self.feature} ≤ {self.high:g}"
         if self.high is None:
@@ -125,7 +126,8 @@ class Condition:
 
     def holds(self, column: pd.Series) -> np.ndarray:
         if self.values is not None:
-            return column.isin(list(self.values)).to_numpy()
+            known = [value for value in self.values if value is not None]
+            return column.isin(known).to_numpy() | (column.isna().to_numpy() & (None in self.values))
         numbers = column.to_numpy(np.float64)
         low = -np.inf if self.low is None else self.low
         high = np.inf if self.high is None else self.high

@@ -65,7 +65,9 @@ def rows_within(domain: Domain, table: pd.DataFrame, limits: Limits) -> np.ndarr
         if isinstance(domain.feature(name), NUMERIC):
             found &= column.between(limit[0], limit[1]).to_numpy(bool)
         else:
-            found &= column.isin(list(limit)).to_numpy(bool)
+            found &= column.isin([value for value in limit if value is not None]).to_numpy(bool) | (
+                column.isna().to_numpy() & (None in limit)
+            )
     return found
 
 
@@ -79,7 +81,8 @@ def weights_within(
         if feature.kind == "real":
             found[name] = _pieces_within(marginal, float(limit[0]), float(limit[1]))
         elif isinstance(feature, NUMERIC):
-            found[name] = {value: weight for value, weight in marginal.items() if limit[0] <= value <= limit[1]}
+            there = {value: weight for value, weight in marginal.items() if value is not None}
+            found[name] = {value: weight for value, weight in there.items() if limit[0] <= value <= limit[1]}
         else:
             found[name] = {value: weight for value, weight in marginal.items() if value in limit}
         if not any(weight > 0 for weight in found[name].values()):
@@ -90,7 +93,7 @@ def weights_within(
 def _pieces_within(marginal: Mapping[Any, Any], low: float, high: float) -> dict[Any, Any]:
     """Pieces cut at the ends of a range; those beyond it have no weight."""
     found: dict[Any, Any] = {}
-    for (first, last), weight in marginal.items():
+    for (first, last), weight in ((piece, weight) for piece, weight in marginal.items() if piece is not None):
         cuts = [first, *(end for end in (low, high) if first < end < last), last]
         share = Fraction(weight if isinstance(weight, int) else repr(float(weight))) / (
             Fraction(last) - Fraction(first)

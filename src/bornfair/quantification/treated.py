@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain
+from bornfair.errors import plain_level
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.opaque import AnyModel, OpaqueModel
 from bornfair.people.domain import Domain
@@ -62,10 +63,14 @@ def distance(scores: np.ndarray, own: np.ndarray, twin: np.ndarray) -> np.ndarra
 
 def person_of_row(domain: Domain, frame: pd.DataFrame, row: int) -> dict[str, Value] | None:
     """Raw free values of a row; None if one is missing or not of the domain's kind, so that nothing can be replayed."""
-    person: dict[str, Value] = {}
+    person: dict[str, Any] = {}
     for feature in domain.free_features:
-        value = plain(frame[feature.name].iloc[row])
-        if isinstance(feature, NUMERIC):
+        value = plain_level(frame[feature.name].iloc[row])
+        if value is None:
+            if not feature.missing:
+                return None
+            person[feature.name] = None
+        elif isinstance(feature, NUMERIC):
             if isinstance(value, str) or not np.isfinite(float(value)):
                 return None
             person[feature.name] = int(value) if float(value).is_integer() else float(value)

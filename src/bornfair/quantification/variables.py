@@ -1,7 +1,8 @@
 """Of which independent variables does the free space consist, and how much of everybody is in a box?
 
 A variable is a number (one column of u) or a one-hot group (one of its categories). Each has its own distribution:
-uniform unless marginals are given.
+uniform unless marginals are given. A number that may be missing is two columns but one variable: its gap weighs as much
+as one of its values, or as its marginal says, and a box that holds both is a mixture.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class Variables:
     """Of numbers that are held between two ends, by position: the masses that lie beyond, which sit on these ends."""
     within: Boxes | None = None
     """The part of the space that is spoken of; None: all of it."""
+    gaps: Mapping[int, float] = field(default_factory=dict)
+    """What the gaps of numbers weigh, by the number's position."""
 
     @cached_property
     def places(self) -> Places:
@@ -83,6 +86,12 @@ class Variables:
     @property
     def groups(self) -> tuple[slice, ...]:
         return self.free.groups
+
+    @cached_property
+    def gap_variables(self) -> list[tuple[int, int]]:
+        """The positions of numbers that may be missing, and of what says so."""
+        at = {int(column): i for i, column in enumerate(self.numbers)}
+        return [(at[gap.number], at[gap.missing]) for gap in self.free.gaps]
 
     @property
     def count(self) -> int:
@@ -105,6 +114,7 @@ class Variables:
         """Whether masses are whole numbers that float64 adds and multiplies without rounding."""
         whole = all(_whole(w.upto) for w in self.weights.values())
         whole = whole and all(mass == round(mass) for pair in self.beyond.values() for mass in pair)
+        whole = whole and all(mass == round(mass) for mass in self.gaps.values())
         root = self.root
         fixed = not bool(((root.high - root.low)[:, self.places.real] > 0).any())
         total = 1.0
@@ -130,6 +140,11 @@ class Variables:
             low, high = boxes.low[:, column], boxes.high[:, column]
             below, above = self.on_ends(i, low, high)
             found.append(self._masses_of_number(i, low, high) + below + above)
+        for number, gap in self.gap_variables:
+            missing = self.numbers[gap]
+            there, gone = boxes.low[:, missing] == 0, boxes.high[:, missing] > 0
+            found[number] = there * found[number] + gone * self.gaps.get(number, 0.0)
+            found[gap] = np.ones(len(boxes))
         for i, group in enumerate(self.groups):
             allowed = boxes.high[:, group] > 0
             found.append(allowed.astype(np.float64) @ self.category_weights(len(self.numbers) + i))
@@ -308,12 +323,12 @@ def variables(
         marginals = weights_within(encoding, marginals or {}, limits)
     plain = replace(plain, beyond=_beyond(plain, encoding, limits))
     if not marginals:
-        return plain
-    beyond = dict(plain.beyond)
+        return _with_gaps(plain, {})
+    beyond, gaps = dict(plain.beyond), dict[int, float]()
     by_start = {int(column): i for i, column in enumerate(plain.numbers)}
     by_start |= {group.start: len(plain.numbers) + i for i, group in enumerate(free.groups)}
     known = {feature.name: feature for feature in encoding.domain.free_features}
-    columns, held = encoding.free_columns(), {}
+    columns, held = encoding.free_columns(), dict[int, Weights]()
     for name, marginal in marginals.items():
         feature = known.get(name)
         if feature is None:
@@ -323,11 +338,21 @@ def variables(
         if not isinstance(marginal, Mapping) or not marginal:
             raise InputError(f"the marginal of '{name}' must map values to weights, found {marginal!r}.")
         variable = by_start[columns[name].start]
+        gone = marginal.get(None, 0) if feature.missing and isinstance(feature, NUMERIC) else None
+        if gone is not None:
+            marginal = {value: weight for value, weight in marginal.items() if value is not None}
+            if not marginal:
+                raise InputError(f"the marginal of '{name}' weighs nothing but its gap; give weights of values too.")
+        if feature.kind == "real" and feature.low == feature.high:  # there is nothing to weigh but the gap
+            if gone:
+                gaps[variable] = float(_exact(name, gone) / sum(_exact(name, weight) for weight in marginal.values()))
+            continue
         if feature.kind == "real":
-            found = _histogram(name, marginal, encoding, (feature.low, feature.high))
+            found = _histogram(name, marginal, encoding, (feature.low, feature.high), gone or 0)
             beyond.pop(variable, None)
             if found is not None:
-                held[variable], beyond[variable] = found
+                inside, beyond[variable], gaps[variable] = found
+                held |= {} if inside is None else {variable: inside}
             continue
         unknown = [value for value in marginal if not _exists(feature, value)]
         if unknown:
@@ -338,12 +363,30 @@ def variables(
             for value, weight in sorted(marginal.items()):  # who lies beyond an end counts there
                 place = column.held(int(value)) - first
                 given[place] = _exact(name, given[place]) + _exact(name, weight) if place in given else weight
-            held[variable] = Weights(_cumulated(name, list(given.values())), at=np.array(list(given), np.float64))
+            upto = _cumulated(name, [*given.values(), gone or 0])
+            held[variable] = Weights(upto[:-1], at=np.array(list(given), np.float64))
+            gaps[variable] = float(upto[-1] - upto[-2])
             beyond.pop(variable, None)
         else:
             weights = [marginal.get(level, 0) for level in feature.levels()]
             held[variable] = Weights(_cumulated(name, weights), at=np.arange(float(len(weights))))
-    return replace(plain, weights=held, beyond={variable: pair for variable, pair in beyond.items() if any(pair)})
+    weighted = replace(plain, weights=held, beyond={variable: pair for variable, pair in beyond.items() if any(pair)})
+    return _with_gaps(weighted, gaps)
+
+
+def _with_gaps(found: Variables, given: Mapping[int, float]) -> Variables:
+    """The variables with the weights of gaps: those given, else as of one value of the number; and, for whoever draws,
+    how likely each number is missing.
+    """
+    if not found.free.gaps:
+        return found
+    weights, gaps = dict(found.weights), dict[int, float]()
+    bare = [float(mass[0]) for mass in replace(found, gaps={})._masses(found.places.root)]
+    for gap, (number, missing) in zip(found.free.gaps, found.gap_variables, strict=True):
+        one = 1.0 if found.places.lattice[gap.number] else bare[number]
+        gaps[number] = given.get(number, gap.weight * one)
+        weights[missing] = Weights(np.array([0.0, bare[number], bare[number] + gaps[number]]), at=np.arange(2.0))
+    return replace(found, weights=weights, gaps=gaps)
 
 
 def _beyond(plain: Variables, encoding: Encoding, limits: Limits) -> dict[int, tuple[float, float]]:
@@ -351,10 +394,15 @@ def _beyond(plain: Variables, encoding: Encoding, limits: Limits) -> dict[int, t
     a real number in widths of what is seen.
     """
     columns, root, found = encoding.free_columns(), plain.places.root, dict[int, tuple[float, float]]()
-    for i, place in enumerate(plain.numbers):
+    missing = {gap.missing for gap in plain.free.gaps}
+    for i, place in ((i, place) for i, place in enumerate(plain.numbers) if place not in missing):
         name = next(name for name, where in columns.items() if where.start == place)
         feature = encoding.domain.feature(name)
-        if not isinstance(feature, NUMERIC) or root.low[0, place] == root.high[0, place]:
+        if not isinstance(feature, NUMERIC):
+            continue
+        if root.low[0, place] == root.high[0, place]:  # all look alike: how many they are matters beside a gap only
+            if feature.missing and feature.kind == "integer":
+                found[i] = float(feature.high - feature.low), 0.0
             continue
         low, high = encoding.number(name).seen
         first, last = limits.get(name, (feature.low, feature.high))
@@ -394,9 +442,9 @@ def _cumulated(name: str, weights: Sequence[Any]) -> np.ndarray:
 
 
 def _histogram(
-    name: str, marginal: Marginal, encoding: Encoding, range_: tuple[Value, Value]
-) -> tuple[Weights, tuple[float, float]] | None:
-    """The weights of what is seen of a real number, and of what lies beyond; None where all of it is one."""
+    name: str, marginal: Marginal, encoding: Encoding, range_: tuple[Value, Value], gone: Any
+) -> tuple[Weights | None, tuple[float, float], float] | None:
+    """The weights of what is seen of a real number, of what lies beyond, and of its gap; None where it is all one."""
     low, high = range_
     pieces = sorted(marginal.items())
     ends = [piece for piece, _ in pieces]
@@ -408,7 +456,8 @@ def _histogram(
         raise InputError(f"the ranges of the marginal of '{name}' must cover [{low}, {high}] without gaps or overlaps.")
     first, last = column.seen
     if first == last:
-        return None
+        whole = _cumulated(name, [*(weight for _, weight in pieces), gone])
+        return None if not gone else (None, (0.0, 0.0), float((whole[-1] - whole[-2]) / whole[-2]))
     weights: list[Any] = [weight for _, weight in pieces]
     below = above = 0
     if (first, last) != (low, high):
@@ -418,11 +467,12 @@ def _histogram(
         weights = [w * share[1] for w, share in zip(weights, shares, strict=True) if share[1]]
         joined = [first, *(edge for edge in joined if first < edge < last), last]
     edges = column.encode(joined)
-    upto = _cumulated(name, [below, *weights, above])
+    *upto_all, missing = _cumulated(name, [below, *weights, above, gone])
+    upto = np.array(upto_all)
     apart = np.concatenate([[True], edges[1:-1] > np.maximum.accumulate(edges[:-2]), [True]])
     apart[1:-1] &= edges[1:-1] < edges[-1]  # ranges too small to be told apart in places are one
     inside = Weights((upto[1:-1] - upto[1])[apart], edges[apart])
-    return inside, (float(upto[1]), float(upto[-1] - upto[-2]))
+    return inside, (float(upto[1]), float(upto[-1] - upto[-2])), float(missing - upto[-1])
 
 
 def _parts(low: float, high: float, first: float, last: float) -> tuple[Fraction, Fraction, Fraction]:

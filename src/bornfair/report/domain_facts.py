@@ -66,9 +66,10 @@ def _values(feature: Feature, sensitive: bool) -> str:
     """Which values a feature has; of a sensitive real number it is worth saying that all of them count."""
     if isinstance(feature, NUMERIC):
         ends = f"{value_text(feature.low)} to {value_text(feature.high)}"
+        gap = ", or missing" if feature.missing else ""
         if feature.kind == "integer":
-            return f"whole numbers from {ends}"
-        return f"{ends}, every value" if sensitive else ends
+            return f"whole numbers from {ends}{gap}"
+        return f"{ends}, every value" if sensitive else f"{ends}{gap}"
     levels = feature.levels()
     more = "" if len(levels) <= MOST_CATEGORIES else f" and {len(levels) - MOST_CATEGORIES:,} more"
     return ", ".join(_in_a_list(level) for level in levels[:MOST_CATEGORIES]) + more
@@ -88,6 +89,9 @@ def _how_many(domain: Domain) -> str:
     if real := sum(feature.kind == "real" for feature in domain.features):
         return f"more people than can be counted: {count(real, 'feature takes', 'features take')} any real value"
     versions = domain.sensitive_space.size if domain.sensitive else 1
-    sizes = (int(f.high) - int(f.low) + 1 if f.kind == "integer" else len(f.levels()) for f in domain.free_features)
+    sizes = (
+        int(f.high) - int(f.low) + 1 + f.missing if f.kind == "integer" else len(f.levels())
+        for f in domain.free_features
+    )
     people = versions * math.prod(sizes)
     return f"{people:,} people" if people < 10**7 else f"about {about(people)} people"

@@ -175,9 +175,11 @@ _ISOLATE, _END = "\u2068", "\u2069"
 def value_text(value: object) -> str:
     """A raw value as it stands in a table.
 
-    >>> value_text(True), value_text(2.0), value_text("")
-    ('true', '2.0', '(empty text)')
+    >>> value_text(True), value_text(2.0), value_text(""), value_text(None)
+    ('true', '2.0', '(empty text)', '(missing)')
     """
+    if value is None:
+        return "(missing)"
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) or "(empty text)"

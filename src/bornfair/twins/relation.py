@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bornfair.errors import InputError
-from bornfair.people.columns import NumberColumn
+from bornfair.people.columns import GapColumns, NumberColumn
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import Value
 from bornfair.people.merging import share
@@ -39,16 +39,27 @@ class View:
         return np.asarray(free, np.float64) @ self.matrix.T + self.offset
 
 
+@dataclass(frozen=True)
+class Gap:
+    """Two columns of u: where `missing` is 1, `number` holds what a gap is shown as, and nothing else."""
+
+    number: int
+    missing: int
+    shown: float
+    weight: float  # of a gap, where each value of the number's range weighs 1 and of a real range all of it
+
+
 @dataclass(frozen=True, eq=False)
 class FreeSpace:
     """Which vectors u exist: a box, on a lattice where `step` is above 0, with exactly one 1 in each group of
-    columns.
+    columns, and numbers that are shown as one number where they are missing.
     """
 
     low: np.ndarray
     high: np.ndarray
     step: np.ndarray
     groups: tuple[slice, ...]
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def width(self) -> int:
@@ -76,16 +87,22 @@ def free_space(encoding: Encoding) -> FreeSpace:
     """
     width = encoding.free_width
     low, high, step = np.zeros(width), np.zeros(width), np.zeros(width)
-    groups = []
+    groups, gaps = [], []
     for name, place in encoding.free_columns().items():
         column = encoding.free_vector[name]
+        if isinstance(column, GapColumns):
+            at, feature = place.start, column.feature
+            (low[at], high[at]), step[at] = column.number.ends, column.number.spacing
+            high[at + 1], step[at + 1] = 1.0, 1.0
+            gaps.append(Gap(at, at + 1, column.shown, 1.0 if feature.kind == "integer" else 1 / len(feature.levels())))
+            continue
         if isinstance(column, NumberColumn):
             (low[place], high[place]), step[place] = column.ends, column.spacing
             continue
         high[place], step[place] = 1.0, 1.0
         if column.feature.kind == "categorical":
             groups.append(place)
-    return FreeSpace(low, high, step, tuple(groups))
+    return FreeSpace(low, high, step, tuple(groups), tuple(gaps))
 
 
 def flip_relation(encoding: Encoding, copies: int = 2) -> Relation:
@@ -146,7 +163,7 @@ def _with_copies(encoding: Encoding, copies: int) -> FreeSpace:
     free, spans = free_space(encoding), encoding.spans * copies
     low, high = (np.array([getattr(span, end) for span in spans]) for end in ("low", "high"))
     low, high = np.concatenate([free.low, low]), np.concatenate([free.high, high])
-    return FreeSpace(low, high, np.concatenate([free.step, np.zeros(len(spans))]), free.groups)
+    return FreeSpace(low, high, np.concatenate([free.step, np.zeros(len(spans))]), free.groups, free.gaps)
 
 
 def _views(encoding: Encoding, moved: np.ndarray, offset: np.ndarray, copies: int) -> list[View]:
@@ -219,17 +236,33 @@ def element_view(encoding: Encoding, h: int, *, exact: bool = True) -> tuple[np.
             block[list(goes), range(len(goes))] = 1.0  # the value at i is shown where it goes
             matrix[place, place] = block
         elif goes == (1, 0):
-            matrix[place, place] = -1.0
-            offset[place] = 1.0 if feature.kind == "boolean" else _mirror_offset(encoding, name, exact)
+            matrix[place.start, place.start] = -1.0
+            offset[place.start] = 1.0 if feature.kind == "boolean" else _mirror_offset(encoding, name, exact)
+            if (gap := encoding.gap(name)) is not None:  # what a gap is shown as is not mirrored
+                matrix[place.start, place.start + 1] = _gap_offset(encoding, gap, exact)
     for name, groups in encoding.merged.items():
         place, kind = columns[name], encoding.domain.feature(name).kind
         if kind != "categorical":
-            matrix[place], offset[place] = 0.0, 0.5 if kind == "boolean" else 0.0
+            matrix[place.start], offset[place.start] = 0.0, 0.5 if kind == "boolean" else 0.0
             continue
         for alike in groups:
             rows = place.start + np.array(alike)
             matrix[rows] = matrix[rows].sum(axis=0) * np.float64(share(alike))
     return matrix, offset
+
+
+def _gap_offset(encoding: Encoding, gap: GapColumns, exact: bool) -> float:
+    """By how much the mirror image of what a gap is shown as is off from itself: s = −s + offset + this."""
+    (shown,) = gap.number.exact(gap.fill)
+    slope, constant = gap.number.line
+    shift = slope * Fraction(gap.feature.low + gap.feature.high) + 2 * constant
+    back = 2 * shown - shift
+    if exact and (Fraction(float(back)) != back or Fraction(gap.shown) != shown):
+        raise InputError(
+            f"'{gap.feature.name}' is mirrored and may be missing, and no float64 number says exactly what a gap looks "
+            "like then; round the ends of its range in the domain to fewer digits."
+        )
+    return float(back)
 
 
 def _mirror_offset(encoding: Encoding, name: str, exact: bool) -> float:

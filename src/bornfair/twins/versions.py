@@ -17,7 +17,7 @@ import pandas as pd
 from bornfair.errors import InputError, shown
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import NUMERIC, Value
+from bornfair.people.features import NUMERIC, Value, known_levels
 from bornfair.people.rules import Permutation, permutation
 
 
@@ -111,7 +111,8 @@ class Versions:
         """The numbers that a version has mirrored, without any rounding."""
         moved = [name for name, _ in self._moves(self.parts(version)[0])]
         mirrored = [name for name in moved if isinstance(self.domain.feature(name), NUMERIC)]
-        return {name: Fraction(self._total(name)) - Fraction(person[name]) for name in mirrored}
+        there = {name: value for name in mirrored if (value := person[name]) is not None}
+        return {name: Fraction(self._total(name)) - Fraction(value) for name, value in there.items()}
 
     def settled(self, person: Mapping[str, Value]) -> dict[str, Value]:
         """The person, with mirrored real numbers shifted by a rounding or two to where twins' are floats too.
@@ -121,7 +122,7 @@ class Versions:
         held = dict(person)
         for name in self.group.moved:
             feature = self.domain.feature(name)
-            if feature.kind == "real":
+            if feature.kind == "real" and held[name] is not None:
                 total = self._total(name)
                 held[name] = min(max(total - (total - held[name]), feature.low), feature.high)
         return held
@@ -132,8 +133,11 @@ class Versions:
         if self._values is None:
             inner = self.domain.sensitive_space.level_indices
         else:
-            columns = [np.unique(np.array(column), return_inverse=True)[1] for column in zip(*self.values, strict=True)]
-            inner = np.stack(columns, axis=1)
+            columns = []
+            for column in zip(*self.values, strict=True):
+                first = {value: place for place, value in reversed(list(enumerate(column)))}
+                columns.append([first[value] for value in column])
+            inner = np.array(columns).T
         elements = np.repeat(np.arange(self.group.size), len(inner))
         return np.concatenate([elements[:, None], np.tile(inner, (self.group.size, 1))], axis=1)
 
@@ -167,7 +171,7 @@ class Versions:
     def _moved(self, name: str, goes: Permutation, value: Value) -> Value:
         feature = self.domain.feature(name)
         if isinstance(feature, NUMERIC):
-            return self._total(name) - value
+            return None if value is None else self._total(name) - value
         levels = list(feature.levels())
         return levels[goes[levels.index(value)]]
 
@@ -178,7 +182,7 @@ class Versions:
             if isinstance(feature, NUMERIC):
                 columns[name] = self._total(name) - column
                 continue
-            levels = pd.Index(list(feature.levels()))
+            levels = pd.Index(list(known_levels(feature)))  # what is missing stays so
             place = levels.get_indexer_for(pd.Index(column.astype(object)))
             changed = column.astype(object).to_numpy(copy=True)
             known = place >= 0

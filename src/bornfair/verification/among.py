@@ -38,7 +38,9 @@ def box_within(places: Places, encoding: Encoding, limits: Limits) -> Boxes:
             ends = [float(column.held(end) - column.held(feature.low)) for end in limit]
         else:
             ends = [float(column.encode(end)) for end in limit]
-        low[0, where], high[0, where] = np.clip(ends, low[0, where.start], high[0, where.start])
+        at = where.start
+        low[0, at], high[0, at] = np.clip(ends, low[0, at], high[0, at])
+        high[0, at + 1 : where.stop] = 0.0  # of whom it is missing, nobody is in a range
     return Boxes(low, high)
 
 

@@ -2,6 +2,9 @@
 
 A box is kept as two rows of places: whole numbers 0, 1, … on a lattice column (u = low + step·place), u itself on a
 real one, and in a one-hot group 1 in `high` for each category still allowed. Lattice boxes end on lattice points.
+
+A number that is missing has a place too, which nobody sees: u is what a gap is shown as, whatever the place. A box is
+cut into people who have the number and people who do not before it is cut at the number.
 """
 
 from __future__ import annotations
@@ -67,6 +70,18 @@ class Places:
         return ~(self.lattice | self.grouped)
 
     @cached_property
+    def gap_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of the numbers that may be missing: their columns, those that say so, and what gaps are shown as."""
+        gaps = self.free.gaps
+        numbers, missing = (np.array([getattr(g, name) for g in gaps], np.int64) for name in ("number", "missing"))
+        return numbers, missing, np.array([gap.shown for gap in gaps])
+
+    def unsettled(self, boxes: Boxes) -> np.ndarray:
+        """Which boxes hold both people who have a number and people of whom it is missing."""
+        missing = self.gap_columns[1]
+        return np.asarray((boxes.low[:, missing] < boxes.high[:, missing]).any(axis=1))
+
+    @cached_property
     def root(self) -> Boxes:
         """Everybody who is asked about, as one box."""
         if self.part is not None:
@@ -80,11 +95,26 @@ class Places:
 
     def values(self, places: np.ndarray) -> np.ndarray:
         """Free vectors u from rows of places."""
-        return np.where(self.lattice, self.free.low + self.free.step * places, places)
+        found = self._plain(places)
+        if self.free.gaps:
+            numbers, missing, shown = self.gap_columns
+            found[:, numbers] = np.where(places[:, missing] > 0, shown, found[:, numbers])
+        return found
 
     def bounds(self, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
         """The boxes as rows low, high of u."""
-        return self.values(boxes.low), self.values(boxes.high)
+        low, high = self._plain(boxes.low), self._plain(boxes.high)
+        if self.free.gaps:
+            numbers, missing, shown = self.gap_columns
+            there, gone = boxes.low[:, missing] == 0, boxes.high[:, missing] > 0
+            ends = low[:, numbers], high[:, numbers]
+            low[:, numbers] = np.where(gone, np.where(there, np.minimum(ends[0], shown), shown), ends[0])
+            high[:, numbers] = np.where(gone, np.where(there, np.maximum(ends[1], shown), shown), ends[1])
+        return low, high
+
+    def _plain(self, places: np.ndarray) -> np.ndarray:
+        """Free vectors of people of whom nothing is missing."""
+        return np.where(self.lattice, self.free.low + self.free.step * places, places)
 
     # --- measuring ---
 
@@ -97,6 +127,11 @@ class Places:
             total += np.where(range_ > 0, np.log(width[:, self.real] / range_), 0.0).sum(axis=1)
             for group in self.free.groups:
                 total += np.log(boxes.high[:, group].sum(axis=1))
+            for gap in self.free.gaps:  # in place of the number times both ways of its gap: the number or the gap
+                lattice, range_ = self.lattice[gap.number], self.root.high[0, gap.number] - self.root.low[0, gap.number]
+                number = width[:, gap.number] + 1 if lattice else width[:, gap.number] / range_ if range_ > 0 else 1.0
+                both = number * (boxes.low[:, gap.missing] == 0) + gap.weight * (boxes.high[:, gap.missing] > 0)
+                total += np.log(both) - np.log(number) - np.log(width[:, gap.missing] + 1)
         return total
 
     def share(self, boxes: Boxes) -> np.ndarray:
@@ -110,7 +145,13 @@ class Places:
             total = np.prod(width[:, self.lattice] + 1, axis=1)
         for group in self.free.groups:
             total *= boxes.high[:, group].sum(axis=1)
-        return np.where((width[:, self.real] > 0).any(axis=1), np.inf, total)
+        varies = width > 0
+        for gap in self.free.gaps:
+            there, gone = boxes.low[:, gap.missing] == 0, boxes.high[:, gap.missing] > 0
+            number = width[:, gap.number] + 1 if self.lattice[gap.number] else 1.0
+            total = total / (number * (width[:, gap.missing] + 1)) * (number * there + gone)
+            varies[:, gap.number] &= there
+        return np.where(varies[:, self.real].any(axis=1), np.inf, total)
 
     # --- looking inside ---
 
@@ -118,15 +159,16 @@ class Places:
         """Places of all people in boxes of finite count, and the index of the box each comes from."""
         rows, owners = [], []
         starts = {group.start: group for group in self.free.groups}
+        missing = {gap.number: gap.missing for gap in self.free.gaps}
         for index, (low, high) in enumerate(zip(boxes.low, boxes.high, strict=True)):
             choices: list[list[tuple[float, ...]]] = []
             column = 0
             while column < self.free.width:
                 group = starts.get(column)
                 if group is None:
-                    levels = (
-                        np.arange(low[column], high[column] + 1) if self.lattice[column] else low[column : column + 1]
-                    )
+                    seen = column not in missing or low[missing[column]] == 0
+                    several = self.lattice[column] and seen
+                    levels = np.arange(low[column], high[column] + 1) if several else low[column : column + 1]
                     choices.append([(level,) for level in levels])
                     column += 1
                 else:
@@ -134,6 +176,8 @@ class Places:
                     choices.append([tuple(one_hot[k]) for k in np.flatnonzero(high[group])])
                     column = group.stop
             found = [list(itertools.chain(*parts)) for parts in itertools.product(*choices)]
+            for gap in self.free.gaps:  # of whom it is missing, one is enough
+                found = [row for row in found if not row[gap.missing] or row[gap.number] == low[gap.number]]
             rows += found
             owners += [index] * len(found)
         return np.array(rows, np.float64).reshape(len(rows), self.free.width), np.array(owners, np.int64)
@@ -143,6 +187,8 @@ class Places:
         found = np.zeros(len(boxes), bool)
         for person in people:
             within = (boxes.low <= person) & (person <= boxes.high)
+            for gap in self.free.gaps:
+                within[:, gap.number] |= person[gap.missing] > 0
             found |= np.where(self.grouped, boxes.high >= person, within).all(axis=1)
         return found
 
@@ -187,7 +233,14 @@ class Places:
         possible = np.where(self.lattice, boxes.low < boxes.high, inside) & ~self.grouped
         for group in self.free.groups:
             possible[:, group.start] = boxes.high[:, group].sum(axis=1) > 1
+        for gap in self.free.gaps:  # where it is missing there is nothing to cut; where it may be, that is cut first
+            possible[:, gap.number] &= boxes.high[:, gap.missing] == 0
         return possible
+
+    def share_merit(self, merit: np.ndarray) -> None:
+        """What a cut at a number is worth [boxes, columns], its gap is worth too: that is cut first."""
+        for gap in self.free.gaps:
+            merit[:, gap.missing] = np.maximum(merit[:, gap.missing], merit[:, gap.number])
 
     def cut(self, boxes: Boxes, weight: np.ndarray, slope: np.ndarray) -> tuple[Boxes, Boxes, np.ndarray]:
         """Both halves of each box, cut where the outputs depend most on it, and which boxes could be cut at all.
@@ -204,6 +257,7 @@ class Places:
             bottom = np.where(allowed, slope[:, group], np.inf).min(axis=1)
             merit[:, group.start] = np.nan_to_num(top - bottom)
             spread[:, group.start] = allowed.mean(axis=1)
+        self.share_merit(merit)
         possible = self.cuttable(boxes)
         merit, spread = np.where(possible, merit, -1.0), np.where(possible, spread, -1.0)
         known = merit.max(axis=1, initial=-1.0) > 0

@@ -9,7 +9,7 @@ import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.network import Network
-from bornfair.people.columns import NumberColumn
+from bornfair.people.columns import GapColumns, NumberColumn
 from bornfair.people.encoding import Encoding
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.twins.relation import Relation, twin_relation
@@ -57,6 +57,12 @@ def confirm(network: Network, relation: Relation) -> Verdict:
 
 def input_sizes(encoding: Encoding) -> np.ndarray:
     """How large each input may become for people of the domain, whatever was rounded."""
-    columns = encoding.columns.values()
-    parts = [np.abs(c.ends).max(keepdims=True) if isinstance(c, NumberColumn) else abs(c.table).max(0) for c in columns]
-    return np.concatenate([np.zeros(0), *parts]) * (1 + 2.0**-20)
+    parts = [np.zeros(0)]
+    for column in encoding.columns.values():
+        if isinstance(column, GapColumns):
+            parts.append(np.array([np.abs([*column.number.ends, column.shown]).max(), 1.0]))
+        elif isinstance(column, NumberColumn):
+            parts.append(np.abs(column.ends).max(keepdims=True))
+        else:
+            parts.append(np.abs(column.table).max(axis=0))
+    return np.concatenate(parts) * (1 + 2.0**-20)

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from bornfair.checks import choice, number
-from bornfair.errors import InputError, plain_value
+from bornfair.errors import InputError, plain_level
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.opaque import AnyModel, OpaqueModel
@@ -139,7 +139,7 @@ def _as_read(model: Model, verdict: Verdict, among: Part | None = None) -> Verdi
     decided = original.decide_versions(tables).T
     for row in np.flatnonzero((decided != decided[0]).any(axis=0))[:MOST_REPLAYS]:
         other = int(np.argmax(decided[:, row] != decided[0, row]))
-        person = {name: plain_value(people[name].iloc[row]) for name in model.domain.free_names}
+        person = {name: plain_level(people[name].iloc[row]) for name in model.domain.free_names}
         twins = replay(model, person, (0, other))
         if twins.unfair_in:
             reason = f"the network as read is fair ({verdict.reason}), but {original.runtime} tells these twins apart"

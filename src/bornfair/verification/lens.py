@@ -1,7 +1,8 @@
 """How do people look to a network, fast and in numbers? For whoever searches; it guides and never judges.
 
-A person is a point: one float64 per free feature, the raw number or the position of the category. Points of the box
-with whole coordinates where features are whole are just the people of the domain.
+A person is a point: one float64 per free feature, the raw number or the position of the category, and one more for
+each number that may be missing, 1 where it is; the number itself is then not looked at. Points of the box with whole
+coordinates where features are whole are just the people of the domain.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,8 @@ import pandas as pd
 from bornfair.errors import InputError
 from bornfair.models.network import BLOCK
 from bornfair.people.features import NUMERIC, Value, unknown_column
+from bornfair.people.inference import gap_share
+from bornfair.people.levels import level_positions
 from bornfair.twins.relation import element_view
 from bornfair.twins.versions import Versions
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 WORK = 2e8  # multiplications of one look: some tenths of a second
 FIRST_LAYERS = 256  # kept, one for each element of the declared group
+SOME_GAPS = 0.1  # of the people drawn, at least, have a gap where one is possible: there are few of each kind
 NEAR = 1e-5  # of a typical score: closer to the boundary than this, float32 may decide by its rounding
 
 
@@ -74,20 +78,28 @@ class Lens:
         """`values`: the sensitive values to look at, if not those of S."""
         self.model, encoding = model, model.encoding
         self.features = encoding.domain.free_features
-        self.width = len(self.features)
-        columns = encoding.free_columns()
-        self.place = np.array([columns[f.name].start for f in self.features], dtype=np.int64)
+        gappy = [i for i, f in enumerate(self.features) if encoding.gap(f.name) is not None]
+        self.gaps = {i: len(self.features) + k for k, i in enumerate(gappy)}
+        """Of numbers that may be missing, where a point says that they are."""
+        self.width = len(self.features) + len(gappy)
+        columns, more = encoding.free_columns(), len(gappy)
+        places = [columns[f.name].start for f in self.features]
+        self.place = np.array([*places, *(places[i] + 1 for i in gappy)], dtype=np.int64)
+        parts = [encoding.gap(self.features[i].name) for i in gappy]
+        self.fills = np.array([gap.fill for gap in parts if gap is not None])
+        self.shown = np.array([gap.shown for gap in parts if gap is not None])
+        self.gap_chance = np.array([max(gap_share(self.features[i]), SOME_GAPS) for i in gappy])
         numeric = np.array([isinstance(f, NUMERIC) for f in self.features], dtype=bool)
         self.numbers = np.flatnonzero(numeric)
         self.reals = np.array([i for i, f in enumerate(self.features) if f.kind == "real"], dtype=np.int64)
-        self.whole = np.array([f.kind != "real" for f in self.features], dtype=bool)
-        self.one_hot = np.array([f.kind == "categorical" for f in self.features], dtype=bool)
+        self.whole = np.array([*(f.kind != "real" for f in self.features), *[True] * more], dtype=bool)
+        self.one_hot = np.array([*(f.kind == "categorical" for f in self.features), *[False] * more], dtype=bool)
         # Beyond what is seen nobody is decided otherwise than at its end.
         ends = [
             encoding.number(f.name).seen if isinstance(f, NUMERIC) else (0, len(f.levels()) - 1) for f in self.features
         ]
-        self.low, self.high = np.array(ends, dtype=np.float64).reshape(-1, 2).T
-        scales = [encoding.scales[f.name] if isinstance(f, NUMERIC) else None for f in self.features]
+        self.low, self.high = np.array(ends + [(0, 1)] * more, dtype=np.float64).reshape(-1, 2).T
+        scales = [encoding.scales[f.name] if isinstance(f, NUMERIC) else None for f in self.features] + [None] * more
         self.centre = np.array([0.0 if s is None else s.centre for s in scales])
         self.exponent = np.array([0 if s is None else s.exponent for s in scales], dtype=int)
         self.least = np.array([-np.inf if s is None or s.low is None else s.low for s in scales])
@@ -130,9 +142,11 @@ class Lens:
     # --- people ---
 
     def sample(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """People drawn uniformly, as `Domain.sample` draws them."""
+        """People drawn uniformly, as `Domain.sample` draws them, but no fewer than some of them with gaps."""
         span = self.high - self.low
         drawn = self.low + rng.random((count, self.width)) * np.where(self.whole, span + 1, span)
+        if self.gaps:
+            drawn[:, len(self.features) :] = rng.random((count, len(self.gaps))) < self.gap_chance
         return self.inside(np.where(self.whole, np.floor(drawn), drawn))
 
     def inside(self, people: np.ndarray) -> np.ndarray:
@@ -152,18 +166,28 @@ class Lens:
     def points(self, table: pd.DataFrame) -> np.ndarray:
         """Each row as a point."""
         columns = [
-            table[f.name].to_numpy(dtype=np.float64)
+            table[f.name].to_numpy(dtype=np.float64, na_value=np.nan)
             if isinstance(f, NUMERIC)
-            else pd.Index(list(f.levels())).get_indexer_for(pd.Index(table[f.name].astype(object))).astype(np.float64)
+            else level_positions(f, table[f.name]).astype(np.float64)
             for f in self.features
         ]
+        for i, fill in zip(self.gaps, self.fills, strict=True):
+            gap = np.isnan(columns[i])
+            columns[i] = np.where(gap, self._hidden(i, fill), columns[i])
+            columns.append(gap.astype(np.float64))
         return np.stack(columns, axis=1) if columns else np.zeros((len(table), 0))
+
+    def _hidden(self, feature: int, fill: float) -> float:
+        """The number that a point has where it is missing: it is not looked at."""
+        return float(np.round(fill) if self.whole[feature] else fill)
 
     def person(self, point: np.ndarray) -> dict[str, Value]:
         """Raw values, as a table would hold them."""
-        raw: dict[str, Value] = {}
-        for feature, number in zip(self.features, point.tolist(), strict=True):
-            if feature.kind == "real":
+        raw: dict[str, Any] = {}
+        for i, (feature, number) in enumerate(zip(self.features, point.tolist(), strict=False)):
+            if i in self.gaps and point[self.gaps[i]] > 0:
+                raw[feature.name] = None
+            elif feature.kind == "real":
                 raw[feature.name] = number
             elif feature.kind == "integer":  # a bound beyond 2^53 may have been rounded on its way here
                 raw[feature.name] = min(max(int(number), feature.low), feature.high)
@@ -174,6 +198,9 @@ class Lens:
     def point(self, person: Mapping[str, Value]) -> np.ndarray:
         """Raw values of a person as a point."""
         places = [person[f.name] if isinstance(f, NUMERIC) else f.levels().index(person[f.name]) for f in self.features]
+        for i, fill in zip(self.gaps, self.fills, strict=True):
+            places.append(float(places[i] is None))
+            places[i] = self._hidden(i, fill) if places[i] is None else places[i]
         return np.array(places, np.float64)
 
     def changed(self, people: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -204,6 +231,8 @@ class Lens:
         free[:, self.place[plain]] = np.ldexp(held - self.centre[plain], -self.exponent[plain])
         for feature in np.flatnonzero(self.one_hot):
             free[np.arange(len(people)), self.place[feature] + people[:, feature].astype(np.int64)] = 1.0
+        for (number, gap), shown in zip(self.gaps.items(), self.shown, strict=True):
+            free[people[:, gap] > 0, self.place[number]] = shown
         return free
 
     def scores(self, people: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -264,6 +293,8 @@ class Lens:
                 back = (back @ weight) * slope
             for h, at, _ in apart:
                 total[at] += back[at] @ self.first(h)[0]
+        for number, gap in self.gaps.items():  # what is missing can be moved as you like
+            total[people[:, gap] > 0, self.place[number]] = 0.0
         return total, look.middle[who, klass]
 
     def slopes(self, gradient: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain, plain_value
+from bornfair.errors import InputError, plain, plain_level
 from bornfair.models.model import Model
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value, unknown_column
@@ -27,7 +27,7 @@ from bornfair.verification.milp_bounds import Judge, ask_highs, branch, tightene
 from bornfair.verification.milp_encoding import NoProgram, Pair, Program, reach_of, sums_of, write_program
 from bornfair.verification.prune import float_below
 from bornfair.verification.replay import Replay, exact_input, falsified, replay
-from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion
+from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion, unknown_to_solvers
 from bornfair.verification.verdict import Verdict, undecided
 
 ENGINE = "milp"
@@ -249,6 +249,8 @@ def _refusal(model: Model) -> str | None:
         return f"a mixed-integer program needs a relu network, found {model.network.activation}; use another engine"
     if model.network.broken_layer is not None:
         return "the network holds NaN or infinity"
+    if (unknown := unknown_to_solvers(model)) is not None:
+        return unknown
     size = model.domain.sensitive_space.size
     if size > MOST_VALUES:
         return f"there are {size:,} sensitive values, and a program chooses from {MOST_VALUES:,} at most"
@@ -413,7 +415,7 @@ class _Hunt:
         values = Versions(model.domain).values
         for row in np.argsort(-gaps.max(axis=1))[:4].tolist():
             output = int(np.argmax(gaps[row]))
-            person = {name: plain_value(people[name].iloc[row]) for name in model.domain.free_names}
+            person = {name: plain_level(people[name].iloc[row]) for name in model.domain.free_names}
             before = self.low
             self.measure(person, [values[int(high_at[row, output])], values[int(low_at[row, output])]])
             found = row if self.low > before else found

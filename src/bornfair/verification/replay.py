@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain
+from bornfair.errors import plain_level
 from bornfair.models.model import Model
 from bornfair.models.opaque import AnyModel
 from bornfair.models.shipped import shipped
@@ -84,9 +84,9 @@ def person_of(model: Model, free: np.ndarray) -> dict[str, Value]:
     shared = free[: model.encoding.free_width]
     if not len(shared):
         return {}
-    row = {str(name): plain(value) for name, value in model.encoding.decode(shared[None]).iloc[0].items()}
+    row = {str(name): plain_level(column.iloc[0]) for name, column in model.encoding.decode(shared[None]).items()}
     for feature in model.domain.free_features:
-        if isinstance(feature, NUMERIC):
+        if isinstance(feature, NUMERIC) and row[feature.name] is not None:
             held = min(max(row[feature.name], feature.low), feature.high)
             row[feature.name] = int(held) if feature.kind == "integer" else float(held)
     return row

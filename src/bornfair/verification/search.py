@@ -351,6 +351,7 @@ def _digest(network: Network, relation: Relation, wanted: tuple[Arithmetic, ...]
     free = relation.free
     arrays = [*network.tensors().values(), free.low, free.high, free.step, np.array(free.groups, str)]
     arrays += [] if places.part is None else [places.part.low, places.part.high]
+    arrays += [np.array([(gap.number, gap.missing, gap.shown) for gap in free.gaps], np.float64)] if free.gaps else []
     arrays += [array for view in relation.views for array in (view.matrix, view.offset)]
     for array in arrays:
         parts.update(f"{array.shape}{array.dtype}".encode() + np.ascontiguousarray(array).tobytes())

@@ -20,7 +20,7 @@ from bornfair.verification.clock import Clock, Say, TimeIsUp, Timeout
 from bornfair.verification.partition import Part, Relax, Where, importance_of_features, partition_domain, question_scope
 from bornfair.verification.prune import NetworkTerms, NeuronBounds, Pruning, Term, Version, raw_layers
 from bornfair.verification.replay import Replay, falsified
-from bornfair.verification.twin_question import TwinQuestion, solver_package
+from bornfair.verification.twin_question import TwinQuestion, solver_package, unknown_to_solvers
 from bornfair.verification.verdict import Verdict, undecided
 from bornfair.verification.views import not_finite
 
@@ -137,6 +137,8 @@ def tally_by_smt(
             raise InputError(f"{name}={value} must be above 0.")
     require_flip_only(model.encoding, "the smt engine", "use engine='bounds'")
     model.classes  # noqa: B018  # refuses a domain without a label now, not when twins are to be reported
+    if (unknown := unknown_to_solvers(model)) is not None:
+        return undecided(ENGINE, unknown)
     question = TwinQuestion.of(model, where, relax)
     question.require_twins(where)
     if not model.network.function.exact:

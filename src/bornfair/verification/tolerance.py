@@ -105,6 +105,8 @@ def _require_finite(encoding: Encoding) -> None:
             "the network is shown declared twins as different people; a tolerance is certified for twins who differ "
             "in sensitive features only, or whom the network is shown alike."
         )
+    if domain.gappy_numbers:
+        raise InputError(f"{shown(domain.gappy_numbers)} may be missing; a tolerance is certified where no number is.")
     people = math.prod(len(feature.levels()) for feature in domain.free_features)
     if people > MOST_PEOPLE:
         raise InputError(f"{people:,} people are more than the {MOST_PEOPLE:,} that are looked at one by one.")

@@ -152,6 +152,13 @@ class TwinQuestion:
         return both if both.unfair_in else None
 
 
+def unknown_to_solvers(model: Model) -> str | None:
+    """What no solver is told yet, as a reason not to decide: numbers that may be missing."""
+    if not (named := model.domain.gappy_numbers):
+        return None
+    return f"the program knows no numbers that may be missing ({shown(named)}); use engine='bounds'"
+
+
 def solver_package(name: str) -> Any:
     """The Python package of a solver, which is loaded when it is asked."""
     try:

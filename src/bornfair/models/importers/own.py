@@ -12,6 +12,7 @@ from importlib import metadata
 
 import numpy as np
 
+from bornfair.errors import InputError
 from bornfair.models.importers.affine import (
     Cell,
     Cells,
@@ -31,7 +32,7 @@ from bornfair.models.importers.source import Read
 from bornfair.models.model import Model
 from bornfair.models.onnx_graph import reads_sensitive
 from bornfair.models.shipped import shipped
-from bornfair.people.columns import Column, NumberColumn
+from bornfair.people.columns import Column, GapColumns, NumberColumn
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Scale
 from bornfair.people.features import NUMERIC, Feature
@@ -87,6 +88,11 @@ def _kept_scales(model: Model, asked: Domain) -> dict[str, Scale]:
 
 def _shown(feature: Feature, column: Column, tape: Tape, *, as_held: bool) -> Forms:
     """A feature of the asked domain as the network sees it; as_held: what is read is held between its ends already."""
+    if isinstance(column, GapColumns):
+        raise InputError(
+            f"this model reads '{feature.name}' in two columns, because it may be missing; it can be asked about the "
+            "twins it was trained for only: leave out other sensitive features, twins and domains."
+        )
     if isinstance(column, NumberColumn):
         slope, constant = column.line
         raw = tape.forms(tape.column(feature, lambda levels: np.array(levels.tolist())))  # numbers, listed or not

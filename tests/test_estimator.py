@@ -252,9 +252,25 @@ def test_missing_values_can_be_imputed_on_request(table):
     gaps = table.assign(job=table["job"].where(table["age"] > 25), income=table["income"].where(table["age"] < 70))
     X, y = gaps.drop(columns="grant"), gaps["grant"]
     with pytest.raises(InputError, match="has a missing value"):
-        FairClassifier(["sex"], **QUICK).fit(X, y)
+        FairClassifier(["sex"], missing="error", **QUICK).fit(X, y)
     clf = FairClassifier(["sex"], missing="impute", **QUICK).fit(X, y)
     assert clf.predict(X).shape == (len(X),) and clf.verify().verdict == "verified"
+    assert clf.domain_.gappy == () and clf.n_features_in_ == X.shape[1]
+
+
+def test_missing_values_are_learnt_as_values_of_their_own():
+    # Whether x is there is all that counts.
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.normal(size=400), "sex": rng.choice(["f", "m"], 400)})
+    gone = rng.random(400) < 0.5
+    X.loc[gone, "x"] = np.nan
+    clf = FairClassifier(["sex"], hidden=[4], epochs=60, random_state=0).fit(X, gone.astype(int))
+    assert (clf.predict(X) == gone).mean() > 0.85 and clf.certificate_.verdict.proof == "structural"
+    assert clf.domain_.gappy == ("x",) and clf.model_.encoding.column_names()[:2] == ["x", "x is missing"]
+    array = FairClassifier(hidden=[4], epochs=1).fit(X[["x"]].to_numpy(), gone)
+    assert array.domain_.gappy == ("x0",)
+    with pytest.raises(InputError, match="sensitive column 'x' is a number with gaps in"):
+        FairClassifier(["x"], hidden=[4], epochs=1).fit(X, gone)
 
 
 @pytest.mark.parametrize(

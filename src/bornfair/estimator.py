@@ -21,7 +21,7 @@ from bornfair.models import metrics
 from bornfair.models.network import Network
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
+from bornfair.people.encoding import GapsInTraining, MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
 from bornfair.training.algorithm import Callback, Plan
 from bornfair.training.fitting import Fitted, Recipe, continue_fit, fit_table, resolve_response
 from bornfair.training.options import TrainingOptions
@@ -59,7 +59,9 @@ class FairClassifier(TrainingOptions, TableClassifier):
     threshold : where the model decides: None at ½, 0.05, 'top 12%' of the training rows, or {'approve': 0.3}.
     combinations : with several sensitive features, 'all' combinations of their values exist, or the 'observed' ones.
     domain : who could exist; inferred from the training table when None.
-    missing, unseen, outside : what to do with values that do not fit; see `people.encoding.Policies`.
+    missing : what gaps of the table are: 'learn' them as a value of their own, 'impute' the median or the most frequent
+        value, or 'error'. Of a feature that was never missing in training a gap is an error later, unless imputed.
+    unseen, outside : what to do with values that do not fit; see `people.encoding.Policies`.
     warm_start : go on from the network of the last fit.
     checkpoint : a file from which an interrupted fit goes on.
     callbacks : functions called after each epoch with a `training.algorithm.Epoch`.
@@ -85,7 +87,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     threshold: Threshold | None = None
     combinations: Literal["all", "observed"] = "all"
     domain: Domain | None = None
-    missing: MissingPolicy = "error"
+    missing: GapsInTraining = "learn"
     unseen: UnseenPolicy = "ignore"
     outside: OutsidePolicy = "allow"
     warm_start: bool = False
@@ -222,14 +224,15 @@ class FairClassifier(TrainingOptions, TableClassifier):
         return weights
 
     def _policies(self) -> Policies:
-        for name, kind in (("missing", MissingPolicy), ("unseen", UnseenPolicy), ("outside", OutsidePolicy)):
+        for name, kind in (("missing", GapsInTraining), ("unseen", UnseenPolicy), ("outside", OutsidePolicy)):
             choice(name, getattr(self, name), get_args(kind))
-        return Policies(missing=self.missing, unseen=self.unseen, outside=self.outside)
+        missing: MissingPolicy = "impute" if self.missing == "impute" else "error"
+        return Policies(missing=missing, unseen=self.unseen, outside=self.outside)
 
     def _recipe(self) -> Recipe:
         return Recipe.of(self, self._seed())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing == "impute"
+        tags.input_tags.allow_nan = self.missing != "error"
         return tags

@@ -149,7 +149,7 @@ def test_the_checker_travels_alone(place):
         ),
         (
             ["train", "people.csv", "--target", "grant", "--missing", "guess"],
-            "missing='guess' is not known; use one of 'error', 'impute'",
+            "missing='guess' is not known; use one of 'learn', 'impute', 'error'",
         ),
         (
             ["train", "people.csv", "--target", "grant", "--test-fraction", "2"],
@@ -164,7 +164,7 @@ def test_the_checker_travels_alone(place):
             "name the sensitive columns with --sensitive; for credit usually one of sex, age",
         ),
         (["train", "one.csv", "--target", "y"], "the target 'y' has one class only, 1, in all"),
-        (["train", "gap.csv", "--target", "y"], "column 'x' has a missing value (NaN) in row"),
+        (["train", "gap.csv", "--target", "y", "--missing", "error"], "column 'x' has a missing value (NaN) in row"),
         (
             ["train", "people.csv", "--target", "grant", "--out", "people.csv"],
             "'people.csv' exists and is not a bornfair result",

@@ -28,7 +28,7 @@ from bornfair.cli.options import (
     table_of,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, say, tell, training_progress, unfairness_warned
-from bornfair.errors import InputError
+from bornfair.errors import InputError, shown
 from bornfair.files import check_replaceable
 from bornfair.people.reading import Reading
 from bornfair.training.options import TrainingOptions
@@ -72,7 +72,7 @@ def train(
     ] = "merge",
     class_weight: Annotated[str | None, Option(help="balanced, to give rare classes more weight.")] = None,
     threshold: Threshold = None,
-    missing: Annotated[str, Option(help="Missing values: error or impute.")] = "error",
+    missing: Annotated[str, Option(help="Gaps: learn (a value of their own), impute or error.")] = "learn",
     unlabelled: Annotated[str, Option(help="Rows without an answer in the target: error or drop.")] = "error",
     unseen: Annotated[str, Option(help="Categories that are not in the domain: ignore or error.")] = "ignore",
     outside: Annotated[str, Option(help="Numbers outside their range: allow, clip or error.")] = "allow",
@@ -114,7 +114,9 @@ def train(
     if brief := found.brief():
         say(f"bornfair: note: {brief}")
     kinds = dict.fromkeys(categorical or [], "categorical") | dict.fromkeys(reading["numeric"] or [], "numeric")
-    known = _domain(domain, people.drop(columns=target), names, combinations, kinds)
+    known = _domain(domain, people.drop(columns=target), names, combinations, kinds, gaps=missing == "learn")
+    if known.gappy:
+        say(f"bornfair: note: {shown(known.gappy)} may be missing: to the model a gap is one more value.")
     if names and known.sensitive != tuple(names):
         known = known.with_sensitive(names)
     _say_versions(known, twins, target, quiet=json)
@@ -277,14 +279,20 @@ def _looked_at(
 
 
 def _domain(
-    path: Path | None, people: pd.DataFrame, sensitive: list[str], combinations: str, kinds: dict[str, Any]
+    path: Path | None,
+    people: pd.DataFrame,
+    sensitive: list[str],
+    combinations: str,
+    kinds: dict[str, Any],
+    *,
+    gaps: bool,
 ) -> Domain:
     """Who could exist: as the file says, or everybody in the table, those kept aside to measure on included."""
     from bornfair.people.domain import Domain
 
     if path is not None:
         return Domain.load(path)
-    return Domain.infer(people, sensitive=sensitive, combinations=combinations, kinds=kinds)  # type: ignore[arg-type]
+    return Domain.infer(people, sensitive=sensitive, combinations=combinations, kinds=kinds, gaps=gaps)  # type: ignore[arg-type]
 
 
 def _say_versions(known: Domain, twins: list[str] | None, target: str, *, quiet: bool) -> None:

@@ -82,8 +82,8 @@ def about_features(table: pd.DataFrame, features: Sequence[Column], sensitive: S
         yield Finding(
             "gaps", tuple(names),
             f"{named(names)} {plural(names, 'has', 'have')} gaps (up to {_share(worst.gaps, len(table))} of the rows); "
-            "fill them, or let training fill them with the median or the most frequent value: --missing impute.",
-            options=("--missing", "impute"),
+            "training takes a gap for a value of its own; if it means nothing, have gaps filled with the median or the "
+            "most frequent value: --missing impute.",
         )  # fmt: skip
     coded = [c.name for c in free if c.kind == "whole number" and 2 < c.values <= FEW_CODES and not c.written]
     if coded:
@@ -176,8 +176,6 @@ def _written_numbers(features: Sequence[Column]) -> Iterator[Finding]:
                 advice += " (these count as gaps then)"
         weight: Weight = "refused" if any(column.refused for column in found) else "important"
         text = f"{named(names)} {plural(names, 'holds', 'hold')} {written}, taken for texts; {advice}."
-        if any(column.gaps for column in found):
-            options += ("--missing", "impute")
         yield Finding("numbers as text", tuple(names), text, weight, options)
 
 
@@ -203,7 +201,7 @@ def _sentinels(column: pd.Series, codes: Sequence[float]) -> Finding:
     return Finding(
         "sentinel", (str(column.name),),
         f"'{column.name}' holds {values}, far from the others ({rest.min():.15g} to {rest.max():.15g}); if that means "
-        "'unknown', empty those cells and train with --missing impute.",
+        "'unknown', empty those cells: a gap is learnt as a value of its own.",
         "important",
     )  # fmt: skip
 

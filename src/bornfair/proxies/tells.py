@@ -18,7 +18,7 @@ import pandas as pd
 from bornfair.errors import InputError, plain
 from bornfair.models.opaque import OpaqueModel
 from bornfair.people.domain import Domain
-from bornfair.people.features import NUMERIC, Feature, Value, unknown_column
+from bornfair.people.features import NUMERIC, Feature, Value, known_levels, unknown_column
 from bornfair.people.gaps import decidable
 from bornfair.people.tables import as_pandas
 from bornfair.proxies.pairs import Fact, Sensitive, Suggestion, facts_about, suggested_swaps
@@ -163,7 +163,7 @@ def _inferred(people: pd.DataFrame, sensitive: Sequence[str], target: str | None
         raise InputError(unknown_column(target, [str(column) for column in people.columns], "target"))
     if target is not None and target in sensitive:
         raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
-    return Domain.infer(people if target is None else people.drop(columns=target), sensitive=sensitive)
+    return Domain.infer(people if target is None else people.drop(columns=target), sensitive=sensitive, gaps=False)
 
 
 def _scores(model: Any, people: pd.DataFrame, domain: Domain, target: str | None, clock: Clock) -> np.ndarray:
@@ -224,8 +224,8 @@ def _codes(feature: Feature, column: pd.Series) -> np.ndarray:
     if isinstance(feature, NUMERIC):
         numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
         return binned(numbers)
-    codes = pd.Index(list(feature.levels())).get_indexer(pd.Index(column.astype(object)))
-    return np.where(codes < 0, len(feature.levels()), codes)
+    codes = pd.Index(list(known_levels(feature))).get_indexer(pd.Index(column.astype(object)))
+    return np.where(codes < 0, len(known_levels(feature)), codes)
 
 
 def binned(numbers: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ it was trained.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,11 +35,15 @@ class FirstLayer:
     bias: np.ndarray  # [neurons]
     numbers: dict[str, Slope]
     levels: dict[str, np.ndarray]  # [levels, neurons]: categories and true/false
+    gaps: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # [neurons]: what a number contributes where it is missing
 
     @staticmethod
     def of(network: Network, encoding: Encoding) -> FirstLayer:
         weight = network.layers[0].weight.astype(np.float64)
         numbers: dict[str, Slope] = {}
+        gaps: dict[str, np.ndarray] = {}
         levels: dict[str, np.ndarray] = {}
         for feature in encoding.domain.free_features:
             block, groups = weight[:, encoding.free_columns()[feature.name]], encoding.merged.get(feature.name)
@@ -47,6 +51,8 @@ class FirstLayer:
                 column = encoding.number(feature.name)
                 slope = np.zeros(len(block)) if groups else block[:, 0] * column.slope
                 numbers[feature.name] = Slope(slope, column.zero)
+                if (gap := encoding.gap(feature.name)) is not None:
+                    gaps[feature.name] = block[:, 1] + (0.0 if groups else block[:, 0] * gap.shown)
             elif feature.kind == "boolean":
                 no_and_yes = np.stack([np.zeros(len(block)), block[:, 0]])
                 levels[feature.name] = _alike(no_and_yes, groups)
@@ -59,7 +65,7 @@ class FirstLayer:
                 numbers[coded.feature.name] = Slope(block[:, 0] * per_unit, centre)
             else:
                 levels[coded.feature.name] = coded.table.astype(np.float64) @ block.T
-        return FirstLayer(network.layers[0].bias.astype(np.float64), numbers, levels)
+        return FirstLayer(network.layers[0].bias.astype(np.float64), numbers, levels, gaps)
 
     def told_in(self, encoding: Encoding) -> tuple[np.ndarray, np.ndarray]:
         """Weights [neurons, inputs] and biases of the same function in another encoding of the same features.
@@ -75,8 +81,12 @@ class FirstLayer:
             if isinstance(feature, NUMERIC):
                 column, own = encoding.number(feature.name), self.numbers[feature.name]
                 if not groups:  # a mirrored number is shown as 0, its middle
-                    weight[:, place] = (own.slope / column.slope)[:, None]
+                    weight[:, place.start] = own.slope / column.slope
                 bias += own.slope * (column.zero - own.centre)
+                gap = encoding.gap(feature.name)
+                if gap is not None and feature.name in self.gaps:
+                    there = weight[:, place.start] * gap.shown + own.slope * (column.zero - own.centre)
+                    weight[:, place.start + 1] = self.gaps[feature.name] - there
             elif feature.kind == "boolean":
                 no, yes = _alike(self.levels[feature.name], groups)
                 weight[:, place] = (yes - no)[:, None]

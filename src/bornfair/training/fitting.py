@@ -16,7 +16,7 @@ from bornfair.models.network import Network
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Policies
-from bornfair.people.features import NUMERIC, Feature
+from bornfair.people.features import NUMERIC, Feature, known_levels
 from bornfair.people.oddities import constant_sentence, sentinel_sentence
 from bornfair.proof.bundle import FairModel
 from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, train
@@ -233,7 +233,7 @@ def _warn_of_oddities(domain: Domain, table: pd.DataFrame) -> None:
 
 def _unknown_sentence(column: pd.Series, feature: Feature) -> str | None:
     present = column.dropna()
-    unknown = present[~present.isin(list(feature.levels()))]
+    unknown = present[~present.isin(list(known_levels(feature)))]
     if not len(unknown):
         return None
     return (

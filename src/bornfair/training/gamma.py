@@ -322,7 +322,8 @@ def _features(table: Any, target: str | None) -> pd.DataFrame:
 
 def _domain_of(people: Any, sensitive: Sequence[str] | None, target: str | None, combinations: Any) -> Domain:
     if not isinstance(people, Domain):
-        people = Domain.infer(_features(people, target), sensitive=sensitive or (), combinations=combinations)
+        rows = _features(people, target)
+        people = Domain.infer(rows, sensitive=sensitive or (), combinations=combinations, gaps=False)
     elif sensitive and listed_names(sensitive) != people.sensitive:
         people = people.with_sensitive(sensitive)
     people.require_sensitive()

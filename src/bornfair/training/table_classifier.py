@@ -130,7 +130,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
                     "found 0 rows (0 sample(s)); a table needs at least one row, a minimum of 1 is required."
                 )
             return frame
-        finite = "allow-nan" if self.missing == "impute" else True
+        finite = True if self.missing == "error" else "allow-nan"
         array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=finite)
         return pd.DataFrame(array, columns=[f"x{i}" for i in range(array.shape[1])]).infer_objects()
 
@@ -170,7 +170,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         domain = self.domain
         if domain is None:
             self._refuse_texts(frame, names)
-            domain = Domain.infer(frame, sensitive=names, combinations=self.combinations)
+            gaps = self.missing == "learn"
+            domain = Domain.infer(frame, sensitive=names, combinations=self.combinations, gaps=gaps)
         elif names and domain.sensitive != names:
             domain = domain.with_sensitive(names)
         name = str(getattr(y, "name", None) or "target")

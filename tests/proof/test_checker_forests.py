@@ -17,7 +17,7 @@ import pytest
 from onnx import numpy_helper
 
 from bornfair import load
-from bornfair.errors import InputError
+from bornfair.errors import InputError, plain_level
 from bornfair.models.forest_graph import forest_bytes
 from bornfair.models.forest_model import Native
 from bornfair.people.features import RealFeature
@@ -411,16 +411,12 @@ def test_random_forests_are_checked_beside_everybody():
         if tree is not None:
             assert checker.check_tree(tree, checker.Grove(network, people, False)) > 0
         somebody = model.domain.sample(12, seed=1).to_dict("records")
-        somebody = [{name: plain(value) for name, value in person.items()} for person in somebody]
+        somebody = [{name: plain_level(value) for name, value in person.items()} for person in somebody]
         labels = served(session_of(forest_bytes(model)), somebody)
         for person, label in zip(somebody, labels, strict=True):
             decided = checker.decide(network, people, person, "float64")
             assert decided is None or str(network.classes[decided]) == label
     assert seen["fair", True] > 5 and seen["unfair", False] > 10 and not seen["unfair", True]
-
-
-def plain(value):
-    return value.item() if hasattr(value, "item") else value
 
 
 # --- the file of its own library beside it ---

@@ -52,7 +52,7 @@ def test_the_mean_is_the_mean_of_the_original_over_the_sensitive_values():
             copies += mean.forest.trees - model.forest.trees
             assert mean.origin[: model.forest.trees] == tuple(range(model.forest.trees))
             assert len(mean.forest.values) <= 8 * len(model.forest.values)
-    assert replaced > 80 and copies > 2
+    assert replaced > 80 and copies > 1
 
 
 def test_trees_that_do_not_read_it_stay_as_they_are():

@@ -17,7 +17,9 @@ from bornfair.verification.forest_judge import exact_class
 WORDS = ("red", "green", "blue", "grey")
 
 
-def random_forest_model(rng: np.random.Generator, *, twins: bool = True, most: int = 4) -> ForestModel:
+def random_forest_model(
+    rng: np.random.Generator, *, twins: bool = True, most: int = 4, gaps: bool = True
+) -> ForestModel:
     """Two to `most` features of every kind, one or two of them sensitive; ties at thresholds and between scores."""
     count = int(rng.integers(2, most + 1))
     features, columns = [], []
@@ -37,7 +39,21 @@ def random_forest_model(rng: np.random.Generator, *, twins: bool = True, most: i
     if twins and rng.random() < 0.4:
         domain = _with_rules(rng, domain)
     forest = _forest(rng, features, columns, outputs)
+    if gaps and rng.random() < 0.5:
+        domain = _with_gaps(rng, domain)
     return ForestModel(forest, domain, domain.names)
+
+
+def _with_gaps(rng, domain):
+    """Some features may be missing; not sensitive numbers, and what is true or false."""
+    features = []
+    for feature in domain.features:
+        possible = feature.kind == "categorical" or (
+            feature.kind in ("integer", "real") and feature.name not in domain.sensitive
+        )
+        gap = possible and rng.random() < 0.7
+        features.append(feature.model_copy(update={"missing": True}) if gap else feature)
+    return domain.replaced(features=[feature.model_dump() for feature in features])
 
 
 def _feature(rng, i):
@@ -186,7 +202,7 @@ def _decided(model, table):
 def _values(model, feature):
     """Values of a feature, at least one between any two points where something turns, with their weights."""
     if feature.kind in ("categorical", "boolean", "integer"):
-        levels = list(feature.levels())
+        levels = [*feature.levels(), *([None] if feature.missing and feature.kind == "integer" else [])]
         return [(level, 1 / len(levels)) for level in levels]
     forest, turns = model.forest, {feature.low, feature.high}
     for place, column in enumerate(forest.columns):
@@ -201,4 +217,8 @@ def _values(model, feature):
     found = [(point, 0.0) for point in points]
     found += [((a + b) / 2, (b - a) / (feature.high - feature.low)) for a, b in itertools.pairwise(points)]
     found += [(float(np.nextafter(p, q)), 0.0) for p in points for q in (-9.0, 9.0)]
-    return [(v, w) for v, w in found if feature.low <= v <= feature.high]
+    found = [(v, w) for v, w in found if feature.low <= v <= feature.high]
+    if not feature.missing:
+        return found
+    gap = 1 / (feature.grid + 1)  # as one more level of the grid
+    return [*((v, w * (1 - gap)) for v, w in found), (None, gap)]

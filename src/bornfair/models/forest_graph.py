@@ -25,7 +25,7 @@ from bornfair.errors import InputError, shown
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.onnx_graph import BOOL, DOUBLE, FLOAT, INT64, STRING, as_text, served_classes
 from bornfair.models.served_forest import ServedColumns, ServedForest
-from bornfair.people.features import NUMERIC, Feature
+from bornfair.people.features import NUMERIC, Feature, known_levels
 
 if TYPE_CHECKING:
     import onnx
@@ -53,7 +53,7 @@ def _input_type(feature: Feature, listed: bool) -> int:
         return BOOL
     if isinstance(feature, NUMERIC):
         return INT64 if listed else DOUBLE
-    return INT64 if all(type(c) is int for c in feature.categories) else STRING
+    return INT64 if all(type(c) is int for c in feature.categories) and not feature.missing else STRING
 
 
 class _Graph:
@@ -105,7 +105,12 @@ class _Graph:
             return feature.name
         if kind == BOOL:
             return self._node("Cast", [feature.name], f"number {feature.name}", to=DOUBLE)
-        levels = list(feature.levels())
+        levels = list(known_levels(feature))
+        if feature.missing and "" in levels:
+            raise InputError(
+                f"'{feature.name}' has the empty text for a category and may be missing, which a served model is told "
+                "by an empty text; rename that category."
+            )
         places, known = list(range(len(levels))), dict[str, Any](keys_int64s=levels)
         if kind == STRING:
             texts = as_text(levels, feature.name)

@@ -191,7 +191,8 @@ class ForestModel:
         if table is None:
             raise InputError(f"'{asked.text}' is a share of a table's people; give a table, or a number.")
         frame = as_pandas(table)
-        scores = score_of(self.forest, self.raw_scores(complete(frame, [n for n in self.reads if n in frame], {})))
+        never = [name for name in self.reads if name in frame and not self.domain.feature(name).missing]
+        scores = score_of(self.forest, self.raw_scores(complete(frame, never, {})))
         return amount.above(scores) if place else math.nextafter(-amount.above(-scores), -math.inf)
 
     def _moved(self, forest: Forest, operating: Mapping[str, float]) -> Self:

@@ -18,7 +18,7 @@ from bornfair.errors import InputError
 from bornfair.models.forest import Forest
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.split_columns import SplitColumn
-from bornfair.people.features import NUMERIC, Feature
+from bornfair.people.features import NUMERIC, Feature, known_levels
 
 MOST_LISTED = 1_000  # whole numbers that are looked up one by one
 MOST_ENTRIES = 2**20  # levels times sets of one category
@@ -120,12 +120,14 @@ class _Serving:
             self._turn(several[~goes[:, 0]])
 
     def _sets(self, feature: Feature, nodes: Sequence[tuple[SplitColumn, np.ndarray]], start: int) -> tuple[Ways, ...]:
-        if isinstance(feature, NUMERIC) and (feature.kind != "integer" or len(feature.levels()) > MOST_LISTED):
+        many = isinstance(feature, NUMERIC) and (feature.kind != "integer" or len(feature.levels()) > MOST_LISTED)
+        if many or (isinstance(feature, NUMERIC) and feature.missing):
             raise InputError(
                 f"a split of '{feature.name}' picks single numbers out, or takes zero for missing, which a bundle can "
-                f"only hold of at most {MOST_LISTED:,} whole numbers; list its values in the domain as categories."
+                f"only hold of at most {MOST_LISTED:,} whole numbers that are never missing; list its values in the "
+                "domain as categories."
             )
-        levels, found = np.array(list(feature.levels()), dtype=object), dict[Ways, int]()
+        levels, found = np.array(list(known_levels(feature)), dtype=object), dict[Ways, int]()
         for column, several in nodes:
             absent = column.values(np.array([None], dtype=object))
             other = absent

@@ -22,8 +22,8 @@ class Gaps:
     """How many people of a table have gaps, by column.
 
     left_out: have one that the model does not fill in. filled: have one that it does. unknown: their sensitive value is
-    not known. unanswered: the truth about them is not. asked: have one that the model is given as it is. missing: have one
-    that is a value of the domain.
+    not known. unanswered: the truth about them is not. asked: have one that the model is given as it is. missing:
+    have one that is a value of the domain.
     """
 
     rows: int = 0

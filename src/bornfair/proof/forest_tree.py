@@ -105,6 +105,8 @@ def _cut_of(grove: Grove, node: int, box: Box) -> tuple[str, Any] | None:
     table, possible, number = place.table, box[place.feature], people.is_number(place.feature)
     if table is not None and not number:
         return place.feature, tuple(v for v in possible if forest.goes(node, table[v]))
+    if number and None in possible:  # who has the number and who has not, before it is cut itself
+        return (place.feature, None) if len(possible) > 1 else None
     low, high = possible
     where: Any = forest.splits[node]
     if table is not None:  # whole numbers that are listed: where the way changes first

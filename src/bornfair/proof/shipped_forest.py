@@ -59,7 +59,11 @@ def _column(source: int, place: checker.Place) -> SplitColumn:
         return SplitColumn(source, ())
     missing, other = map(float, place.others)
     return SplitColumn(
-        source, (), tuple((level, float(number)) for level, number in place.table.items()), other, missing
+        source,
+        (),
+        tuple((level, float(number)) for level, number in place.table.items() if level is not None),
+        other,
+        missing,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain
+from bornfair.errors import plain, plain_level
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.network import decisions
 from bornfair.people.features import NUMERIC, Value
@@ -122,8 +122,9 @@ def _in_the_table(cells: Cells, row: Any, version: int, person: dict[str, Value]
     own: dict[str, Value] = {}
     for i, cell in zip(cells.sensitive, cells.twins.values[version % len(cells.twins.values)], strict=True):
         part, name = cells.features[i], cells.domain.names[i]
-        value = plain(row[name]) if name in row.index else None
-        if version >= len(cells.twins.values) or value is None or int(part.of([value])[0]) != cell:
+        value: Any = plain_level(row[name]) if name in row.index else None
+        unknown = value is None and not part.feature.missing
+        if version >= len(cells.twins.values) or unknown or int(part.of([value])[0]) != cell:
             return found
         if isinstance(part.feature, NUMERIC):
             own[name] = int(value) if part.feature.kind == "integer" else float(value)
@@ -179,6 +180,8 @@ def _steps(cells: Cells, i: int, person: dict[str, Value]) -> dict[int, tuple[fl
     here = int(part.of([own])[0])
     if part.ends is None or not isinstance(feature, NUMERIC):
         return {c: (1.0, part.samples[c]) for c in range(part.listed) if c != here}
+    if own is None:
+        return {cell: (1.0, part.shown(cell)) for cell in range(part.listed)}
     span = float(feature.high - feature.low) or 1.0
     found: dict[int, tuple[float, Value]] = {}
     for cell in range(part.listed):

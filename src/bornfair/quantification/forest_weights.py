@@ -101,11 +101,13 @@ class CellWeights:
             values, feature = part.samples[points[:, i]], part.feature
             if part.ends is not None and isinstance(feature, NUMERIC):
                 whole = feature.kind == "integer"
-                first = np.concatenate([[feature.low - 1 if whole else feature.low], part.ends[:-1]])[points[:, i]]
+                first = np.concatenate([[feature.low - 1 if whole else feature.low], part.ends])[points[:, i]]
                 share = 1 - rng.random(len(points))
-                numbers = first + share * (part.ends[points[:, i]] - first)
+                numbers = first + share * (np.append(part.ends, part.ends[-1])[points[:, i]] - first)
                 numbers = np.ceil(numbers) if whole else numbers
                 values = np.clip(numbers, feature.low, feature.high).astype(np.int64 if whole else np.float64)
+                if part.gap:
+                    values = np.where(points[:, i] >= part.listed, np.nan, values)
             found[feature.name] = values
         return found
 
@@ -119,7 +121,7 @@ def _weights(part: FeatureCells, marginal: Marginal | None) -> np.ndarray:
     found = [Fraction(0)] * part.count
     for value, weight in marginal.items():
         share = _exact(feature.name, weight)
-        if feature.kind == "real":
+        if feature.kind == "real" and not (value is None and part.gap):
             _spread(part, value, share, found)
             continue
         at = int(part.of([value])[0])

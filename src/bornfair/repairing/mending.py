@@ -332,7 +332,8 @@ def _complete(question: Question, say: Say | None) -> Question:
     """The question about those rows that can teach: their answer is known, and what the original reads of them."""
     table, model = question.table, question.model
     assert table is not None
-    needed = [name for name in model.domain.sensitive if not model.ignores_sensitive and name in table.columns]
+    never = [f.name for f in model.domain.sensitive_features if not f.missing]
+    needed = [name for name in never if not model.ignores_sensitive and name in table.columns]
     needed += [question.target] if question.target is not None else []
     whole = table[needed].notna().all(axis=1)
     if not whole.any():

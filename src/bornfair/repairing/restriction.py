@@ -60,10 +60,10 @@ def all_values(model: ForestModel) -> Averaged:
 def values_of(model: ForestModel, table: pd.DataFrame) -> Averaged:
     """The sensitive values of the people of a table, each as often as it occurs."""
     names = list(model.domain.sensitive)
-    known = table[names].dropna()
+    known = table[names].dropna(subset=[f.name for f in model.domain.sensitive_features if not f.missing])
     if not len(known):
         raise InputError(f"nobody in the table has a known value of {shown(names)}; use method='plain'.")
-    counted = known.value_counts(sort=False).reset_index(name="count")
+    counted = known.value_counts(sort=False, dropna=False).reset_index(name="count")
     weights = counted.pop("count").to_numpy(np.float64)
     told = f"the values of {' and '.join(names)}, each as often as in {len(known):,} rows of the table"
     return Averaged(counted, weights / weights.sum(), told)
@@ -137,8 +137,9 @@ class Merge:
     def column(self, like: SplitColumn) -> SplitColumn:
         """What splits read of the merged feature: the position of the first of the orbit."""
         first = self.chosen(0)
-        table = tuple((level, float(first[i])) for i, level in enumerate(self.levels))
-        return SplitColumn(self.source, (), table, like.other)
+        table = tuple((level, float(first[i])) for i, level in enumerate(self.levels) if level is not None)
+        missing = float(first[-1]) if self.levels[-1] is None else math.nan
+        return SplitColumn(self.source, (), table, like.other, missing)
 
 
 def merges_of(model: ForestModel) -> dict[int, Merge]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bornfair.errors import plain_level
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.tables import as_pandas
 from bornfair.verification.attack import Attack
@@ -173,11 +174,13 @@ def _own(judge: Judge, row: Any) -> int:
 
 
 def _raw(judge: Judge, row: Any) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+    found: dict[str, Any] = {}
     for position in judge.cells.free:
         feature = judge.cells.features[position].feature
-        value = row[feature.name]
-        if isinstance(feature, NUMERIC):
+        value = plain_level(row[feature.name])
+        if value is None:
+            found[feature.name] = None
+        elif isinstance(feature, NUMERIC):
             found[feature.name] = int(value) if feature.kind == "integer" else float(value)
         else:
             found[feature.name] = next(level for level in feature.levels() if level == value)

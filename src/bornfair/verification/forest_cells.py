@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.errors import InputError, plain, shown
+from bornfair.errors import InputError, plain_level, shown
 from bornfair.models.forest import Forest
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.split_columns import SplitColumn
@@ -36,16 +36,20 @@ class FeatureCells:
     """The cells of one feature, in order.
 
     Of a number, cell i holds those above `ends[i − 1]` up to `ends[i]`, the first from the lowest of the domain on; of
-    anything else, `ends` is None and each value is a cell. With `gap`, the last cell is that of the missing value.
+    anything else, `ends` is None and each value is a cell. Where the feature may be missing, the last cell is the gap.
     """
 
     feature: Feature
     ends: np.ndarray | None
-    gap: bool = False
+
+    @property
+    def gap(self) -> bool:
+        """Whether there is one cell more than values: of a category a gap is one of them."""
+        return self.feature.missing and self.ends is not None
 
     @property
     def listed(self) -> int:
-        """How many cells hold values that are there."""
+        """How many cells hold values; of a number, those that are there."""
         return len(self.feature.levels()) if self.ends is None else len(self.ends)
 
     @property
@@ -62,8 +66,8 @@ class FeatureCells:
 
     @cached_property
     def widths(self) -> np.ndarray:
-        """How much of the feature's values each cell holds, everyone counted alike: whole numbers, or lengths. Of a
-        missing value nothing is known: it weighs as much as all others on average.
+        """How much of the feature's values each cell holds, everyone counted alike: whole numbers, or lengths. A gap is
+        one value more; of a real number, one more than the levels of its grid.
         """
         if self.ends is None:
             found = np.ones(self.listed)
@@ -74,7 +78,9 @@ class FeatureCells:
             found = np.diff(self.ends, prepend=first)
             if self.feature.kind != "integer" and len(found) == 1 and not found[0]:
                 found = np.ones(1)
-        return np.append(found, found.mean()) if self.gap else found
+        if not self.gap:
+            return found
+        return np.append(found, 1.0 if self.feature.kind == "integer" else found.sum() / len(self.feature.levels()))
 
     def shown(self, cell: int) -> Any:
         """A raw value of the cell that is short to write."""
@@ -93,8 +99,7 @@ class FeatureCells:
         given = np.asarray(values, object) if self.ends is None else np.asarray(values, np.float64)
         if self.ends is None:
             place: dict[Any, int] = {level: i for i, level in enumerate(self.feature.levels())}
-            missing = self.listed if self.gap else -1
-            found = [missing if v is None or v != v else place.get(plain(v), -1) for v in given.tolist()]
+            found = [place.get(plain_level(v), -1) for v in given.tolist()]
             return np.array(found, np.int64).reshape(given.shape)
         assert isinstance(self.feature, NUMERIC)
         cells = np.searchsorted(self.ends, given, side="left")
@@ -116,10 +121,8 @@ class Cells:
     where: Where = field(default_factory=dict)
 
     @staticmethod
-    def of(model: ForestModel, missing: Sequence[str] = (), where: Where | None = None) -> Cells:
-        """missing: features whose value may be missing. where: a sub-population by its free features, of whose limits
-        no cell lies on both sides.
-        """
+    def of(model: ForestModel, where: Where | None = None) -> Cells:
+        """where: a sub-population by its free features, of whose limits no cell lies on both sides."""
         cuts, limits = _cuts(model.forest, model.reads), _limits(model.domain, where or {})
         mirrored = _mirrored(model.domain)
         made = []
@@ -128,7 +131,7 @@ class Cells:
             if isinstance(feature, NUMERIC):
                 own = np.append(cuts.get(feature.name, np.zeros(0)), _beside(feature, limits))
                 ends = _ends(feature, own, mirror=feature.name in mirrored)
-            made.append(FeatureCells(feature, ends, feature.name in missing))
+            made.append(FeatureCells(feature, ends))
         return Cells(model, tuple(made), limits)
 
     @property
@@ -318,7 +321,7 @@ def _map(cells: FeatureCells, goes: Permutation) -> np.ndarray:
     """Which cell each cell's people are like once they are moved."""
     own = np.arange(cells.count)
     if cells.ends is None:
-        return np.array([*goes, *own[cells.listed :]], np.int64)
+        return np.array(goes, np.int64)
     if goes == (0, 1):
         return own
     feature = cells.feature

@@ -55,8 +55,8 @@ def told_apart(decided: np.ndarray) -> np.ndarray:
 class Judge:
     """Decides about boxes of cells, and about single cells, of the free features."""
 
-    def __init__(self, model: ForestModel, missing: tuple[str, ...] = (), where: Where | None = None) -> None:
-        self.model, self.cells = model, Cells.of(model, missing, where)
+    def __init__(self, model: ForestModel, where: Where | None = None) -> None:
+        self.model, self.cells = model, Cells.of(model, where)
         self.bits = LeafBits(self.cells)
 
     @cached_property

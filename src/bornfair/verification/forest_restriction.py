@@ -17,9 +17,9 @@ Kept = tuple[Any, ...]
 """A subtree: (row of values,) for a leaf, else (node, left, right) with subtrees by number."""
 
 
-def restricted(model: ForestModel, missing: tuple[str, ...] = ()) -> ForestModel:
+def restricted(model: ForestModel) -> ForestModel:
     """The model with the forest that its domain leaves."""
-    cells = Cells.of(model, missing)
+    cells = Cells.of(model)
     return dataclasses.replace(model, forest=_restricted(model.forest, cells))
 
 

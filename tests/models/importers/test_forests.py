@@ -353,3 +353,34 @@ def test_what_differs_from_the_original_is_refused():
     other = dataclasses.replace(source, judge=dataclasses.replace(source.judge, run=contradicting))
     with pytest.raises(InputError, match="it decides otherwise for"):
         imported_forest(other, Who(None, ["sex"], people), Reading())
+
+
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm", "lightgbm, nothing is missing", "catboost", "histogram"])
+def test_people_with_gaps_are_judged_and_counted_as_the_original_decides(name):
+    from itertools import product
+
+    from bornfair.quantification.forest_measure import shares_of_forest
+    from bornfair.verification.decide import decide
+
+    gone = np.random.default_rng(8).random((2, ROWS)) < 0.2
+    people = NUMBERS[["age", "job", "sex"]].assign(age=NUMBERS.age.mask(gone[0]), job=NUMBERS.job.mask(gone[1]))
+    original = SOURCES[name][0]().fit(people, TWO)
+    model = read(original, people)
+    assert model.domain.gappy == ("age", "job")
+    levels = [[*range(-2, 6), np.nan], [*range(6), np.nan]]
+    everyone = pd.DataFrame(list(product(*levels)), columns=["age", "job"])
+    one, other = (original.predict(everyone.assign(sex=sex)) for sex in (0, 1))
+    unfair = np.asarray(one).ravel() != np.asarray(other).ravel()
+    verdict, found = decide(model, timeout=10.0), shares_of_forest(model, timeout=10.0, samples=64)
+    assert verdict.verdict == ("falsified" if unfair.any() else "verified")
+    assert found.counts == {"certified": int((~unfair).sum()), "falsified": int(unfair.sum()), "undecided": 0}
+    seen = shares_of_forest(model, timeout=10.0, samples=64, marginals={"age": {None: 1.0}, "job": {0: 1.0, None: 1.0}})
+    assert seen.falsified == unfair[everyone.age.isna() & (everyone.job.isna() | (everyone.job == 0))].mean()
+
+
+def test_who_refuses_gaps_is_asked_about_people_without():
+    original = sk("GradientBoostingClassifier", n_estimators=3).fit(NUMBERS, TWO)
+    model = read(original, GAPS)
+    assert model.domain.gappy == ()
+    with pytest.raises(InputError, match=r"'wage' may be missing in the domain, but .* refuses missing values there"):
+        load_model(original, domain=model.domain.edit("wage", missing=True))

@@ -24,7 +24,7 @@ from bornfair.people.features import (
     Value,
     unknown_column,
 )
-from bornfair.people.inference import infer_label, listed
+from bornfair.people.inference import infer_label, listed, with_gaps
 from bornfair.people.labels import answered
 
 MOST_LEVELS = 1_000  # of a whole number whose values are listed because the model looks them up
@@ -39,6 +39,7 @@ class Wanted:
     count: int | None = None  # None if the model does not say
     categories: dict[str, tuple[Value, ...]] = field(default_factory=dict)
     numbers: bool = True  # whether columns taken by position must be numbers
+    gaps: bool = False  # whether it decides about people of whom something is missing, each gap as it is
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def with_levels(columns: Columns, name: str, origin: str) -> Columns:
             f"{'' if feature.kind == 'real' else f' with more than {MOST_LEVELS:,} values'}; list its values there, if "
             "they are few, or give the model the number itself."
         )
-    listed = CategoricalFeature(name=name, categories=tuple(feature.levels())).model_dump()
+    listed = CategoricalFeature(name=name, categories=tuple(feature.levels()), missing=feature.missing).model_dump()
     features = [listed if f.name == name else f.model_dump() for f in columns.domain.features]
     return Columns(columns.domain.replaced(features=features), columns.names)
 
@@ -170,7 +171,7 @@ def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
         read = [matching(name, inputs, wanted.origin) for name in wanted.names]
         asked = [item for item in who.sensitive or () if isinstance(item, str) and item in inputs]
         frame = table[[name for name in names if name in {*read, *asked, target}]]
-    domain = Domain.infer(frame if target is None else frame.drop(columns=target))
+    domain = Domain.infer(frame if target is None else frame.drop(columns=target), gaps=False)
     if target is not None:  # rows without an answer are people all the same
         domain = domain.replaced(label=infer_label(target, answered(frame[target])).model_dump())
     sensitive = {sensitive_name(item, domain) for item in who.sensitive or ()}
@@ -183,7 +184,11 @@ def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
         else:
             few = feature.kind == "real" or feature.name in sensitive
             features.append((listed(feature, frame[feature.name]) if few else feature).model_dump())
-    return domain.replaced(features=features)
+    domain = domain.replaced(features=features)
+    if not wanted.gaps:
+        return domain
+    gappy = {name for name in domain.names if name not in sensitive and frame[name].isna().any()}
+    return domain.replaced(features=[(with_gaps(f) if f.name in gappy else f).model_dump() for f in domain.features])
 
 
 def _known(wanted: Wanted, name: str) -> tuple[Value, ...]:

@@ -5,7 +5,7 @@ original: on random people, on rows of a table, and on people exactly at thresho
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from bornfair.models.importers.original import PEOPLE, Original
 from bornfair.models.importers.reading import Reading
 from bornfair.models.operating import Asked
 from bornfair.people.domain import Domain
-from bornfair.people.features import NUMERIC, CategoricalFeature, Value
+from bornfair.people.features import NUMERIC, CategoricalFeature, Value, known_levels
 from bornfair.people.tables import as_pandas
 
 ROWS = 2_048  # of a table
@@ -70,7 +70,8 @@ class ForestSource:
             if column.table is not None:
                 known.setdefault(self.forest.names[column.source], tuple(value for value, _ in column.table))
         names = self.forest.names if self.named else None
-        return Wanted(self.origin, names, len(self.forest.names), known, numbers=not known and self.over is None)
+        plain = not known and self.over is None
+        return Wanted(self.origin, names, len(self.forest.names), known, numbers=plain, gaps=True)
 
 
 def imported_forest(source: ForestSource, who: Who, asked: Reading) -> ForestModel:
@@ -85,6 +86,7 @@ def imported_forest(source: ForestSource, who: Who, asked: Reading) -> ForestMod
     if source.over is not None:
         source = dataclasses.replace(source, forest=source.over(domain, columns.names))
     _check_kinds(source, domain, columns.names)
+    domain = _with_gaps_it_takes(source, domain, columns.names, asked_for=who.domain is not None)
     model = ForestModel(source.forest, domain, columns.names, native=source.native)
     if asked.threshold is not None:
         point = Asked.of(asked.threshold)
@@ -99,6 +101,39 @@ def imported_forest(source: ForestSource, who: Who, asked: Reading) -> ForestMod
     else:
         model = compared(model, source, asked, who.table)
     return dataclasses.replace(model, note="; ".join(note for note in notes if note))
+
+
+def _with_gaps_it_takes(source: ForestSource, domain: Domain, names: tuple[str, ...], *, asked_for: bool) -> Domain:
+    """The domain; what the original refuses to be without is never missing."""
+    refused = [name for name in domain.gappy if name in names and not _takes(source, domain, names, name)]
+    if refused and asked_for:
+        raise InputError(
+            f"{shown(refused)} may be missing in the domain, but {source.origin} refuses missing values there; remove "
+            '"missing" from the domain, or put an imputer into the model.'
+        )
+    return _without_gaps(domain, refused) if refused else domain
+
+
+def _without_gaps(domain: Domain, names: Sequence[str]) -> Domain:
+    never = {"missing": False}
+    return domain.replaced(features=[f.model_dump() | (never if f.name in names else {}) for f in domain.features])
+
+
+def _takes(source: ForestSource, domain: Domain, names: tuple[str, ...], gap: str) -> bool:
+    """Whether the original decides about people of whom one feature is missing."""
+    if source.judge is None:
+        return True
+    people = _without_gaps(domain, domain.gappy).sample(4, seed=0)
+    people[gap] = np.nan if isinstance(domain.feature(gap), NUMERIC) else pd.Series([None] * 4, dtype=object)
+    return _runs(source.judge, [people[name].to_numpy() for name in names])
+
+
+def _runs(judge: Judge, raw: list[Any]) -> bool:
+    try:
+        judge.run(raw)
+    except Exception:  # noqa: BLE001  # each library refuses in its own way
+        return False
+    return True
 
 
 def _at_zero(forest: Forest) -> Forest:
@@ -147,7 +182,7 @@ def compared(model: ForestModel, source: ForestSource, asked: Reading, table: pd
         fills=source.fills,
     )  # fmt: skip
     differences, allowed = [0.0], 2 * forest.sum_error()
-    for people in _people(model, table):
+    for people in _people(model, table, judge):
         ours, (theirs, decided, rounded) = model.raw_scores(people), run(people)
         difference = np.abs((ours.astype(np.float32) if rounded else ours) - theirs)
         far = ~(difference <= allowed).all(axis=1)
@@ -187,7 +222,7 @@ def _refused(
     )
 
 
-def _people(model: ForestModel, table: pd.DataFrame | None) -> list[pd.DataFrame]:
+def _people(model: ForestModel, table: pd.DataFrame | None, judge: Judge) -> list[pd.DataFrame]:
     """Random people, rows of the table, and people at thresholds."""
     domain = model.domain
     found = [domain.sample(PEOPLE, seed=0), people_at_thresholds(model, AT_THRESHOLDS, seed=1)]
@@ -197,8 +232,12 @@ def _people(model: ForestModel, table: pd.DataFrame | None) -> list[pd.DataFrame
         known = [f for f in domain.features if f.name in model.reads and not isinstance(f, NUMERIC)]
         fits = np.ones(len(rows), bool)
         for feature in known:
-            fits &= (rows[feature.name].isin(list(feature.levels())) | rows[feature.name].isna()).to_numpy()
-        found.append(rows[fits])
+            fits &= (rows[feature.name].isin(list(known_levels(feature))) | rows[feature.name].isna()).to_numpy()
+        rows = rows[fits]
+        gaps = rows[rows.isna().any(axis=1)]
+        if len(gaps) and not _runs(judge, [gaps[name].to_numpy() for name in model.reads]):
+            rows = rows.dropna()
+        found.append(rows)
     return [people for people in found if len(people)]
 
 

@@ -29,12 +29,12 @@ class Person:
     are known. filled: the features that had gaps.
     """
 
-    shared: dict[str, Value]
-    sensitive: dict[str, Value]
+    shared: dict[str, Any]
+    sensitive: dict[str, Any]
     filled: tuple[str, ...] = ()
 
     @property
-    def values(self) -> dict[str, Value]:
+    def values(self) -> dict[str, Any]:
         return self.shared | self.sensitive
 
 
@@ -83,8 +83,8 @@ def person_of_domain(
             f"the person has {shown(strange)}, which the model does not read; {hint}the features are "
             f"{shown(domain.names, most=30)}."
         )
-    shared: dict[str, Value] = {}
-    sensitive: dict[str, Value] = {}
+    shared: dict[str, Any] = {}
+    sensitive: dict[str, Any] = {}
     filled, lacking = list[str](), list[str]()
     for feature in domain.features:
         name = feature.name
@@ -92,8 +92,12 @@ def person_of_domain(
         if name in domain.sensitive:
             if not _is_gap(value):
                 sensitive[name] = _checked(feature, value)
+            elif feature.missing and name in given:
+                sensitive[name] = None
         elif not _is_gap(value):
             shared[name] = _checked(feature, value)
+        elif feature.missing:
+            shared[name] = None
         elif name in fills and _is_of(feature, fills[name]):
             shared[name] = _checked(feature, fills[name])
             filled.append(name)
@@ -108,8 +112,8 @@ def person_of_domain(
 
 
 def limits_around(
-    domain: Domain, person: Mapping[str, Value], within: Mapping[str, float | None]
-) -> dict[str, tuple[Value, ...]]:
+    domain: Domain, person: Mapping[str, Any], within: Mapping[str, float | None]
+) -> dict[str, tuple[Any, ...]]:
     """Everybody near a person: numbers may differ by so much, what is named with None by anything, the rest not at all.
 
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature
@@ -126,7 +130,7 @@ def limits_around(
                 f"within names '{name}', which is sensitive: everybody is looked at as each of its values anyway; name "
                 f"other features, such as {shown(domain.free_names, most=5)}."
             )
-    found: dict[str, tuple[Value, ...]] = {}
+    found: dict[str, tuple[Any, ...]] = {}
     for feature in domain.free_features:
         name, own = feature.name, person[feature.name]
         free = name in within and within[name] is None
@@ -139,12 +143,16 @@ def limits_around(
             found[name] = tuple(feature.levels()) if free else (own,)
             continue
         if free:
-            found[name] = (feature.low, feature.high)
+            continue  # missing, too, if it may be
+        if own is None:
+            if name in within:
+                raise InputError(f"within {name}={within[name]}: '{name}' is missing; name it alone for any value.")
+            found[name] = (None,)
             continue
         reach = within.get(name, 0.0)
         if isinstance(reach, bool) or not isinstance(reach, (int, float)) or not 0 <= reach < math.inf:
             raise InputError(f"within {name}={reach!r}: give by how much '{name}' may differ, a number from 0 on.")
-        low, high = max(own - reach, feature.low), min(own + reach, feature.high)  # type: ignore[operator]
+        low, high = max(own - reach, feature.low), min(own + reach, feature.high)
         found[name] = (math.ceil(low), math.floor(high)) if feature.kind == "integer" else (float(low), float(high))
     return found
 

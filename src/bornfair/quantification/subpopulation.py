@@ -14,7 +14,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
 from bornfair.verification.among import Limits
-from bornfair.verification.partition import Where, whole_domain
+from bornfair.verification.partition import Where, named_limits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,13 +33,15 @@ def limits_of(domain: Domain, where: Where) -> Limits:
             f"where names {shown(named)}, which is sensitive: everybody is looked at with each of its values; name "
             f"other features, such as {shown(domain.free_names, most=5)}."
         )
-    found = whole_domain(domain, where).limits
+    found = named_limits(domain, where)
     for name in where:
+        if isinstance(domain.feature(name), NUMERIC) and None in found[name]:
+            raise InputError(f"where['{name}'] must be (lowest, highest), found {list(where[name])}.")
         if domain.feature(name).kind == "real" and found[name][0] == found[name][1]:
             raise InputError(
                 f"where['{name}'] is a single value of a real number, which is nobody's share; give a range."
             )
-    return {name: found[name] for name in where}
+    return found
 
 
 def in_words(where: Where | None) -> str:

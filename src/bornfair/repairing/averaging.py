@@ -22,6 +22,7 @@ from bornfair.models.importers.onnx_core import onnx_core
 from bornfair.models.importers.onnx_file import read_onnx
 from bornfair.models.importers.reading import Reading
 from bornfair.models.network import decisions
+from bornfair.models.opaque import OpaqueModel
 from bornfair.models.shipped import graph_bytes
 from bornfair.models.wired import WiredModel
 from bornfair.models.wired_graph import WIRED, Core, around
@@ -161,6 +162,10 @@ def _core(model: Any, who: Who, asked: Reading) -> tuple[Core, Domain, float | N
         if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
             raise
         return _of_estimator(model, who, str(unread))
+    if isinstance(read, OpaqueModel):
+        if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
+            raise InputError(read.unread)
+        return _of_estimator(model, who, read.unread)
     if isinstance(read, WiredModel):
         raise InputError(f"the model is one of bornfair's own graphs already ({WIRED}); repair what is inside of it.")
     return Core.of_own(graph_bytes(read), read.domain), read.domain, None

@@ -16,7 +16,7 @@ from bornfair.verification.boxes import Boxes, Places
 from bornfair.verification.partition import Limit
 
 Limits = Mapping[str, Limit]
-"""What each free feature may be: (low, high) of a number, the possible values of anything else."""
+"""What free features may be; those that are not named, anything."""
 
 
 def box_within(places: Places, encoding: Encoding, limits: Limits) -> Boxes:
@@ -33,12 +33,15 @@ def box_within(places: Places, encoding: Encoding, limits: Limits) -> Boxes:
             else:
                 high[0, where] = allowed
             continue
+        at = where.start
+        if None in limit:
+            low[0, at + 1 : where.stop] = 1.0
+            continue
         column = encoding.number(name)
         if feature.kind == "integer":
             ends = [float(column.held(end) - column.held(feature.low)) for end in limit]
         else:
             ends = [float(column.encode(end)) for end in limit]
-        at = where.start
         low[0, at], high[0, at] = np.clip(ends, low[0, at], high[0, at])
         high[0, at + 1 : where.stop] = 0.0  # of whom it is missing, nobody is in a range
     return Boxes(low, high)
@@ -55,6 +58,6 @@ def brought_inside(domain: Domain, limits: Limits, person: Mapping[str, Value]) 
     """
     found = dict(person)
     for name, limit in limits.items():
-        if isinstance(domain.feature(name), NUMERIC):
+        if isinstance(domain.feature(name), NUMERIC) and found[name] is not None:
             found[name] = min(max(found[name], limit[0]), limit[1])
     return found

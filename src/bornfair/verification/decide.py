@@ -21,7 +21,7 @@ from bornfair.models.wired import WiredModel
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
-from bornfair.verification.partition import Part, Where, whole_domain
+from bornfair.verification.partition import Part, Where, named_limits
 from bornfair.verification.verdict import Verdict
 
 MOST_VERSIONS = 64  # of each person, asked of an imported model's original
@@ -92,11 +92,11 @@ def decide(
 def decide_among(model: AnyModel | WiredModel, among: Where, *, timeout: Timeout = 60.0, seed: int = 0) -> Verdict:
     """Whether some people are always decided as all their twins, whoever those are.
 
-    among: who is asked about, as {"age": (30, 40), "job": ["nurse"]}, ends included.
+    among: who is asked about, as {"age": (30, 40), "job": ["nurse"]}, ends included; (None,) where a number is missing.
     """
     if not isinstance(model, (Model, ForestModel)):
         raise InputError("some people only can be asked about where the model is read: a network or a forest.")
-    clock, limits = Clock.of(timeout), whole_domain(model.domain, among).limits
+    clock, limits = Clock.of(timeout), named_limits(model.domain, among)
     if isinstance(model, ForestModel):
         from bornfair.verification.forest_decide import decide_forest_among
 

@@ -25,7 +25,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.rules import Permutation
 from bornfair.twins.versions import Versions
-from bornfair.verification.partition import Where, whole_domain
+from bornfair.verification.partition import Where, named_limits
 
 MOST_VERSIONS = 100_000
 """Most versions of a person who are told apart."""
@@ -274,13 +274,12 @@ def _limits(domain: Domain, where: Where) -> Where:
             f"where names {shown(named)}, which is sensitive: everybody is looked at with each of its values; name "
             f"other features, such as {shown(domain.free_names, most=5)}."
         )
-    limits = whole_domain(domain, where).limits
-    return {name: limits[name] for name in where}
+    return named_limits(domain, where)
 
 
 def _beside(feature: Any, limits: Where) -> np.ndarray:
     """The last numbers before the limits of a feature, and up to them."""
-    if feature.name not in limits:
+    if feature.name not in limits or None in limits[feature.name]:
         return np.zeros(0)
     low, high = limits[feature.name]
     return np.array([np.nextafter(float(low), -np.inf), float(high)])
@@ -292,6 +291,8 @@ def _inside(part: FeatureCells, limits: Where) -> np.ndarray:
         return np.ones(part.count, bool)
     if part.ends is None:
         return np.array([value in limit for value in part.samples.tolist()], bool)
+    if None in limit:
+        return np.arange(part.count) == part.listed
     found = (part.ends >= float(limit[0])) & (part.ends <= float(limit[1]))
     return np.concatenate([found, np.zeros(int(part.gap), bool)])  # in a range, nobody's number is missing
 

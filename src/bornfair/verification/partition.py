@@ -22,8 +22,8 @@ from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import NUMERIC, Feature, RealFeature, Value
 from bornfair.verification.counting import places
 
-Limit = tuple[Value, ...]
-"""(low, high) of a number, ends included; the possible values of anything else."""
+Limit = tuple[Any, ...]
+"""(low, high) of a number, ends included, or (None,) where it is missing; the possible values of anything else."""
 
 Where = Mapping[str, Sequence[Value]]
 """A sub-population: (low, high) of numbers, a list of values of anything else."""
@@ -49,7 +49,9 @@ class Part:
         True
         """
         return all(
-            limit[0] <= person[name] <= limit[1] if isinstance(domain.feature(name), NUMERIC) else person[name] in limit
+            person[name] in limit
+            if person[name] is None or None in limit or not isinstance(domain.feature(name), NUMERIC)
+            else limit[0] <= person[name] <= limit[1]
             for name, limit in self.limits.items()
         )
 
@@ -124,6 +126,12 @@ def whole_domain(domain: Domain, where: Where | None = None) -> Part:
     return Part({feature.name: within(feature, where) for feature in domain.free_features})
 
 
+def named_limits(domain: Domain, where: Where) -> dict[str, Limit]:
+    """The limits that a sub-population sets, of the features that it names; whatever else they are, they may be."""
+    found = whole_domain(domain, where).limits
+    return {name: found[name] for name in where}
+
+
 def within(feature: Feature, where: Where | None = None) -> Limit:
     """What a feature may be, in the sub-population if it says so."""
     full: Limit = (feature.low, feature.high) if isinstance(feature, NUMERIC) else tuple(feature.levels())
@@ -145,6 +153,8 @@ def _narrowed(feature: Feature, full: Limit, wanted: Sequence[Value]) -> Limit:
                 "and must name at least one."
             )
         return tuple(value for value in full if value in asked)
+    if asked == (None,) and feature.missing:
+        return (None,)
     if len(asked) != 2 or not all(isinstance(end, (int, float)) and math.isfinite(end) for end in asked):
         raise InputError(f"where['{feature.name}'] must be (lowest, highest), found {list(asked)}.")
     low, high = max(feature.low, asked[0]), min(feature.high, asked[1])
@@ -276,7 +286,7 @@ def _closer(wish: int, numbers: dict[str, int], levels: Mapping[str, int]) -> di
 def _levels(feature: Feature, limit: Limit) -> int:
     """Most chunks a feature can be cut into."""
     if isinstance(feature, RealFeature):
-        return MOST_CHUNKS_OF_REAL if limit[0] < limit[1] else 1  # type: ignore[operator]
+        return MOST_CHUNKS_OF_REAL if limit[0] < limit[1] else 1
     return int(_extent(feature, limit))
 
 

@@ -15,6 +15,7 @@ import hostile_files
 import hostile_forests
 import import_fuzz
 import nasty_models
+import neighbourhood_fuzz
 import small_forests
 import structure_fuzz
 import wiring_fuzz
@@ -25,6 +26,7 @@ Run = Callable[[int, int], Summary]
 FUZZERS: dict[str, Run] = {
     "small models": brute_force.run,
     "nasty models": nasty_models.run,
+    "neighbourhoods": neighbourhood_fuzz.run,
     "structures": structure_fuzz.run,
     "small forests": small_forests.run,
     "forged bundles": checker_fuzz.run,

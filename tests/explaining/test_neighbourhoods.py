@@ -16,7 +16,7 @@ from twin_cases import random_domain
 
 
 def test_parts_of_the_domain_are_judged_as_counting_out_judges_them():
-    found = neighbourhood_fuzz.run(40, 1)
+    found = neighbourhood_fuzz.run(40, 7)
     assert not found.wrong, found.wrong
     for kind in ("network", "forest"):
         assert min(found.outcomes[f"{kind} verified"], found.outcomes[f"{kind} falsified"]) >= 5, found

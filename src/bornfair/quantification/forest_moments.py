@@ -25,6 +25,7 @@ from bornfair.quantification.forest_functions import Leaves
 from bornfair.quantification.forest_weights import CellWeights
 
 ROUNDING = 2.0**-44  # relative to the sizes of all terms: far more than the roundings of their making and adding up
+TOGETHER = 256  # rows of a table of pairs
 NOTHING, ALL = 2.0**-46, 1 - 2.0**-40  # shares that are taken for none, and for all, of a feature's cells in a box
 
 
@@ -230,7 +231,8 @@ class LeafTable:
         return found
 
     def _pairs(self, terms: Terms, one: slice, other: slice, axes: Sequence[int]) -> np.ndarray:
-        pairs = np.ones((one.stop - one.start, other.stop - other.start))
+        """P(i ∩ j) / (P(i) P(j)) over the features that are no axes; some rows at a time, which stay in the cache."""
+        pairs, parts = np.ones((one.stop - one.start, other.stop - other.start)), []
         for f in self.read:
             rows, lines = (np.flatnonzero(terms.parts[f][some] < 1) for some in (one, other))
             if f in axes or not len(rows) or not len(lines):
@@ -240,7 +242,13 @@ class LeafTable:
                 self.allowed[f][terms.rows[some][mine], cells] / terms.parts[f][some][mine][:, None]
                 for some, mine in ((one, rows), (other, lines))
             )
-            pairs[np.ix_(rows, lines)] *= (first * self.masses(terms.low, terms.high, f)) @ second.T
+            parts.append((rows, lines, first * self.masses(terms.low, terms.high, f), np.ascontiguousarray(second.T)))
+        for begin in range(0, len(pairs), TOGETHER):
+            block = pairs[begin : begin + TOGETHER]
+            for rows, lines, left, right in parts:
+                some = slice(*np.searchsorted(rows, [begin, begin + TOGETHER]))
+                if some.start < some.stop:
+                    block[np.ix_(rows[some] - begin, lines)] *= left[some] @ right
         return pairs
 
 

@@ -67,7 +67,7 @@ def onnx_forest(file: OnnxFile, asked: Reading) -> ForestSource:
     values = _columns(file, node, raw)
     given = values.get(node.input[0])
     if not isinstance(given, list):
-        raise InputError(f"{label} reads '{node.input[0]}', which is not a row of columns.")
+        raise InputError(f"{label} reads {node.input[0][:40]!r}, which is not a row of columns.")
     trees = _trees(file, node, label, given)
     end = _end(file, node, trees)
     forest = dataclasses.replace(

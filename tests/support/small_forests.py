@@ -50,6 +50,8 @@ def run(count: int, seed: int) -> Summary:
 def _of_a_record(rng: np.random.Generator) -> tuple[str, str | None]:
     model = random_forest_model(rng)
     truth, limits = everybody(model), some_limits(rng, model)
+    if any(model.domain.feature(name).kind == "real" for name in model.domain.twin_group.moved):
+        limits = {}  # at the very end of a range, a mirrored number may be no float, and is rounded by who looks at it
     inside = within(model, truth.people, limits)
     return "a record", _asked(model, truth.weights, truth.unfair, rng) or _wrong(
         decide(model, timeout=Clock(20.0), where=limits), bool(truth.unfair[inside].any()), "where"

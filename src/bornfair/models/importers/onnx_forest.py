@@ -60,7 +60,7 @@ def onnx_forest(file: OnnxFile, asked: Reading) -> ForestSource:
     if len(found) != 1:
         raise InputError(f"{file.origin} has {len(found)} tree operators; a model with one can be read.")
     (node,) = found
-    label = f"{file.origin}: node '{node.name or node.op_type}' ({node.op_type})"
+    label = f"{file.origin}: node {(node.name or node.op_type)[:40]!r} ({node.op_type})"
     if not node.input:
         raise InputError(f"{label} reads nothing; is the file broken?")
     names, raw = _inputs(file)

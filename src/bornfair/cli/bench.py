@@ -175,6 +175,12 @@ COMMANDS = (
          several("only", "--only", "Only this ensemble; repeat for several."), MINUTE, SEED),
     ),
     Command(
+        "repaired-forests", "forest_repairs",
+        "What the repair of public ensembles of trees costs: accuracy, decisions, size and speed. Needs xgboost.",
+        (option("models", Path, REQUIRED, help="A folder of NAME_….json with held-out rows in NAME.test.csv.gz."),
+         several("only", "--only", "Only this ensemble; repeat for several."), SEED),
+    ),
+    Command(
         "repair", "repair_anchors", "Repair the public networks of Fairify: verdict and accuracy before and after.",
         (MODELS, option("adult_test", Path | None, None,
                         help="The adult.test file, to measure on the rows the networks' authors kept aside."),

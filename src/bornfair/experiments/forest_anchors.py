@@ -50,11 +50,7 @@ def compare(
     input in NAME.details.csv (columns name, lb, ub).
     """
     place, rows = Path(folder), list[Outcome]()
-    paths = [path for path in sorted(place.glob("*.json")) if _family(path) and (not only or path.stem in only)]
-    if not paths:
-        raise InputError(f"'{folder}' holds no ensemble of {shown(ASKED)} (NAME_….json); name another folder.")
-    for path in paths:
-        family = _family(path)
+    for path, family in ensembles(place, only):
         for sensitive in ASKED[family]:
             domain = _domain(place / f"{family}.details.csv", sensitive)
             rows.append(_row(path, domain, timeout, seed))
@@ -76,6 +72,14 @@ def summary(rows: Sequence[Outcome]) -> str:
         f"Of {len(rows)} questions, all but {undecided} are decided, the slowest "
         f"after {slowest:.1f} s; {half} leave at most half of what plain splitting leaves undecided."
     )
+
+
+def ensembles(folder: Path, only: Sequence[str] | None = None) -> list[tuple[Path, str]]:
+    """The files of a folder (or those named), each with what its name begins with."""
+    paths = [path for path in sorted(folder.glob("*.json")) if _family(path) and (not only or path.stem in only)]
+    if not paths:
+        raise InputError(f"'{folder}' holds no ensemble of {shown(ASKED)} (NAME_….json); name another folder.")
+    return [(path, _family(path)) for path in paths]
 
 
 def _family(path: Path) -> str:

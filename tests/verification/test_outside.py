@@ -119,6 +119,12 @@ def test_whoever_looks_at_the_place_in_a_batch_does_not_pass_for_unfair():
 
     assert verify(first_is_refused, WIDE, timeout=2).verdict == "undecided"
 
+    def in_company(people):  # steady in every batch, and otherwise alone
+        return (people["sex"] == "f") & (len(people) > 1)
+
+    verdict = verify(in_company, WIDE, timeout=5)
+    assert verdict.verdict == "undecided" and "in two ways when asked again" in verdict.reason
+
 
 def test_a_readable_model_is_read_unless_it_is_asked_not_to():
     from sklearn.linear_model import LogisticRegression

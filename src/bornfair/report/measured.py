@@ -79,7 +79,9 @@ def shares_of_combinations(document: Document) -> Iterator[Block]:
 def _shares(document: Document, shares: Shares) -> Iterator[Block]:
     yield Text(OVER.get(shares.over, f"Counted over: {readable(shares.over)}."))
     if shares.asked is not None:
-        yield asked_about(shares.asked)
+        yield Text(
+            "Nothing is proven of a model that is only asked; people were drawn, and asked about as all their versions."
+        )
     else:
         yield from shares_chart(shares)
     if shares.asked is None and (work := effort(shares.boxes, shares.seconds)):

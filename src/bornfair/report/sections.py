@@ -107,7 +107,9 @@ def _lead(document: Document) -> Iterator[Block]:
     if decides := document.making.get(OPERATING_POINT):
         yield Text(readable(decides))
     if ASKED in document.making:
-        yield Text("The model was asked from outside, not read: what is said was seen in its answers, and is no proof.")
+        yield Text(
+            "The model was asked from outside, not read: its answers can show that it is not fair, never that it is."
+        )
     yield from why_open(document)
     for note in disagreements(document):
         yield Text(note, "warning")

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 FILES = "a bundle (a folder or .zip), an .onnx, .h5, .keras or .nnet file, or the .json, .ubj or .txt of a forest"
 OBJECTS = (
     "a bundle, a .nnet file, a FairModel or a fitted FairClassifier, a scikit-learn classifier or pipeline, a model of "
-    "XGBoost, LightGBM or CatBoost, a torch.nn.Sequential, or an .onnx, .h5 or .keras file"
+    "XGBoost, LightGBM or CatBoost, a torch.nn.Sequential, or an .onnx, .h5 or .keras file; or, to be asked and not "
+    "read, any object with predict or a function from rows to decisions"
 )
 JUDGING = 0.25  # share of the time for the rows of a table
 GROUPING = 0.15  # of what is then left, for groups
@@ -215,7 +216,8 @@ def verify(
         say: is told how far it is.
 
     Returns:
-        A verdict that is true only if it is "verified"; "falsified" comes with the two people.
+        A verdict that is true only if it is "verified"; "falsified" comes with the two people. Of a model that can only
+        be run it is one of the other two.
 
     Raises:
         InputError: if the model cannot be read, or the question cannot be asked.
@@ -274,7 +276,8 @@ def quantify(
         say: is told how far it is.
 
     Returns:
-        Shares that sum to 1, `groups` of the domain (estimates), and `people` if there is a table.
+        Shares that sum to 1, `groups` of the domain (estimates), and `people` if there is a table. Of a model that can
+        only be run nothing is proven, and `confident` is the interval of the unfair share.
 
     Raises:
         InputError: if the model cannot be read, or the table does not fit it.

@@ -180,6 +180,17 @@ def test_lines_are_decisions_or_numbers(written, labels, numbers):
     assert (None if found.numbers is None else found.numbers.tolist()) == numbers
 
 
+def test_a_batch_of_whole_numbers_is_what_the_others_are():
+    """A service that writes 1 for a probability of 1.0, as many do."""
+    with served(lambda rows, _: [1 if row["age"] > 40 else 0.25 for row in rows]) as url:
+        model = opened(Endpoint(url, rate=1e6))
+        old = pd.DataFrame({"age": [45, 41], "job": ["smith"] * 2, "woman": [True] * 2})
+        assert model.meant.numbers == "probability" and model.predict(old).tolist() == ["yes", "yes"]
+    kinds = {False: int, True: float}
+    labels = opened(lambda t: (t["age"] > 30).astype(kinds[len(t) > 2]), SMALL.replaced(label=None))
+    assert labels.meant.by_label and labels.predict(old).tolist() == [1, 1]
+
+
 def test_an_answer_for_each_row_is_needed():
     for values, message in (
         ([1, 0], "answered 2 decisions for 3 people"),

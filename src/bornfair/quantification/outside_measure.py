@@ -28,7 +28,6 @@ from bornfair.verification.outside_replay import unsteady_text
 from bornfair.verification.outside_search import everybody, people_in_order
 from bornfair.verification.partition import Where
 
-FIRST = 256  # people, who tell about how many are unfair
 SAMPLES = 100_000  # for the estimate, at most
 SAMPLING = 0.2  # share of the time for these
 PLANNED = 0.9  # of the time that is left: the look that is planned must not come too late
@@ -109,9 +108,7 @@ def shares_outside(
 def _estimated(asked: _Asked, drawn: Drawn, looks: Looks, clock: Clock, seed: int, *, some_only: bool) -> Estimate:
     """A first sample, as large as the time allows."""
     rng, count, unfair = np.random.default_rng([seed, 271828]), 0, 0
-    while count < SAMPLES and (count < FIRST or not clock.is_up):
-        if count and clock.is_up:
-            break
+    while count < SAMPLES and (not count or not clock.is_up):
         size = min(max(asked.model.together(asked.versions.size, clock.left), 16), SAMPLES - count)
         unfair += int(asked(drawn(size, rng)).sum())
         count += size

@@ -54,7 +54,7 @@ class Endpoint:
     rate: float = 10.0
     rows: int = 1_000
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    _last: list[float] = field(default_factory=list, repr=False, compare=False)
+    _last: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("seconds", "rate"):

@@ -92,6 +92,8 @@ def said(values: Any, rows: int, origin: str) -> Said:
 
 def said_together(parts: Sequence[Said], origin: str) -> Said:
     """The answers to several batches; they must be of one kind."""
+    if any(part.labels is None for part in parts):
+        parts = [in_numbers(part) for part in parts]
     kinds = {(part.labels is None, 0 if part.numbers is None else part.numbers.shape[1]) for part in parts}
     if len(kinds) > 1:
         raise InputError(
@@ -103,6 +105,14 @@ def said_together(parts: Sequence[Said], origin: str) -> Said:
     return Said(
         np.concatenate(labels) if labels else None, np.concatenate(numbers) if numbers else None, parts[0].classes
     )
+
+
+def in_numbers(part: Said) -> Said:
+    """Whole numbers that were taken for labels, as a batch of probabilities that are all 0 or 1; others as they are."""
+    labels = part.labels
+    if labels is None or part.numbers is not None or any(isinstance(label, str) for label in labels.tolist()):
+        return part
+    return Said(numbers=labels.astype(np.float64)[:, None])
 
 
 def labels_of(found: np.ndarray, origin: str) -> np.ndarray:
@@ -142,13 +152,12 @@ class Meant:
     cut: float = 0.0
     """Above which number the last of two classes is decided; where labels decide, where the numbers would."""
     by_label: bool = True
-    whole: bool = False
-    """Whether labels come as decimals, as 1.0."""
     operating: tuple[tuple[str, float], ...] = ()
 
     def answers(self, given: Said) -> Answers:
+        given = given if self.by_label else in_numbers(given)
         labels = given.labels
-        if labels is None and self.whole and given.numbers is not None:
+        if labels is None and self.by_label and given.numbers is not None and given.numbers.shape[1] == 1:
             labels = np.array(given.numbers[:, 0].tolist(), dtype=object)
         scores = self._scores(given)
         if not self.by_label:
@@ -198,10 +207,10 @@ def meaning_of(trial: Said, source: Outside, label: Label | None, asked: Reading
     """What the answers to a trial show, with what the user says of them."""
     origin = source.name
     asked.only_for(origin, "decision", "threshold")
-    labels, numbers, whole = trial.labels, trial.numbers, False
+    labels, numbers = trial.labels, trial.numbers
     if asked.decision == "label" or (asked.decision is None and labels is None and _are_whole(numbers)):
         if labels is None and numbers is not None and numbers.shape[1] == 1:
-            labels, numbers, whole = np.array(numbers[:, 0].tolist(), dtype=object), None, True
+            labels, numbers = np.array(numbers[:, 0].tolist(), dtype=object), None
         if labels is None:
             raise InputError(f"{origin} answers numbers, so that decision='label' does not fit; leave it out.")
     by_label = labels is not None and not asked.moves_the_decision
@@ -224,7 +233,7 @@ def meaning_of(trial: Said, source: Outside, label: Label | None, asked: Reading
     usual = USUAL if kind == "probability" else 0.0
     own = usual if source.point is None or asked.moves_the_decision else source.point
     cut = own if kind is not None and len(classes) == 2 else 0.0
-    return Meant(origin, classes, kind, cut, by_label, whole)
+    return Meant(origin, classes, kind, cut, by_label)
 
 
 def at_threshold(meant: Meant, asked: Reading, scores: np.ndarray | None) -> Meant:
@@ -250,7 +259,7 @@ def at_threshold(meant: Meant, asked: Reading, scores: np.ndarray | None) -> Mea
     else:
         cut = amount if place else -amount
     operating = ((str(meant.classes[-1]), float(f"{cut:.6g}")),)
-    return Meant(meant.origin, meant.classes, meant.numbers, cut, False, meant.whole, operating)
+    return Meant(meant.origin, meant.classes, meant.numbers, cut, False, operating)
 
 
 def _are_whole(numbers: np.ndarray | None) -> bool:

@@ -162,6 +162,13 @@ COMMANDS = (
         (NAMES, METHODS, SEEDS, JOBS, epochs(None, "Epochs, for a quick look."), folder("twins")), (SEED,),
     ),
     Command(
+        "wrapping", "wrapping",
+        "What does fairness cost other estimators? Network, XGBoost, LightGBM, HistGradientBoosting and logistic "
+        "regression, each plain, merged and averaged.",
+        (NAMES, METHODS, SEEDS, JOBS, epochs(None, "Epochs of the network, for a quick look."), folder("wrapping")),
+        (SEED,),
+    ),
+    Command(
         "quantify", "quantify_anchors",
         "Which share of the domain is left undecided, beside FairQuant's, and how it falls with time. One core.",
         (MODELS, option("anchors", Path, REQUIRED, help="What FairQuant reached on them (CSV)."),

@@ -14,7 +14,7 @@ from bornfair.models.wiring import Unclear, follow
 from bornfair.people.domain import Domain
 from bornfair.people.features import Label, RealFeature
 from bornfair.proof import checker
-from wiring_fuzz import run
+from wiring_fuzz import Plan, judged, run, written
 
 DOMAIN = Domain(
     features=tuple(RealFeature(name=name, low=0.0, high=1.0) for name in ("a", "s")),
@@ -192,3 +192,34 @@ def test_random_rewirings_are_told_as_planned() -> None:
 def test_what_is_relied_on_is_said_where_it_is_unclear() -> None:
     with pytest.raises(Unclear, match="output 'y' depends on 'the sex'"):
         follow(graph("y = Add(a, s)"), {"s": "the sex"})
+
+
+MERGED = [Plan("orbit", ["c"], "orbit of c"), Plan("Cast", ["orbit of c"], "number of c")]
+MIRRORED = [Plan("mirror", ["m"], "less m"), Plan("mirror", ["less m"], "m again")]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "clean"),
+    [
+        ([*MERGED, Plan("Neg", ["number of c"], "v")], True),
+        ([Plan("table", ["c"], "each"), Plan("Cast", ["each"], "v")], False),
+        ([*MIRRORED, Plan("Min", ["m again", "less m"], "v")], True),
+        ([*MIRRORED, Plan("Max", ["less m", "m again"], "v")], True),
+        ([*MIRRORED, Plan("Max", ["m", "less m"], "v")], False),  # −0.0 would differ from its twin's 0.0
+        ([*MIRRORED, Plan("Max", ["m again", "s"], "v")], False),
+        ([*MIRRORED, Plan("Min", ["a", "less m"], "v")], False),
+        ([*MIRRORED, Plan("Add", ["less m", "m again"], "v")], False),
+        ([Plan("mirror", ["s"], "p"), Plan("mirror", ["p"], "q"), Plan("Min", ["p", "q"], "v")], False),
+    ],
+)  # fmt: skip
+def test_what_rules_exchange_passes_only_where_twins_are_one(nodes: list[Plan], clean: bool) -> None:
+    assert judged(written(nodes, ["v"])) == (clean, clean)
+
+
+def test_a_mirror_with_another_total_is_none() -> None:
+    content = written([*MIRRORED, Plan("Min", ["m again", "less m"], "v")], ["v"])
+    for value in (1.0, -0.0):
+        model = onnx.load_from_string(content)
+        total = next(tensor for tensor in model.graph.initializer if tensor.name == "total")
+        total.CopyFrom(numpy_helper.from_array(np.array([[value]]), "total"))
+        assert judged(model.SerializeToString()) == (False, False)

@@ -86,13 +86,15 @@ class Bounder:
         """How many boxes to bound in one call: a power of two."""
         return 1 << int(np.clip(NUMBERS // self.work, 1, 512)).bit_length() - 1
 
-    def bounds(self, low: np.ndarray, high: np.ndarray) -> Bounds:
-        """Bounds on boxes, given as rows of u (in groups, `high` is 1 for categories that are allowed)."""
+    def bounds(self, low: np.ndarray, high: np.ndarray, alive: np.ndarray | None = None) -> Bounds:
+        """Bounds on boxes, given as rows of u (in groups, `high` is 1 for categories that are allowed). `alive` [boxes,
+        hidden neurons] tells which neurons may be active, as far as is known.
+        """
         if not self.network.function.exact or len(self.network.layers) == 1:
             with np.errstate(all="ignore"):
                 return _from_lines(self, low, high)
         with np.errstate(all="ignore"):  # what overflows is not finite, and claims nothing
-            return ReluPass(self, low, high).run()
+            return ReluPass(self, low, high, alive).run()
 
 
 def _from_lines(owner: Bounder, low: np.ndarray, high: np.ndarray) -> Bounds:
@@ -121,7 +123,8 @@ def _from_lines(owner: Bounder, low: np.ndarray, high: np.ndarray) -> Bounds:
             [_of_all(s, len(owner.pairs), f) for s in part] for part, f in ((below, np.min), (above, np.max))
         )
     width = owner.nodes.widths(below[0].table).sum(axis=0)
-    return Bounds(below, above, found.same, width)
+    alive = np.ones((len(low), sum(owner.network.widths[1:-1])), bool)
+    return Bounds(below, above, found.same, width, alive)
 
 
 def _of_all(sums: Sums, pairs: int, extreme: Callable[..., np.ndarray]) -> Sums:

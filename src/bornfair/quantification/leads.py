@@ -30,6 +30,7 @@ class Judged(NamedTuple):
     falsified: np.ndarray
     likely_undecided: np.ndarray  # share [boxes]: a guess
     variable: np.ndarray  # to be cut; -1 where none can be
+    alive: np.ndarray  # bool [boxes, hidden neurons]: which may be active
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +127,7 @@ def _lowest_of_views(nodes: Nodes, sums: Sums) -> Sums:
 
 def judge_boxes(owner: Bounder, boxes: Boxes) -> Judged:
     """Bound boxes, about as many as `owner.together`."""
-    bounds = owner.bounds(*owner.variables.places.bounds(boxes))
+    bounds = _bounds(owner, boxes)
     with np.errstate(all="ignore"):
         leads = _Leads.of(owner, boxes, bounds)
         wins = leads.of_class((leads.least() > 0).astype(np.float64)) > 0.5  # [views, classes, boxes]
@@ -135,7 +136,14 @@ def judge_boxes(owner: Bounder, boxes: Boxes) -> Judged:
         likely = np.minimum(leads.joint.likely_classes[0].sum(axis=0), 1.0)
         unfair = np.minimum(leads.likely_falsified()[0], 1 - likely)
         variable = _variable_to_cut(owner.nodes, boxes, bounds)
-    return Judged(certified, falsified, 1 - likely - unfair, variable)
+    return Judged(certified, falsified, 1 - likely - unfair, variable, bounds.alive)
+
+
+def _bounds(owner: Bounder, boxes: Boxes) -> Bounds:
+    alive = boxes.facts.get("alive")
+    if alive is not None:
+        alive = np.unpackbits(alive, axis=1, count=sum(owner.network.widths[1:-1])).astype(bool)
+    return owner.bounds(*owner.variables.places.bounds(boxes), alive)
 
 
 def cheaper(owner: Bounder, boxes: Boxes) -> Bounder:
@@ -165,7 +173,7 @@ def _variable_to_cut(nodes: Nodes, boxes: Boxes, bounds: Bounds) -> np.ndarray:
 
 def prove(owner: Bounder, boxes: Boxes, bins: int) -> tuple[np.ndarray, np.ndarray]:
     """Shares of boxes that are certified and falsified: lower bounds. Boxes that are wholly decided come as 1."""
-    bounds = owner.bounds(*owner.variables.places.bounds(boxes))
+    bounds = _bounds(owner, boxes)
     certified, falsified = np.zeros((2, len(boxes)))
     with np.errstate(all="ignore"):
         leads = _Leads.of(owner, boxes, bounds)

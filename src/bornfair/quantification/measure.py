@@ -16,6 +16,7 @@ import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.model import Model
+from bornfair.quantification.alive import count_alive
 from bornfair.quantification.confident import Looks
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.estimate import Sample, draw, estimated
@@ -47,6 +48,7 @@ DIVES = 80  # cuts on the way to each of them
 DIVING = 0.3  # share of the time it may take
 BINS = 2048  # twice as many where bounding a box costs more than crediting it:
 COSTLY = 10_000  # numbers per box
+SORTED = 8  # batches
 SIDE_BY_SIDE = 2  # batches of a wave, at least, whether or not several are bounded at once
 PROVING = 0.85  # share of the time in which open boxes are credited, at most
 PROOFS_PER_SECOND = 2_000.0  # until it has been measured
@@ -55,6 +57,7 @@ AFTER_INTERRUPT = 1.2  # seconds, so that there is an answer within two
 SPARE = 0.03  # share of the time that is worth going on for
 MOMENTS = 200  # at most, of a history
 MEMORY = 2**30  # bytes of open boxes
+MOST_TOGETHER = 512  # boxes bounded in one call
 
 
 def shares_of(
@@ -155,8 +158,9 @@ class _Measurement:
         self.history: list[Moment] = []
         self.pace, self.paced_at = PROOFS_PER_SECOND, 10 * owner.together
         everybody = np.array([self.variables.total])
-        root = waiting(self.variables.root, everybody, everybody, np.zeros(1, np.int64))
-        most_open = MEMORY // (16 * self.variables.free.width + 24)
+        neurons = sum(owner.network.widths[1:-1])
+        root = waiting(self.variables.root, everybody, everybody, np.zeros(1, np.int64), np.ones((1, neurons), bool))
+        most_open = MEMORY // (16 * self.variables.free.width + 24 + neurons // 8)
         self.frontier = Frontier(root, Tally(), clock, most_open)
         self.looks, self.crowd, self.workers = looks, Crowd(owner), workers
 
@@ -300,10 +304,18 @@ class _Measurement:
         """Put the halves of these open boxes in their place, as far as time allows."""
 
         def halves(boxes: Boxes) -> tuple[Tally, Boxes]:
-            return self._bounded(self.variables.halves(boxes, boxes.facts["variable"], self.order))
+            return self._bounded(self.variables.halves(boxes, boxes.facts["variable"], self.order, ("alive",)))
 
-        batch = max(self.owner.together // 2, 1)
+        counts = count_alive(self.frontier.open.facts["alive"][rows])
+        rows = rows[np.argsort(counts, kind="stable")]  # boxes of a batch are bounded as if all had the most
+        batch = max(self._together(counts) // 2, 1)
         self.frontier.replace(rows, batch, added, self._reserve, halves, self.workers)
+
+    def _together(self, counts: np.ndarray) -> int:
+        """How many boxes to bound in one call, where on average so many neurons are alive."""
+        whole = sum(self.owner.network.widths[1:-1])
+        more = whole / max(float(counts.mean()) if len(counts) else whole, 1.0) if whole else 1.0
+        return min(self.owner.together << max(int(np.log2(more)), 0), MOST_TOGETHER)
 
     def _bounded(self, boxes: Boxes) -> tuple[Tally, Boxes]:
         """What is decided of some boxes, and what is still open."""
@@ -320,7 +332,7 @@ class _Measurement:
             boxes=len(boxes),
         )
         undecided = np.clip(found.likely_undecided, 1e-9, 1.0) * mass
-        return tally, waiting(boxes, mass, undecided, found.variable)[left & ~stuck]
+        return tally, waiting(boxes, mass, undecided, found.variable, found.alive)[left & ~stuck]
 
     def _make_room(self) -> None:
         """Credit the half with least undecided mass, and forget it."""
@@ -350,9 +362,13 @@ class _Measurement:
         """Write down what bounds prove about parts of boxes, the most promising first, until time is up."""
         if not self.variables.count:
             return  # a single person has no parts
-        facts, together = boxes.facts, self.owner.together
+        facts = boxes.facts
         unknown = np.flatnonzero(np.isnan(facts["certified"]))
         order = unknown[np.argsort((facts["undecided"] - facts["mass"])[unknown], kind="stable")]
+        counts = count_alive(facts["alive"])
+        together = self._together(counts[unknown])
+        alike = SORTED * together  # among about as promising ones, those with as many neurons come together
+        order = order[np.lexsort([counts[order], np.arange(len(order)) // alike])]
         began, done = clock.now(), 0
         bins = BINS if self.owner.work < COSTLY else 2 * BINS
 

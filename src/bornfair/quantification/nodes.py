@@ -16,7 +16,7 @@ import numpy as np
 from bornfair.quantification.variables import Variables
 from bornfair.verification.boxes import Boxes
 
-SIMPSON = np.array([1.0, 4.0, 1.0]) / 6
+HAT = np.array([0.25, 0.5, 0.25])  # what the nodes of a number weigh in the mean of a function interpolated between
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,38 +104,50 @@ class Nodes:
 
     def mean(self, tables: np.ndarray) -> np.ndarray:
         """Roughly the mean of the sum of all blocks: it guides choices and proves nothing."""
-        return np.einsum("...qi,q->...i", tables, self._simpson)
+        return np.einsum("...qi,q->...i", tables, self._typical)
 
     @cached_property
-    def _simpson(self) -> np.ndarray:
+    def _typical(self) -> np.ndarray:
         found = [np.zeros(0)]
         for part in self.parts:
             size = part[0].stop - part[0].start
-            weights = np.outer(SIMPSON, SIMPSON).ravel() if len(part) == 9 else SIMPSON
+            weights = np.outer(HAT, HAT).ravel() if len(part) == 9 else HAT
             found.append(np.full(size, 1 / size) if len(part) == 1 else np.repeat(weights, size))
         return np.concatenate(found)
 
     def weights(self, boxes: Boxes) -> np.ndarray:
-        """Weights of nodes [nodes, boxes] that give linear functions of one number their first two moments."""
+        """Weights of nodes [2, nodes, boxes] for `moments`: with the first, interpolated functions have their mean, and
+        with the second linear functions of one number have their mean square.
+        """
         variables = self.variables
         width = (boxes.high - boxes.low).T[variables.numbers]
-        steps = np.where(variables.places.lattice[variables.numbers][:, None], np.maximum(width, 1.0), np.inf)
-        end = (1 + 2 / steps) / 6
-        axis = np.stack([end, 1 - 2 * end, end])  # [3, numbers, boxes]
+        lattice = variables.places.lattice[variables.numbers][:, None]
+        steps = np.where(lattice, np.maximum(width, 1.0), np.inf)
+        square = (1 + 2 / steps) / 3
+        with np.errstate(invalid="ignore"):  # of a lattice, how far a place is from the middle on average, of the half
+            size = np.where(lattice, np.where(steps % 2 == 0, (steps + 2) / (steps + 1), 1 + 1 / steps), 1.0) / 2
+        axis = np.stack([[end / 2, 1 - end, end / 2] for end in (size, square)])  # [2, 3, numbers, boxes]
         for i in (i for i in {**variables.weights, **variables.beyond} if i < len(variables.numbers)):
             column = variables.numbers[i]
-            away, square = variables.spread(i, boxes.low[:, column], boxes.high[:, column])
-            axis[:, i] = (square - away) / 2, 1 - square, (square + away) / 2
-        found = [np.zeros((0, len(boxes)))]
+            away, far = variables.spread(i, boxes.low[:, column], boxes.high[:, column])
+            axis[:, :, i] = (far - away) / 2, 1 - far, (far + away) / 2
+        found = [np.zeros((2, 0, len(boxes)))]
         if len(self.pairs):
-            first, second = axis[:, self.pairs[:, 0]], axis[:, self.pairs[:, 1]]
-            found.append((first[:, None] * second[None]).reshape(-1, len(boxes)))
+            first, second = axis[:, :, self.pairs[:, 0]], axis[:, :, self.pairs[:, 1]]
+            found.append((first[:, :, None] * second[:, None]).reshape(2, -1, len(boxes)))
         if len(self.singles):
-            found.append(axis[:, self.singles].reshape(-1, len(boxes)))
+            found.append(axis[:, :, self.singles].reshape(2, -1, len(boxes)))
         for i, group in enumerate(variables.groups):
             chances = (boxes.high[:, group] > 0) * variables.category_weights(len(variables.numbers) + i)
-            found.append((chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-300)).T)
-        return np.concatenate(found)
+            chances = (chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-300)).T
+            found.append(np.stack([chances, chances]))
+        return np.concatenate(found, axis=1)
+
+    def moments(self, tables: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """About the mean and the variance of the sum of all blocks, from the `weights` of boxes: [..., boxes]."""
+        weighted = tables * weights[1]
+        variance = np.einsum("...qi,...qi->...i", weighted, tables) - (self.sums(weighted) ** 2).sum(axis=-2)
+        return np.einsum("...qi,qi->...i", tables, weights[0]), variance
 
     def widths(self, tables: np.ndarray) -> np.ndarray:
         """About half of how far each variable moves its block: [..., variables, boxes]."""
@@ -164,18 +176,38 @@ class Nodes:
 
         radius [numbers, boxes]; high [boxes, columns] tells which categories are allowed.
         """
+        return self.of_terms(self.terms(rows, radius, high))
+
+    def terms(self, rows: np.ndarray, radius: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """What each number adds at its end, and each category: [rows, numbers and categories, boxes]."""
         rows = rows if rows.ndim == 3 else rows[..., None]
-        moved = rows[:, self.variables.numbers] * radius
-        found = [np.zeros((len(rows), 0, len(high)))]
-        if len(self.pairs):
-            first, second = moved[:, self.pairs[:, 0]], moved[:, self.pairs[:, 1]]
-            found += [a * first + b * second for a in (-1.0, 0.0, 1.0) for b in (-1.0, 0.0, 1.0)]
-        if len(self.singles):
-            found += [a * moved[:, self.singles] for a in (-1.0, 0.0, 1.0)]
+        found = [rows[:, self.variables.numbers] * radius]
         for group in self.variables.groups:
             allowed = high[:, group].T > 0.5
             # A category that is not allowed takes the place of one that is, so that it changes no extreme.
             member = np.where(allowed, np.arange(allowed.shape[0])[:, None], allowed.argmax(axis=0))
             columns = np.broadcast_to(rows[:, group], (rows.shape[0], *allowed.shape))
             found.append(np.take_along_axis(columns, np.broadcast_to(member[None], columns.shape), axis=1))
+        return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+
+    def of_terms(self, terms: np.ndarray) -> np.ndarray:
+        """Sums of terms at nodes."""
+        found = [np.zeros((len(terms), 0, terms.shape[-1]))]
+        if len(self.pairs):
+            first, second = terms[:, self.pairs[:, 0]], terms[:, self.pairs[:, 1]]
+            found += [a * first + b * second for a in (-1.0, 0.0, 1.0) for b in (-1.0, 0.0, 1.0)]
+        if len(self.singles):
+            found += [a * terms[:, self.singles] for a in (-1.0, 0.0, 1.0)]
+        found.append(terms[:, len(self.variables.numbers) :])
         return np.concatenate(found, axis=1)
+
+    def ends_of_terms(self, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The largest and the smallest value each variable gives to a sum of terms: [rows, variables, boxes]."""
+        count = len(self.variables.numbers)
+        high, low, start = [np.abs(terms[:, :count])], [-np.abs(terms[:, :count])], count
+        for group in self.variables.groups:
+            mine = terms[:, start : start + group.stop - group.start]
+            high.append(mine.max(axis=1, keepdims=True))
+            low.append(mine.min(axis=1, keepdims=True))
+            start += group.stop - group.start
+        return (high[0], low[0]) if len(high) == 1 else (np.concatenate(high, axis=1), np.concatenate(low, axis=1))

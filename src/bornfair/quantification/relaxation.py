@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bornfair.models.rounding import FLOOR
+from bornfair.quantification.alive import Picked
 
 if TYPE_CHECKING:
     from bornfair.quantification.forms import Bounder
@@ -47,6 +48,7 @@ class Bounds(NamedTuple):
     upper: list[Sums]
     same: np.ndarray  # bool [boxes]: all views are one function there
     merit: np.ndarray  # [variables, boxes]: how much of the bounds' width a cut of this variable may remove
+    alive: np.ndarray  # bool [boxes, hidden neurons]: which may be active there
 
 
 def _line(top: np.ndarray, bottom: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -62,11 +64,14 @@ def _line(top: np.ndarray, bottom: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
 class ReluPass:
     """One batch through a ReLU network. Items are views × boxes, views first; arrays are [neurons, …, items]."""
 
-    def __init__(self, owner: Bounder, low: np.ndarray, high: np.ndarray) -> None:
+    def __init__(self, owner: Bounder, low: np.ndarray, high: np.ndarray, alive: np.ndarray | None = None) -> None:
+        """`alive` [boxes, hidden neurons]: which may be active, as far as is known."""
         self.variables, self.nodes, self.arrays = owner.variables, owner.nodes, owner.arrays
         self.low, self.high, self.boxes = low, high, len(low)
         self.views, self.hull = owner.bounded_views, owner.bounded_views < len(owner.relation.views)
         self.slack, self.layers = owner.slack, owner.network.widths
+        self.picked = Picked(self.arrays, self.layers, self.views, alive)
+        self.weights = [self.picked.layer(i) for i in range(1, len(self.arrays.layers))]  # of all layers but the first
         depth = len(owner.network.layers) - 1
         w = self.layers
         costs = [w[i + 1] * w[i] * sum(w[1:i]) for i in range(2, depth)]
@@ -98,7 +103,9 @@ class ReluPass:
         merit = self._merit()
         down = [self._unless_flawed(sums, -np.inf) for sums in bottoms]
         up = [self._unless_flawed(sums, np.inf) for sums in tops]
-        return Bounds(down, up, self._same(), merit)
+        alive = [self.picked.may_be_active(i, tops) for i, tops in enumerate(self.tops)]
+        fine = np.asarray(self.fine.reshape(self.views, self.boxes).all(axis=0))
+        return Bounds(down, up, self._same(alive, fine), merit, np.concatenate(alive).T | ~fine[:, None])
 
     def _unless_flawed(self, sums: Sums, nothing: float) -> Sums:
         """[pairs, items] → [views · pairs, boxes]; where a number overflowed, nothing is claimed."""
@@ -113,48 +120,53 @@ class ReluPass:
     # --- forwards ---
 
     def _first(self) -> tuple[Sums, Sums]:
-        layer, variables = self.arrays.layers[0], self.variables
+        layer, variables, picked = self.arrays.layers[0], self.variables, self.picked
         numbers = variables.numbers
         low, high = self.low.T[numbers], self.high.T[numbers]
         centre = low / 2 + high / 2
         radius = np.maximum(high - centre, centre - low)
         furthest = np.maximum(np.abs(low), np.abs(high))
         bias, bias_size, inputs = layer.bias, layer.bias_size, self.arrays.inputs
-        around = self.arrays.spread[:, :, None]  # [views, neurons, 1]: how far a view reaches, or all, taken together
+        around = self.arrays.spread  # [views, neurons]: how far a view reaches, or all, taken together
         if self.hull:
-            above = (bias + self.arrays.spread).max(axis=0, keepdims=True)
-            below = (bias - self.arrays.spread).min(axis=0, keepdims=True)
+            above = (bias + around).max(axis=0, keepdims=True)
+            below = (bias - around).min(axis=0, keepdims=True)
             bias, bias_size, inputs = (
                 above / 2 + below / 2,
                 bias_size.max(axis=0, keepdims=True),
                 inputs.max(keepdims=True),
             )
-            around = (np.maximum(above - bias, bias - below) * (1 + 2.0**-50))[:, :, None]
-        constants, tables, sizes, pads = [], [], [], []
+            around = np.maximum(above - bias, bias - below) * (1 + 2.0**-50)
+        constants, tables, terms, sizes, pads = [], [], [], [], []
         for view in range(self.views):
             at = view if layer.weight.shape[0] > 1 else 0
             if at == view:
-                table = self.nodes.linear(layer.weight[at], radius, self.high)
-                middle = layer.weight[at][:, numbers] @ centre
-                size = layer.weight_size[at][:, numbers] @ furthest
+                first = picked.first(at)
+                weight, weight_size = first.weight, first.weight_size
+                term = self.nodes.terms(weight, radius, self.high)
+                table = self.nodes.of_terms(term)
+                middle = first.sums(weight[:, numbers], centre)
+                size = first.sums(weight_size[:, numbers], furthest)
                 for group in variables.groups:
-                    size = size + layer.weight_size[at][:, group].max(axis=1, keepdims=True)
-                pad = (np.abs(layer.weight[at][:, numbers]) @ self.arrays.pad[numbers])[:, None]
+                    size = size + weight_size[:, group].max(axis=1).reshape(len(weight), -1)
+                pad = first.sums(np.abs(weight[:, numbers]), self.arrays.pad[numbers, None])
             tables.append(table)
-            pads.append(np.repeat(2 * pad + around[view], self.boxes, axis=1))
-            constants.append(middle + bias[view][:, None])
-            sizes.append(size + bias_size[view][:, None])
+            terms.append(term)
+            pads.append(np.broadcast_to(2 * pad + picked.of_neurons(around[view]), middle.shape))
+            constants.append(middle + picked.of_neurons(bias[view]))
+            sizes.append(size + picked.of_neurons(bias_size[view]))
         size, beside = np.concatenate(sizes, axis=1), np.repeat(inputs, self.boxes)
         self._pad = np.concatenate(pads, axis=1)
         error = self._error(0, size, size, beside) + self._pad
         constant, table = np.concatenate(constants, axis=1), np.concatenate(tables, axis=2)
-        self._middle, self._slopes = constant, table
+        self._middle, self._terms = constant, np.concatenate(terms, axis=2)
         return Sums(constant + error, table), Sums(constant - error, table)
 
     def _error(self, i: int, size: np.ndarray, own: np.ndarray, beside: np.ndarray) -> np.ndarray:
         """As in `backward`: what execution does to sums of this size, and what we do to ours."""
-        layer, arrays = self.arrays.layers[i], self.arrays
-        executed = layer.gamma * size + 2 * arrays.floor * (layer.reach[:, None] + beside + 5 * (self.layers[i] + 2))
+        arrays, full = self.arrays, self.arrays.layers[i]
+        reach = self.weights[i - 1].reach if i else self.picked.of_items(full.reach)
+        executed = full.gamma * size + 2 * arrays.floor * (reach + beside + 5 * (self.layers[i] + 2))
         error = executed * (1 + self.slack) + self.slack * own + FLOOR
         self.fine = self.fine & (size < arrays.largest).all(axis=0) & (beside < arrays.largest) & bool(arrays.sound)
         self.fine = self.fine & np.isfinite(error).all(axis=0)
@@ -214,58 +226,48 @@ class ReluPass:
 
     def _layer(self, i: int, raised: Sums, lowered: Sums) -> tuple[Sums, Sums]:
         """Bounds of W h + b: the sum and the difference of both bounds need one product each."""
-        layer = self.arrays.layers[i]
+        layer = self.weights[i - 1]
         weight, size = layer.weight, np.abs(layer.weight)
-
-        def through(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
-            return (matrix @ values.reshape(len(values), -1)).reshape(len(matrix), *values.shape[1:])
-
-        both = through(weight, raised.table + lowered.table)
-        apart = through(size, raised.table - lowered.table)
-        both_c = weight @ (raised.constant + lowered.constant)
-        apart_c = size @ (raised.constant - lowered.constant)
+        both = layer.times(weight, raised.table + lowered.table)
+        apart = layer.times(size, raised.table - lowered.table)
+        both_c = layer.times(weight, raised.constant + lowered.constant)
+        apart_c = layer.times(size, raised.constant - lowered.constant)
         reach = np.maximum(self.tops[-1], 0.0)
         weight_size = np.abs(layer.weight_size)
-        executed = weight_size @ reach + layer.bias_size[:, None]
+        executed = layer.times(weight_size, reach) + layer.bias_size
         sizes = self.sizes[-1] + self._affine_size if self.affine else self.sizes[-1]
-        own = weight_size @ (4 * sizes + reach) + layer.bias_size[:, None]
+        own = layer.times(weight_size, 4 * sizes + reach) + layer.bias_size
         error = self._error(i, executed, own, reach.sum(axis=0))
-        bias = layer.bias[:, None]
+        bias = layer.bias
         if len(self.tops) < i + 1 and self.affine and i < len(self.arrays.layers) - 1:
             self._affine_ends(i, error)
         upper = Sums((both_c + apart_c) / 2 + bias + error, (both + apart) / 2)
         lower = Sums((both_c - apart_c) / 2 + bias - error, (both - apart) / 2)
         return upper, lower
 
-    # --- affine forms: z = slopes·u + middle ± Σ_j |spread_j|·radius_j, lines above and below a relu being parallel ---
+    # --- affine forms: z = terms·u + middle ± Σ_j |spread_j|·radius_j, lines above and below a relu being parallel ---
 
     def _affine_forms(self, i: int) -> None:
         """Take relu of the affine forms of layer i − 1 and send them through layer i."""
-        layer = self.arrays.layers[i]
+        layer = self.weights[i - 1]
         top, bottom = self.tops[-1], self.bottoms[-1]
         _, slope, lift = _line(top, bottom)
         if i == 1:
             self._spreads: list[tuple[np.ndarray, np.ndarray]] = []
             self._affine_error, self._affine_size = self.errors[0] + self._pad, self.sizes[0]
-        through = layer.weight
-        count = len(through)
-        self._slopes = (through @ (slope[:, None] * self._slopes).reshape(slope.shape[0], -1)).reshape(
-            count, self.nodes.count, -1
-        )
-        self._middle = through @ (slope * self._middle + lift / 2) + layer.bias[:, None]
+        self._terms = layer.times(layer.weight, slope[:, None] * self._terms)
+        self._middle = layer.times(layer.weight, slope * self._middle + lift / 2) + layer.bias
         spreads = []
         for matrix, radius in self._spreads:
-            moved = matrix if matrix.ndim == 3 else matrix[:, :, None]
-            moved = slope[:, None] * moved
-            spreads.append(((through @ moved.reshape(slope.shape[0], -1)).reshape(count, moved.shape[1], -1), radius))
+            moved = slope[:, None] * (matrix if matrix.ndim == 3 else matrix[:, :, None])
+            spreads.append((layer.times(layer.weight, moved), radius))
         # Each layer's own rounding is one more free term of its sums.
-        spreads.append((through, slope * self._affine_error + lift / 2))
+        spreads.append((layer.weight, slope * self._affine_error + lift / 2))
         self._spreads = spreads
 
     def _affine_ends(self, i: int, error: np.ndarray) -> None:
         """What the affine forms say about layer i."""
-        nodes = self.nodes
-        highs, lows = nodes.highest(self._slopes), nodes.lowest(self._slopes)
+        highs, lows = self.nodes.ends_of_terms(self._terms)
         high, low = highs.sum(axis=1), lows.sum(axis=1)
         spread = np.zeros_like(high)
         for matrix, radius in self._spreads:
@@ -316,9 +318,10 @@ class ReluPass:
 
     def _backward(self, i: int, sign: float, raised: Sums, lowered: Sums) -> Sums:
         """A lower bound of sign·z for the sums z of layer i."""
-        layer = self.arrays.layers[i]
-        rows = np.repeat((sign * layer.weight)[:, :, None], self.views * self.boxes, axis=2)  # [sums, neurons, items]
-        constant = (sign * layer.bias)[:, None] - self.errors[i]
+        layer, items = self.weights[i - 1], self.views * self.boxes
+        weight = layer.weight if layer.weight.ndim == 3 else layer.weight[:, :, None]
+        rows = sign * np.broadcast_to(weight, (*weight.shape[:2], items))  # [sums, neurons, items]
+        constant = sign * layer.bias - self.errors[i]
         for j in reversed(range(1, i)):
             top, bottom, own = self.tops[j], self.bottoms[j], self.sizes[j]
             bends, slope, lift = _line(top, bottom)
@@ -327,8 +330,8 @@ class ReluPass:
             constant = constant + (down * lift).sum(axis=1) - self.slack * ((up - down) * (own + lift)).sum(axis=1)
             rows = up * flat + down * slope
             constant = constant - (np.abs(rows) * (self.errors[j] * (1 + self.slack))).sum(axis=1)
-            constant = constant + (rows * self.arrays.layers[j].bias[:, None]).sum(axis=1)
-            rows = np.stack([self.arrays.layers[j].weight.T @ row for row in rows])
+            constant = constant + (rows * self.weights[j - 1].bias).sum(axis=1)
+            rows = self.weights[j - 1].back(rows)
         up, down = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
         constant = constant + (up * lowered.constant + down * raised.constant).sum(axis=1)
         constant = constant - self.slack * (((up - down) * self.sizes[0]).sum(axis=1) + np.abs(constant)) - FLOOR
@@ -339,22 +342,20 @@ class ReluPass:
 
     def _merit(self) -> np.ndarray:
         """For each variable: the widths it gives to sums that bend, weighed by what they do to the outputs."""
-        rows = np.abs(self.arrays.layers[-1].weight).sum(axis=0)[:, None]
-        if len(self.arrays.layers[-1].weight) == 1:
-            rows = self.arrays.layers[-1].weight.T
+        last = self.weights[-1].weight
+        rows = last[0] if len(last) == 1 else np.abs(last).sum(axis=0)
+        rows = rows if rows.ndim == 2 else rows[:, None]
         total = np.zeros((self.variables.count, self.views * self.boxes))
         for i in reversed(range(len(self.widths))):
             bends, slope, _ = _line(self.tops[i], self.bottoms[i])
             total += np.einsum("ki,kvi->vi", np.abs(rows) * bends, self.widths[i])
             if i:
-                rows = self.arrays.layers[i].weight.T @ (rows * slope)
+                rows = self.weights[i - 1].back(rows * slope)
         return np.nan_to_num(total).reshape(self.variables.count, self.views, self.boxes).sum(axis=1)
 
-    def _same(self) -> np.ndarray:
+    def _same(self, alive: list[np.ndarray], fine: np.ndarray) -> np.ndarray:
         """Whether what tells the views apart reaches dead neurons only. The argument is that of `backward`."""
         differs = np.repeat(self.arrays.reads[0][:, None], self.boxes, axis=1)
-        for i, reads in enumerate(self.arrays.reads[1:]):
-            dead = (self.tops[i] <= 0).reshape(-1, self.views, self.boxes).all(axis=1)
-            differs = differs & ~dead
-            differs = (reads.astype(np.float32) @ differs.astype(np.float32)) > 0
-        return np.asarray(~differs.any(axis=0) & self.fine.reshape(self.views, self.boxes).all(axis=0))
+        for active, reads in zip(alive, self.arrays.reads[1:], strict=True):
+            differs = (reads.astype(np.float32) @ (differs & active).astype(np.float32)) > 0
+        return np.asarray(~differs.any(axis=0) & fine)

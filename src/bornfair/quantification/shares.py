@@ -152,10 +152,8 @@ def likely_above(nodes: Nodes, sums: Sums, weights: np.ndarray) -> np.ndarray:
 
     `weights` are those of the nodes.
     """
-    weighted = sums.table * weights
-    means = nodes.sums(weighted)
-    mean = sums.constant + means.sum(axis=-2)
-    variance = np.einsum("...qi,...qi->...i", weighted, sums.table) - (means**2).sum(axis=-2)
+    mean, variance = nodes.moments(sums.table, weights)
+    mean = sums.constant + mean
     least = sums.constant + nodes.lowest(sums.table).sum(axis=-2)
     most = sums.constant + nodes.highest(sums.table).sum(axis=-2)
     guess = ndtr(mean / np.sqrt(np.maximum(variance, 1e-300)))

@@ -37,13 +37,16 @@ class Tally:
         )
 
 
-def waiting(boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, variable: np.ndarray) -> Boxes:
-    """Open boxes: mass, what is likely undecided of it, the variable to cut, and what shares of them are proven to be
-    certified and falsified (NaN: nobody has looked).
+def waiting(
+    boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, variable: np.ndarray, alive: np.ndarray
+) -> Boxes:  # fmt: skip
+    """Open boxes: mass, what is likely undecided of it, the variable to cut, which hidden neurons may be active (eight
+    in a byte), and what shares of them are proven to be certified and falsified (NaN: nobody has looked).
     """
     certified, falsified = np.full((2, len(boxes)), np.nan)
     return boxes.knowing(
-        mass=mass, undecided=undecided, variable=variable, certified=certified, falsified=falsified
+        mass=mass, undecided=undecided, variable=variable, alive=np.packbits(alive, axis=1),
+        certified=certified, falsified=falsified,
     )  # fmt: skip
 
 

@@ -205,9 +205,9 @@ class Variables:
         squared = (square / mass - 2 * middle * mean / mass + middle**2) / half**2
         return mass, np.clip(away, -1.0, 1.0), np.clip(squared, away**2, 1.0)
 
-    def halves(self, boxes: Boxes, variable: np.ndarray, liking: np.ndarray) -> Boxes:
+    def halves(self, boxes: Boxes, variable: np.ndarray, liking: np.ndarray, kept: Sequence[str] = ()) -> Boxes:
         """Both halves of boxes, of about equal mass: cut at their variable; a group into the categories that are liked
-        less and those that are liked more.
+        less and those that are liked more. Facts that are `kept` hold of every part of a box.
         """
         column, rows = self.columns[variable], np.arange(len(boxes))
         low, high = boxes.low[rows, column], boxes.high[rows, column]
@@ -218,8 +218,10 @@ class Variables:
         for i in self.beyond:
             mine = variable == i
             at[mine] = self._near_ends(i, at[mine], low[mine], high[mine])
-        kept = self.places.lower_half(boxes, column, np.broadcast_to(liking, boxes.high.shape))
-        return Boxes.joined(*self.places.halves(boxes, column, kept, at)[:2])
+        lower = self.places.lower_half(boxes, column, np.broadcast_to(liking, boxes.high.shape))
+        *parts, possible = self.places.halves(boxes, column, lower, at)
+        facts = {name: boxes.facts[name][possible] for name in kept}
+        return Boxes.joined(*(part.knowing(**facts) for part in parts))
 
     def _near_ends(self, variable: int, at: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Where to cut: next to an end on which most of the mass sits."""

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import bornfair.quantification.alive as alive
 import bornfair.quantification.forms as forms
 import bornfair.quantification.measure as engine
 from bornfair.errors import InputError
 from bornfair.experiments.printout import lines
 from bornfair.experiments.quantify_anchors import COLUMNS, compare, summary
-from bornfair.models.network import Layer, Network, decisions
+from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
@@ -33,116 +34,9 @@ from bornfair.question import load_model
 from bornfair.twins.relation import Relation, View, flip_relation
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
-from bornfair.verification.exact import exact_decisions, fractions
+from share_fuzz import FOREVER, case, mistakes, random_marginals, small_model, true_shares, unfair_people
 
 SEEDS = st.integers(0, 2**32 - 1)
-FOREVER = 1e9
-
-
-# --- small models, and everybody in them ---
-
-
-def small_model(rng, *, activation="relu", depth=None):
-    pool = [
-        IntegerFeature(name="n", low=-2, high=int(rng.integers(-1, 9))),
-        IntegerFeature(name="m", low=0, high=int(rng.integers(1, 12))),
-        BooleanFeature(name="b"),
-        CategoricalFeature(name="c", categories=("x", "y", "z", "w")[: int(rng.integers(1, 5))]),
-    ]
-    kept = [f for f in pool if rng.random() < 0.75] or pool[:1]
-    sensitive = CategoricalFeature(name="s", categories=("p", "q", "o")[: int(rng.integers(2, 4))])
-    outputs = int(rng.choice([1, 1, 3]))
-    label = Label(name="y", classes=tuple(range(max(outputs, 2))))
-    domain = Domain(features=(*kept, sensitive), sensitive=("s",), label=label)
-    scales = {f.name: Scale(centre=1.0, exponent=int(rng.integers(-1, 3))) for f in kept if f.kind == "integer"}
-    encoding = Encoding(domain, scales)
-    hidden = rng.integers(1, 7, int(rng.integers(0, 4)) if depth is None else depth)
-    widths = [encoding.width, *(int(n) for n in hidden), outputs]
-    style, layers = rng.choice(["tame", "normal", "weak", "large"]), []
-    for i, (a, b) in enumerate(itertools.pairwise(widths)):
-        weight, bias = rng.normal(size=(b, a)), rng.normal(size=b)
-        if style == "tame":
-            weight, bias = np.round(2 * weight) / 2, np.round(2 * bias) / 2
-        if style == "large":
-            weight, bias = weight * 100, bias * 100
-        if i == 0:
-            weight[:, encoding.free_width :] *= 10.0 ** rng.uniform(-4, 0) if style == "weak" else 1.0
-        layers.append(Layer(weight, bias))
-    return FairModel(Network(tuple(layers), activation), encoding)
-
-
-def unfair_people(model):
-    """Everybody as a table, and whose twins are decided differently: exactly wherever float64 could be wrong."""
-    relation = flip_relation(model.encoding)
-    places = variables(model.encoding, relation.free).places
-    free = places.values(places.everybody(places.root)[0])
-    inputs = np.stack([view(free) for view in relation.views], axis=1)
-    values = inputs
-    for i, layer in enumerate(model.network.layers):
-        values = (np.tanh(values) if model.network.activation == "tanh" else np.maximum(values, 0)) if i else values
-        values = values @ layer.weight.T.astype(np.float64) + layer.bias
-    decided = decisions(values)
-    ranked = np.sort(values, axis=-1)
-    margin = np.abs(values[..., 0]) if values.shape[-1] == 1 else ranked[..., -1] - ranked[..., -2]
-    close = np.argwhere(margin <= 1e-6 * (1 + np.abs(values).max()))
-    if len(close) and model.network.activation == "relu":
-        at = tuple(close.T)
-        decided[at] = exact_decisions(model.network, fractions(inputs[at]))
-    return model.encoding.decode(free), (decided != decided[:, :1]).any(axis=1)
-
-
-def random_marginals(rng, model):
-    marginals = {}
-    for feature in model.domain.free_features:
-        if rng.random() < 0.7:
-            weights = {level: int(w) for level, w in zip(feature.levels(), rng.integers(0, 6, 99), strict=False)}
-            weights[feature.levels()[0]] = max(weights[feature.levels()[0]], 1)
-            marginals[feature.name] = weights
-    return marginals
-
-
-def true_shares(model, marginals=None):
-    """The fair and the unfair share, as fractions."""
-    people, unfair = unfair_people(model)
-    weights = np.full(len(people), Fraction(1), dtype=object)
-    for name, marginal in (marginals or {}).items():
-        weights *= np.array([Fraction(str(marginal.get(value, 0))) for value in people[name].tolist()], dtype=object)
-    total = sum(weights)
-    bad = sum((w for w, u in zip(weights, unfair, strict=True) if u), Fraction(0))
-    return 1 - bad / total, bad / total
-
-
-def mistakes(model, found: Shares, fair, unfair, finished):
-    """What is wrong with some shares, or nothing."""
-    if Fraction(found.certified) > fair or Fraction(found.falsified) > unfair:
-        return f"{found} claims more than {float(fair)} and {float(unfair)}"
-    if found.certified + found.falsified + found.undecided != 1.0 or found.undecided < 0:
-        return f"{found} does not sum to 1"
-    sure = found.confident
-    if not Fraction(sure.low) <= unfair <= Fraction(sure.high):
-        return f"{found} is sure of an interval without {float(unfair)}"
-    if found.falsified > sure.low or found.certified > 1 - sure.high:
-        return f"{found} is less sure than what it proves"
-    if finished and (found.undecided > 1e-9 or abs(Fraction(found.certified) - fair) > Fraction(1, 10**9)):
-        return f"{found} is finished, but {float(fair)} and {float(unfair)}"
-    return None
-
-
-def case(seed, activation):
-    """One random model measured for a random while, and to the end."""
-    rng = np.random.default_rng(seed)
-    model = small_model(rng, activation=activation)
-    marginals = random_marginals(rng, model) if rng.random() < 0.4 else None
-    fair, unfair = true_shares(model, marginals)
-    arithmetic = (("real",), ("real", "float32"))[int(rng.integers(2))]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "FEW", int(rng.choice([1, 1, 4, 64])))
-        options = {"timeout": FOREVER, "samples": 50, "marginals": marginals, "arithmetic": arithmetic}
-        part = shares_of(model, most_boxes=int(rng.integers(1, 40)), **options)
-        wrong = mistakes(model, part, fair, unfair, False)
-        whole = shares_of(model, **options)
-    exact = arithmetic == ("real",) and activation == "relu"
-    return wrong or mistakes(model, whole, fair, unfair, exact)
 
 
 @settings(max_examples=70)
@@ -205,8 +99,13 @@ def test_outputs_lie_between_the_bounds_everywhere_in_a_box(seed):
     owner = Bounder(model.network, relation, variables(model.encoding, relation.free))
     places = owner.variables.places
     boxes = random_boxes(rng, places, 8)
-    found = owner.bounds(*places.bounds(boxes))
-    for _ in range(5):
+    whole = owner.bounds(*places.bounds(boxes))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alive, "NARROW", 0)
+        patch.setattr(alive, "WORTH", 1.0)
+        picked = owner.bounds(*places.bounds(boxes), whole.alive)
+    assert not (picked.alive & ~whole.alive).any()
+    for _, found in itertools.product(range(3), (whole, picked)):
         people = places.draw(boxes, rng)
         for v, view in enumerate(relation.views):
             values = view(places.values(people))

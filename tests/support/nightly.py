@@ -16,6 +16,7 @@ import hostile_forests
 import import_fuzz
 import nasty_models
 import neighbourhood_fuzz
+import share_fuzz
 import small_forests
 import structure_fuzz
 import wiring_fuzz
@@ -29,6 +30,7 @@ FUZZERS: dict[str, Run] = {
     "neighbourhoods": neighbourhood_fuzz.run,
     "structures": structure_fuzz.run,
     "small forests": small_forests.run,
+    "shares": share_fuzz.run,
     "forged bundles": checker_fuzz.run,
     "forged forests": forest_fuzz.run,
     "wires": wiring_fuzz.run,

@@ -19,6 +19,7 @@ from bornfair.errors import InputError
 from bornfair.experiments.forest_anchors import ASKED, ensembles
 from bornfair.experiments.printout import Columns, Outcome, Printout, lines, of_rows
 from bornfair.experiments.timing import pin_to_one_core
+from bornfair.repairing.forest_repair import RepairedForest
 from bornfair.repairing.mending import repair
 from bornfair.verification.clock import Say
 
@@ -60,6 +61,7 @@ def _row(path: Path, table: pd.DataFrame, sensitive: str, seed: int) -> Outcome:
     target, began = str(table.columns[-1]), time.process_time()
     halves = [table.iloc[i::2].reset_index(drop=True) for i in (0, 1)]
     found = repair(path, halves[0], target=target, sensitive_features=[sensitive], test=halves[1], seed=seed)
+    assert isinstance(found, RepairedForest)
     seconds, people = time.process_time() - began, table.drop(columns=target)
     with tempfile.TemporaryDirectory() as folder:
         bundle = found.model.save(Path(folder) / "bundle")

@@ -11,9 +11,13 @@ from bornfair.cli.options import (
     Data,
     Decision,
     DomainFile,
+    EndpointUrl,
     Json,
-    ModelFile,
+    MaybeModel,
+    ModelCommand,
     Normalise,
+    Opaque,
+    Rate,
     Seed,
     Sensitive,
     Target,
@@ -22,6 +26,7 @@ from bornfair.cli.options import (
     Twins,
     asking,
     choices,
+    model_of,
     number_in,
     rows_of,
     started,
@@ -33,7 +38,7 @@ from bornfair.people.reading import Reading
 
 @choices(Reading, after="data")
 def explain(
-    model: ModelFile,
+    model: MaybeModel = None,
     person: Annotated[
         Path | None, typer.Option(help="A JSON file with the person's values by feature; sensitive ones may be absent.")
     ] = None,
@@ -54,6 +59,10 @@ def explain(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    model_command: ModelCommand = None,
+    endpoint: EndpointUrl = None,
+    rate: Rate = 10.0,
+    opaque: Opaque = False,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -70,10 +79,11 @@ def explain(
 
     if row is not None and data is None:
         raise InputError(f"--row {row} is a row of a table; name it with --data.")
-    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
+    source = model_of(model, model_command, endpoint, rate, timeout)
+    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise) | {"opaque": opaque}
     who: Any = person if row is None else row
     found = ask(
-        model, who, within=_reaches(within or []), most=most, timeout=clock, seed=seed,
+        source, who, within=_reaches(within or []), most=most, timeout=clock, seed=seed,
         table=rows_of(data, reading), **asked,
     )  # fmt: skip
     if json:
@@ -101,7 +111,7 @@ def _print(found: Any) -> None:
 
     verdict = found.verdict
     if found.decision is not None:
-        chance = found.probabilities.get(str(found.decision))
+        chance = (found.probabilities or {}).get(str(found.decision))
         tell(f"The person gets {found.decision}" + ("." if chance is None else f" ({percent(chance)})."))
     for note in found.notes:
         tell(f"({note})")
@@ -118,7 +128,7 @@ def _print(found: Any) -> None:
         lines = [
             (
                 ", ".join(f"{name} {new} instead of {old}" for name, (old, new) in version.changes.items()),
-                str(version.decision), percent(version.probabilities.get(str(version.decision))),
+                str(version.decision), percent((version.probabilities or {}).get(str(version.decision))),
             )
             for version in found.differing
         ]  # fmt: skip

@@ -22,6 +22,7 @@ from bornfair.explaining.person import Person, limits_around, person_of_domain, 
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
+from bornfair.models.opaque import AnyModel, OpaqueModel, Unsteady
 from bornfair.models.shipped import shipped
 from bornfair.people.features import Value
 from bornfair.people.sensitive import ENUMERATION_LIMIT
@@ -35,8 +36,9 @@ from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.decide import check_question, decide
 from bornfair.verification.forest_cells import Cells
 from bornfair.verification.forest_replay import replay_forest_people
+from bornfair.verification.outside_replay import replay_outside_people
 from bornfair.verification.replay import falsified, replay
-from bornfair.verification.verdict import Verdict
+from bornfair.verification.verdict import Verdict, undecided
 
 Raw = dict[str, Value]
 MOST_LISTED = 20_000  # versions of a person who are decided one by one
@@ -53,7 +55,8 @@ class Version:
     changes: dict[str, tuple[Value, Value]]
     decision: Value
     scores: tuple[float, ...]
-    probabilities: dict[str, float]
+    probabilities: dict[str, float] | None
+    """None of a model that shows none."""
 
     def to_json(self) -> dict[str, Any]:
         changes = {name: list(values) for name, values in self.changes.items()}
@@ -164,7 +167,7 @@ def explain(
     clock = Clock.of(timeout, say)
     given, strict, people = _given(person, people, asking)
     asked = Question.of(model, people, **asking)
-    about: Any = asked.model
+    about = asked.model
     about.domain.require_sensitive()
     who = person_of_domain(about.domain, given, about.fills, strict=strict)
     alone = limits_around(about.domain, who.shared, {})
@@ -228,7 +231,7 @@ class _Looked:
     notes: tuple[str, ...] = ()
 
 
-def _look(model: Model | ForestModel, who: Person, most: int) -> _Looked:
+def _look(model: AnyModel, who: Person, most: int) -> _Looked:
     """Decide the person as they are, and as every version that can be listed, by what ships."""
     domain, known = model.domain, set(model.domain.sensitive) <= who.sensitive.keys()
     own = [{name: who.values[name] for name in domain.names}] if known else []
@@ -240,9 +243,11 @@ def _look(model: Model | ForestModel, who: Person, most: int) -> _Looked:
     if not all_of_them:
         return _Looked(notes=("the versions of a person are too many to be listed",))
     names, decided = class_names(model), _decided(model, everyone)
-    scores, shares = model.scores(everyone), model.predict_proba(everyone)
+    scores, shares = model.scores(everyone), _shares(model, everyone)
 
-    def described(i: int) -> dict[str, float]:
+    def described(i: int) -> dict[str, float] | None:
+        if shares is None:
+            return None
         return {str(name): float(share) for name, share in zip(names, shares[i], strict=True)}
 
     first = int(decided[0]) if known else int(np.bincount(decided).argmax())
@@ -267,7 +272,7 @@ def _look(model: Model | ForestModel, who: Person, most: int) -> _Looked:
     )  # fmt: skip
 
 
-def _versions(model: Model | ForestModel) -> Versions | None:
+def _versions(model: AnyModel) -> Versions | None:
     """The versions that are decided one by one: of a forest those it can tell apart; None where they are too many."""
     if isinstance(model, ForestModel):
         return Cells.of(model).twins.versions
@@ -275,28 +280,42 @@ def _versions(model: Model | ForestModel) -> Versions | None:
     return None if space > ENUMERATION_LIMIT or space * group > MOST_LISTED else Versions(model.domain)
 
 
-def _not_every_value(model: Model | ForestModel) -> list[str]:
+def _not_every_value(model: AnyModel) -> list[str]:
     real = model.domain.real_sensitive
     if not real or isinstance(model, ForestModel):
         return []
     return [f"of {' and '.join(real)}, some values are listed; the verdict is about every value"]
 
 
-def _decided(model: Model | ForestModel, people: pd.DataFrame) -> np.ndarray:
+def _shares(model: AnyModel, people: pd.DataFrame) -> np.ndarray | None:
+    if isinstance(model, OpaqueModel):
+        return model.meant.probabilities(model.scores(people)) if model.shows_scores else None
+    return model.predict_proba(people)
+
+
+def _decided(model: AnyModel, people: pd.DataFrame) -> np.ndarray:
     """The class of each person as what ships decides: the original of a model that was read."""
-    if model.original is not None:
-        return np.asarray(model.original.decide(people), np.int64)
-    if isinstance(model, ForestModel):
-        return decisions(model.scores(people))
-    return shipped(model).decided(people)
+    if isinstance(model, OpaqueModel):
+        return model.ask(people, scores=False).decided
+    original = getattr(model, "original", None)
+    if original is not None:
+        return np.asarray(original.decide(people), np.int64)
+    return shipped(model).decided(people) if isinstance(model, Model) else decisions(model.scores(people))
 
 
-def _shown_by(model: Model | ForestModel, who: Person, twins: tuple[Raw, Raw], found: Verdict) -> Verdict:
+def _shown_by(model: AnyModel, who: Person, twins: tuple[Raw, Raw], found: Verdict) -> Verdict:
     """The verdict with the person and their nearest version as the twins, if replay says so: also where the search came
     to no end, or spoke of the network as read.
     """
     if isinstance(model, ForestModel):
         again = replay_forest_people(model, twins)
+    elif isinstance(model, OpaqueModel):
+        try:
+            again = replay_outside_people(model, twins)
+        except Unsteady as error:
+            return undecided("asking", str(error).rstrip("."))
+    elif not isinstance(model, Model):
+        return found
     else:
         known = Versions(model.domain).at([tuple(twin[name] for name in model.domain.sensitive) for twin in twins])
         elements = range(known.group.size)
@@ -308,9 +327,9 @@ def _shown_by(model: Model | ForestModel, who: Person, twins: tuple[Raw, Raw], f
     return dataclasses.replace(told, boxes=found.boxes, partitions=found.partitions, seconds=found.seconds)
 
 
-def _undone(model: Model | ForestModel, who: Person, clock: Clock, seed: int) -> dict[str, Any] | None:
+def _undone(model: AnyModel, who: Person, clock: Clock, seed: int) -> dict[str, Any] | None:
     """The smallest change found, and whether all versions are then proven to be decided alike."""
-    found = undo_of(model, who.shared)
+    found = undo_of(model, who.shared, clock.part(UNDONE))
     if found is None:
         return None
     changed = who.shared | {name: values[1] for name, values in found["changes"].items()}
@@ -318,7 +337,7 @@ def _undone(model: Model | ForestModel, who: Person, clock: Clock, seed: int) ->
     return found | {"proven": bool(after)}
 
 
-def _around(model: Model | ForestModel, near: Any, person: Verdict, clock: Clock, seed: int) -> Verdict:
+def _around(model: AnyModel, near: Any, person: Verdict, clock: Clock, seed: int) -> Verdict:
     """Whether everybody near is treated as their twins; who is near themselves may have shown it already."""
     if person.verdict == "falsified":
         return dataclasses.replace(person, reason=f"the person is one of them: {person.reason}")

@@ -143,6 +143,11 @@ def shown_outside(model: OpaqueModel, table: Any, treated: Treatment) -> Verdict
 # --- what would undo it ---
 
 
+def outside_undo(model: OpaqueModel, person: dict[str, Value], clock: Clock) -> dict[str, Any] | None:
+    """As `bornfair.quantification.people.undo_of`, for a model that is asked."""
+    return _undo(model, Versions(model.domain), person, clock)
+
+
 def _undo(model: OpaqueModel, versions: Versions, person: dict[str, Value], clock: Clock) -> dict[str, Any] | None:
     """The smallest change of one other feature, or of two, after which all versions get one decision: asked again."""
     features = model.domain.free_features

@@ -298,7 +298,7 @@ def _own(model: Model, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 # --- what would undo it ---
 
 
-def undo_of(model: Model | ForestModel, person: Mapping[str, Value]) -> dict[str, Any] | None:
+def undo_of(model: AnyModel, person: Mapping[str, Value], timeout: Timeout = math.inf) -> dict[str, Any] | None:
     """The smallest change of a person's free features found after which all versions get one decision, replayed, as in
     `most_affected`: {"changes": {feature: [old, new]}, "decision": …}; None where none was found.
     """
@@ -306,6 +306,10 @@ def undo_of(model: Model | ForestModel, person: Mapping[str, Value]) -> dict[str
         from bornfair.quantification.forest_people import forest_undo
 
         return forest_undo(model, dict(person))
+    if isinstance(model, OpaqueModel):
+        from bornfair.quantification.outside_people import outside_undo
+
+        return outside_undo(model, dict(person), Clock.of(timeout))
     return _undo(model, Lens(model), dict(person))
 
 

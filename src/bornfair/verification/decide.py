@@ -94,13 +94,17 @@ def decide_among(model: AnyModel | WiredModel, among: Where, *, timeout: Timeout
 
     among: who is asked about, as {"age": (30, 40), "job": ["nurse"]}, ends included; (None,) where a number is missing.
     """
-    if not isinstance(model, (Model, ForestModel)):
-        raise InputError("some people only can be asked about where the model is read: a network or a forest.")
     clock, limits = Clock.of(timeout), named_limits(model.domain, among)
     if isinstance(model, ForestModel):
         from bornfair.verification.forest_decide import decide_forest_among
 
         return decide_forest_among(model, limits, timeout=clock)
+    if isinstance(model, OpaqueModel):
+        from bornfair.verification.outside_among import decide_outside_among
+
+        return decide_outside_among(model, limits, timeout=clock, seed=seed)
+    if not isinstance(model, Model):  # what the wires of a graph tell, they tell of everybody
+        return decide(model, timeout=clock, seed=seed)
     verdict = confirm_encoded(model.network, model.encoding)
     if verdict.verdict != "verified" or "float32" not in verdict.arithmetic:
         from bornfair.verification.search import search

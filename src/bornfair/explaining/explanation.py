@@ -167,7 +167,7 @@ def explain(
     clock = Clock.of(timeout, say)
     given, strict, people = _given(person, people, asking)
     asked = Question.of(model, people, **asking)
-    about = asked.model
+    about: Any = asked.model
     about.domain.require_sensitive()
     who = person_of_domain(about.domain, given, about.fills, strict=strict)
     alone = limits_around(about.domain, who.shared, {})

@@ -48,7 +48,7 @@ class OwnSource:
     def wanted(self) -> Wanted:
         domain = self.model.domain
         read = domain.names if reads_sensitive(self.model) else domain.free_names
-        return Wanted("this model", tuple(read))
+        return Wanted("this model", tuple(read), gaps=True)
 
     def read(self, columns: Columns, asked: Reading) -> Read:
         model, tape, names = self.model, Tape(columns.domain.features), self.wanted.names or ()

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError
+from bornfair.errors import InputError, shown
 from bornfair.models.importers.affine import CannotRead, NeedsLevels, Tape
 from bornfair.models.importers.columns import Columns, Wanted, Who, columns_for, with_classes, with_levels
 from bornfair.models.importers.fold import folded, is_exact
@@ -55,6 +55,12 @@ def imported(source: Source, who: Who, asked: Reading) -> Model:
     if who.table is not None:
         who = replace(who, table=as_pandas(who.table))
     columns = columns_for(wanted, who)
+    gappy = [name for name in columns.names if columns.domain.feature(name).missing]
+    if gappy and not wanted.gaps:
+        raise InputError(
+            f"{shown(gappy)} may be missing in the domain, but what {wanted.origin} decides then is not read; remove "
+            '"missing" from the domain: gaps of a table are filled in as the model fills them in, or left out.'
+        )
     if isinstance(asked.threshold, Asked):
         columns, read = _read(source, columns, replace(asked, threshold=None))
         asked = _at_the_point(read, asked, asked.threshold, columns, who.table, wanted.origin)

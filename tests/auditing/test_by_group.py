@@ -31,9 +31,9 @@ def people():
     return table, decided, truth
 
 
-def lines(people, sensitive, truth=True, **rules):
+def lines(people, sensitive, truth=True, gaps=False, **rules):
     table, decided, known = people
-    domain = Domain.infer(table, sensitive=sensitive)
+    domain = Domain.infer(table, sensitive=sensitive, gaps=gaps)
     found = by_group(domain, table, decided, known if truth else None, 1, Favourable("yes", **rules))
     return {(line.features, line.value): line for line in found}
 
@@ -69,6 +69,8 @@ def test_a_few_people_are_neither_headlined_nor_compared_with(people):
 def test_people_of_unknown_group_are_counted_and_compared_with_nobody(people):
     line = lines(people, ["sex"])[("sex",), "not known"]
     assert line.count == 50 and line.unknown and line.impact_ratio is None
+    learnt = lines(people, ["sex"], gaps=True)[("sex",), "missing"]  # where a gap is a value, it is a group too
+    assert learnt.count == 50 and not learnt.unknown
 
 
 def test_selection_needs_no_truth(people):

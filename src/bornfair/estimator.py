@@ -18,7 +18,6 @@ from sklearn.utils.validation import (
 from bornfair.checks import choice
 from bornfair.errors import InputError, shown
 from bornfair.models import metrics
-from bornfair.models.network import Network
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import GapsInTraining, MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
@@ -40,7 +39,8 @@ class FairClassifier(TrainingOptions, TableClassifier):
     ----------
     sensitive_features : name (or, for arrays, position) of the column in which twins may differ, or a list of several.
     twins : rules for twins beyond that, as 'sex: Male<->Female, relationship: Husband<->Wife'.
-    preset : 'default', or 'paper' for the setting of the paper's experiments. Options left None follow the preset.
+    preset : 'default'; 'accurate', which takes some ten times as long; or 'paper' for the setting of the paper's
+        experiments. Options left None follow the preset.
     hidden : hidden widths, or one of 'paper', 'shallow', 'deep', 'large'.
     activation : 'relu', 'tanh', 'sigmoid' or 'gelu'.
     init : the fair start: 'exact', 'bernoulli:phi=-10,p=0.5', 'near_zero:scale=1e-10', 'shared_scalar:draw=uniform',
@@ -53,8 +53,14 @@ class FairClassifier(TrainingOptions, TableClassifier):
     project : where training alone proves nothing (sampled response, γ other than 0), replace the network in the end by
         the closest one that ignores the sensitive values: approximate fairness becomes exact, and is certified.
     draws : random responses per row and step for 'sampled' and 'population_sampled'.
+    embedding : how the network sees numbers: 'piecewise' (as shares of bins, cut where a small tree cuts them),
+        'quantiles' (bins of equally many people), or 'none' (as they are). A preset's embedding goes with its own
+        `hidden`, with activation 'relu' and init 'exact'; with others numbers are seen as they are unless asked for.
+    bins : how many bins a number has at most.
+    members : so many networks are trained side by side, and the mean of their scores decides: one network, one proof.
     optimiser : 'sgd', 'momentum', 'adam', 'adamw', or an optax transformation (without its learning rate).
-    learning_rate, schedule, weight_decay, batch_size, epochs, validation_fraction, patience : see `algorithm.Plan`.
+    learning_rate, schedule, weight_decay, dropout, label_smoothing, batch_size, epochs, validation_fraction, patience :
+        see `algorithm.Plan`. A preset's dropout goes with its own `hidden` too.
     class_weight : None, 'balanced', or a weight for each class.
     threshold : where the model decides: None at ½, 0.05, 'top 12%' of the training rows, or {'approve': 0.3}.
     combinations : with several sensitive features, 'all' combinations of their values exist, or the 'observed' ones.
@@ -105,9 +111,10 @@ class FairClassifier(TrainingOptions, TableClassifier):
             codes = self._class_indices(labels)
             weights = self._weights(labels, sample_weight)
             response = resolve_response(recipe, self.domain_)
+            plan = dataclasses.replace(recipe.plan(len(frame)), members=len(self._members))
             fitted = continue_fit(
-                self._logits, frame, codes, self.model_.encoding, recipe, response, weights=weights,
-                threshold=self.threshold,
+                self._members, frame, codes, self.model_.encoding, recipe, response, weights=weights,
+                threshold=self.threshold, plan=plan, embedding=self._embedding,
                 callbacks=tuple(self.callbacks), checkpoint_path=self.checkpoint, resume=self.checkpoint is not None,
             )  # fmt: skip
             return self._keep(fitted)
@@ -148,20 +155,15 @@ class FairClassifier(TrainingOptions, TableClassifier):
         plan = recipe.plan(len(frame))
         once = Plan(**(vars(plan) | {
             "epochs": 1, "validation_fraction": 0.0, "patience": None, "schedule": "constant",
-            "seed": plan.seed + self._rounds,
+            "seed": plan.seed + self._rounds, "members": len(self._members),
         }))  # fmt: skip
         fitted = continue_fit(
-            self._logits, frame, self._class_indices(labels), self.model_.encoding, recipe,
+            self._members, frame, self._class_indices(labels), self.model_.encoding, recipe,
             resolve_response(recipe, self.domain_), threshold=self.threshold, plan=once,
             weights=self._weights(labels, sample_weight), callbacks=tuple(self.callbacks),
-            optimiser_state=self._optimiser_state,
+            optimiser_state=self._optimiser_state, embedding=self._embedding,
         )  # fmt: skip
         return self._keep(fitted)
-
-    @property
-    def _logits(self) -> Network:
-        """The network as it is trained: deciding at ½."""
-        return self.model_.shifted(()).network
 
     def _keep(self, fitted: Fitted) -> FairClassifier:
         self.model_ = fitted.model
@@ -171,6 +173,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
         self.start_ = fitted.start
         self.history_ = fitted.training.history
         self.n_iter_ = max(len(fitted.training.history), 1)
+        self._members, self._embedding = fitted.members, fitted.embedding
         self._optimiser_state = fitted.training.optimiser_state
         return self
 

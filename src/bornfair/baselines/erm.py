@@ -16,7 +16,7 @@ from bornfair.models.network import Activation, Layer, Network
 from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.fitting import Recipe
 from bornfair.training.response import Response
-from bornfair.training.start import Plain, draw
+from bornfair.training.start import Plain, draw_members
 
 
 @dataclass(eq=False, repr=False)
@@ -36,6 +36,11 @@ class _PlainTraining(Baseline):
     epochs: Any = None
     validation_fraction: float | None = None
     patience: int | Literal["auto"] | None = None
+    embedding: str | None = None
+    bins: int | None = None
+    members: int | None = None
+    dropout: float | None = None
+    label_smoothing: float | None = None
 
     def _check_options(self) -> None:
         """Left to the plan and the network, which know what None and 'auto' stand for."""
@@ -48,12 +53,14 @@ class _PlainTraining(Baseline):
         named = {name: getattr(self, name) for name in Recipe.__dataclass_fields__ if hasattr(self, name)}
         recipe = Recipe(**named, response="none", seed=data.seed)
         sensitive = self._sensitive_inputs(data)
-        start = draw(
-            Plain(), free_width=data.free.shape[1], sensitive_width=sensitive.shape[1], hidden=recipe.widths,
+        plan, embedding = recipe.plan(len(data.free)), recipe.embedding_of(data.encoding, data.free, data.labels, None)
+        starts = draw_members(
+            Plain(), plan.members, free_width=data.free.shape[1] if embedding is None else embedding.width,
+            sensitive_width=sensitive.shape[1], hidden=recipe.widths,
             outputs=data.outputs, activation=self.activation, seed=data.seed,
         )  # fmt: skip
         table = TrainingData(data.free, data.labels, sensitive=sensitive)
-        training = train(start, table, Response("none"), recipe.plan(len(data.free)))
+        training = train(starts, table, Response("none"), plan, embedding=embedding)
         self.history_ = training.history
         return training.network
 

@@ -35,7 +35,9 @@ class RealTable:
     def load(self) -> pd.DataFrame:
         """The table without gaps, its target as the last column."""
         table = self._read().drop(columns=list(self.drop), errors="ignore")
-        table = table.loc[table[self.target].notna(), [c for c in table if table[c].isna().mean() <= MANY_GAPS]].dropna()
+        table = table.loc[
+            table[self.target].notna(), [c for c in table if table[c].isna().mean() <= MANY_GAPS]
+        ].dropna()
         truth = table.pop(self.target)
         labels = truth.astype(str) if self.above is None else np.where(truth > self.above, "more", "less")
         for name in table.select_dtypes(exclude="number").columns:

@@ -258,7 +258,7 @@ def _encoded_and_trained(table: pd.DataFrame, *, epochs: int, watch: Stopwatch) 
     encoding = Encoding.fit(Domain(features=(*numbers, BooleanFeature(name=group)), sensitive=(group,)), table)
     network = draw(Exact(), free_width=encoding.free_width, sensitive_width=1, hidden="paper", outputs=1, seed=0)
     classes = (table["x0"].to_numpy() > table["x1"].to_numpy()).view(np.int8)
-    data = training_data(table, classes, encoding, network, Response(), None)
+    data = training_data(table, classes, encoding, Response(), None, unread=True)
     encoding_seconds = time.perf_counter() - began
     plan = Plan(epochs=epochs, batch_size=LONG_BATCH)
     return data, train(network, data, Response(), plan, callbacks=(watch,)), encoding_seconds

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -27,7 +27,8 @@ from bornfair.checks import choice, number, whole
 from bornfair.errors import Diverged, InputError
 from bornfair.models.network import Network, Parameters
 from bornfair.people.encoding import aligned_zeros
-from bornfair.training.loops import OptimiserKey, OptimiserName, compiled_loops, transformation_of
+from bornfair.training.embedding import Embedding, mean_of
+from bornfair.training.loops import OptimiserKey, OptimiserName, Regularised, compiled_loops, transformation_of
 from bornfair.training.population import Released
 from bornfair.training.response import Response
 
@@ -50,6 +51,11 @@ class Plan:
     patience: int | None = None
     """Stop when the validation loss has not improved for so many epochs, and keep the best network."""
     seed: int = 0
+    dropout: float = 0.0
+    """Share of hidden values left out at each step; the sensitive codes are inputs and never left out."""
+    label_smoothing: float = 0.0
+    members: int = 1
+    """So many networks are trained side by side, from starts and in orders of their own; what is kept is their mean."""
 
     def __post_init__(self) -> None:
         whole("epochs", self.epochs, 0)
@@ -59,12 +65,20 @@ class Plan:
         number("weight_decay", self.weight_decay, 0.0, math.inf)
         number("validation_fraction", self.validation_fraction, 0.0, 0.9)
         whole("seed", self.seed, 0)
+        number("dropout", self.dropout, 0.0, 0.9)
+        number("label_smoothing", self.label_smoothing, 0.0, 0.9)
+        whole("members", self.members, 1)
         choice("optimiser", self.optimiser, get_args(OptimiserName))
         choice("schedule", self.schedule, get_args(Schedule))
         if self.patience is not None:
             whole("patience", self.patience, 1)
             if self.validation_fraction == 0:
                 raise InputError("patience (early stopping) needs validation_fraction above 0, for instance 0.1.")
+
+    def record(self) -> dict[str, Any]:
+        """All that was chosen; of what is off by default, only what was switched on."""
+        usual = {"dropout": 0.0, "label_smoothing": 0.0, "members": 1}
+        return {name: value for name, value in asdict(self).items() if usual.get(name) != value}
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +123,8 @@ class Training:
     collapsed: bool
     """Whether one pass served all copies, so that the sensitive weights were never touched."""
     optimiser_state: list[np.ndarray] = field(default_factory=list, repr=False)
+    members: tuple[Network, ...] = field(default=(), repr=False)
+    """What was trained: the network itself, or those whose mean it is, behind its embedding."""
 
 
 Callback = Callable[[Epoch], "bool | None"]
@@ -116,7 +132,7 @@ Callback = Callable[[Epoch], "bool | None"]
 
 
 def train(
-    start: Network,
+    start: Network | Sequence[Network],
     data: TrainingData,
     response: Response,
     plan: Plan,
@@ -126,11 +142,17 @@ def train(
     resume: bool = False,
     optimiser_state: list[np.ndarray] | None = None,
     transformation: optax.GradientTransformation | None = None,
+    embedding: Embedding | None = None,
 ) -> Training:
-    """Train from `start`. Killed at any moment and resumed from its checkpoint, a run ends with the same bytes."""
-    run = _Run(start, data, response, plan, transformation)
+    """Train from `start`. Killed at any moment and resumed from its checkpoint, a run ends with the same bytes.
+
+    Several members need a start for each. With an embedding the starts read its columns in place of the free ones; the
+    network that comes out reads the free columns themselves.
+    """
+    starts = (start,) if isinstance(start, Network) else tuple(start)
+    run = _Run(starts, data, response, plan, transformation, embedding)
     state = run.initial_state(optimiser_state)
-    mark = None if checkpoint_path is None else _fingerprint(start, data, response, plan)
+    mark = None if checkpoint_path is None else _fingerprint(starts, data, response, plan, embedding)
     if resume and checkpoint_path is not None and Path(checkpoint_path).exists():
         state = run.restored(state, checkpoint.load(checkpoint_path, expected=mark or ""))
     while state.epoch < plan.epochs and not state.stopped:
@@ -163,17 +185,21 @@ class _Run:
 
     def __init__(
         self,
-        start: Network,
+        starts: Sequence[Network],
         data: TrainingData,
         response: Response,
         plan: Plan,
         transformation: optax.GradientTransformation | None,
+        embedding: Embedding | None = None,
     ) -> None:
-        self.start, self.plan, self.activation = start, plan, start.activation
+        start = starts[0]
+        self.starts, self.plan, self.activation, self.embedding = starts, plan, start.activation, embedding
+        if embedding is not None:
+            data = replace(data, free=embedding.columns(data.free))
         self.free_width = data.free.shape[1]
-        _check_shapes(start, data, response)
+        _check_shapes(starts, data, response, plan)
         no_sensitive = start.widths[0] == self.free_width
-        zero_start = start.ignores_sensitive(self.free_width)
+        zero_start = all(own.ignores_sensitive(self.free_width) for own in starts)
         self.collapsed = no_sensitive or (response.preserves_fairness and zero_start)
         self.training_rows, self.validation_rows = split(data.classes, plan)
         self.table = _on_device(data, response, self.collapsed)
@@ -184,23 +210,35 @@ class _Run:
         optimiser = transformation or OptimiserKey(plan.optimiser, plan.momentum, plan.weight_decay)
         self.transformation = transformation_of(optimiser)
         responded = None if self.collapsed or response.mode == "none" else response
-        loops = compiled_loops(self.activation, responded, self.free_width, optimiser)
+        regularised = Regularised(plan.dropout, plan.label_smoothing)
+        loops = compiled_loops(self.activation, responded, self.free_width, optimiser, regularised, plan.members)
         self.epoch_loop, self.evaluation_loop = loops
-        self.key = jax.random.key_data(jax.random.key(plan.seed))
+        keys = [jax.random.key(plan.seed)]
+        keys += [jax.random.fold_in(keys[0], 2**31 + member) for member in range(1, plan.members)]
+        self.key = self._together([jax.random.key_data(key) for key in keys])
 
     # --- state ---
 
     def initial_state(self, optimiser_state: list[np.ndarray] | None) -> _State:
-        parameters = self.start.to_jax()
+        parameters = self._together([self._first_parameters(start) for start in self.starts])
+        init = self.transformation.init
+        optimiser = init(parameters) if self.plan.members == 1 else jax.vmap(init)(parameters)
+        if optimiser_state:
+            optimiser = _unflattened(optimiser, optimiser_state)
+        return _State(parameters, optimiser, best=parameters)
+
+    def _first_parameters(self, start: Network) -> Parameters:
+        parameters = start.to_jax()
         weight, bias = parameters[0]
         if self.collapsed:
             parameters[0] = (weight[:, : self.free_width], bias)
         elif self.released is not None:
             parameters[0] = (weight, jnp.asarray(self.released.bias_of_centred(weight, bias)))
-        optimiser = self.transformation.init(parameters)
-        if optimiser_state:
-            optimiser = _unflattened(optimiser, optimiser_state)
-        return _State(parameters, optimiser, best=parameters)
+        return parameters
+
+    def _together(self, members: Sequence[Any]) -> Any:
+        """One for each member, as the compiled loops take them."""
+        return members[0] if self.plan.members == 1 else jax.tree.map(lambda *own: jnp.stack(own), *members)
 
     def saved(self, state: _State) -> checkpoint.Saved:
         tensors = {}
@@ -246,12 +284,13 @@ class _Run:
 
     def one_epoch(self, state: _State) -> _State:
         began = time.perf_counter()
-        rows = _batches(self.training_rows, self.plan.batch_size, self.plan.seed, state.epoch)
-        rates = _rates(self.plan, state.epoch, len(rows))
+        members = [_batches(self.training_rows, self.plan, state.epoch, m) for m in range(self.plan.members)]
+        rates = _rates(self.plan, state.epoch, len(members[0]))
+        rows = members[0] if len(members) == 1 else np.stack(members)
         parameters, optimiser, loss = self.epoch_loop(
             state.parameters, state.optimiser, self.table, rows, rates, self.key, state.epoch
         )
-        mean_loss = float(loss)
+        mean_loss = float(np.mean(loss))
         epoch = state.epoch + 1
         if not math.isfinite(mean_loss):
             raise Diverged(
@@ -280,9 +319,20 @@ class _Run:
     # --- result ---
 
     def network(self, parameters: Parameters) -> Network:
+        """The mean of all members, over the free columns."""
+        network = mean_of(self.members(parameters))
+        return network if self.embedding is None else self.embedding.folded(network)
+
+    def members(self, parameters: Parameters) -> tuple[Network, ...]:
+        if self.plan.members == 1:
+            return (self._member(parameters, self.starts[0]),)
+        own = ([(weight[m], bias[m]) for weight, bias in parameters] for m in range(self.plan.members))
+        return tuple(self._member(*pair) for pair in zip(own, self.starts, strict=True))
+
+    def _member(self, parameters: Parameters, start: Network) -> Network:
         layers = [(np.asarray(weight), np.asarray(bias)) for weight, bias in parameters]
         if self.collapsed:
-            weight = np.concatenate([layers[0][0], self.start.sensitive_weights(self.free_width)], axis=1)
+            weight = np.concatenate([layers[0][0], start.sensitive_weights(self.free_width)], axis=1)
             layers[0] = (weight, layers[0][1])
         elif self.released is not None:
             layers[0] = (layers[0][0], self.released.bias_of_shipped(*layers[0]))
@@ -293,7 +343,9 @@ class _Run:
         if (i := network.broken_layer) is not None:
             raise Diverged(f"training diverged: layer {i} holds NaN or infinity; lower the learning rate.")
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state.optimiser)]
-        return Training(network, state.history, state.best_epoch, self.collapsed, leaves)
+        return Training(
+            network, state.history, state.best_epoch, self.collapsed, leaves, members=self.members(state.best)
+        )
 
 
 # --- rows, rates, checks ---
@@ -342,10 +394,10 @@ def split(classes: np.ndarray, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     return everyone[~held_out], everyone[held_out]
 
 
-def _batches(rows: np.ndarray, size: int, seed: int, epoch: int) -> np.ndarray:
-    """This epoch's batches, from seed and epoch alone: a resumed run sees the same ones."""
-    generator = np.random.Generator(np.random.Philox(key=[seed, epoch]))
-    batches = _padded(rows, min(size, len(rows)))
+def _batches(rows: np.ndarray, plan: Plan, epoch: int, member: int = 0) -> np.ndarray:
+    """This epoch's batches, from seed, epoch and member alone: a resumed run sees the same ones."""
+    generator = np.random.Generator(np.random.Philox(key=[plan.seed, epoch + (member << 32)]))
+    batches = _padded(rows, min(plan.batch_size, len(rows)))
     generator.shuffle(batches.reshape(-1)[: len(rows)])  # in place: for long tables every copy of the order counts
     return batches
 
@@ -371,11 +423,15 @@ def _rates(plan: Plan, epoch: int, steps: int) -> np.ndarray:
     return (plan.learning_rate * 0.5 * (1 + np.cos(np.pi * progress))).astype(np.float32)
 
 
-def _fingerprint(start: Network, data: TrainingData, response: Response, plan: Plan) -> str:
+def _fingerprint(
+    starts: Sequence[Network], data: TrainingData, response: Response, plan: Plan, embedding: Embedding | None
+) -> str:
     """Binds a checkpoint to its run: resuming with other data or settings is refused."""
-    digest = hashlib.sha256(repr((asdict(plan), asdict(response), start.widths, start.activation)).encode())
+    start = starts[0]
+    digest = hashlib.sha256(repr((plan.record(), asdict(response), start.widths, start.activation)).encode())
     arrays = data.free, data.classes, data.sensitive, data.true_index, data.weights
-    for array in (*arrays, *start.tensors().values()):
+    tensors = (tensor for own in starts for tensor in own.tensors().values())
+    for array in (*arrays, *tensors, *(() if embedding is None else embedding.tensors())):
         digest.update(b"-" if array is None else np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
@@ -384,9 +440,12 @@ def _unflattened(template: Any, leaves: list[np.ndarray]) -> Any:
     return jax.tree.unflatten(jax.tree.structure(template), [jnp.asarray(leaf) for leaf in leaves])
 
 
-def _check_shapes(start: Network, data: TrainingData, response: Response) -> None:
+def _check_shapes(starts: Sequence[Network], data: TrainingData, response: Response, plan: Plan) -> None:
     if not len(data.free):
         raise InputError("there are no rows to train on.")
+    if len(starts) != plan.members or len({own.widths for own in starts}) > 1:
+        raise InputError(f"{plan.members} members need as many starts of one shape, found {len(starts)}.")
+    start = starts[0]
     extra = start.widths[0] - data.free.shape[1]
     coded = data.codes if data.codes is not None else data.sensitive
     if extra < 0 or (coded is not None and extra not in (0, coded.shape[1])):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain
+from bornfair.checks import choice
+from bornfair.errors import InputError, plain
 from bornfair.models.network import Network
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
@@ -19,7 +21,8 @@ from bornfair.people.encoding import Encoding, Policies
 from bornfair.people.features import NUMERIC, Feature, known_levels
 from bornfair.people.oddities import constant_sentence, sentinel_sentence
 from bornfair.proof.bundle import FairModel
-from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, train
+from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, split, train
+from bornfair.training.embedding import Bins, Embedding, piecewise
 from bornfair.training.options import TrainingOptions
 from bornfair.training.presets import resolve_automatic, settings
 from bornfair.training.projection import projection
@@ -27,16 +30,21 @@ from bornfair.training.provenance import certify, measured_in_training
 from bornfair.training.response import Response
 from bornfair.training.start import (
     Bernoulli,
+    Exact,
     FairStart,
     FromModel,
     NearZero,
     Plain,
     Start,
-    draw,
+    draw_members,
     fair_start,
     parse_start,
 )
 from bornfair.verification.confirm import confirm_encoded
+
+NOT_OF_THE_PLAN = ("hidden", "init", "embedding", "bins")
+EMBEDDINGS: dict[str, Bins] = {"piecewise": "tree", "quantiles": "quantiles", "none": "tree"}
+"""The embeddings by name, and where their knots come from."""
 
 
 class TableWarning(UserWarning):
@@ -75,10 +83,32 @@ class Recipe(TrainingOptions):
         return settings(self.preset, vars(self) | {"optimiser": named})
 
     def plan(self, rows: int) -> Plan:
-        chosen = {name: value for name, value in self.settings.items() if name not in ("hidden", "init")}
+        chosen = {name: value for name, value in self.settings.items() if name not in NOT_OF_THE_PLAN}
         if chosen["validation_fraction"] == 0 and self.patience is None:
             chosen["patience"] = None
         return Plan(seed=self.seed, **resolve_automatic(chosen, rows))
+
+    def embedding_of(
+        self, encoding: Encoding, free: np.ndarray, classes: np.ndarray, weights: np.ndarray | None
+    ) -> Embedding | None:
+        """How the network is to see numbers, from the rows that it learns from; None: as they are.
+
+        What a preset says of it is for relu and for starts that are drawn; asked for by name it is refused elsewhere.
+        """
+        kind = self.settings["embedding"]
+        choice("embedding", kind, EMBEDDINGS)
+        usable = self.activation == "relu" and isinstance(self.start, (Exact, Plain))
+        if kind == "none" or not (usable or self.embedding):
+            return None
+        if not usable:
+            raise InputError(
+                f"embedding={kind!r} needs activation 'relu' and the start 'exact', found {self.activation!r} and "
+                f"{type(self.start).__name__}; leave it out, or use embedding='none'."
+            )
+        rows, _ = split(classes, self.plan(len(classes)))
+        own = None if weights is None else np.asarray(weights)[rows]
+        bins = self.settings["bins"]
+        return piecewise(encoding, free[rows], classes[rows], own, bins=bins, kind=EMBEDDINGS[kind], seed=self.seed)
 
     @property
     def widths(self) -> Any:
@@ -108,6 +138,9 @@ class Fitted:
     response: Response
     start: FairStart | None
     training: Training
+    embedding: Embedding | None = None
+    members: tuple[Network, ...] = ()
+    """What training can go on from: what was trained, behind the embedding, or the network that took its place."""
 
 
 def fit_table(
@@ -136,22 +169,28 @@ def fit_table(
         _warn_of_oddities(domain, table)
     start = None
     shape = {"hidden": recipe.widths, "outputs": domain.outputs, "activation": recipe.activation, "seed": recipe.seed}
+    embedding = None
+    if whole and recipe.settings["embedding"] != "none":
+        free = encoding.encode(table, sensitive=False).free
+        embedding = recipe.embedding_of(encoding, free, classes, weights)
+    members = recipe.plan(len(table)).members
     if response.mode == "none":
         kind = recipe.start if isinstance(recipe.start, FromModel) else Plain()
-        network = draw(kind, free_width=encoding.free_width, sensitive_width=encoding.sensitive_width, **shape)
+        free_width = encoding.free_width if embedding is None else embedding.width
+        starts = draw_members(kind, members, free_width=free_width, sensitive_width=encoding.sensitive_width, **shape)
     else:
         _warn_of_slow_start(recipe.start)
-        start = fair_start(recipe.start, encoding=encoding, **shape)
-        network = start.network
+        start = fair_start(recipe.start, encoding=encoding, members=members, embedding=embedding, **shape)
+        starts = start.members
     return continue_fit(
-        network, table, classes, encoding, recipe, response,
+        starts, table, classes, encoding, recipe, response,
         start=start, weights=weights, threshold=threshold, callbacks=callbacks, checkpoint_path=checkpoint_path,
-        resume=resume,
+        resume=resume, embedding=embedding,
     )  # fmt: skip
 
 
 def continue_fit(
-    network: Network,
+    network: Network | Sequence[Network],
     table: pd.DataFrame,
     classes: np.ndarray,
     encoding: Encoding,
@@ -166,12 +205,16 @@ def continue_fit(
     checkpoint_path: str | Path | None = None,
     resume: bool = False,
     optimiser_state: list[np.ndarray] | None = None,
+    embedding: Embedding | None = None,
 ) -> Fitted:
     """Train a given network further, let it decide at the threshold asked for, and certify what came out."""
+    starts = (network,) if isinstance(network, Network) else tuple(network)
     plan = plan or recipe.plan(len(table))
-    data = training_data(table, classes, encoding, network, response, weights)
+    free_width = encoding.free_width if embedding is None else embedding.width
+    unread = response.preserves_fairness and all(own.ignores_sensitive(free_width) for own in starts)
+    data = training_data(table, classes, encoding, response, weights, unread=unread)
     training = train(
-        network,
+        starts,
         data,
         response,
         plan,
@@ -180,6 +223,7 @@ def continue_fit(
         resume=resume,
         optimiser_state=optimiser_state,
         transformation=recipe.transformation,
+        embedding=embedding,
     )
     model = FairModel(training.network, encoding).at(threshold, table)
     verdict = confirm_encoded(model.network, model.encoding)
@@ -194,22 +238,26 @@ def continue_fit(
         model, verdict, start=start, response=response, plan=plan, training=training, projected=projected,
         threshold=threshold,
         measured=measured,
+        embedding=embedding,
     )  # fmt: skip
     if encoding.domain.sensitive and not verdict and response.mode != "none":
         warnings.warn(certificate.claim, FairnessWarning, stacklevel=2)
-    return Fitted(dataclasses.replace(model, certificate=certificate), response, start, training)
+    kept = dataclasses.replace(model, certificate=certificate)
+    if projected:
+        return Fitted(kept, response, start, training, members=(model.shifted(()).network,))
+    return Fitted(kept, response, start, training, embedding, training.members)
 
 
 def training_data(
     table: pd.DataFrame,
     classes: np.ndarray,
     encoding: Encoding,
-    network: Network,
     response: Response,
     weights: np.ndarray | None,
+    *,
+    unread: bool,
 ) -> TrainingData:
     """The encoded table, with the sensitive part only where this response reads it."""
-    unread = response.preserves_fairness and network.ignores_sensitive(encoding.free_width)
     encoded = encoding.encode(table, sensitive=not unread)
     if unread or not encoding.domain.sensitive:
         return TrainingData(encoded.free, classes, weights=weights)

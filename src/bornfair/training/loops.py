@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
+from bornfair.models.activations import ACTIVATIONS
 from bornfair.models.network import Activation, Parameters, forward, forward_from_first
 from bornfair.training.response import Response
 
@@ -23,6 +26,46 @@ class OptimiserKey:
     optimiser: OptimiserName
     momentum: float
     weight_decay: float
+
+
+@dataclass(frozen=True)
+class Regularised:
+    """What keeps a network from learning single rows by heart, while it is trained."""
+
+    dropout: float = 0.0
+    label_smoothing: float = 0.0
+
+    def forward(self, parameters: Parameters, first: jax.Array, activation: Activation, key: jax.Array) -> jax.Array:
+        """The network from the first layer's sums on, with a share of its hidden values left out."""
+        if not self.dropout:
+            return forward_from_first(parameters, first, activation)
+        act, values = ACTIVATIONS[activation].jax, first
+        drawn = jax.random.bits(key, (len(parameters) - 1,), jnp.uint32)
+        for number, (weight, bias) in enumerate(parameters[1:]):
+            kept = _hashed(drawn[number], values.shape) >= np.uint32(self.dropout * 2**32)
+            values = jnp.where(kept, act(values) / (1 - self.dropout), 0.0) @ weight.T + bias
+        return values
+
+    def loss(self, scores: jax.Array, classes: jax.Array) -> jax.Array:
+        """Cross entropy of each row with its class, and a little with all classes alike."""
+        own = classification_loss(scores, classes)
+        if not self.label_smoothing:
+            return own
+        if scores.shape[1] == 1:
+            anyone = jax.nn.softplus(scores[:, 0]) - scores[:, 0] / 2
+        else:
+            anyone = -jnp.mean(jax.nn.log_softmax(scores), axis=1)
+        return (1 - self.label_smoothing) * own + self.label_smoothing * anyone
+
+
+def _hashed(word: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Random bits for dropout from one random word: the counter mixed as hash tables do it. A proper generator would
+    take longer than the layer.
+    """
+    bits = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) * np.uint32(0x9E3779B9) + word
+    bits = (bits ^ (bits >> 16)) * np.uint32(0x85EBCA6B)
+    bits = (bits ^ (bits >> 13)) * np.uint32(0xC2B2AE35)
+    return bits ^ (bits >> 16)
 
 
 def transformation_of(plan: OptimiserKey | optax.GradientTransformation) -> optax.GradientTransformation:
@@ -46,17 +89,26 @@ def compiled_loops(
     response: Response | None,
     free_width: int,
     optimiser: OptimiserKey | optax.GradientTransformation,
+    regularised: Regularised = Regularised(),
+    members: int = 1,
 ) -> tuple[Any, Any]:
-    """The compiled epoch and evaluation. Cached, so that fitting the same shapes again does not compile again."""
+    """The compiled epoch and evaluation. Cached, so that fitting the same shapes again does not compile again.
+
+    Several members are trained side by side: their parameters, states, batches and keys have one more axis in front,
+    and what is evaluated is the mean of their outputs.
+    """
     transformation = transformation_of(optimiser)
 
     def batch_loss(parameters: Parameters, table: dict[str, jax.Array], rows: jax.Array, key: jax.Array) -> jax.Array:
         inputs = table["inputs"][rows]
         if response is None:
-            scores = forward(parameters, inputs, activation)
-            losses = classification_loss(scores, table["classes"][rows])
+            weight, bias = parameters[0]
+            scores = regularised.forward(parameters, inputs @ weight.T + bias, activation, key)
+            losses = regularised.loss(scores, table["classes"][rows])
         else:
-            losses = _responded_loss(parameters, inputs, table, rows, key, response, free_width, activation)
+            losses = _responded_loss(
+                parameters, inputs, table, rows, key, response, free_width, activation, regularised
+            )
         # By the full batch size also where the last batch has fewer rows: every row counts the same. (Averaging over
         # those few gives a stray row the weight of a whole batch, and it comes last: on census that cost up to 4
         # points of accuracy.)
@@ -86,6 +138,11 @@ def compiled_loops(
         (parameters, state), losses = jax.lax.scan(step, (parameters, state), (batches, rates, numbers))
         return parameters, state, jnp.sum(losses) * batches.shape[1] / jnp.sum(batches >= 0)
 
+    def outputs(parameters: Parameters, inputs: jax.Array) -> jax.Array:
+        if members == 1:
+            return forward(parameters, inputs, activation)
+        return jnp.mean(jax.vmap(lambda own: forward(own, inputs, activation))(parameters), axis=0)
+
     def evaluation(
         parameters: Parameters, table: dict[str, jax.Array], chunks: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
@@ -94,7 +151,7 @@ def compiled_loops(
             inputs, classes = table["inputs"][rows], table["classes"][rows]
             if response is not None:
                 inputs = jnp.concatenate([inputs, table["codes"][table["true"][rows]]], axis=1)
-            scores = forward(parameters, inputs, activation)
+            scores = outputs(parameters, inputs)
             right = (scores[:, 0] > 0) == (classes == 1) if scores.shape[1] == 1 else jnp.argmax(scores, 1) == classes
             loss = jnp.sum(classification_loss(scores, classes) * _weights(table, rows))
             return (carry[0] + loss, carry[1] + jnp.sum(right * present), carry[2] + jnp.sum(present)), None
@@ -103,7 +160,8 @@ def compiled_loops(
         (loss, right, count), _ = jax.lax.scan(chunk, (zero, zero, zero), chunks)
         return loss / count, right / count
 
-    return jax.jit(epoch), jax.jit(evaluation)
+    side_by_side = epoch if members == 1 else jax.vmap(epoch, in_axes=(0, 0, None, 0, None, 0, None))
+    return jax.jit(side_by_side), jax.jit(evaluation)
 
 
 def _weights(table: dict[str, jax.Array], rows: jax.Array) -> jax.Array:
@@ -121,6 +179,7 @@ def _responded_loss(
     response: Response,
     free_width: int,
     activation: Activation,
+    regularised: Regularised,
 ) -> jax.Array:
     """The loss of each row under its response: the mean over its draws, or the exact expectation over S. The copies of
     a row differ only by their code's offset.
@@ -144,8 +203,8 @@ def _responded_loss(
         else:
             probabilities = jnp.asarray(response.matrix(size), jnp.float32)[true]
     copies = first.shape[1]
-    scores = forward_from_first(parameters, first.reshape(-1, first.shape[-1]), activation)
-    losses = classification_loss(scores, jnp.repeat(table["classes"][rows], copies))
+    scores = regularised.forward(parameters, first.reshape(-1, first.shape[-1]), activation, key)
+    losses = regularised.loss(scores, jnp.repeat(table["classes"][rows], copies))
     return jnp.sum(losses.reshape(-1, copies) * probabilities, axis=1)
 
 

@@ -31,11 +31,17 @@ RESPONSE = (
 )
 
 
+EMBEDDING = (
+    "How the network sees numbers: piecewise (as shares of bins from a small tree), quantiles (of equally many), or "
+    "none (as they are: with --hidden, or another activation or start, too)."
+)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class TrainingOptions:
     """All choices of a fit. None means: as the preset says."""
 
-    preset: str = field(default="default", metadata=typed(str, "default or paper."))
+    preset: str = field(default="default", metadata=typed(str, "default, accurate or paper."))
     hidden: str | Sequence[int] | None = field(
         default=None, metadata=typed(str | None, "Hidden widths such as 128,64, or paper, shallow, deep, large.")
     )
@@ -49,12 +55,23 @@ class TrainingOptions:
         default=False, metadata=typed(bool, "Make a sampled training exactly fair in the end, by the smallest change.")
     )
     draws: int = field(default=1, metadata=typed(int, "Random responses per row and step, for the sampled ones."))
+    embedding: str | None = field(default=None, metadata=typed(str | None, EMBEDDING))
+    bins: int | None = field(
+        default=None, metadata=typed(int | None, "Bins of each number, at most, where they are piecewise.")
+    )
+    members: int | None = field(
+        default=None, metadata=typed(int | None, "Networks that are trained side by side; their mean decides.")
+    )
     optimiser: Any = field(default=None, metadata=typed(str | None, "sgd, momentum, adam or adamw."))
     learning_rate: float | None = field(default=None, metadata=typed(float | None))
     batch_size: int | Literal["auto"] | None = field(default=None, metadata=typed(int | None))
     epochs: int | Literal["auto"] | None = field(default=None, metadata=typed(int | None))
     schedule: str | None = None
     weight_decay: float | None = field(default=None, metadata=typed(float | None))
+    dropout: float | None = field(
+        default=None, metadata=typed(float | None, "Share of hidden values left out at each step.")
+    )
+    label_smoothing: float | None = field(default=None, metadata=typed(float | None))
     validation_fraction: float | None = field(
         default=None, metadata=typed(float | None, "Share of the training rows used for early stopping.")
     )

@@ -20,6 +20,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "epochs": "auto",
         "validation_fraction": 0.1,
         "patience": "auto",
+        "dropout": 0.15,
+        "label_smoothing": 0.0,
+        "embedding": "piecewise",
+        "bins": 32,
+        "members": 1,
     },
     "paper": {
         "hidden": "paper",
@@ -34,14 +39,25 @@ PRESETS: dict[str, dict[str, Any]] = {
         "epochs": 100,
         "validation_fraction": 0.0,
         "patience": None,
+        "dropout": 0.0,
+        "label_smoothing": 0.0,
+        "embedding": "none",
+        "bins": 32,
+        "members": 1,
     },
 }
+OF_ITS_LAYERS = {"embedding": "none", "dropout": 0.0}
+PRESETS["accurate"] = PRESETS["default"] | {"members": 8}
 
 
 def settings(preset: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The preset's settings, with those that were chosen (not None) put in their place."""
+    """The preset's settings, with those that were chosen (not None) put in their place.
+
+    Whoever chooses the hidden layers gets these and no others: what the preset adds to its own is left out then.
+    """
     choice("preset", preset, PRESETS)
-    return {name: usual if chosen[name] is None else chosen[name] for name, usual in PRESETS[preset].items()}
+    usual = PRESETS[preset] if chosen["hidden"] is None else PRESETS[preset] | OF_ITS_LAYERS
+    return {name: value if chosen[name] is None else chosen[name] for name, value in usual.items()}
 
 
 def resolve_automatic(chosen: dict[str, Any], rows: int) -> dict[str, Any]:

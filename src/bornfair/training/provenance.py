@@ -16,6 +16,7 @@ from bornfair.models.network import CHUNK, decisions
 from bornfair.models.operating import Asked, Threshold
 from bornfair.proof.certificate import Certificate, certificate_of
 from bornfair.training.algorithm import Plan, Training, TrainingData, split
+from bornfair.training.embedding import Embedding
 from bornfair.training.response import Response, privacy
 from bornfair.training.start import FairStart
 from bornfair.verification.verdict import Verdict
@@ -38,6 +39,7 @@ def certify(
     projected: bool = False,
     threshold: Threshold | None = None,
     measured: Sequence[dict[str, Any]] = (),
+    embedding: Embedding | None = None,
 ) -> Certificate:
     """The certificate of a model that was just trained, and perhaps projected onto the fair ones afterwards."""
     if not verdict and model.domain.sensitive:
@@ -48,11 +50,12 @@ def certify(
         start=_as_json({} if start is None else {"attempts": [_timeless(asdict(a)) for a in start.attempts]}),
         response=_as_json(asdict(response) | {"local_privacy": privacy_of(response, training)}),
         training=_as_json({
-            "plan": asdict(plan),
+            "plan": plan.record(),
             "epochs_run": len(training.history),
             "best_epoch": training.best_epoch,
             "sensitive_weights_untouched": training.collapsed,
             "history": [_timeless(asdict(record)) for record in training.history],
+            **({} if embedding is None else {"embedding": {"bins": embedding.bins, "columns": embedding.width}}),
             **({"projected": True} if projected else {}),
             **({} if threshold is None else {"threshold": Asked.of(threshold).text, "thresholds": model.thresholds}),
             **({"measured": list(measured)} if measured else {}),

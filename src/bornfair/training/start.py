@@ -21,6 +21,7 @@ from bornfair.models.model import Model
 from bornfair.models.network import Activation, Layer, Network, hidden_widths
 from bornfair.people.encoding import Encoding
 from bornfair.people.sensitive import ENUMERATION_LIMIT
+from bornfair.training.embedding import Embedding, mean_of
 from bornfair.twins.versions import Versions
 from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.decide import decide
@@ -146,6 +147,8 @@ class FairStart:
     network: Network
     verdict: Verdict
     attempts: tuple[Attempt, ...]
+    members: tuple[Network, ...] = ()
+    """What is trained: the network itself, or those whose mean it is, behind its embedding."""
 
 
 def parse_start(text: str) -> Start:
@@ -177,13 +180,14 @@ def draw(
     activation: Activation = "relu",
     seed: int,
     attempt: int = 0,
+    member: int = 0,
 ) -> Network:
-    """The network a start gives; the same seed and attempt give the same bytes."""
+    """The network a start gives; the same seed, attempt and member give the same bytes."""
     inputs = free_width + sensitive_width
     if isinstance(start, FromModel):
         return _fitting(start.network, inputs, outputs)
     _require(seed >= 0, f"seed={seed} is below 0; use a whole number from 0 on")
-    rng = np.random.default_rng([seed, attempt])
+    rng = np.random.default_rng([seed, attempt, member] if member else [seed, attempt])
     # V is drawn last, so that all else is what a network without the sensitive columns would start from: `Exact` then
     # learns, bit for bit, what training without those columns learns.
     layers = default_layers((free_width, *hidden_widths(hidden), outputs), rng)
@@ -204,6 +208,11 @@ def draw(
     return Network(layers, activation)
 
 
+def draw_members(start: Start, members: int, **shape: Any) -> tuple[Network, ...]:
+    """A start for each member; the first is what a single network starts from."""
+    return tuple(draw(start, **shape, member=member) for member in range(members))
+
+
 def fair_start(
     start: Start,
     *,
@@ -213,16 +222,22 @@ def fair_start(
     activation: Activation = "relu",
     seed: int,
     tries: int = 20,
+    members: int = 1,
+    embedding: Embedding | None = None,
 ) -> FairStart:
-    """Draw until a proof of fairness succeeds; raises NoFairStart when `tries` draws had none."""
+    """Draw until a proof of fairness succeeds; raises NoFairStart when `tries` draws had none.
+
+    What is proven fair is the whole network: the mean of all members, behind the embedding.
+    """
     _require(tries >= 1, f"tries={tries} is below 1; use a whole number from 1 on")
     # What cannot change from draw to draw is tried once.
     again = not isinstance(start, (Constant, FromModel)) and _listable(encoding)
     attempts: list[Attempt] = []
     for number in range(tries if again else 1):
-        network = draw(
+        drawn = draw_members(
             start,
-            free_width=encoding.free_width,
+            members,
+            free_width=encoding.free_width if embedding is None else embedding.width,
             sensitive_width=encoding.sensitive_width,
             hidden=hidden,
             outputs=outputs,
@@ -230,10 +245,11 @@ def fair_start(
             seed=seed,
             attempt=number,
         )
+        network = mean_of(drawn) if embedding is None else embedding.folded(mean_of(drawn))
         verdict = _judged(network, encoding, seed)
         attempts.append(Attempt(number, verdict.verdict, verdict.proof, verdict.reason, verdict.seconds))
         if verdict:
-            return FairStart(network, verdict, tuple(attempts))
+            return FairStart(network, verdict, tuple(attempts), drawn)
     raise NoFairStart(
         f"no fair start: {start!r} could not be proven fair in {len(attempts)} "
         f"{'try' if len(attempts) == 1 else 'tries'}; the last time because {attempts[-1].reason}. "

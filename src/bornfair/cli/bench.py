@@ -102,7 +102,11 @@ COMMANDS = (
         "What does fairness cost? Ours beside training without the sensitive column, and with it.",
         (option("dataset", str, "census", help="A built-in dataset."),
          several("sensitive", "--sensitive", "A sensitive column; repeat for several."),
-         option("preset", str, "paper", help="default or paper."), option("seeds", int, 5, help="How many splits.")),
+         option("preset", str, "paper", help="default, accurate or paper."),
+         option("seeds", int, 5, help="How many splits."),
+         option("against", bool, False, "--against", help="Beside boosted trees and others, on many real tables."),
+         several("tables", "--table", "With --against: only this table; repeat for several."),
+         several("contenders", "--contender", "With --against: only this contender; repeat for several.")), (SEED,),
     ),
     Command(
         "speed", "speed", "Seconds per epoch on one core, side by side: ours plain and fair, PyTorch, scikit-learn.",

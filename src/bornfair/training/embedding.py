@@ -25,7 +25,7 @@ Bins = Literal["tree", "quantiles"]
 ROWS_FOR_KNOTS = 50_000  # knots hardly move beyond, and a long table is not held up
 NARROWEST = 2.0**-12  # of the range: narrower bins would lose digits where the hinges above them cancel in float32
 LEAST_LEAF = 10  # people in a bin of the tree, and at least this share of them:
-LEAF_SHARE = 0.01
+LEAF_SHARE = 0.005
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import BooleanFeature, IntegerFeature, Label, RealFeature
 from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.proof.checker import check_files
+from bornfair.quantification import measure
 from bornfair.quantification.measure import shares_of
 from bornfair.quantification.population import shares_of_rows
 from bornfair.twins.relation import twin_relation
@@ -24,6 +25,7 @@ from brute_force import attack_mistake, gappy_model, mistake, truth
 from piecewise import all_values
 
 REAL = ("real",)
+CREDITED = (*range(6), 35, 49)  # of the last two, a box that holds gaps and numbers would be credited too much
 
 
 def everybody(model) -> tuple[list[dict], np.ndarray]:
@@ -73,6 +75,19 @@ def test_shares_are_those_of_everybody_who_could_exist():
     assert unfair_somewhere > 3
 
 
+def test_parts_of_boxes_are_credited_for_people_who_exist(monkeypatch):
+    monkeypatch.setattr(measure, "FEW", 0)  # nobody is looked at one by one
+    proven = 0.0
+    for seed in CREDITED:
+        model = gappy_model(seed)
+        share = everybody(model)[1].mean()
+        for boxes in (1, 4):
+            found = shares_of(model, timeout=20, arithmetic=REAL, samples=64, most_boxes=boxes)
+            assert found.falsified <= share + 1e-9 and found.certified <= 1 - share + 1e-9, (seed, boxes, found, share)
+            proven += found.certified + found.falsified
+    assert proven > 1
+
+
 def a_model(first: list[list[float]], features, **encoding) -> FairModel:
     label = Label(name="y", classes=("no", "yes"))
     domain = Domain(features=(*features, BooleanFeature(name="s")), sensitive=("s",), label=label)
@@ -117,8 +132,8 @@ def test_boxes_hold_just_the_people_who_exist():
     assert [end.tolist() for end in places.bounds(gone)] == [[[0.75, 1.0]], [[0.75, 1.0]]]
     assert places.count(gone) == [1] and places.share(gone) == pytest.approx(1 / 6)
     assert not places.cuttable(gone).any() and places.cuttable(places.root).tolist() == [[False, True]]
-    low = Boxes(np.array([[0.0, 0.0]]), np.array([[1.0, 1.0]]))  # a gap is shown beyond the box's numbers
-    assert [end.tolist() for end in places.bounds(low)] == [[[-0.5, 0.0]], [[0.75, 1.0]]]
+    few = Boxes(np.array([[0.0, 0.0], [3.0, 0.0]]), np.array([[1.0, 1.0], [4.0, 1.0]]))  # a gap is shown beyond them
+    assert [end.tolist() for end in places.bounds(few)] == [[[-0.5, 0.0], [0.75, 0.0]], [[0.75, 1.0], [1.5, 1.0]]]
 
 
 def test_a_mirrored_number_leaves_gaps_as_they_are():

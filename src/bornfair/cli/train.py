@@ -105,7 +105,7 @@ def train(
         from bornfair.cli.train_estimator import check_options
 
         others = {
-            "threshold": (threshold, None), "missing": (missing, "error"), "outside": (outside, "allow"),
+            "threshold": (threshold, None), "missing": (missing, "learn"), "outside": (outside, "allow"),
             "checkpoint": (checkpoint, None),
         }  # fmt: skip
         check_options(estimator, chosen, others)

@@ -187,3 +187,17 @@ def test_weights_reach_the_inner_estimator() -> None:
     assert (wrapper.predict(ALL) == "yes").mean() > 0.9
     with pytest.raises(InputError, match="takes no sample_weight"):
         FairWrapper(Odd(), ["woman"]).fit(ALL, ANSWERS, sample_weight=heavy)
+
+
+def test_names_that_a_converter_writes_otherwise_are_found_again(tmp_path: Path) -> None:
+    people = ALL.rename(columns={"age": "age-in years", "job": "job.title"})
+    wrapper = FairWrapper(GaussianNB(), ["woman", "race"]).fit(people, ANSWERS)
+    saved = load(wrapper.save(tmp_path / "bundle"))
+    assert checker.check(tmp_path / "bundle")["verdict"] == "verified"
+    assert (saved.predict(people) == wrapper.predict(people)).all()
+
+
+def test_an_estimator_that_takes_no_gaps_is_told_what_does() -> None:
+    people = ALL.assign(hours=ALL["hours"].where(ALL["hours"] > 3))
+    with pytest.raises(InputError, match=r"LogisticRegression takes no missing values, and 'hours' has some; use an"):
+        FairWrapper(LogisticRegression(), ["woman"]).fit(people, ANSWERS)

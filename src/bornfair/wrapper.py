@@ -185,6 +185,13 @@ class FairWrapper(TableClassifier):
                 f"the inner estimator takes numbers, but {shown(texts)} holds texts ({said}); use encoding='one-hot', "
                 "or make an encoder part of its pipeline."
             )
+        gaps = [name for name in table.columns if table[name].isna().any()]
+        if gaps and "NaN" in said:
+            return InputError(
+                f"{type(self.estimator).__name__} takes no missing values, and {shown(gaps)} has some; use an "
+                "estimator that takes them (HistGradientBoostingClassifier, XGBoost, LightGBM), or put a SimpleImputer "
+                "before it in a pipeline."
+            )
         return error
 
     # --- deciding ---

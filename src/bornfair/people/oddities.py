@@ -78,7 +78,7 @@ def sentinel_sentence(column: pd.Series) -> str | None:
     times = " and ".join(f"{value:.15g} {int((numbers == value).sum()):,} times" for value in found)
     return (
         f"column '{column.name}' holds {times}, far from the others ({rest.min():.15g} to {rest.max():.15g}): if that "
-        "means 'unknown', leave those fields empty and set missing='impute', or make it a column of its own."
+        "means 'unknown', leave those fields empty, or make it a column of its own."
     )
 
 

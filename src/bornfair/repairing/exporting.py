@@ -96,10 +96,8 @@ def converted(fitted: Fitted, unread: str, *, merged: bool = False) -> Core:
     features = [fitted.domain.feature(name) for name in fitted.columns]
     if hasattr(fitted.estimator, "steps"):
         given = [(f.name, kinds.get(_element(f), FloatTensorType)([None, 1])) for f in features]
-        takes = tuple(Taken(f.name, _element(f), 2, (f.name,)) for f in features)
     else:
         given = [("rows", FloatTensorType([None, len(features)]))]
-        takes = (Taken("rows", FLOAT, 2, fitted.columns),)
     try:
         made = convert_sklearn(
             fitted.estimator, initial_types=given, options={"zipmap": False}, target_opset=OPSET, model_optim=False
@@ -108,6 +106,12 @@ def converted(fitted: Fitted, unread: str, *, merged: bool = False) -> Core:
     except Exception as error:  # whatever skl2onnx throws is why there is no graph
         said = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"{fitted.name} cannot be read, and skl2onnx cannot convert it: {said}") from error
+    inputs = [value.name for value in made.graph.input]
+    if len(inputs) != len(given):
+        raise InputError(f"{fitted.name} cannot be read, and skl2onnx left out some of its columns.")
+    takes: tuple[Taken, ...] = (Taken("rows", FLOAT, 2, fitted.columns),)
+    if hasattr(fitted.estimator, "steps"):  # skl2onnx calls 'education-num' education_num
+        takes = tuple(Taken(name, _element(f), 2, (f.name,)) for name, f in zip(inputs, features, strict=True))
     core = Core(made, takes, shown, "shares")
     _compare(fitted, core, merged)
     return core

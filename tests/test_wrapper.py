@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from bornfair import FairForest, FairGraph, FairModel, FairWrapper, load, repair, verify
+from bornfair import FairForest, FairGraph, FairModel, FairWrapper, audit, load, quantify, repair, verify
 from bornfair.errors import InputError
 from bornfair.proof import checker
 from bornfair.twins.versions import Versions
@@ -201,3 +201,14 @@ def test_an_estimator_that_takes_no_gaps_is_told_what_does() -> None:
     people = ALL.assign(hours=ALL["hours"].where(ALL["hours"] > 3))
     with pytest.raises(InputError, match=r"LogisticRegression takes no missing values, and 'hours' has some; use an"):
         FairWrapper(LogisticRegression(), ["woman"]).fit(people, ANSWERS)
+
+
+def test_a_graph_of_which_only_wires_are_read_is_counted_and_audited(tmp_path: Path) -> None:
+    wrapper = FairWrapper(GaussianNB(), ["woman"], method="average").fit(ALL, ANSWERS)
+    bundle = wrapper.save(tmp_path / "bundle")
+    shares = quantify(bundle, timeout=2)
+    assert (shares.certified, shares.falsified, shares.confident.high) == (1.0, 0.0, 0.0)
+    (document,) = audit(bundle, ALL.assign(grant=ANSWERS), target="grant", timeout=5).documents
+    assert document.verdict.verdict == "verified" and document.verdict.engine == "data flow"
+    assert document.people.unfair == 0 and document.people.rows == len(ALL)
+    assert any("the wires were read" in text for text in document.making.values())

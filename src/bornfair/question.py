@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
@@ -140,14 +141,11 @@ class Question:
             return Question(read, None, target)
         return Question(read, *_decidable(read, as_listed(read.domain, rows), target))
 
-    @property
-    def readable_model(self) -> FairModel | ForestModel | OpaqueModel:
-        """The model, for questions about what is inside of it."""
+    @cached_property
+    def countable_model(self) -> FairModel | ForestModel | OpaqueModel:
+        """The model, for questions about how many: a graph of which only the wires are read is run on people."""
         if isinstance(self.model, WiredModel):
-            raise InputError(
-                "the model is a graph of which only the wires are read: whether it is fair can be asked (verify), not "
-                "how many people it affects."
-            )
+            return opaque_model(self.model, Who(self.model.domain), Reading(), unread="only its wires are read")
         return self.model
 
     @property
@@ -296,7 +294,7 @@ def quantify(
     clock = Clock.of(timeout, say)
     counted, name = _counted(over)
     asked = Question.of(model, people, **asking)
-    about, rows, limits, gaps = asked.readable_model, asked.people, None, asked.gaps
+    about, rows, limits, gaps = asked.countable_model, asked.people, None, asked.gaps
     if counted is not None:
         counted, of_them = _decidable(about, counted, None)[::2]
         rows, gaps = (counted, of_them) if rows is None else (rows, gaps)

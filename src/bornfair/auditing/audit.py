@@ -109,7 +109,7 @@ def audit(
         if clock.listener and len(sources) > 1:
             clock.listener(f"--- {name}")
         asked = Question.of(source, people, **asking)
-        rules = _rules(asked.readable_model, favourable, least_people, least_share)
+        rules = _rules(asked.countable_model, favourable, least_people, least_share)
         document = examine(asked, name=str(name), over=over, rules=rules, timeout=clock, seed=seed)
         facts = examined(source, asked, people if asking.get("table") is None else asking["table"])
         found.append(dataclasses.replace(document, examination={**began, **facts, **(examination or {})}))
@@ -130,7 +130,7 @@ def examine(
     """All that can be said about one model in the given time."""
     clock = Clock.of(timeout, say)
     progress = clock.listener or (lambda text: None)
-    model, rows = asked.readable_model, asked.people
+    model, rows = asked.countable_model, asked.people
     answers = asked.answers
     if over == "data" and rows is None:
         raise InputError("over='data' takes the weights from a table: give a table, or measure over 'uniform'.")

@@ -58,7 +58,7 @@ def _model_digest(source: Any, asked: Question) -> str:
         return _file_digest(place)
     if place is not None and (place / "model.onnx").is_file():
         return f"{_file_digest(place / 'model.onnx')} of its model.onnx"
-    model = asked.readable_model
+    model = asked.countable_model
     if isinstance(model, OpaqueModel):
         return model.source.digest
     if isinstance(model, ForestModel):

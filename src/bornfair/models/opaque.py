@@ -28,6 +28,7 @@ from bornfair.models.outside.command import Command
 from bornfair.models.outside.endpoint import Endpoint
 from bornfair.models.outside.objects import can_be_asked, object_outside
 from bornfair.models.outside.said import Answers, Meant, Outside, Said, at_threshold, meaning_of, said_together
+from bornfair.models.wired import WiredModel
 from bornfair.people.features import Value
 from bornfair.people.tables import as_pandas
 from bornfair.twins.versions import Versions
@@ -176,6 +177,11 @@ class OpaqueModel:
     def told(self) -> str:
         """How it was asked, in sentences."""
         why = f" It is not read because of this: {self.unread.rstrip('.')}." if self.unread else ""
+        if wires_of(self) is not None:
+            return (
+                "Of its graph the wires were read: which inputs reach the decision. What it decides about people was "
+                f"seen by running it: {self.source.how}; {self.steadiness.text}."
+            )
         return (
             f"It was asked from outside, not read: {self.source.how}.{why} Nothing is proven of it; what is said was "
             f"seen in its answers. It was asked whether it answers the same again: {self.steadiness.text}."
@@ -256,6 +262,12 @@ class OpaqueModel:
 
 
 AnyModel = Model | ForestModel | OpaqueModel
+
+
+def wires_of(model: OpaqueModel) -> WiredModel | None:
+    """The graph that is asked, if its wires were read."""
+    inner = getattr(model.source, "model", None)
+    return inner if isinstance(inner, WiredModel) else None
 
 
 def joined(parts: Sequence[Answers]) -> Answers:

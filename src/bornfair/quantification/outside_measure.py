@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError
-from bornfair.models.opaque import OpaqueModel, Unsteady
+from bornfair.models.opaque import OpaqueModel, Unsteady, wires_of
 from bornfair.people.tables import as_pandas
 from bornfair.quantification.confident import NARROW, Looks, Parts, clopper_pearson, needed_samples, take_looks
 from bornfair.quantification.outside_draw import Drawn, unfair_among
@@ -23,6 +23,7 @@ from bornfair.quantification.subpopulation import limits_of, rows_within
 from bornfair.quantification.variables import Marginal
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Clock, Timeout
+from bornfair.verification.data_flow import decide_by_wires
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP
 from bornfair.verification.outside_replay import unsteady_text
 from bornfair.verification.outside_search import everybody, people_in_order
@@ -71,6 +72,12 @@ def shares_outside(
     clock = Clock.of(timeout)
     model.domain.require_sensitive()
     model.require_steady()
+    wires = wires_of(model)
+    if wires is not None and (verdict := decide_by_wires(wires)):
+        return Shares(
+            1.0, 0.0, Estimate(0.0, 0.0, 0.0, 0), 0, clock.spent, verdict.reason, verdict.arithmetic,
+            confident=Confident(0.0, 0.0), where=where,
+        )  # fmt: skip
     drawn, asked = Drawn(model.domain, marginals, where), _Asked(model, clock)
     total = everybody(model, clock) if drawn.is_uniform else None
     if total is not None:

@@ -16,7 +16,7 @@ from bornfair.checks import choice, number
 from bornfair.errors import InputError, plain_level
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
-from bornfair.models.opaque import AnyModel, OpaqueModel
+from bornfair.models.opaque import AnyModel, OpaqueModel, wires_of
 from bornfair.models.wired import WiredModel
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Clock, Say, Timeout
@@ -56,10 +56,14 @@ def decide(
         return decide_among(model, among, timeout=Clock.of(timeout, say), seed=seed)
     check_question(engine, timeout, where, relax)
     clock = Clock.of(timeout, say)
-    if isinstance(model, WiredModel):
+    wires = wires_of(model) if isinstance(model, OpaqueModel) else model if isinstance(model, WiredModel) else None
+    if wires is not None:
         from bornfair.verification.data_flow import decide_by_wires
 
-        return dataclasses.replace(decide_by_wires(model), seconds=clock.spent)
+        verdict = decide_by_wires(wires)
+        if verdict or isinstance(model, WiredModel):
+            return dataclasses.replace(verdict, seconds=clock.spent)
+    assert not isinstance(model, WiredModel)
     if isinstance(model, ForestModel):
         from bornfair.verification.forest_decide import decide_forest
 

@@ -194,7 +194,11 @@ def served(model: FairModel, table: pd.DataFrame) -> np.ndarray:
     """Labels and shares of a model's graph [rows, 1 + classes], as onnxruntime gives them."""
     session = onnxruntime.InferenceSession(onnx_bytes(model), providers=["CPUExecutionProvider"])
     kinds = {"tensor(int64)": np.int64, "tensor(bool)": bool, "tensor(double)": np.float64, "tensor(string)": object}
-    feed = {one.name: table[one.name].to_numpy().astype(kinds[one.type])[:, None] for one in session.get_inputs()}
+    feed = {}
+    for one in session.get_inputs():
+        column = table[one.name]
+        column = column.astype(object).where(column.notna(), "") if kinds[one.type] is object else column
+        feed[one.name] = column.to_numpy().astype(kinds[one.type])[:, None]
     label, shares = session.run(None, feed)
     return np.concatenate([label[:, None], shares], axis=1)
 

@@ -41,16 +41,17 @@ def near(domain: Domain, person: dict[str, Any], random: np.random.Generator) ->
         kind = random.integers(3)
         if kind == 1:
             within[feature.name] = None
-        elif kind == 2 and isinstance(feature, NUMERIC):
+        elif kind == 2 and isinstance(feature, NUMERIC) and person[feature.name] is not None:
             within[feature.name] = float(random.integers(0, 3))
     return limits_around(domain, person, within), within
 
 
 def inside(domain: Domain, limits: Limits, person: dict[str, Any]) -> bool:
-    return all(
-        limit[0] <= person[name] <= limit[1] if isinstance(domain.feature(name), NUMERIC) else person[name] in limit
-        for name, limit in limits.items()
-    )
+    def holds(name: str, limit: Any) -> bool:
+        listed = person[name] is None or None in limit or not isinstance(domain.feature(name), NUMERIC)
+        return person[name] in limit if listed else limit[0] <= person[name] <= limit[1]
+
+    return all(holds(name, limit) for name, limit in limits.items())
 
 
 def network_mistake(seed: int, summary: Summary) -> str | None:
@@ -89,7 +90,8 @@ def forest_mistake(seed: int, summary: Summary) -> str | None:
     model = random_forests.random_forest_model(random)
     truth, domain = random_forests.everybody(model), model.domain
     at = int(random.integers(len(truth.people)))
-    people = truth.people.to_dict("records") if domain.free_names else [{}] * len(truth.people)
+    given = truth.people.astype(object)
+    people = given.where(given.notna(), None).to_dict("records") if domain.free_names else [{}] * len(truth.people)
     limits, within = near(domain, people[at], random)
     unfair = any(bad and inside(domain, limits, person) for bad, person in zip(truth.unfair, people, strict=True))
     verdict = decide(model, among=limits, timeout=20)

@@ -175,7 +175,8 @@ def some_limits(rng: np.random.Generator, model: ForestModel) -> dict:
         if feature.kind in ("categorical", "boolean"):
             found[feature.name] = [v for v in values if rng.random() < 0.6] or values[:1]
         else:
-            ends = sorted({values[i] for i in rng.integers(len(values), size=2)})
+            there = [value for value in values if value is not None]
+            ends = sorted({there[i] for i in rng.integers(len(there), size=2)})
             found[feature.name] = (ends[0], ends[-1])
     return found
 
@@ -185,7 +186,11 @@ def within(model: ForestModel, people: pd.DataFrame, limits: dict) -> np.ndarray
     found = np.ones(len(people), bool)
     for name, limit in limits.items():
         number = model.domain.feature(name).kind in ("integer", "real")
-        found &= [limit[0] <= v <= limit[1] if number else v in limit for v in people[name]]
+        gone = people[name].isna()
+        found &= [
+            not number and None in limit if gap else limit[0] <= v <= limit[1] if number else v in limit
+            for v, gap in zip(people[name], gone, strict=True)
+        ]
     return found
 
 

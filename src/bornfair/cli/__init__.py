@@ -120,7 +120,8 @@ def run(arguments: list[str]) -> int:
         place = f" '{error.filename}'" if error.filename else ""
         return _failed(f"cannot read or write{place}: {error.strerror or error}.", 2)
     except Exception as error:  # noqa: BLE001 - the net under everything: no bug of ours looks like an answer
-        return _failed(NO_MEMORY, 2) if "RESOURCE_EXHAUSTED" in str(error) else _bug(error)  # as JAX says it
+        said = str(error)  # as JAX says it, before it computes or while it does
+        return _failed(NO_MEMORY, 2) if "RESOURCE_EXHAUSTED" in said or "Out of memory" in said else _bug(error)
 
 
 NO_MEMORY = "there is not enough memory; give a smaller table or model, or run it where there is more."

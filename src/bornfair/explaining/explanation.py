@@ -37,6 +37,7 @@ from bornfair.verification.decide import check_question, decide
 from bornfair.verification.forest_cells import Cells
 from bornfair.verification.forest_replay import replay_forest_people
 from bornfair.verification.outside_replay import replay_outside_people
+from bornfair.verification.partition import whole_domain
 from bornfair.verification.replay import falsified, replay
 from bornfair.verification.verdict import Verdict, undecided
 
@@ -184,11 +185,12 @@ def explain(
         if clock.listener is not None:
             clock.listener("asking about everybody near the person")
         around = _around(about, near, verdict, clock, seed)
+    asked_of = {**whole_domain(about.domain).limits, **(near or {})}
     notes = [f"'{name}' is not given; it is filled in as the model fills it in" for name in who.filled]
     notes += looked.notes
     return Explanation(
         who, looked.decision, looked.probabilities, verdict, looked.versions, looked.otherwise, looked.differing, undo,
-        around, None if near is None else {name: near[name] for name in within or {}}, tuple(notes), clock.spent,
+        around, None if near is None else {name: asked_of[name] for name in within or {}}, tuple(notes), clock.spent,
     )  # fmt: skip
 
 

@@ -154,7 +154,8 @@ def forward(network: Network, inputs: np.ndarray, precision: type[np.floating] =
     values = np.asarray(inputs, precision)
     for i, layer in enumerate(network.layers):
         reached = network.function.value(np, values).astype(precision) if i else values
-        values = reached @ layer.weight.astype(precision).T + layer.bias.astype(precision)
+        with np.errstate(invalid="ignore"):  # BLAS may look at what lies beside an array, and flag that
+            values = reached @ layer.weight.astype(precision).T + layer.bias.astype(precision)
     return values
 
 

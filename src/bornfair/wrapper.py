@@ -188,7 +188,7 @@ class FairWrapper(TableClassifier):
         gaps = [name for name in table.columns if table[name].isna().any()]
         if gaps and "NaN" in said:
             return InputError(
-                f"{type(self.estimator).__name__} takes no missing values, and {shown(gaps)} has some; use an "
+                f"{type(self.estimator).__name__} takes no missing values (NaN), and {shown(gaps)} has some; use an "
                 "estimator that takes them (HistGradientBoostingClassifier, XGBoost, LightGBM), or put a SimpleImputer "
                 "before it in a pipeline."
             )

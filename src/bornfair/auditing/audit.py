@@ -19,7 +19,7 @@ from bornfair.models import metrics
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
-from bornfair.models.opaque import AnyModel, OpaqueModel, Unsteady
+from bornfair.models.opaque import AnyModel, OpaqueModel, Unsteady, wires_of
 from bornfair.people.labels import favourable_class
 from bornfair.quantification.any_model import domain_shares
 from bornfair.quantification.marginals import marginals_of
@@ -164,7 +164,7 @@ def examine(
     document = _certified(model, verdict)
     imported = {}
     if isinstance(model, OpaqueModel):
-        imported = {parts.ASKED: model.told}
+        imported = {"Its graph" if wires_of(model) is not None else parts.ASKED: model.told}
     elif model.original is not None:
         imported = {"Imported": _imported(model)}
     reading = {"Reading": model.note} if model.note else {}

@@ -111,7 +111,7 @@ def _print(found: Shares) -> None:
         proven, boxes = [], ("people asked about", f"{found.asked:,}")
     rows = [
         *proven,
-        *([] if counted else [drawn]),
+        *([] if counted or found.estimate is None else [drawn]),
         boxes,
         ("seconds", f"{found.seconds:.1f}"),
     ]

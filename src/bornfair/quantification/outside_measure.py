@@ -75,7 +75,7 @@ def shares_outside(
     wires = wires_of(model)
     if wires is not None and (verdict := decide_by_wires(wires)):
         return Shares(
-            1.0, 0.0, Estimate(0.0, 0.0, 0.0, 0), 0, clock.spent, verdict.reason, verdict.arithmetic,
+            1.0, 0.0, None, 0, clock.spent, verdict.reason, verdict.arithmetic,
             confident=Confident(0.0, 0.0), where=where,
         )  # fmt: skip
     drawn, asked = Drawn(model.domain, marginals, where), _Asked(model, clock)

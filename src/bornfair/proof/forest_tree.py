@@ -10,8 +10,8 @@ from typing import Any
 
 from bornfair.proof import checker
 from bornfair.proof.checker import Box, Forest, Grove, People
-from bornfair.verification.clock import Clock, Say
-from bornfair.verification.frontier import Frontier
+from bornfair.proof.tree import Decided, grown
+from bornfair.verification.clock import Say
 
 FEW_VIEWS = checker.PIECES  # sensitive values that are looked at one by one in every box
 
@@ -26,31 +26,13 @@ def find_forest_tree(
     say: Say | None = None,
 ) -> list[Any] | None:
     """A tree of cuts with a reason at each leaf, in the certificate's form; None if none is found in time."""
-    grove, tree, leaves = Grove(forest, people, float64), list[Any](), 0
-    frontier = Frontier([people.everybody()], tree, Clock(timeout, say))  # depth-first, as the tree is written down
+    grove = Grove(forest, people, float64)
 
-    def step() -> str | None:
-        nonlocal leaves
-        if leaves >= most_leaves:
-            return "too many leaves"
-        box = frontier.open.pop()
+    def decided(box: Box) -> Decided:
         leaf = _reason(grove, box)
-        if leaf is not None:
-            tree.append(leaf)
-            leaves += 1
-            return None
-        where = _widest(grove, box)
-        if where is None:
-            return "nothing left to cut"
-        tree.append(list(where))
-        name, at = where
-        frontier.open.extend(box | {name: part} for part in reversed(checker.cut(box[name], name, at, people)))
-        return None
+        return (leaf, None) if leaf is not None else (None, _widest(grove, box))
 
-    def progress() -> str:
-        return f"proof tree: {leaves:,} leaves, {len(frontier.open):,} boxes wait"
-
-    return tree if frontier.work(step, progress) is None else None
+    return grown(people, decided, timeout=timeout, most_leaves=most_leaves, say=say)
 
 
 def _reason(grove: Grove, box: Box) -> Any:

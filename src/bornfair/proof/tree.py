@@ -6,6 +6,7 @@ The engines of this package prove more per box, but a sceptic would have to trus
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bornfair.models.activations import ACTIVATIONS
@@ -18,6 +19,9 @@ from bornfair.verification.frontier import Frontier
 FEW_VIEWS = checker.PIECES
 MARGIN = 2.0  # times the checker's own allowance for rounding: what is found here, it will surely accept
 
+Decided = tuple[Any, tuple[str, Any] | None]
+"""The reason why a box is fair; else where it is to be cut, None where it cannot be."""
+
 
 def find_tree(
     network: checker.Network,
@@ -29,7 +33,21 @@ def find_tree(
     say: Say | None = None,
 ) -> list[Any] | None:
     """A tree of cuts with a reason at each leaf, in the certificate's form; None if none is found in time."""
-    prover, tree, leaves = Prover(network, people, float32, margin=MARGIN), list[Any](), 0
+    prover = Prover(network, people, float32, margin=MARGIN)
+
+    def decided(box: Box) -> Decided:
+        sums = prover.forward(box)
+        leaf = _reason(prover, box, sums)
+        return (leaf, None) if leaf is not None else (None, _widest(prover, box, sums))
+
+    return grown(people, decided, timeout=timeout, most_leaves=most_leaves, say=say)
+
+
+def grown(
+    people: People, decided: Callable[[Box], Decided], *, timeout: float, most_leaves: int, say: Say | None
+) -> list[Any] | None:
+    """The tree of boxes that are cut until each has a reason; None if one has neither, or the time is up."""
+    tree, leaves = list[Any](), 0
     frontier = Frontier([people.everybody()], tree, Clock(timeout, say))  # depth-first, as the tree is written down
 
     def step() -> str | None:
@@ -37,15 +55,13 @@ def find_tree(
         if leaves >= most_leaves:
             return "too many leaves"
         box = frontier.open.pop()
-        sums = prover.forward(box)
-        leaf = _reason(prover, box, sums)
+        leaf, where = decided(box)
         if leaf is not None:
             tree.append(leaf)
             leaves += 1
             return None
-        where = _widest(prover, box, sums)
         if where is None:
-            return "a single person"
+            return "nothing left to cut"
         tree.append(list(where))
         name, at = where
         frontier.open.extend(box | {name: part} for part in reversed(checker.cut(box[name], name, at, people)))

@@ -34,7 +34,7 @@ from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairGraph
 from bornfair.proof.certificate import certified
 from bornfair.question import Question
-from bornfair.repairing.changes import Changes, compare
+from bornfair.repairing.changes import Changes, Outcome, compare
 from bornfair.repairing.exporting import Fitted, converted
 from bornfair.training.provenance import with_measured
 from bornfair.twins.folding import Folding
@@ -43,7 +43,7 @@ MEASURED_ON = "rows of the table"
 
 
 @dataclass(frozen=True, eq=False)
-class RepairedGraph:
+class RepairedGraph(Outcome):
     """The mean over all versions of a person, certified by its wires, and what it changes."""
 
     model: FairGraph
@@ -61,35 +61,16 @@ class RepairedGraph:
     seconds: float
     seed: int
 
-    @property
-    def changed(self) -> float:
-        """Share of the measured rows that are decided differently."""
-        return self.changes.changed
-
-    @property
-    def verdict(self) -> str:
-        assert self.model.certificate is not None
-        return self.model.certificate.verdict.verdict
-
     def to_json(self) -> dict[str, Any]:
-        certificate = self.model.certificate
-        assert certificate is not None
         facts = {
-            "verdict": self.verdict,
-            "proof": certificate.verdict.proof,
-            "arithmetic": list(certificate.verdict.arithmetic),
-            "claim": certificate.claim,
-            "sensitive": list(self.sensitive),
+            **self._proven,
             "versions": self.versions,
             "accuracy_before": self.accuracy_before,
             "accuracy_after": self.accuracy_after,
             "fairness_before": self.fairness_before,
             "changed": self.changed,
             "changes": self.changes.to_json(),
-            "note": self.note,
-            "rows_measured": self.changes.rows,
-            "seconds": round(self.seconds, 3),
-            "seed": self.seed,
+            **self._circumstances,
         }
         return json.loads(json.dumps(facts))
 

@@ -57,6 +57,46 @@ class Changes:
         return asdict(self)
 
 
+class Outcome:
+    """What every record of a repair says in the same words, whatever was repaired."""
+
+    model: Any
+    sensitive: tuple[str, ...]
+    changes: Changes
+    note: str
+    seconds: float
+    seed: int
+
+    @property
+    def changed(self) -> float:
+        """Share of the measured rows that are decided differently."""
+        return self.changes.changed
+
+    @property
+    def verdict(self) -> str:
+        return self.model.certificate.verdict.verdict
+
+    @property
+    def _proven(self) -> dict[str, Any]:
+        certificate = self.model.certificate
+        return {
+            "verdict": self.verdict,
+            "proof": certificate.verdict.proof,
+            "arithmetic": list(certificate.verdict.arithmetic),
+            "claim": certificate.claim,
+            "sensitive": list(self.sensitive),
+        }
+
+    @property
+    def _circumstances(self) -> dict[str, Any]:
+        return {
+            "note": self.note,
+            "rows_measured": self.changes.rows,
+            "seconds": round(self.seconds, 3),
+            "seed": self.seed,
+        }
+
+
 def compare(
     before: Model | ForestModel | WiredModel,
     after: Model | ForestModel | WiredModel,

@@ -32,7 +32,7 @@ from bornfair.models.writers.xgboost_json import held_base, xgboost_json
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.proof.bundle import FairForest
 from bornfair.question import Question, nothing_sensitive
-from bornfair.repairing.changes import Changes, compare
+from bornfair.repairing.changes import Changes, Outcome, compare
 from bornfair.repairing.forest_mean import Mean, mean_forest
 from bornfair.repairing.restriction import all_values, values_of
 from bornfair.training.provenance import KEPT_ASIDE, with_measured
@@ -48,7 +48,7 @@ MERGED = (
 
 
 @dataclass(frozen=True, eq=False)
-class RepairedForest:
+class RepairedForest(Outcome):
     """A forest that does not read the sensitive features, and what that cost."""
 
     model: FairForest
@@ -72,16 +72,6 @@ class RepairedForest:
     seed: int
 
     @property
-    def changed(self) -> float:
-        """Share of the measured rows that are decided differently."""
-        return self.changes.changed
-
-    @property
-    def verdict(self) -> str:
-        assert self.model.certificate is not None
-        return self.model.certificate.verdict.verdict
-
-    @property
     def sizes(self) -> dict[str, dict[str, int]]:
         """Trees, leaves, depth, and bytes of the native file, before and after."""
         found = {}
@@ -93,14 +83,8 @@ class RepairedForest:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        certificate = self.model.certificate
-        assert certificate is not None
         facts = {
-            "verdict": self.verdict,
-            "proof": certificate.verdict.proof,
-            "arithmetic": list(certificate.verdict.arithmetic),
-            "claim": certificate.claim,
-            "sensitive": list(self.sensitive),
+            **self._proven,
             "averaged": self.averaged,
             "accuracy_before": self.accuracy_before,
             "accuracy_averaged": self.accuracy_averaged,
@@ -111,10 +95,7 @@ class RepairedForest:
             "trees_replaced": self.replaced,
             "sizes": self.sizes,
             "shift": list(self.shift),
-            "note": self.note,
-            "rows_measured": self.changes.rows,
-            "seconds": round(self.seconds, 3),
-            "seed": self.seed,
+            **self._circumstances,
         }
         return json.loads(json.dumps(facts))
 

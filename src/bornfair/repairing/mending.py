@@ -33,7 +33,7 @@ from bornfair.proof.bundle import FairModel
 from bornfair.question import Asking, Question
 from bornfair.repairing.asking import asked_about, taught
 from bornfair.repairing.averaging import RepairedGraph, repair_by_average
-from bornfair.repairing.changes import Changes, compare
+from bornfair.repairing.changes import Changes, Outcome, compare
 from bornfair.repairing.fine_tune import Lesson, Tuned, scores_of
 from bornfair.repairing.fine_tune import fine_tune as tune
 from bornfair.repairing.forest_repair import METHODS, RepairedForest, Rows, asked_of, refused, repair_forest
@@ -73,7 +73,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, eq=False)
-class Repaired:
+class Repaired(Outcome):
     """A fair model, certified, and what it cost."""
 
     model: FairModel
@@ -97,24 +97,9 @@ class Repaired:
     seconds: float
     seed: int
 
-    @property
-    def changed(self) -> float:
-        """Share of the measured rows that are decided differently."""
-        return self.changes.changed
-
-    @property
-    def verdict(self) -> str:
-        assert self.model.certificate is not None
-        return self.model.certificate.verdict.verdict
-
     def to_json(self) -> dict[str, Any]:
-        assert self.model.certificate is not None
         facts = {
-            "verdict": self.verdict,
-            "proof": self.model.certificate.verdict.proof,
-            "arithmetic": list(self.model.certificate.verdict.arithmetic),
-            "claim": self.model.certificate.claim,
-            "sensitive": list(self.sensitive),
+            **self._proven,
             "accuracy_before": self.accuracy_before,
             "accuracy_projected": self.accuracy_projected,
             "accuracy_after": self.accuracy_after,
@@ -126,10 +111,7 @@ class Repaired:
             "taught_by": self.taught_by,
             "validation_loss": {"projected": self.validation_loss[0], "repaired": self.validation_loss[1]},
             "epochs": self.epochs_run,
-            "note": self.note,
-            "rows_measured": self.changes.rows,
-            "seconds": round(self.seconds, 3),
-            "seed": self.seed,
+            **self._circumstances,
         }
         return json.loads(json.dumps(facts))
 

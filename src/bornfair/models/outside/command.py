@@ -25,7 +25,6 @@ from bornfair.errors import InputError
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.outside.said import Said, finite
 from bornfair.models.outside.sent import as_csv
-from bornfair.people.features import Value
 
 TOGETHER = 65_536  # rows: a program takes long to start
 LONGEST = 4_096  # bytes of one decision
@@ -56,6 +55,8 @@ class Command:
 
     text: str
     seconds: float = 60.0
+
+    classes, point = None, None  # it does not say
 
     def __post_init__(self) -> None:
         number("seconds", self.seconds, 0.0, float("inf"), open_low=True)
@@ -97,14 +98,6 @@ class Command:
     @property
     def wanted(self) -> Wanted:
         return Wanted(self.name, None, numbers=False)
-
-    @property
-    def classes(self) -> tuple[Value, ...] | None:
-        return None
-
-    @property
-    def point(self) -> float | None:
-        return None
 
     def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
         content = as_csv(table, columns)

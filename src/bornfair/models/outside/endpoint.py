@@ -24,7 +24,6 @@ from bornfair.errors import InputError
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.outside.said import Said, from_mapping, said
 from bornfair.models.outside.sent import as_records
-from bornfair.people.features import Value
 
 MOST_BYTES = 64 << 20  # of an answer
 BUSY = (429, 503)
@@ -55,6 +54,8 @@ class Endpoint:
     rows: int = 1_000
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     _last: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    classes, point = None, None  # it does not say
 
     def __post_init__(self) -> None:
         for name in ("seconds", "rate"):
@@ -90,14 +91,6 @@ class Endpoint:
     @property
     def wanted(self) -> Wanted:
         return Wanted(self.name, None, numbers=False)
-
-    @property
-    def classes(self) -> tuple[Value, ...] | None:
-        return None
-
-    @property
-    def point(self) -> float | None:
-        return None
 
     def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
         content = json.dumps({"rows": as_records(table, columns)}).encode()

@@ -20,7 +20,7 @@ demo: $(RUN)
 test: lint
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# Lint, types and the quick tests, in about a minute: while working.
+# Lint, types and the quick tests, in some three minutes: while working.
 check: lint
 	@$(BIN)/pytest -n 2 --dist loadfile --quick
 

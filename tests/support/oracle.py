@@ -7,6 +7,8 @@ choosing (order of summation, fused multiply-add, flushing of subnormals), and l
 from __future__ import annotations
 
 import itertools
+import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,6 +23,8 @@ from bornfair.twins.relation import FreeSpace, Relation, View, flip_relation
 
 People = tuple[Fraction, ...]
 SMALLEST = np.float32(2.0**-126)
+WholeNumbers = tuple[list[tuple[list[tuple[int, int]], int]], int]
+WHOLE: deque[tuple[Layer, WholeNumbers]] = deque(maxlen=8)  # layers that were asked about last
 
 
 # --- everybody ---
@@ -59,14 +63,31 @@ def exact_inputs(view: View, person: People) -> list[Fraction]:
 
 
 def exact_scores(network: Network, inputs: Sequence[Fraction]) -> list[Fraction]:
+    """In whole numbers over one denominator, which a float's power of two multiplies at every layer: fractions that
+    are reduced at every addition take three times as long."""
     assert network.activation == "relu" or len(network.layers) == 1
-    values = list(inputs)
+    over = math.lcm(*(value.denominator for value in inputs))
+    values = [value.numerator * (over // value.denominator) for value in inputs]
     for i, layer in enumerate(network.layers):
         if i:
-            values = [max(v, Fraction(0)) for v in values]
-        rows = zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)
-        values = [sum((Fraction(w) * v for w, v in zip(row, values, strict=True) if w), Fraction(b)) for row, b in rows]
-    return values
+            values = [max(value, 0) for value in values]
+        rows, unit = _in_whole_numbers(layer)
+        values = [sum([w * values[j] for j, w in row], bias * over) for row, bias in rows]
+        over *= unit
+    return [Fraction(value, over) for value in values]
+
+
+def _in_whole_numbers(layer: Layer) -> WholeNumbers:
+    """Per output the weights that are not 0, with their column, and the bias: all over one power of two."""
+    for known, found in WHOLE:
+        if known is layer:
+            return found
+    floats = [row.tolist() for row in np.column_stack([layer.weight, layer.bias])]
+    unit = max(value.as_integer_ratio()[1] for row in floats for value in row)
+    whole = [[int(Fraction(value) * unit) for value in row] for row in floats]
+    found = [([(j, w) for j, w in enumerate(row[:-1]) if w], row[-1]) for row in whole], unit
+    WHOLE.appendleft((layer, found))
+    return found
 
 
 def exact_decision(scores: Sequence[Fraction]) -> int:

@@ -390,7 +390,7 @@ def test_a_rare_positive_model_is_asked_where_it_decides(tmp_path):
         (lambda t: t.assign(default=t["default"].where(t.index > 9)), "target 'default' has gaps in 3.3 % of the rows"),
         (lambda t: t.assign(default=1), "the target 'default' has one class only, 1, in all 300 rows"),
         (lambda t: t.assign(default=t["income"]), "the target 'default' has 300 values; it looks like a quantity"),
-        (lambda t: t.assign(income=t["income"].where(t.index != 3, 1e300)), "'income' holds 1e+300"),
+        (lambda t: t.assign(income=t["income"].where(t.index != 3, 1e300), age=40.0), "'income' holds 1e+300"),
         (lambda t: t.assign(sex="female"), "the sensitive column 'sex' has 1 value, so nobody has a twin"),
     ],
 )
@@ -402,6 +402,7 @@ def test_what_cannot_be_trained_on_is_found_before_and_refused_alike(tmp_path, s
     assert any(finding in one["text"] for one in told["findings"]), told["findings"]
     assert (told["command"] is None) == ("has gaps" not in finding)  # nothing is suggested that train would refuse
     asked("train", *about, *QUICK, cwd=tmp_path, status=2, says=finding)
+    assert len(bornfair("train", *about, *QUICK, cwd=tmp_path).stderr.splitlines()) == 1  # no note before it
 
 
 def test_rows_without_an_answer_or_a_sensitive_value_are_no_obstacle(tmp_path):

@@ -93,7 +93,8 @@ def train(
     began = time.perf_counter()
     reading = {field.name: chosen.pop(field.name) for field in fields(Reading)}
     people, target, names = _people(table, dataset, target, sensitive or [], drop or [], reading)
-    people = _labelled(people, target, unlabelled)
+    notes: list[str] = []  # said when nothing can be refused any more: an error stands alone
+    people = _labelled(people, target, unlabelled, notes)
     check_replaceable(out, marker="domain.json")
     if class_weight not in (None, "balanced"):
         raise InputError(f"--class-weight must be balanced, or left out, found {class_weight!r}.")
@@ -112,15 +113,17 @@ def train(
     told = _told(people, target, keep, categorical, reading["numeric"])
     found = _looked_at(people, target, names, told, as_said=domain is not None, seed=seed)
     if brief := found.brief():
-        say(f"bornfair: note: {brief}")
+        notes.append(brief)
     kinds = dict.fromkeys(categorical or [], "categorical") | dict.fromkeys(reading["numeric"] or [], "numeric")
     known = _domain(domain, people.drop(columns=target), names, combinations, kinds, gaps=missing == "learn")
     if known.gappy:
-        say(f"bornfair: note: {shown(known.gappy)} may be missing: to the model a gap is one more value.")
+        notes.append(f"{shown(known.gappy)} may be missing: to the model a gap is one more value.")
     if names and known.sensitive != tuple(names):
         known = known.with_sensitive(names)
     _say_versions(known, twins, target, quiet=json)
     training, test = _split(people, test_fraction, seed)
+    for note in notes:
+        say(f"bornfair: note: {note}")
     if estimator != "network":
         from bornfair.cli.train_estimator import print_estimator, train_estimator
 
@@ -226,7 +229,7 @@ def _people(
     return people.drop(columns=drop), target, sensitive
 
 
-def _labelled(people: pd.DataFrame, target: str, unlabelled: str) -> pd.DataFrame:
+def _labelled(people: pd.DataFrame, target: str, unlabelled: str, notes: list[str]) -> pd.DataFrame:
     """The rows to learn from; those without an answer are refused later unless they are to be left out."""
     from bornfair.people.labels import answered
 
@@ -236,7 +239,7 @@ def _labelled(people: pd.DataFrame, target: str, unlabelled: str) -> pd.DataFram
     if unlabelled == "error" or len(known) == len(people):
         return people
     lost = len(people) - len(known)
-    say(f"bornfair: note: {lost:,} of {len(people):,} rows have no '{target}' and are left out.")
+    notes.append(f"{lost:,} of {len(people):,} rows have no '{target}' and are left out.")
     return people.loc[known.index].assign(**{target: known}).reset_index(drop=True)
 
 

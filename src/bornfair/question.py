@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from bornfair.models.importers.onnx_file import OnnxFile
 
 FILES = "a bundle (a folder or .zip), an .onnx, .h5, .keras or .nnet file, or the .json, .ubj or .txt of a forest"
+TABLES = (".csv", ".tsv", ".gz", ".parquet", ".pq")
 OBJECTS = (
     "a bundle, a .nnet file, a FairModel or a fitted FairClassifier, a scikit-learn classifier or pipeline, a model of "
     "XGBoost, LightGBM or CatBoost, a torch.nn.Sequential, or an .onnx, .h5 or .keras file; or, to be asked and not "
@@ -354,7 +355,7 @@ def _decidable(
 
 
 def _is_json(path: str | Path) -> bool:
-    return Path(path).suffix.lower() not in (".csv", ".parquet", ".pq", ".gz", ".txt", ".tsv")
+    return Path(path).suffix.lower() not in (*TABLES, ".txt")
 
 
 def any_model(
@@ -475,7 +476,14 @@ def _read(
         from bornfair.models.importers.forest_source import imported_forest
 
         return imported_forest(forest_file(path), who, asked)
+    check_no_table(path)
     raise InputError(f"'{path}' is not a kind of model that can be read; give {FILES}.")
+
+
+def check_no_table(path: Path) -> None:
+    """Refuse what is a table by its name where a model is asked for."""
+    if path.suffix.lower() in TABLES:
+        raise InputError(f"'{path}' is a table, not a model; name it as people (--data {path}), and give {FILES}.")
 
 
 def _wired_about(

@@ -427,6 +427,8 @@ def test_bad_questions_are_refused_in_one_sentence(bank):
         (["train", *about, "--categorical", "default"], "'default' is the target"),
         (["train", *about, "--keep", "region", "--drop", "region"], "'region' is not in the table"),
         (["train", *about, "--numeric", "region"], "'region' is to be numeric, but 300 of its 300 rows hold no number"),
+        (["audit", "nowhere.onnx", "customers.csv"], "'customers.csv' is a table, not a model; name it as people"),
+        (["verify", "customers.csv"], "--data customers.csv"),
         (["train", *about, "--encoding", "morse"], "--encoding 'morse' is not known"),
     ]:
         asked(*words, cwd=bank, status=2, says=says)

@@ -119,6 +119,10 @@ def audit(
 
 def _named(paths: list[Path]) -> dict[str, Path]:
     """Models by the shortest names that tell them apart."""
+    from bornfair.question import check_no_table
+
+    for path in paths:  # before the first of them is looked at for a minute
+        check_no_table(path)
     short = [path.name or str(path) for path in paths]
     names = short if len(set(short)) == len(short) else [str(path) for path in paths]
     if len(set(names)) != len(names):

@@ -8,7 +8,6 @@ original replays twins are not among them.
 from __future__ import annotations
 
 import csv
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -97,17 +96,13 @@ def _domain(path: Path, sensitive: str) -> Domain:
     return Domain(features=tuple(features), sensitive=(sensitive,))
 
 
-def _processor(seconds: float) -> Clock:
-    return Clock(seconds, now=time.process_time)
-
-
 def _row(path: Path, domain: Domain, timeout: float, seed: int) -> Outcome:
-    clock = _processor(DECIDING)
+    clock = Clock.of_processor(DECIDING)
     verdict = verify(path, domain, timeout=clock, seed=seed)
     deciding, model = clock.spent, Question.of(path, domain).model
     assert isinstance(model, ForestModel)
-    plain = shares_of_forest(model, timeout=_processor(timeout), moments=False, most_samples=0, seed=seed)
-    found = shares_of_forest(model, timeout=_processor(timeout), seed=seed)
+    plain = shares_of_forest(model, timeout=Clock.of_processor(timeout), moments=False, most_samples=0, seed=seed)
+    found = shares_of_forest(model, timeout=Clock.of_processor(timeout), seed=seed)
     sure = found.confident or Confident(0.0, 1.0)
     return {
         "model": path.stem,

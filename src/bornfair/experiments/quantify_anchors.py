@@ -15,7 +15,7 @@ from bornfair.experiments.timing import pin_to_one_core
 from bornfair.quantification.measure import shares_of
 from bornfair.quantification.records import NOTHING_SEEN, Shares
 from bornfair.question import Question
-from bornfair.verification.clock import Say
+from bornfair.verification.clock import Clock, Say
 
 NEEDED = ("model", "pa_index", "protected", "cer_rate_pct", "fal_rate_pct", "und_rate_pct", "unfair_reference_pct")
 
@@ -52,7 +52,7 @@ def compare(
     say: Say = silent,
 ) -> list[Outcome]:
     """Measure every row of the table (or the models named), to be read beside what FairQuant reached; draw into the
-    folder how the undecided share falls.
+    folder how the undecided share falls. Of one job, the timeout is in seconds of the processor.
     """
     try:
         text = Path(anchors_csv).read_text(encoding="utf-8")
@@ -68,7 +68,8 @@ def compare(
             continue
         path, sensitive = Path(models_dir) / f"{line['model']}.nnet", [int(line["pa_index"])]
         model = Question.of(path, sensitive_features=sensitive, normalise="no").network_model  # they take raw numbers
-        rows.append(_row(line, shares_of(model, timeout=timeout, jobs=jobs, seed=seed)))
+        clock = Clock.of_processor(timeout) if jobs == 1 else Clock(timeout)
+        rows.append(_row(line, shares_of(model, timeout=clock, jobs=jobs, seed=seed)))
         if folder is not None:
             draw(rows[-1], folder / f"{line['model']}-{line['protected']}")
         say("  ".join(lines(COLUMNS, rows[-1:])[1]))

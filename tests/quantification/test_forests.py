@@ -116,7 +116,7 @@ def test_means_covariances_and_effects_are_those_of_everybody():
             continue
         weights, functions = CellWeights.of(judge.cells), Functions(judge)
         each = [functions.of([version]) for version in range(judge.versions)]
-        table = LeafTable(functions.common(), each, float(judge.bits.constant[0]), weights)
+        table = LeafTable(functions.common, each, float(judge.bits.constant[0]), weights)
         table.joint = True
         low = rng.integers(judge.sizes)
         high = rng.integers(low, judge.sizes)

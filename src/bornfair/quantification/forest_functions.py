@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.verification.forest_judge import Judge
-
-MOST_LEAVES = 400_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,14 @@ class Functions:
         acting[judge.bits.tree[: judge.bits.acting]] = True
         self.acting = np.flatnonzero(acting)
         self.shared = np.setdiff1d(judge.bits.tree, self.acting)
+        self.known: dict[tuple[tuple[int, ...], bool], Leaves] = {}
+
+    @staticmethod
+    def about(judge: Judge) -> Functions:
+        """Those of a judge, made once: leaves do not depend on whom a measurement weighs how much."""
+        if judge not in KNOWN:
+            KNOWN[judge] = Functions(judge)
+        return KNOWN[judge]
 
     def _ranges(self) -> tuple[np.ndarray, np.ndarray]:
         """The least and the largest value below each node."""
@@ -69,13 +77,17 @@ class Functions:
                 low[node], high[node] = min(low[one], low[other]), max(high[one], high[other])
         return low, high
 
+    @cached_property
     def common(self) -> Leaves:
         """Of the trees that tell no versions apart."""
         return self._leaves(self.shared, [0], lower=True)
 
     def of(self, versions: Sequence[int], *, lower: bool = True) -> Leaves:
         """Of the other trees: what these versions get at least, or at most."""
-        return self._leaves(self.acting, versions, lower=lower)
+        key = (tuple(versions), lower)
+        if key not in self.known:
+            self.known[key] = self._leaves(self.acting, versions, lower=lower)
+        return self.known[key]
 
     def _leaves(self, trees: np.ndarray, versions: Sequence[int], *, lower: bool) -> Leaves:
         value, tree, rows = list[float](), list[int](), list[dict[int, np.ndarray]]()
@@ -86,8 +98,6 @@ class Functions:
                 value.append(number)
                 tree.append(t)
                 rows.append(path)
-            if len(value) > MOST_LEAVES:
-                raise InputError(f"the versions of a person meet more than {MOST_LEAVES:,} different leaves.")
         allowed = []
         for position in self.cells.free:
             part = np.ones((len(rows), self.cells.features[position].count), bool)
@@ -177,3 +187,6 @@ class Functions:
         best = max(self.low[node] for node, _, _ in kept)
         first = next(item for item in kept if self.low[item[0]] == best)
         return [item for item in kept if self.high[item[0]] > best or item is first]
+
+
+KNOWN: WeakKeyDictionary[Judge, Functions] = WeakKeyDictionary()

@@ -27,7 +27,6 @@ from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.forest_branching import Branching
 from bornfair.verification.forest_decide import prove_forest
 from bornfair.verification.forest_judge import Bounds, Judge, told_apart
-from bornfair.verification.forest_restriction import restricted
 from bornfair.verification.forest_search import split_of
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier
 from bornfair.verification.partition import Where
@@ -37,6 +36,7 @@ SAMPLING = 0.05  # share of the time it may take
 MORE = 64  # times as many people are drawn from what is open, at most
 CONFIDING = 0.15  # share of the time for drawing from what is open
 PLANNED = 0.9  # of the time that is left for it: the look that is planned must not come too late
+MAKING = 0.4  # share of the time that may go into tables for crediting boxes; without these, boxes are only cut
 BATCH = 64
 FEW = 4096  # sums of one version in a box that are looked at one by one rather than cut apart
 MEMORY = 2**29  # bytes of open boxes
@@ -91,7 +91,7 @@ def shares_of_forest(
             f"confidence between 0 and 1 and most_samples ≥ 0 are needed, found {confidence} and {most_samples}."
         )
     model.domain.require_sensitive()
-    judge = Judge(restricted(model), where=where)
+    judge = Judge.of(model, where)
     weights = CellWeights.of(judge.cells, marginals)
     sample = sampled(judge, weights, samples, seed=[seed, 271828], clock=clock.part(SAMPLING))
     proof = prove_forest(judge)
@@ -124,7 +124,8 @@ class Measurement:
         self.sample, self.looks, self.most_samples = ForestSample(), Looks(), 0
         self.precision, self.most_boxes = precision, float("inf") if most_boxes is None else most_boxes
         self.branching = Branching(judge)
-        self.panel = Panel.of(judge, weights, seed) if moments and judge.bits.outputs == 1 else None
+        moments = moments and judge.bits.outputs == 1 and Panel.seconds(judge) <= MAKING * clock.left
+        self.panel = Panel.of(judge, weights, seed) if moments else None
         self.seconds_each, self.paced_at = SECONDS_EACH, PACED
         width, everybody = len(judge.sizes), np.full(1, weights.total)
         whole = np.zeros((1, width), np.int64), (judge.sizes - 1)[None]

@@ -6,6 +6,7 @@ proof that all are decided alike), and some of the versions that differ most (fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,6 +26,8 @@ CLOSE = 1.0  # deviations from 0 within which both sides are looked at
 TELLING = 6  # versions that differ most, looked at by themselves
 LOOKED_AT = 512  # people, to find these
 REST = 0.25  # deviation of what is no sum of features by themselves, about, as a part of the whole
+PER_LEAF, PER_CELL = 3e-5, 1e-8  # seconds, about, for the leaves of tables and the cells they allow
+MOST_CELLS = 2e8  # numbers of eight bytes
 PRODUCTS = 2e8  # multiplications for the cells of axes
 FEWEST_PARTS, MOST_PARTS = 64, 4096
 
@@ -56,9 +59,16 @@ class Panel:
     away: float
 
     @staticmethod
+    def seconds(judge: Judge) -> float:
+        """About how long it takes to make one; infinite where it would not fit into memory."""
+        leaves = len(judge.model.forest.values) * (1 if judge.versions <= FEW_VERSIONS else 2 * BANDS + TELLING)
+        cells = sum(judge.cells.features[position].count for position in judge.cells.free)
+        return PER_LEAF * leaves + PER_CELL * leaves * cells if leaves * cells <= MOST_CELLS else math.inf
+
+    @staticmethod
     def of(judge: Judge, weights: CellWeights, seed: int) -> Panel:
-        functions, constant = Functions(judge), float(judge.bits.constant[0])
-        common = functions.common()
+        functions, constant = Functions.about(judge), float(judge.bits.constant[0])
+        common = functions.common
         away = float(judge.bits.margins.doubt[0]) + judge.bits.margins.slack
         if judge.versions <= FEW_VERSIONS:
             each = [functions.of([version]) for version in range(judge.versions)]

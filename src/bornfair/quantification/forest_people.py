@@ -25,7 +25,6 @@ from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.forest_cells import Cells
 from bornfair.verification.forest_judge import Judge
 from bornfair.verification.forest_replay import replay_forest, replay_forest_people
-from bornfair.verification.forest_restriction import restricted
 
 TOGETHER = 1 << 22  # scores of versions that are held at once
 FEWEST_ROWS = 64
@@ -37,7 +36,7 @@ def forest_treatment(model: ForestModel, table: Any, *, timeout: Timeout = math.
     """As `bornfair.quantification.people.treatment`, for a forest."""
     frame, clock = as_pandas(table), Clock.of(timeout)
     model.domain.require_sensitive()
-    cells = Cells.of(restricted(model))
+    cells = Judge.of(model).cells
     versions, count = cells.twins.versions, len(frame)
     together = int(np.clip(TOGETHER // (versions.size * model.forest.trees), FEWEST_ROWS, 8192))
     order = np.arange(count) if clock.timeout == math.inf else np.random.default_rng([seed, 5]).permutation(count)
@@ -89,7 +88,7 @@ def forest_affected(
     order = unfair[np.argsort(-treated.gap[unfair], kind="stable")][:most]
     if not len(order):
         return []
-    judge, records = Judge(restricted(model)), []
+    judge, records = Judge.of(model), []
     for row in order:
         person = None if clock.is_up else person_of_row(model.domain, frame, int(row))
         if person is None:
@@ -138,7 +137,7 @@ def _in_the_table(cells: Cells, row: Any, version: int, person: dict[str, Value]
 
 def forest_undo(model: ForestModel, person: dict[str, Value]) -> dict[str, Any] | None:
     """As `bornfair.quantification.people.undo_of`, for a forest."""
-    return _undo(Judge(restricted(model)), model, person)
+    return _undo(Judge.of(model), model, person)
 
 
 def _undo(judge: Judge, model: ForestModel, person: dict[str, Value]) -> dict[str, Any] | None:

@@ -23,7 +23,6 @@ from bornfair.quantification.subpopulation import limits_of, rows_within
 from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.forest_decide import prove_forest
 from bornfair.verification.forest_judge import Judge
-from bornfair.verification.forest_restriction import restricted
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE
 from bornfair.verification.partition import Where
 
@@ -38,7 +37,7 @@ def shares_of_forest_rows(
         frame = frame[rows_within(model.domain, frame, limits_of(model.domain, where))]
     if not len(frame):
         raise InputError("nobody is left to be counted; give a table with rows that belong to the sub-population.")
-    judge = Judge(restricted(model.about(_widened(model.domain, frame))))
+    judge = Judge.of(model.about(_widened(model.domain, frame)))
     points = judge.cells.place(frame)
     _require_known(judge, frame, points)
     fair, unfair = np.zeros((2, len(frame)), bool)

@@ -15,7 +15,6 @@ from bornfair.quantification.variables import Marginal
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
 from bornfair.verification.forest_judge import Judge
-from bornfair.verification.forest_restriction import restricted
 from bornfair.verification.partition import Where
 
 WORDS = 1 << 22  # of bits that are looked at between two looks at the clock
@@ -62,7 +61,7 @@ def forest_draw(
     model: ForestModel, marginals: Mapping[str, Marginal] | None, where: Where | None = None
 ) -> Callable[[int, list[int], Clock], tuple[pd.DataFrame, np.ndarray]]:
     """A function that draws people: raw free values, and whose twins are decided differently."""
-    judge = Judge(restricted(model), where=where)
+    judge = Judge.of(model, where)
     weights, step = CellWeights.of(judge.cells, marginals), together(judge)
 
     def draw(count: int, seed: list[int], clock: Clock) -> tuple[pd.DataFrame, np.ndarray]:

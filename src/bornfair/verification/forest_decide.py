@@ -17,7 +17,6 @@ from bornfair.verification.among import Limits
 from bornfair.verification.clock import Clock
 from bornfair.verification.forest_attack import find_forest_twins
 from bornfair.verification.forest_judge import Judge
-from bornfair.verification.forest_restriction import restricted
 from bornfair.verification.forest_search import search_forest
 from bornfair.verification.partition import question_scope
 from bornfair.verification.replay import falsified
@@ -59,7 +58,7 @@ def decide_forest(
 def decide_forest_among(model: ForestModel, among: Limits, *, timeout: Clock) -> Verdict:
     """As `bornfair.verification.decide.decide_among`, for a forest."""
     model.domain.require_sensitive()
-    judge = Judge(restricted(model), where=among)
+    judge = Judge.of(model, among)
     return _told(model, prove_forest(judge) or search_forest(judge, timeout=timeout), timeout)
 
 
@@ -93,13 +92,12 @@ def prove_forest(judge: Judge) -> Verdict:
 def _by_milp(model: ForestModel, clock: Clock, seed: int) -> Verdict:
     from bornfair.verification.forest_milp import decide_forest_by_milp
 
-    judge = Judge(restricted(model))
+    judge = Judge.of(model)
     return prove_forest(judge) or decide_forest_by_milp(judge, clock, seed)
 
 
 def _in_order(model: ForestModel, clock: Clock, table: Any, where: Any, seed: int, *, attacking: bool) -> Verdict:
-    small = restricted(model)
-    judge = Judge(small, where=where)
+    judge = Judge.of(model, where)
     verdict = prove_forest(judge)
     if verdict:
         return verdict

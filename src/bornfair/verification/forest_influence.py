@@ -1,7 +1,8 @@
 """Through which trees, features and thresholds does a sensitive value act on a forest's score, and how much?
 
-How far one tree tells twins apart is known without error: the largest difference of two of its leaves that versions of
-one person reach. The sum over trees bounds what they do together, which nobody's score need attain.
+How far one tree tells twins apart is the largest difference of two of its leaves that versions of one person reach; of
+trees with very many leaves that tell versions apart, at most that of any two of these. The sum over trees bounds what
+they do together, which nobody's score need attain.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import numpy as np
 from bornfair.models.forest_model import ForestModel
 from bornfair.people.features import Value
 from bornfair.verification.forest_judge import Judge
-from bornfair.verification.forest_restriction import restricted
 
 MOST_SPLITS = 12  # of a feature, named one by one
 MOST_TREES = 8
 MOST_VALUES = 6  # of a set, named
+MOST_PAIRED = 512  # leaves of a tree that are compared two by two
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def influences(model: ForestModel) -> tuple[Influence, ...]:
     >>> found.trees, found.largest_change, found.splits[0].text
     (1, 3.0, 'age ≤ 30')
     """
-    judge = Judge(restricted(model))
+    judge = Judge.of(model)
     domain, forest, cells = judge.cells.domain, judge.model.forest, judge.cells
     changes = _changes(judge)
     spread = _spread(judge)
@@ -107,13 +108,19 @@ def _changes(judge: Judge) -> dict[int, float]:
         words = slice(starts[unit], starts[unit + 1])
         values = bits.values(words)
         alive = _unpacked(bits.root[None, words])[0]
-        together = alive[:, None] & alive[None]
-        for position in cells.free:
-            if position in bits.tables and position not in twins.maps:  # what is moved may differ
-                allowed = _unpacked(bits.tables[position][0].one[:, words]).astype(np.float32)
-                together &= (allowed.T @ allowed) > 0
-        own = values[:, None] - values[None]
-        largest = float(np.where(together, own, 0.0).max(initial=0.0))
+        if not twins.maps:  # leaves that every version allows hold nobody whose twin is in another
+            alive &= ~_unpacked(np.bitwise_and.reduce(bits.sensitive[:, words], axis=0)[None])[0]
+        values = values[alive]
+        if len(values) > MOST_PAIRED:
+            largest = float(values.max() - values.min())
+        else:
+            together = np.ones((len(values), len(values)), bool)
+            for position in cells.free:
+                if position in bits.tables and position not in twins.maps:  # what is moved may differ
+                    allowed = _unpacked(bits.tables[position][0].one[:, words])[:, alive].astype(np.float32)
+                    together &= (allowed.T @ allowed) > 0
+            own = values[:, None] - values[None]
+            largest = float(np.where(together, own, 0.0).max(initial=0.0))
         tree = int(bits.tree[unit])
         found[tree] = max(found.get(tree, 0.0), largest)
     return found

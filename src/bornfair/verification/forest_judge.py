@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from bornfair.models.forest_model import ForestModel
 from bornfair.models.split_columns import columns_of
 from bornfair.verification.forest_bits import TOGETHER, LeafBits
 from bornfair.verification.forest_cells import Cells
+from bornfair.verification.forest_restriction import restricted
 from bornfair.verification.partition import Where
 from bornfair.verification.verdict import Arithmetic
 
@@ -58,6 +60,17 @@ class Judge:
     def __init__(self, model: ForestModel, where: Where | None = None) -> None:
         self.model, self.cells = model, Cells.of(model, where)
         self.bits = LeafBits(self.cells)
+
+    @staticmethod
+    def of(model: ForestModel, where: Where | None = None) -> Judge:
+        """The judge of what the domain leaves of a forest. Of large ones it takes seconds to make, and an audit asks
+        for it half a dozen times: of everybody (no `where`) it is made once for each model.
+        """
+        if where:
+            return Judge(restricted(model), where)
+        if model not in JUDGES:
+            JUDGES[model] = Judge(restricted(model))
+        return JUDGES[model]
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -221,3 +234,6 @@ def table_of(cells: Cells, points: np.ndarray) -> pd.DataFrame:
         for i, position in enumerate(cells.free)
     }
     return pd.DataFrame(columns, columns=[cells.domain.names[i] for i in cells.free], index=range(len(points)))
+
+
+JUDGES: WeakKeyDictionary[ForestModel, Judge] = WeakKeyDictionary()

@@ -19,7 +19,7 @@ from bornfair.verification.forest_judge import Judge
 MOST_SPLITS = 12  # of a feature, named one by one
 MOST_TREES = 8
 MOST_VALUES = 6  # of a set, named
-MOST_PAIRED = 512  # leaves of a tree that are compared two by two
+MOST_PAIRED = 160  # leaves of a tree that are compared two by two
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,14 @@ def test_features_are_the_whole_numbers_of_the_header_or_those_of_a_given_domain
         load_nnet(file, domain=Domain(features=named.features[:1]))
 
 
+def test_ranges_beyond_the_whole_numbers_of_floating_point_are_of_all_numbers(tmp_path):
+    path = tmp_path / "wide.nnet"
+    path.write_text(TEXT.replace("\n0,0,\n", "\n-9223372036854775808,0,\n"))
+    wide = read_nnet(path)
+    assert wide.low[0] == -(2.0**63)
+    assert [feature.kind for feature in wide.domain.features] == ["real", "integer"]
+
+
 @pytest.mark.parametrize(
     ("item", "message"),
     [

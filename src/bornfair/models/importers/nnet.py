@@ -24,7 +24,7 @@ from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import Feature, IntegerFeature, RealFeature
+from bornfair.people.features import LARGEST_WHOLE, Feature, IntegerFeature, RealFeature
 
 MOST_NUMBERS = 50_000_000  # of a file that is still read: some 500 MB of text
 
@@ -50,10 +50,12 @@ class NnetFile:
 
     @property
     def domain(self) -> Domain:
-        """Every whole number of the header's ranges (every number, where an end is not whole); x0, x1, …"""
+        """Every whole number of the header's ranges (every number, where an end is not whole, or so large that floating
+        point skips whole numbers); x0, x1, …
+        """
         features: list[Feature] = []
         for i, (low, high) in enumerate(zip(self.low.tolist(), self.high.tolist(), strict=True)):
-            whole = low == round(low) and high == round(high)
+            whole = low == round(low) and high == round(high) and max(abs(low), abs(high)) <= LARGEST_WHOLE
             features.append(
                 IntegerFeature(name=f"x{i}", low=int(low), high=int(high))
                 if whole

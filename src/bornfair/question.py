@@ -27,6 +27,7 @@ from bornfair.models.opaque import OpaqueModel, opaque_model, outside_of
 from bornfair.models.outside.command import Command
 from bornfair.models.outside.endpoint import Endpoint
 from bornfair.models.wired import WiredModel
+from bornfair.parallel import Jobs
 from bornfair.people.domain import Domain
 from bornfair.people.features import listed_names, unknown_column
 from bornfair.people.gaps import Gaps, decidable
@@ -193,6 +194,8 @@ def verify(
     relax: dict[str, float] | None = None,
     output: Output = "decision",
     tolerance: float = 0.0,
+    most_boxes: int | None = None,
+    jobs: Jobs = None,
     seed: int = 0,
     resume: str | Path | None = None,
     say: Say | None = None,
@@ -210,6 +213,8 @@ def verify(
         where: for 'smt', and of forests for 'auto': a sub-population, as {"age": (30, 40), "job": ["nurse"]}.
         relax: for 'smt': by how much other numbers of twins may differ, as {"age": 2}.
         output, tolerance: ask instead whether no twins' 'score' (logit) or 'probability' differs by more than that.
+        most_boxes: after how many boxes a search of a network stops; the answer is then the same whatever the time.
+        jobs: how many processes of this machine share the work, or `Workers` of a cluster (`bornfair.parallel`).
         seed: the same seed asks in the same order.
         resume: a file from which an interrupted search goes on.
         say: is told how far it is.
@@ -239,7 +244,7 @@ def verify(
         return decide_score(asked.network_model, output=output, tolerance=tolerance, timeout=clock, seed=seed)
     return decide(
         asked.model, engine=engine, timeout=clock, table=asked.table, partitions=partitions,
-        soft_timeout=soft_timeout, where=where, relax=relax, seed=seed, resume=resume,
+        soft_timeout=soft_timeout, where=where, relax=relax, seed=seed, resume=resume, most_boxes=most_boxes, jobs=jobs,
     )  # fmt: skip
 
 
@@ -253,7 +258,8 @@ def quantify(
     timeout: Timeout = 60.0,
     precision: float = 0.0,
     most: int = 5,
-    jobs: int = 1,
+    most_boxes: int | None = None,
+    jobs: Jobs = None,
     seed: int = 0,
     say: Say | None = None,
     **asking: Unpack[Asking],
@@ -270,7 +276,8 @@ def quantify(
         timeout: seconds for all of it, reading, groups and people included; or a `Clock` that is running already.
         precision: stop when at most this share is undecided.
         most: how many groups and people to describe.
-        jobs: how many cores to use.
+        most_boxes: stop after so many boxes (of networks and forests); the shares are then the same whatever the time.
+        jobs: how many processes of this machine share the work, or `Workers` of a cluster (`bornfair.parallel`).
         seed: the same seed draws the same people.
         say: is told how far it is.
 
@@ -317,8 +324,8 @@ def quantify(
         found = row_shares(about, counted, where=limits, timeout=clock.part(1 - after), seed=seed)
     else:
         found = domain_shares(
-            about, timeout=clock.part(1 - after), precision=precision, marginals=marginals, where=limits, jobs=jobs,
-            seed=seed,
+            about, timeout=clock.part(1 - after), precision=precision, marginals=marginals, where=limits,
+            most_boxes=most_boxes, jobs=jobs, seed=seed,
         )  # fmt: skip
     try:
         if counted is None and found.certified < 1 and not found.interrupted:

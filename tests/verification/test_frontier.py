@@ -10,7 +10,6 @@ import pytest
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
 from bornfair.verification.frontier import TIME_IS_UP, Frontier
-from bornfair.verification.workers import Workers
 
 
 def line(*weights):
@@ -89,30 +88,3 @@ def test_progress_comes_once_a_second_with_the_time_left(monkeypatch):
         "stopped, at most 6 s left",
         "late, at most 0 s left",
     ]
-
-
-def test_work_side_by_side_comes_in_order_and_stops_where_its_source_stops():
-    taken = []
-
-    def numbers():
-        for number in range(10):
-            taken.append(number)
-            yield number
-
-    found = Workers(3).ordered(lambda number: number**2, numbers())
-    assert [next(found), next(found)] == [0, 1]
-    assert len(taken) <= 5
-    found.close()
-    assert list(Workers(2).ordered(str, range(7))) == [str(i) for i in range(7)]
-
-
-def test_an_error_of_one_is_raised_in_its_place():
-    def fail(number):
-        if number == 3:
-            raise ValueError("three")
-        return number
-
-    found = Workers(2).ordered(fail, range(6))
-    assert [next(found) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(ValueError, match="three"):
-        next(found)

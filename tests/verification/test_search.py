@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
 
+import bornfair.verification.looking as looking
 import bornfair.verification.search as engine
 from bornfair.errors import InputError
 from bornfair.models.network import Layer, Network
@@ -89,8 +90,8 @@ def test_search_without_looking_for_twins_agrees_too(seed):
     rng = np.random.default_rng(seed)
     model = random_model(rng, "weak", 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine._Search, "_attack", lambda *_: None)
-        patch.setattr(engine, "FEW", 1)
+        patch.setattr(looking.Looking, "_suspects", lambda *_, **__: [])
+        patch.setattr(looking, "FEW", 1)
         verdict = search(model, timeout=60)
     unfair = disagreeing_twins(model.network, flip_relation(model.encoding))
     assert (unfair is not None) <= (verdict.verdict == "falsified")
@@ -132,7 +133,7 @@ def test_one_unfair_person_among_a_million_million_is_found_or_nothing_is_claime
     model = hidden_person_model(10_000, (1234, 777, 9001))
     assert not search(model, timeout=0.05)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine._Search, "_attack", lambda *_: None)
+        patch.setattr(looking.Looking, "_suspects", lambda *_, **__: [])
         verdict = search(model, timeout=30)
     assert verdict.verdict == "falsified"
     assert verdict.twins is not None

@@ -85,6 +85,17 @@ Categorical = Annotated[
 ]
 Combinations = Annotated[str, Option("--combinations", help="Sensitive combinations that exist: all or observed.")]
 Timeout = Annotated[float, Option("--timeout", help="Seconds for all of it, reading included.")]
+MostBoxes = Annotated[
+    int | None,
+    Option("--most-boxes", min=1, help="Stop after so many boxes: the answer is then the same however long it takes."),
+]
+Jobs = Annotated[
+    int | None, Option("--jobs", min=1, help="How many cores to use; of a cluster, how many workers at most.")
+]
+Cluster = Annotated[
+    str | None,
+    Option("--cluster", help="Share the work with a cluster: ray://HOST:PORT or auto (Ray), tcp://HOST:PORT (Dask)."),
+]
 Seed = Annotated[int, Option("--seed", min=0, max=LARGEST_SEED, help="The same seed gives the same answer.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON document.")]
 

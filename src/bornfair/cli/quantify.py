@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from bornfair.cli.options import (
+    Cluster,
     Data,
     Decision,
     DomainFile,
     EndpointUrl,
+    Jobs,
     Json,
     MaybeModel,
     ModelCommand,
+    MostBoxes,
     Normalise,
     Opaque,
     Option,
@@ -57,7 +60,9 @@ def quantify(
     precision: Annotated[float, Option(help="Stop when at most this share is undecided.")] = 0.0,
     timeout: Timeout = 60.0,
     most: Annotated[int, Option(help="How many people and groups to show.")] = 5,
-    jobs: Annotated[int, Option(help="How many cores to use.")] = 1,
+    most_boxes: MostBoxes = None,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
@@ -75,15 +80,16 @@ def quantify(
     99.9999 % confidence; beside them stands an estimate from a random sample.
     """
     clock = started(timeout, quiet=json)
+    from bornfair.parallel import Workers
     from bornfair.question import quantify as measure
 
     source = model_of(model, model_command, endpoint, rate, timeout)
     asked = asking(domain, sensitive, twins, target, decision, threshold, normalise) | {"opaque": opaque}
-    found = measure(
-        source, table=rows_of(data, reading), over=over, where=population(where or []), timeout=clock,
-        precision=precision, most=most, jobs=jobs, seed=seed,
-        **asked,
-    )  # fmt: skip
+    with Workers.of(jobs, cluster) as workers:
+        found = measure(
+            source, table=rows_of(data, reading), over=over, where=population(where or []), timeout=clock,
+            precision=precision, most=most, most_boxes=most_boxes, jobs=workers, seed=seed, **asked,
+        )  # fmt: skip
     if json:
         print_json(found.to_json())
     else:

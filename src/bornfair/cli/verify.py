@@ -9,13 +9,16 @@ import typer
 
 from bornfair.cli.code_hosts import Junit, Sarif, write_for_code_hosts
 from bornfair.cli.options import (
+    Cluster,
     Data,
     Decision,
     DomainFile,
     EndpointUrl,
+    Jobs,
     Json,
     MaybeModel,
     ModelCommand,
+    MostBoxes,
     Normalise,
     Opaque,
     Rate,
@@ -57,6 +60,9 @@ def verify(
         list[str] | None, typer.Option(help="smt: only these people, both twins, as age=30..40 or job=nurse,smith.")
     ] = None,
     relax: Annotated[list[str] | None, typer.Option(help="smt: twins may differ in this number too, as age=2.")] = None,
+    most_boxes: MostBoxes = None,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
     resume: Annotated[Path | None, typer.Option(help="bounds: a file to go on from if interrupted.")] = None,
     sarif: Sarif = None,
     junit: Junit = None,
@@ -87,6 +93,7 @@ def verify(
     clock = started(timeout, quiet=json)
     if change and (sarif or junit):
         raise InputError("--change asks for a number, not for a verdict; leave out --sarif and --junit.")
+    from bornfair.parallel import Workers
     from bornfair.question import verify as ask
     from bornfair.report.code_hosts import Examined
     from bornfair.verification.partition import question_scope
@@ -97,11 +104,12 @@ def verify(
         _change(source, asked, data, clock, seed, json=json)
         return
     people, allowed = population(where or []), _allowances(relax or [])
-    verdict = ask(
-        source, table=rows_of(data, reading), engine=engine, timeout=clock, partitions=partitions,  # type: ignore[arg-type]
-        soft_timeout=soft_timeout, where=people, relax=allowed, output=output, tolerance=tolerance, seed=seed,  # type: ignore[arg-type]
-        resume=resume, **asked,
-    )  # fmt: skip
+    with Workers.of(jobs, cluster) as workers:
+        verdict = ask(
+            source, table=rows_of(data, reading), engine=engine, timeout=clock, partitions=partitions,  # type: ignore[arg-type]
+            soft_timeout=soft_timeout, where=people, relax=allowed, output=output, tolerance=tolerance, seed=seed,  # type: ignore[arg-type]
+            resume=resume, most_boxes=most_boxes, jobs=workers, **asked,
+        )  # fmt: skip
     if sarif or junit:
         scope = question_scope(people, allowed)
         in_short = Examined.at(

@@ -7,6 +7,7 @@ from typing import Any
 
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.opaque import AnyModel, OpaqueModel
+from bornfair.parallel import Jobs
 from bornfair.quantification.measure import shares_of
 from bornfair.quantification.population import shares_of_rows
 from bornfair.quantification.records import Shares
@@ -37,7 +38,8 @@ def domain_shares(
     precision: float = 0.0,
     marginals: Mapping[str, Marginal] | None = None,
     where: Where | None = None,
-    jobs: int = 1,
+    most_boxes: int | None = None,
+    jobs: Jobs = None,
     seed: int = 0,
 ) -> Shares:
     """Certified, falsified and undecided share of the domain; see `bornfair.quantification.measure.shares_of`."""
@@ -45,12 +47,14 @@ def domain_shares(
         from bornfair.quantification.forest_measure import shares_of_forest
 
         return shares_of_forest(
-            model, timeout=timeout, precision=precision, marginals=marginals, where=where, seed=seed
-        )
+            model, timeout=timeout, precision=precision, marginals=marginals, where=where, most_boxes=most_boxes,
+            seed=seed,
+        )  # fmt: skip
     if isinstance(model, OpaqueModel):
         from bornfair.quantification.outside_measure import shares_outside
 
         return shares_outside(model, timeout=timeout, precision=precision, marginals=marginals, where=where, seed=seed)
     return shares_of(
-        model, timeout=timeout, precision=precision, marginals=marginals, where=where, jobs=jobs, seed=seed
-    )
+        model, timeout=timeout, precision=precision, marginals=marginals, where=where, most_boxes=most_boxes, jobs=jobs,
+        seed=seed,
+    )  # fmt: skip

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bornfair.parallel import ALONE, Workers
 from bornfair.quantification.records import CONFIDENCE, SURE, Confident
 from bornfair.verification.clock import Clock
-from bornfair.verification.workers import ALONE, Workers
 
 LOOKS = 32  # at most, however often somebody begins anew
 EARLY = 6  # looks before the one that is planned to suffice
@@ -25,6 +25,7 @@ FEWEST = 256  # people at a look
 TOGETHER = 2**15  # people drawn between two looks at the clock
 NARROW = 3e-4  # share below which an interval is narrow enough
 MOST = 2**27  # people drawn, unless somebody wants more
+GRACE = 2.0  # seconds beyond the time that a worker may be late by
 OUTWARD = 2.0**-30  # relative: the ends of an interval are computed in floating point
 
 Draw = Callable[[int, np.random.Generator], tuple[int, int]]
@@ -190,20 +191,29 @@ def take_looks(
                 return
             yield min(together, goal - start), start
 
-    def drawn(batch: tuple[int, int]) -> tuple[int, int, int]:
-        size, start = batch
-        return (*draw(size, np.random.default_rng([seed, 314159, begun, start])), size)
-
+    drawn = _Drawn(draw, (seed, 314159, begun))
     for goal in goals:
         if looks.over or looks.width <= narrow:
             return
         before, seen = count, np.zeros(3, np.int64)
-        for found in workers.ordered(drawn, batches(goal)):
+        for found in workers.ordered(drawn, batches(goal), lambda: max(clock.left, 0.0) + GRACE):
             seen += found
         unfair, unknown, count = unfair + int(seen[0]), unknown + int(seen[1]), count + int(seen[2])
         if count < goal:
             return
         looks.look(unfair, unknown, count, parts, before=before, planned=goal == the_planned)
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """What workers do: draw a batch of people, with random numbers of its own."""
+
+    draw: Draw
+    seed: tuple[int, ...]
+
+    def __call__(self, batch: tuple[int, int]) -> tuple[int, int, int]:
+        size, start = batch
+        return (*self.draw(size, np.random.default_rng([*self.seed, start])), size)
 
 
 def _goals(planned: float, most: int) -> list[int]:

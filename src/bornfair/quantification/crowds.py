@@ -7,6 +7,7 @@ from the boundary than that is decided the same in real arithmetic, and by every
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -227,25 +228,37 @@ class Crowd:
         """Draws so many people of boxes whose `mass` is known, of each box as many as its mass has it and inside as
         people are distributed: how many are unfair, and how many too close to call.
         """
-        upto, low, high = np.cumsum(boxes.facts["mass"]), boxes.low.T.copy(), boxes.high.T.copy()
+        return _Drawing(self, np.cumsum(boxes.facts["mass"]), boxes.low.T.copy(), boxes.high.T.copy())
 
-        def draw(count: int, rng: np.random.Generator) -> tuple[int, int]:
-            found, later = 0, [np.zeros((0, self.variables.free.width))]
-            chance = np.sort(rng.random(count)) * upto[-1]  # in order: memory is read in order, too
-            chosen = np.searchsorted(upto, chance, side="right").clip(0, len(boxes) - 1)
-            for start in range(0, count, self.together):
-                rows = chosen[start : start + self.together]
-                some = Boxes(low.take(rows, axis=1).T, high.take(rows, axis=1).T)
-                free = self.variables.places.values(self.variables.inside(some, rng))
-                known = np.zeros(len(rows), bool)
-                if self.quick:
-                    fair, unfair = self._quickly(free.astype(np.float32))
-                    found, known = found + int(np.count_nonzero(unfair)), fair | unfair
-                later.append(free[~known])
-            fair, unfair = self._closely(np.concatenate(later))
-            return found + int(np.count_nonzero(unfair)), int(np.count_nonzero(~(fair | unfair)))
+    def treated_of(self, boxes: Boxes, chosen: np.ndarray, rng: np.random.Generator) -> tuple[int, int]:
+        """The same of one person for each of the `chosen` boxes, which are given as columns."""
+        found, later = 0, [np.zeros((0, self.variables.free.width))]
+        for start in range(0, len(chosen), self.together):
+            rows = chosen[start : start + self.together]
+            some = Boxes(boxes.low.take(rows, axis=1).T, boxes.high.take(rows, axis=1).T)
+            free = self.variables.places.values(self.variables.inside(some, rng))
+            known = np.zeros(len(rows), bool)
+            if self.quick:
+                fair, unfair = self._quickly(free.astype(np.float32))
+                found, known = found + int(np.count_nonzero(unfair)), fair | unfair
+            later.append(free[~known])
+        fair, unfair = self._closely(np.concatenate(later))
+        return found + int(np.count_nonzero(unfair)), int(np.count_nonzero(~(fair | unfair)))
 
-        return draw
+
+@dataclass(frozen=True, eq=False)
+class _Drawing:
+    """Draws people of boxes, by their masses."""
+
+    crowd: Crowd
+    upto: np.ndarray  # [boxes]: the mass of all up to each
+    low: np.ndarray  # [columns, boxes]
+    high: np.ndarray
+
+    def __call__(self, count: int, rng: np.random.Generator) -> tuple[int, int]:
+        chance = np.sort(rng.random(count)) * self.upto[-1]  # in order: memory is read in order, too
+        chosen = np.searchsorted(self.upto, chance, side="right").clip(0, len(self.upto) - 1)
+        return self.crowd.treated_of(Boxes(self.low, self.high), chosen, rng)
 
 
 def _sure_classes(scores: np.ndarray, error: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,13 +17,14 @@ import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.model import Model
+from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.quantification.alive import count_alive
+from bornfair.quantification.bounding import Crediting, Halving
 from bornfair.quantification.confident import Looks
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.estimate import Sample, draw, estimated
 from bornfair.quantification.forms import Bounder
-from bornfair.quantification.leads import cheaper, judge_boxes, prove
-from bornfair.quantification.points import judge_people
+from bornfair.quantification.leads import cheaper
 from bornfair.quantification.records import SURE, Estimate, Moment, Shares
 from bornfair.quantification.remainder import Remainder
 from bornfair.quantification.tally import Tally, added, rounded_down, waiting
@@ -31,13 +33,12 @@ from bornfair.twins.relation import Relation, band_relation, free_space, twin_re
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
-from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier
+from bornfair.verification.frontier import GRACE, INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier
 from bornfair.verification.partition import Where
 from bornfair.verification.search import checked_arithmetic
 from bornfair.verification.structural import prove_structurally
 from bornfair.verification.verdict import Arithmetic
 from bornfair.verification.views import not_finite
-from bornfair.verification.workers import Workers
 
 FEW = 64  # people in a box who are looked at one by one rather than cut apart
 SAMPLES = 200_000
@@ -73,7 +74,7 @@ def shares_of(
     most_boxes: int | None = None,
     most_samples: int | None = None,
     confidence: float = SURE,
-    jobs: int = 1,
+    jobs: Jobs = None,
     seed: int = 0,
     say: Say | None = None,
 ) -> Shares:
@@ -83,11 +84,12 @@ def shares_of(
     Twins are those the domain declares, or the views of `relation`. Everybody counts the same unless `marginals` weigh
     the values of free features, independently of each other; `where` names a sub-population, if nobody else counts, as
     {"age": (30, 40), "job": ["nurse"]}. It stops when time is up, when at most `precision` is undecided, after
-    `most_boxes` boxes, or when all is decided; an interrupt stops it too, and it says what it knows. `jobs` batches are
-    bounded side by side; where it is stopped by `most_boxes` their number changes nothing. What is proven holds in all
-    the arithmetics named; of an imported model that executes other sums, in real arithmetic of the network as read.
+    `most_boxes` boxes, or when all is decided; an interrupt stops it too, and it says what it knows. `jobs`
+    workers bound boxes side by side; where it is stopped by `most_boxes` their number changes nothing. What is proven
+    holds in all the arithmetics named; of an imported model that executes other sums, in real arithmetic of the network
+    as read.
     """
-    wanted, clock, workers = proven_arithmetic(model, arithmetic), Clock.of(timeout, say), Workers(jobs)
+    wanted, clock = proven_arithmetic(model, arithmetic), Clock.of(timeout, say)
     if not clock.timeout >= 0 or not 0 <= precision <= 1 or samples < 1 or (most_boxes is not None and most_boxes < 1):
         raise InputError(
             "timeout ≥ 0, precision between 0 and 1, samples ≥ 1 and most_boxes ≥ 1 are needed, "
@@ -109,12 +111,13 @@ def shares_of(
         found = _all_certified(people, proof.reason)
     else:
         owner = Bounder(model.network, chosen, people, "float32" if "float32" in wanted else "real")
-        measurement = _Measurement(
-            model, owner, relation is None, wanted, precision, most_boxes, clock, Looks(confidence), workers
-        )
         from threadpoolctl import threadpool_limits
 
-        with threadpool_limits(1, "blas"):  # so many cores as there are jobs: products this small gain nothing by more
+        # So many cores as there are jobs: products this small gain nothing by more.
+        with Workers.lent(jobs) as workers, threadpool_limits(1, "blas"):
+            measurement = _Measurement(
+                model, owner, relation is None, wanted, precision, most_boxes, clock, Looks(confidence), workers
+            )
             found = measurement.run(samples, most_samples, seed)
     as_read = "" if model.covers_execution else "of the network as read, in real arithmetic: "
     note = f"; {model.note}" if model.note else ""
@@ -163,6 +166,7 @@ class _Measurement:
         most_open = MEMORY // (16 * self.variables.free.width + 24 + neurons // 8)
         self.frontier = Frontier(root, Tally(), clock, most_open)
         self.looks, self.crowd, self.workers = looks, Crowd(owner), workers
+        self._work: Halving | None = None
 
     def run(self, samples: int, most_samples: int, seed: int) -> Shares:
         flaw = not_finite(self.owner.network, self.owner.relation)
@@ -190,6 +194,7 @@ class _Measurement:
             reason = self._decide(sample)
         except KeyboardInterrupt:
             reason, clock.deadline = INTERRUPTED, clock.now() + AFTER_INTERRUPT
+            self.workers = self.remainder.workers = ALONE  # nobody else answers that soon
             with contextlib.suppress(KeyboardInterrupt):
                 self._credit(self.frontier.open, clock.part(0.7))
                 self.remainder.draw(self.frontier.tally, self.frontier.open, clock)
@@ -198,11 +203,13 @@ class _Measurement:
 
     def _decide(self, sample: Sample) -> str:
         """Bound, cut and credit boxes. Why it ended."""
-        everybody = np.arange(1)
-        if not self.variables.count:
-            self.frontier.replace(everybody, 1, added, look=self._judge_the_only_person)
-        else:
-            self.frontier.replace(everybody, 1, added, look=self._bounded)
+        alone, halving = not self.variables.count, self._halving
+
+        def first(tally: Tally, root: Boxes) -> tuple[Tally, Boxes]:
+            return added(tally, (halving.only_person if alone else halving.bounded)(root, self.clock))
+
+        self.frontier.replace(np.arange(1), 1, first)
+        if not alone:
             self._dive(sample)
         while True:
             reason, spare = self._search(), SPARE * self.clock.timeout
@@ -212,11 +219,6 @@ class _Measurement:
             self.remainder.draw(self.frontier.tally, self.frontier.open, self.clock)
             if reason != TIME_IS_UP or self.clock.left <= spare:
                 return reason
-
-    def _judge_the_only_person(self, root: Boxes) -> tuple[Tally, Boxes]:
-        """Where every feature is sensitive, all people are versions of one: there is nothing to cut."""
-        fair, unfair, unknown = judge_people(self.model, self.owner, root, self.declared, self.clock)
-        return Tally(fair, unfair, unknown, boxes=1), root[np.arange(0)]
 
     def _shares(self, sample: Sample, reason: str) -> Shares:
         tally, total = self.frontier.tally.with_credit(self.frontier.open), self.variables.total
@@ -302,14 +304,10 @@ class _Measurement:
 
     def _cut(self, rows: np.ndarray) -> None:
         """Put the halves of these open boxes in their place, as far as time allows."""
-
-        def halves(boxes: Boxes) -> tuple[Tally, Boxes]:
-            return self._bounded(self.variables.halves(boxes, boxes.facts["variable"], self.order, ("alive",)))
-
         counts = count_alive(self.frontier.open.facts["alive"][rows])
         rows = rows[np.argsort(counts, kind="stable")]  # boxes of a batch are bounded as if all had the most
         batch = max(self._together(counts) // 2, 1)
-        self.frontier.replace(rows, batch, added, self._reserve, halves, self.workers)
+        self.frontier.replace(rows, batch, added, self._reserve, self._halving, self.workers)
 
     def _together(self, counts: np.ndarray) -> int:
         """How many boxes to bound in one call, where on average so many neurons are alive."""
@@ -317,22 +315,13 @@ class _Measurement:
         more = whole / max(float(counts.mean()) if len(counts) else whole, 1.0) if whole else 1.0
         return min(self.owner.together << max(int(np.log2(more)), 0), MOST_TOGETHER)
 
-    def _bounded(self, boxes: Boxes) -> tuple[Tally, Boxes]:
-        """What is decided of some boxes, and what is still open."""
-        mass, found = self.variables.mass(boxes), judge_boxes(self.owner, boxes)
-        left = ~(found.certified | found.falsified) & (mass > 0)
-        few = np.flatnonzero(left & (self.places.count(boxes) <= FEW))
-        fair, unfair, unknown = judge_people(self.model, self.owner, boxes[few], self.declared, self.clock)
-        left[few] = False
-        stuck = left & (found.variable < 0)
-        tally = Tally(
-            certified=float(mass[found.certified].sum()) + fair,
-            falsified=float(mass[found.falsified].sum()) + unfair,
-            stuck=unknown + float(mass[stuck].sum()),
-            boxes=len(boxes),
-        )
-        undecided = np.clip(found.likely_undecided, 1e-9, 1.0) * mass
-        return tally, waiting(boxes, mass, undecided, found.variable, found.alive)[left & ~stuck]
+    @property
+    def _halving(self) -> Halving:
+        """The work on boxes; another one when they are bounded in another way."""
+        if self._work is None or self._work.owner is not self.owner:
+            plain = Model(self.model.network, self.model.encoding)
+            self._work = Halving(plain, self.owner, self.declared, self.order, FEW)
+        return self._work
 
     def _make_room(self) -> None:
         """Credit the half with least undecided mass, and forget it."""
@@ -372,16 +361,17 @@ class _Measurement:
         began, done = clock.now(), 0
         bins = BINS if self.owner.work < COSTLY else 2 * BINS
 
-        def batches() -> Iterator[np.ndarray]:
+        under_way = deque[np.ndarray]()
+
+        def batches() -> Iterator[Boxes]:
             for start in range(0, len(order), together):
                 if start and clock.is_up:
                     return
-                yield order[start : start + together]
+                under_way.append(order[start : start + together])
+                yield boxes[under_way[-1]]
 
-        def proven(rows: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-            return rows, prove(self.owner, boxes[rows], bins)
-
-        for rows, found in self.workers.ordered(proven, batches()):
+        for found in self.workers.ordered(Crediting(self.owner, bins), batches(), lambda: max(clock.left, 0.0) + GRACE):
+            rows = under_way.popleft()
             facts["certified"][rows], facts["falsified"][rows] = found
             done, spent = done + len(rows), clock.now() - began
             if spent > 0:

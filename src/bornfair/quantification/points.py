@@ -14,7 +14,7 @@ from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
 from bornfair.verification.exact import agree, executes_exactly
 from bornfair.verification.intervals import box_bounds
-from bornfair.verification.search import exact_views
+from bornfair.verification.looking import exact_views
 
 PAD = 2.0**-50  # relative: our own product of a view's matrix with u is rounded
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bornfair.parallel import Workers
 from bornfair.quantification.confident import NARROW, Looks, Parts, needed_samples, take_looks
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.estimate import Sample
@@ -15,7 +16,6 @@ from bornfair.quantification.tally import Tally, rounded_down
 from bornfair.quantification.variables import Variables
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
-from bornfair.verification.workers import Workers
 
 CONFIDING = 1 / 3  # share of the time in which people of open boxes are drawn
 SLOWER = 1.2  # times as long it may take where there are many boxes to draw from, and nothing is in the caches

@@ -18,6 +18,7 @@ from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.opaque import AnyModel, OpaqueModel, wires_of
 from bornfair.models.wired import WiredModel
+from bornfair.parallel import ALONE, Jobs
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
@@ -43,6 +44,8 @@ def decide(
     among: Where | None = None,
     seed: int = 0,
     resume: str | Path | None = None,
+    most_boxes: int | None = None,
+    jobs: Jobs = None,
     say: Say | None = None,
 ) -> Verdict:
     """Whether twins always get the same decision from this model.
@@ -50,7 +53,7 @@ def decide(
     engine: 'auto', or one of them for a second opinion. table: real rows, to show twins close to a real person.
     partitions, soft_timeout (seconds for each partition), where (a sub-population) and relax (how much other numbers of
     twins may differ): for 'smt'. among: only these people are asked about, see `decide_among`. resume: a file from
-    which an interrupted search goes on.
+    which an interrupted search goes on. most_boxes: after how many boxes a search stops. jobs: who looks at boxes.
     """
     if among is not None:
         return decide_among(model, among, timeout=Clock.of(timeout, say), seed=seed)
@@ -83,9 +86,9 @@ def decide(
 
         verdict = decide_by_milp(model, timeout=clock, seed=seed)
     elif engine == "bounds":
-        verdict = _by_bounds(model, clock, seed, resume)
+        verdict = _by_bounds(model, clock, seed, resume, most_boxes, jobs)
     else:
-        verdict = _in_order(model, clock, table, seed, resume)
+        verdict = _in_order(model, clock, table, seed, resume, most_boxes, jobs)
     if verdict and not model.covers_execution:
         verdict = _as_read(model, verdict)
     if model.note:
@@ -156,12 +159,17 @@ def _as_read(model: Model, verdict: Verdict, among: Part | None = None) -> Verdi
     return dataclasses.replace(verdict, arithmetic=("real",), reason=reason, as_read=True)
 
 
-def _in_order(model: Model, clock: Clock, table: Any, seed: int, resume: str | Path | None) -> Verdict:
+def _in_order(
+    model: Model, clock: Clock, table: Any, seed: int, resume: str | Path | None, most_boxes: int | None, jobs: Jobs
+) -> Verdict:
     verdict = confirm_encoded(model.network, model.encoding)
     if verdict.verdict == "verified":
         return verdict
     # Short turns first: most unfair models give way to a glance, most small domains to a moment's search.
-    for attack_seconds, search_seconds in ((0.5, 2.0), (min(10.0, clock.timeout / 3), clock.timeout)):
+    for attack_seconds, search_seconds, who in (
+        (0.5, 2.0, ALONE),  # before others have begun
+        (min(10.0, clock.timeout / 3), clock.timeout, jobs),
+    ):
         for seconds, attacking in ((attack_seconds, True), (search_seconds, False)):
             if clock.is_up:
                 return dataclasses.replace(verdict, reason=f"{verdict.reason}; the time of {clock.timeout:g} s is up")
@@ -169,7 +177,7 @@ def _in_order(model: Model, clock: Clock, table: Any, seed: int, resume: str | P
             if attacking:
                 found = attack(model, seconds=turn, table=table, seed=seed)
             else:
-                found = verdict = _by_bounds(model, turn, seed, resume)
+                found = verdict = _by_bounds(model, turn, seed, resume, most_boxes, who)
             if found is not None and (found.verdict != "undecided" or found.reason.startswith("interrupted")):
                 return found
     return verdict
@@ -189,10 +197,12 @@ def attack(
     return falsified(model, found.found, engine="attack", reason=reason, seconds=found.seconds)
 
 
-def _by_bounds(model: Model, clock: Clock, seed: int, resume: str | Path | None) -> Verdict:
+def _by_bounds(
+    model: Model, clock: Clock, seed: int, resume: str | Path | None, most_boxes: int | None, jobs: Jobs
+) -> Verdict:
     from bornfair.verification.search import search
 
-    return search(model, timeout=clock, seed=seed, resume=resume)
+    return search(model, timeout=clock, seed=seed, resume=resume, stop_after=most_boxes, jobs=jobs)
 
 
 def _by_smt(

@@ -8,22 +8,57 @@ leave half-way.
 from __future__ import annotations
 
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sized
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from bornfair.parallel import ALONE, Workers
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
-from bornfair.verification.workers import ALONE, Workers
 
 TIME_IS_UP = "time is up"
 INTERRUPTED = "interrupted"
 TOO_CLOSE = "what is left is too close to the decision boundary to be told in this arithmetic"
+GRACE = 2.0  # seconds beyond the time that a worker may be late by; then its boxes stay undecided
 MOVED = 32  # all open boxes are moved when some are replaced, so at least one in so many of them is
 
 Waiting = TypeVar("Waiting", bound=Sized)
 Tally = TypeVar("Tally")
+
+
+@dataclass(frozen=True, eq=False)
+class Portion:
+    """A task: some boxes, how many of their wave came before them, the seconds they may take, and what else the look
+    at them should know.
+    """
+
+    boxes: Boxes
+    before: int = 0
+    seconds: float = float("inf")
+    note: Any = None
+
+
+class Seen(NamedTuple):
+    """What a look found, and how long it took."""
+
+    found: Any
+    seconds: float
+
+
+class Look:
+    """What workers do with boxes, side by side: it says all they need to know, and depends on nothing else."""
+
+    def __call__(self, portion: Portion) -> Seen:
+        began = time.monotonic()
+        return Seen(self.look(portion), time.monotonic() - began)
+
+    def look(self, portion: Portion) -> Any:
+        """What becomes of these boxes."""
+        raise NotImplementedError
 
 
 class Frontier(Generic[Waiting, Tally]):
@@ -80,35 +115,42 @@ class Frontier(Generic[Waiting, Tally]):
         batch: int,
         decide: Callable[[Tally, Any], tuple[Tally, Boxes]],
         reserve: Callable[[], float] = lambda: 0.0,
-        look: Callable[[Boxes], Any] = lambda boxes: boxes,
+        look: Callable[[Portion], Seen] | None = None,
         workers: Workers = ALONE,
+        note: Any = None,
     ) -> None:
         """Put in the place of these boxes what is open of them after `decide`, batch by batch as far as time allows.
 
         `decide` is given the batches in order, or what a `look` at each of them found, which workers may take side by
-        side. Batches are smaller where a whole one would take longer than there is time.
+        side. Batches are smaller where a whole one would take longer than there is time. Boxes that do not come back
+        stay as they are.
         """
+        under_way = deque[np.ndarray]()
 
-        def batches() -> Iterator[np.ndarray]:
+        def time_left() -> float:
+            return self.clock.deadline - self.clock.now() - reserve()
+
+        def batches() -> Iterator[Portion]:
             start = 0
             while start < len(rows):
-                time_left = self.clock.deadline - self.clock.now() - reserve()
-                if start and time_left <= 0:
+                left = time_left()
+                if start and left <= 0:
                     return
                 count = batch
-                if self.seconds_each > 0 and batch * self.seconds_each > time_left:
-                    count = max(int(time_left / self.seconds_each), 1)
-                yield rows[start : start + count]
+                if self.seconds_each > 0 and batch * self.seconds_each > left:
+                    count = max(int(left / self.seconds_each), 1)
+                under_way.append(rows[start : start + count])
+                yield Portion(self.open[rows[start : start + count]], start, max(left, 0.0), note)
                 start += count
 
-        def looked(some: np.ndarray) -> tuple[np.ndarray, Any, float]:
-            began = self.clock.now()
-            return some, look(self.open[some]), began
+        def decided(portion: Portion) -> Seen:
+            return Seen(portion.boxes, self.clock.now())
 
         rest, tally, fresh = np.ones(len(self.open), bool), self.tally, []
-        for some, found, began in workers.ordered(looked, batches()):
+        for found, seconds in workers.ordered(look or decided, batches(), lambda: max(time_left(), 0.0) + GRACE):
+            some = under_way.popleft()
             tally, left = decide(tally, found)
-            self.seconds_each = (self.clock.now() - began) / len(some)
+            self.seconds_each = (seconds if look is not None else self.clock.now() - seconds) / len(some)
             rest[some] = False
             fresh.append(left)
         self.become(Boxes.joined(self.open[rest], *fresh), tally)

@@ -74,13 +74,13 @@ class LinearBounds:
         return decisions(self.scores(free))
 
     def _run(self, kind: str, low: np.ndarray, high: np.ndarray, arithmetic: Arithmetic) -> list[np.ndarray]:
-        import jax
-        import jax.numpy as jnp
-
         groups = tuple((group.start, group.stop) for group in self.relation.free.groups)
         # Few boxes, and points, come in all numbers: compiling for each would take longer than it saves.
         compiled = self.compiled and kind != "points" and len(low) >= LEAST_COMPILED
-        xp = jnp if compiled else np
+        xp: Any = np
+        if compiled:  # others need not wait for JAX
+            import jax
+            import jax.numpy as xp
         shape = Shape(xp, self.network.widths, self.network.activation, groups, self.pairs)
         arrays = self.arrays(arithmetic)
         found = []

@@ -9,39 +9,36 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bornfair.checks import whole
 from bornfair.errors import InputError
 from bornfair.models.model import Model
 from bornfair.models.network import Network
-from bornfair.people.features import Value
+from bornfair.parallel import Jobs, Workers
 from bornfair.twins.relation import Relation, twin_relation
-from bornfair.twins.versions import Versions
-from bornfair.verification.among import Limits, box_within, brought_inside
+from bornfair.verification.among import Limits, box_within
 from bornfair.verification.boxes import Boxes, Places
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.cuts import Cuts
-from bornfair.verification.exact import agree, executes_exactly, inputs_of_views
 from bornfair.verification.frontier import INTERRUPTED, TOO_CLOSE, Frontier
 from bornfair.verification.linear import LinearBounds
-from bornfair.verification.replay import exact_input, falsified, person_of, replay, versions_at
+from bornfair.verification.looking import Looked, Looking, Outcome, Wave, person_at
+from bornfair.verification.replay import falsified, replay, versions_at
 from bornfair.verification.structural import prove_structurally
 from bornfair.verification.verdict import Arithmetic, Verdict, undecided
 
 ENGINE = "bounds"
-FEW = 32  # people in a box who are looked at one by one rather than cut apart
+ENOUGH = "enough boxes were bounded"
 WAVE = 8  # batches, at least, between two looks at all open boxes
 REPLAYS = 8  # suspected twins replayed per round
-BISECTIONS = 64  # lines per batch on which the decision boundary is looked for: in the first rounds, later less often
-OFTEN = 8
-ROUNDING_RULES = 0.8  # share of the bounds' width from which on cutting cannot help: only real arithmetic may
+OFTEN = 8  # rounds in which the decision boundary is looked for on lines; later once in so many
 WORTH_COMPILING = 120.0  # seconds allowed from which on the bounds are compiled
-MOST_SEEN = 20_000  # people remembered
 SAVE_EVERY = 60.0  # seconds between savings of the cuts
 
 
@@ -57,6 +54,8 @@ def search(
     resume: str | Path | None = None,
     seed: int = 0,
     among: Limits | None = None,
+    stop_after: int | None = None,
+    jobs: Jobs = None,
 ) -> Verdict:
     """Verified when every box is proven fair, falsified when replayed twins differ, undecided when time is up.
 
@@ -66,7 +65,8 @@ def search(
     `resume` names a file: the cuts are kept in it when the search stops (also by an interrupt), and made anew from it
     when it exists; nothing else in it is believed, so every box is decided again. Twins of another relation than the
     domain's cannot be replayed from raw values; if some are found, the answer is undecided and names u. `among` says
-    who is asked about, if not everybody (`bornfair.verification.among`).
+    who is asked about, if not everybody (`bornfair.verification.among`). `jobs` workers look at boxes side by side;
+    where it stops after so many boxes (`stop_after`), their number changes nothing.
     """
     wanted, clock = checked_arithmetic(arithmetic), Clock.of(timeout, say)
     if batch < 1 or most_boxes < 1 or not clock.timeout >= 0:
@@ -89,10 +89,14 @@ def search(
     cuts = Cuts(places, None if resume is None else Path(resume), digest)
     everybody = cuts.leaves(most_boxes)
     everybody = everybody.knowing(share=places.share(everybody))
-    verdict = _Search(
-        model, chosen, relation is None or _equal(relation, declared), wanted, batch, seed, bounds, places, cuts,
-        Frontier(everybody, _Tally(), clock, most_boxes), among or {},
-    ).run()  # fmt: skip
+    if stop_after is not None:
+        whole("stop_after", stop_after, 1)
+    with Workers.lent(jobs) as workers:
+        verdict = _Search(
+            model, chosen, relation is None or _equal(relation, declared), wanted, batch, seed, bounds, places, cuts,
+            Frontier(everybody, _Tally(), clock, most_boxes), among or {}, workers,
+            np.inf if stop_after is None else stop_after,
+        ).run()  # fmt: skip
     if structural and "real" in wanted and verdict.verdict == "undecided":  # proven in real arithmetic at least
         reason = f"{structural.reason}; in float32: {verdict.reason}"
         return dataclasses.replace(structural, reason=reason, boxes=verdict.boxes, seconds=verdict.seconds)
@@ -112,15 +116,6 @@ class _Found(Exception):
 
     def __init__(self, verdict: Verdict) -> None:
         self.verdict = verdict
-
-
-class _Outcome(IntEnum):
-    """What became of a box; of the people in it, the last of these counts."""
-
-    FAIR = 0
-    FAIR_IN_REAL = 1  # but not shown in float32
-    STUCK = 2  # it can neither be decided nor cut
-    OPEN = 3
 
 
 @dataclass(frozen=True)
@@ -148,8 +143,17 @@ class _Search:
     cuts: Cuts
     frontier: Frontier[Boxes, _Tally]
     among: Limits
-    seen: dict[frozenset[Any], tuple[Arithmetic, ...]] = field(default_factory=dict)
-    """People who were looked at one by one, with all their twins, and what came of it."""
+    workers: Workers
+    stop_after: float
+
+    @cached_property
+    def _looking(self) -> Looking:
+        """The work on boxes, which is done side by side."""
+        plain = Model(self.model.network, self.model.encoding)
+        return Looking(
+            plain, self.relation, self.declared, self.wanted, self.seed, self.bounds, self.places, self.among,
+            self.model.original is not None,
+        )  # fmt: skip
 
     def run(self) -> Verdict:
         frontier, clock = self.frontier, self.frontier.clock
@@ -195,107 +199,38 @@ class _Search:
 
     # --- one round ---
 
-    def _round(self) -> None:
+    def _round(self) -> str | None:
         """Decide or cut a wave of boxes."""
-        self.cuts.save(every=SAVE_EVERY)
         frontier = self.frontier
-        frontier.replace(frontier.wave("share", WAVE * self.batch), self.batch, self._decide_or_cut)
-        frontier.become(frontier.open, dataclasses.replace(frontier.tally, rounds=frontier.tally.rounds + 1))
-
-    def _decide_or_cut(self, tally: _Tally, boxes: Boxes) -> tuple[_Tally, Boxes]:
-        """The tally after these boxes, and what is still open of them."""
+        tally = frontier.tally
+        if tally.boxes >= self.stop_after:
+            return ENOUGH
+        self.cuts.save(every=SAVE_EVERY)
         mode: Arithmetic = "real" if tally.real_only or self.wanted == ("real",) else "float32"
-        found = self.bounds.judge(*self.places.bounds(boxes), mode)
-        outcome = np.where(found.fair, _Outcome.FAIR, _Outcome.OPEN)
-        if mode == "float32" and "real" in self.wanted:
-            thin = np.flatnonzero(~found.fair & (found.rounding > ROUNDING_RULES))
-            if len(thin):
-                real = self.bounds.judge(*self.places.bounds(boxes[thin]), "real").fair
-                outcome[thin[real]] = _Outcome.FAIR_IN_REAL
-        hard = np.flatnonzero(outcome == _Outcome.OPEN)
-        small = self.places.count(boxes[hard]) <= FEW
-        few, many = hard[small], hard[~small]
-        self._attack(boxes[many], found.slope[many], tally)
-        outcome[few] = self._look_at(boxes[few], mode)
-        late = few[outcome[few] == _Outcome.OPEN]
-        first, second, cuttable = self.places.cut(boxes[many], found.weight[many], found.slope[many])
-        outcome[many[~cuttable]] = _Outcome.STUCK
-        first, second = self.cuts.record(boxes[many[cuttable]], first, second)
-        share, real_only = boxes.facts["share"], outcome == _Outcome.FAIR_IN_REAL
+        wave = Wave(mode, tally.boxes, tally.rounds < OFTEN or tally.rounds % OFTEN == 0)
+        rows = frontier.wave("share", WAVE * self.batch, max(int(min(self.stop_after - tally.boxes, 2**62)), 1))
+        frontier.replace(rows, self.batch, self._taken_in, look=self._looking, workers=self.workers, note=wave)
+        frontier.become(frontier.open, dataclasses.replace(frontier.tally, rounds=frontier.tally.rounds + 1))
+        return None
+
+    def _taken_in(self, tally: _Tally, found: Looked) -> tuple[_Tally, Boxes]:
+        """The tally after some boxes, and what is still open of them. Raises when twins differ."""
+        for people in found.suspects:
+            self._replay(people)
+        boxes, outcome = found.boxes, found.outcome
+        first, second = self.cuts.record(boxes[found.cut], found.first, found.second)
+        share, real_only, late = boxes.facts["share"], outcome == Outcome.FAIR_IN_REAL, outcome == Outcome.OPEN
+        late[found.cut] = False
         tally = dataclasses.replace(
             tally,
-            decided=tally.decided + float(share[outcome <= _Outcome.FAIR_IN_REAL].sum()),
-            stuck=tally.stuck + float(share[outcome == _Outcome.STUCK].sum()),
-            any_stuck=tally.any_stuck or bool((outcome == _Outcome.STUCK).any()),
+            decided=tally.decided + float(share[outcome <= Outcome.FAIR_IN_REAL].sum()),
+            stuck=tally.stuck + float(share[outcome == Outcome.STUCK].sum()),
+            any_stuck=tally.any_stuck or bool((outcome == Outcome.STUCK).any()),
             boxes=tally.boxes + len(boxes),
             real_only=tally.real_only or bool(real_only.any()),
         )
         halves = Boxes.joined(first, second)
         return tally, Boxes.joined(halves.knowing(share=self.places.share(halves)), boxes[late])
-
-    def _look_at(self, boxes: Boxes, mode: Arithmetic) -> np.ndarray:
-        """Everybody in small boxes, one by one: what becomes of each box. Open are those for whom time runs out."""
-        outcome = np.full(len(boxes), _Outcome.FAIR)
-        if not len(boxes):
-            return outcome
-        people, owners = self.places.everybody(boxes)
-        proven, classes = self.bounds.points(self.places.values(people), mode)
-        self._replay(people[_differ(classes)])
-        for row in np.flatnonzero(~proven):
-            box = owners[row]
-            if outcome[box] >= _Outcome.STUCK:
-                continue
-            if self.frontier.clock.left < 0:
-                outcome[box] = _Outcome.OPEN
-                continue
-            agreed = self._decide(people[row])
-            if mode not in agreed:
-                real = "real" in agreed and "real" in self.wanted
-                outcome[box] = _Outcome.FAIR_IN_REAL if real else _Outcome.STUCK
-        return outcome
-
-    def _decide(self, places: np.ndarray) -> tuple[Arithmetic, ...]:
-        """In which arithmetics a single person's twins are shown to agree. Raises if they do not."""
-        network = self.model.network
-        if not network.function.exact:
-            self._replay(places[None])
-            return ()
-        u = self.places.values(places[None])[0]
-        inputs = exact_views(self.model, self.relation, u, self.declared, self.among)
-        everyone = frozenset(map(tuple, inputs))  # the same for all twins, so that they are looked at once
-        if everyone not in self.seen:
-            self._replay(places[None])
-            once = np.array(list(everyone), dtype=object).reshape(-1, inputs.shape[1])
-            alike = agree(network, once)
-            exactly = alike and executes_exactly(network, once)
-            if len(self.seen) >= MOST_SEEN:
-                self.seen.clear()
-            self.seen[everyone] = ("real", "float32") if exactly else ("real",) if alike else ()
-        return self.seen[everyone]
-
-    # --- looking for unequal twins ---
-
-    def _attack(self, boxes: Boxes, slope: np.ndarray, tally: _Tally) -> None:
-        """Corners and random people of open boxes, and people on lines between two who are decided differently."""
-        if not len(boxes):
-            return
-        places, rng = self.places, np.random.default_rng([self.seed, tally.boxes])
-        one, other = places.corner(boxes, slope), places.corner(boxes, -slope)
-        target, opposite, _ = (self._suspect(people)[:, 0] for people in (one, other, places.draw(boxes, rng)))
-        if tally.rounds >= OFTEN and tally.rounds % OFTEN:
-            return
-        crossed = np.flatnonzero(target != opposite)[:BISECTIONS]
-        one, other, target = one[crossed], other[crossed], target[crossed]
-        for _ in range(24 if len(crossed) else 0):
-            middle = places.between(one, other)
-            near = (self._suspect(middle)[:, 0] == target)[:, None]
-            one, other = np.where(near, middle, one), np.where(near, other, middle)
-
-    def _suspect(self, people: np.ndarray) -> np.ndarray:
-        """Likely decisions [people, views], in plain float64. Whose twins differ is replayed."""
-        decided = self.bounds.guess(self.places.values(people))
-        self._replay(people[_differ(decided)])
-        return decided
 
     def _replay(self, people: np.ndarray) -> None:
         """Replay suspected people; raise when twins differ in an arithmetic that was asked about."""
@@ -307,7 +242,7 @@ class _Search:
                     raise _Found(undecided(ENGINE, f"the views of u = {u[0].tolist()} are decided differently"))
                 continue
             u = self.places.values(places[None])[0]
-            person, known = _person(self.model, u, self.among), versions_at(self.model, u)
+            person, known = person_at(self.model, u, self.among), versions_at(self.model, u)
             found = replay(self.model, person, self.relation.versions, known)
             for name in self.wanted:
                 decided = found.decisions.get(name, (0,))
@@ -319,30 +254,6 @@ class _Search:
                         "twins were found who are decided differently",
                     )
                     raise _Found(falsified(self.model, twins, engine=ENGINE, reason=reason))
-
-
-def exact_views(
-    model: Model, relation: Relation, u: np.ndarray, declared: bool, among: Limits | None = None
-) -> np.ndarray:
-    """The network inputs of one person's twins as Fractions: from raw values where the views are versions of people
-    of the domain (`declared`), and at the levels of their grids where views are bands.
-    """
-    if not declared:
-        return inputs_of_views(relation.views, u)
-    bands = any(view.radius is not None for view in relation.views)
-    person, known = _person(model, u, among), Versions(model.domain) if bands else versions_at(model, u)
-    versions = [i for i in (range(known.size) if bands else relation.versions) if known.within(person, i)]
-    return np.stack([exact_input(model.encoding, person, i, known) for i in versions])
-
-
-def _person(model: Model, u: np.ndarray, among: Limits | None) -> dict[str, Value]:
-    """What all versions share of the person behind u, who is one of those asked about."""
-    found = person_of(model, u)
-    return brought_inside(model.domain, among, found) if among else found
-
-
-def _differ(decided: np.ndarray) -> np.ndarray:
-    return (decided != decided[:, :1]).any(axis=1)
 
 
 def _digest(network: Network, relation: Relation, wanted: tuple[Arithmetic, ...], places: Places) -> str:

@@ -1,0 +1,175 @@
+"""Where do the workers live? Processes of this machine (loky, which joblib brings), a Ray or a Dask cluster.
+
+Each engine can do three things: keep a work where its workers find it, take a task and give a `Future`, and end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Protocol
+
+from bornfair.errors import InputError
+from bornfair.parallel import task
+
+IN_TASKS = 2**16  # bytes of a work that is sent with every task; a larger one is kept in one place
+CONNECTING = 20.0  # seconds to reach a cluster in, and again for its first answer
+IDLE = 60.0  # seconds after which a process without work ends
+
+
+class Engine(Protocol):
+    """Who takes tasks."""
+
+    jobs: int
+
+    def keep(self, name: str, payload: bytes) -> Any:
+        """Put a work where all workers find it."""
+
+    def submit(self, name: str, place: Any, item: Any) -> Future[Any]:
+        """Have the work done on an item."""
+
+    def close(self) -> None:
+        """End what was started."""
+
+
+class Processes:
+    """So many processes of this machine."""
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs, self._folder = jobs, Path(tempfile.mkdtemp(prefix="bornfair-"))  # for nobody else to read
+
+    def keep(self, name: str, payload: bytes) -> bytes | str:
+        if len(payload) <= IN_TASKS:
+            return payload
+        file = self._folder / name
+        file.write_bytes(payload)
+        return str(file)
+
+    def submit(self, name: str, place: Any, item: Any) -> Future[Any]:
+        from joblib.externals.loky import get_reusable_executor
+
+        # Whose processes have died is replaced here; others wait for the next task.
+        executor = get_reusable_executor(self.jobs, timeout=IDLE, initializer=_deaf)
+        return executor.submit(task.run, task.HOME, name, place, item)
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _deaf() -> None:
+    """Ctrl-C is for whoever waits for the answer: the terminal sends it to the workers too."""
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class Ray:
+    """A Ray cluster: `auto`, the one this machine belongs to, or ray://HOST:PORT."""
+
+    def __init__(self, address: str, jobs: int | None = None) -> None:
+        with _needed("ray", address):
+            import ray
+        self._ray, self._mine = ray, not ray.is_initialized()
+        if self._mine:
+            with _reached(address, "start it with `ray start --head`"):
+                ray.init(address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
+        self._run = ray.remote(num_cpus=1, max_retries=3)(task.run)
+        self.jobs = jobs or max(int(ray.cluster_resources().get("CPU", 1)), 1)
+
+    def keep(self, name: str, payload: bytes) -> Any:
+        return self._ray.put(payload)
+
+    def submit(self, name: str, place: Any, item: Any) -> Future[Any]:
+        return self._run.remote(task.HOME, name, place, item).future()
+
+    def close(self) -> None:
+        if self._mine:
+            self._ray.shutdown()
+
+
+class Dask:
+    """A Dask cluster, by the address of its scheduler."""
+
+    def __init__(self, address: str, jobs: int | None = None) -> None:
+        with _needed("dask", address):
+            from distributed import Client
+        with _reached(address, "start it with `dask scheduler`, and `dask worker` on every machine"):
+            self._client = Client(address, timeout=CONNECTING, set_as_default=False)
+        self._executor = self._client.get_executor(pure=False)
+        self.jobs = jobs or sum(self._client.ncores().values()) or 1
+
+    def keep(self, name: str, payload: bytes) -> Any:
+        if len(payload) <= IN_TASKS:
+            return payload
+        return self._client.scatter(payload, broadcast=True, hash=False)  # to all: one that dies takes no copy away
+
+    def submit(self, name: str, place: Any, item: Any) -> Future[Any]:
+        return self._executor.submit(task.run, task.HOME, name, place, item)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@contextlib.contextmanager
+def _needed(extra: str, address: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise InputError(
+            f"a cluster at '{address}' needs {extra.capitalize()}, which is not installed here ({error}); run: "
+            f"pip install 'bornfair[{extra}]', here and on the cluster."
+        ) from error
+
+
+@contextlib.contextmanager
+def _reached(address: str, how: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(f"the cluster '{address}' cannot be reached ({said}); {how}, or check the address.") from error
+
+
+def engine_of(cluster: str, jobs: int | None) -> Engine:
+    """The cluster that an address names, once its workers have shown that they can run this."""
+    found: Engine
+    if cluster == "auto" or cluster.startswith("ray://"):
+        found = Ray(cluster, jobs)
+    elif cluster.startswith(("tcp://", "tls://")):
+        found = Dask(cluster, jobs)
+    else:
+        raise InputError(
+            f"cluster={cluster!r} is not known; write 'auto' or 'ray://HOST:PORT' for Ray, 'tcp://HOST:PORT' for Dask."
+        )
+    try:
+        _greeted(found, cluster)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def _greeted(engine: Engine, cluster: str) -> None:
+    """Refuse workers that cannot run this, or run another version of it."""
+    import pickle
+
+    work: Callable[[Any], Any] = task.versions
+    name = "versions"
+    try:
+        found = engine.submit(name, engine.keep(name, pickle.dumps(work)), None).result(CONNECTING)
+    except TimeoutError as error:
+        raise InputError(f"no worker of the cluster '{cluster}' answers; start some, or check `--cluster`.") from error
+    except Exception as error:  # the engine's own words for a worker that cannot import us
+        said = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+        raise InputError(
+            f"the workers of '{cluster}' cannot run bornfair ({said}); install the same version of it there."
+        ) from error
+    if isinstance(found, task.Failed):
+        raise InputError(f"the workers of '{cluster}' cannot run bornfair ({found.error}).")
+    if found != task.versions():
+        theirs, ours = (", ".join(f"{k} {v}" for k, v in side.items()) for side in (found, task.versions()))
+        raise InputError(f"the workers of '{cluster}' run {theirs}, and this is {ours}; install the same there.")

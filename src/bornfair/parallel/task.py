@@ -1,0 +1,78 @@
+"""How is a piece of work done by somebody else? What runs on a worker, and what it says of itself.
+
+The work comes once, as bytes with a name, and is kept; after that only items come. An error of the work itself comes
+back as a value: what a worker raises beside that is the worker's own death.
+"""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+KEPT = 4  # works, on each worker
+HOME = secrets.token_hex(16)
+"""Names this process: whoever finds another name in a task is somebody else's worker."""
+
+_kept: OrderedDict[str, Callable[[Any], Any]] = OrderedDict()
+_settled = False
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What the work raised."""
+
+    error: BaseException
+
+
+def run(home: str, name: str, place: bytes | str, item: Any) -> Any:
+    """Do the work of this name on one item; `place` is the work itself, or the file that holds it."""
+    try:
+        if home != HOME:
+            settle()
+        return _work(name, place)(item)
+    except Exception as error:  # noqa: BLE001  # whoever asked raises it again
+        return Failed(_portable(error))
+
+
+def _work(name: str, place: bytes | str) -> Callable[[Any], Any]:
+    if name not in _kept:
+        payload = Path(place).read_bytes() if isinstance(place, str) else place
+        _kept[name] = pickle.loads(payload)  # from the process that asks, over the engine's own connection
+        while len(_kept) > KEPT:
+            _kept.popitem(last=False)
+    _kept.move_to_end(name)
+    return _kept[name]
+
+
+def settle() -> None:
+    """One core for one worker: sums are then taken in the same order whoever takes them, and nobody is crowded out."""
+    global _settled
+    if not _settled:
+        import numpy  # noqa: F401  # whose BLAS is limited
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(1, "blas")
+        _settled = True
+
+
+def versions(_: Any = None) -> dict[str, str]:
+    """What a worker runs: what is computed by other versions may differ in its last bits."""
+    import numpy as np
+
+    from bornfair import __version__
+
+    return {"bornfair": __version__, "numpy": np.__version__}
+
+
+def _portable(error: Exception) -> Exception:
+    """The error, or one that says the same where it cannot be sent."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001  # whatever pickle finds fault with
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -10,8 +10,9 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
+CLUSTER := $(VENV)/.installed-cluster
 
-.PHONY: demo test check torch floors proofs lint format bench nightly pins clean
+.PHONY: demo test check torch cluster floors proofs lint format bench nightly pins clean
 
 demo: $(RUN)
 	@$(BIN)/bornfair demo
@@ -27,6 +28,10 @@ check: lint
 # The tests that need PyTorch, which `make test` skips where it is not installed.
 torch: $(BENCH)
 	@BORNFAIR_NEED_TORCH=1 $(BIN)/pytest tests/models/importers/test_torch.py tests/experiments/test_speed.py
+
+# The tests that start a Ray and a Dask cluster on this machine, which `make test` skips where these are not installed.
+cluster: $(CLUSTER)
+	@BORNFAIR_NEED_CLUSTER=1 $(BIN)/pytest tests/parallel
 
 # All of `make test` at the lowest versions that pyproject.toml admits.
 floors:
@@ -76,6 +81,10 @@ $(RUN): pyproject.toml $(PINS) | $(VENV)
 
 $(DEV): $(RUN)
 	$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(CLUSTER): $(DEV)
+	$(INSTALL) --no-build-isolation --editable '.[ray,dask]'
 	@touch $@
 
 $(BENCH): $(DEV)

@@ -95,7 +95,7 @@ def test_a_broken_run_file_is_named(tmp_path):
     [
         ({"names": ["adult"]}, "dataset 'adult' is not known here; use 'census', 'bank', 'credit'"),
         ({"methods": ["magic"]}, "method 'magic' is not known here; use 'erm', 'lcifr'"),
-        ({"names": ["credit"], "jobs": 0}, "jobs must be at least 1, found 0"),
+        ({"names": ["credit"], "jobs": 0}, "jobs is a whole number from 1 on, found 0"),
     ],
 )
 def test_what_table_2_does_not_know_is_named(tmp_path, options, message):

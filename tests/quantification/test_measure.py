@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bornfair.quantification.alive as alive
+import bornfair.quantification.bounding as bounding
 import bornfair.quantification.forms as forms
 import bornfair.quantification.measure as engine
 from bornfair.errors import InputError
@@ -294,7 +295,7 @@ def test_no_time_at_all_still_gives_an_answer():
 def test_an_interrupt_returns_what_is_known(after):
     model = a_thousand_people()
     fair, unfair = true_shares(model)
-    calls, judge = itertools.count(), engine.judge_boxes
+    calls, judge = itertools.count(), bounding.judge_boxes
 
     def interrupt(*arguments):
         if next(calls) == after:
@@ -302,7 +303,7 @@ def test_an_interrupt_returns_what_is_known(after):
         return judge(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "judge_boxes", interrupt)
+        patch.setattr(bounding, "judge_boxes", interrupt)
         patch.setattr(engine, "AFTER_INTERRUPT", FOREVER)
         patch.setattr(engine, "FEW", 4)
         patch.setattr(forms, "NUMBERS", 2**11)
@@ -316,7 +317,7 @@ def test_an_interrupt_returns_what_is_known(after):
 def test_an_interrupt_while_crediting_keeps_what_was_credited(after):
     model = a_thousand_people()
     fair, unfair = true_shares(model)
-    calls, prove = itertools.count(), engine.prove
+    calls, prove = itertools.count(), bounding.prove
 
     def interrupt(*arguments):
         if next(calls) == after:
@@ -324,7 +325,7 @@ def test_an_interrupt_while_crediting_keeps_what_was_credited(after):
         return prove(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "prove", interrupt)
+        patch.setattr(bounding, "prove", interrupt)
         patch.setattr(engine, "FEW", 1)
         patch.setattr(forms, "NUMBERS", 2**9)
         found = shares_of(model, timeout=FOREVER, samples=200, most_boxes=16)
@@ -340,7 +341,7 @@ def test_an_interrupt_where_every_feature_is_sensitive_returns_an_answer(monkeyp
     hidden = np.array([[1.0], [-1.0]]), np.zeros(2)
     model = single((), [hidden, (np.array([[1.0, -0.5]]), np.zeros(1))], activation=activation)
     assert shares_of(model, timeout=FOREVER, samples=20).undecided == 0
-    monkeypatch.setattr(engine, "judge_people", interrupt)
+    monkeypatch.setattr(bounding, "judge_people", interrupt)
     found = shares_of(model, timeout=FOREVER, samples=20)
     assert (found.undecided, found.interrupted) == (1.0, True)
 

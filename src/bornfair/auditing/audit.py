@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 import numpy as np
@@ -13,6 +14,7 @@ import pandas as pd
 
 from bornfair.auditing.by_group import by_group
 from bornfair.auditing.examination import examined, name_of, today
+from bornfair.auditing.many import Kept, all_of, located
 from bornfair.checks import choice, number, whole
 from bornfair.errors import InputError, plain_value
 from bornfair.models import metrics
@@ -20,6 +22,7 @@ from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
 from bornfair.models.opaque import AnyModel, OpaqueModel, Unsteady, wires_of
+from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.people.labels import favourable_class
 from bornfair.quantification.any_model import domain_shares
 from bornfair.quantification.marginals import marginals_of
@@ -61,6 +64,9 @@ def audit(
     least_share: float = 0.02,
     timeout: Timeout = 60.0,
     seed: int = 0,
+    jobs: Jobs = None,
+    send_table: bool = False,
+    folder: str | Path | None = None,
     say: Say | None = None,
     examination: Mapping[str, str] | None = None,
     **asking: Unpack[Asking],
@@ -79,6 +85,11 @@ def audit(
         examination: more facts about how the report came about, by name, beside its date and digests.
         timeout: seconds for all of it, reading included; of several models, for each.
         seed: the same seed asks in the same order.
+        jobs: how many processes of this machine share the work, or `Workers` of a cluster (`bornfair.parallel`).
+            Several models are audited side by side; on a cluster, whose workers read the models' files where we do,
+            only if there is no table or it may leave this machine (`send_table`): else one after the other, and what
+            is shared are boxes.
+        folder: keeps what was found of each model, so that an audit of many goes on where it stopped.
         say: is told how far it is.
 
     Returns:
@@ -104,17 +115,48 @@ def audit(
     sources = dict(model) if isinstance(model, Mapping) else {name_of(model): model}
     if not sources:
         raise InputError("no model was given; name at least one.")
-    found, began = [], {"Date": today()}
-    for name, source in sources.items():
-        if clock.listener and len(sources) > 1:
-            clock.listener(f"--- {name}")
-        asked = Question.of(source, people, **asking)
-        rules = _rules(asked.countable_model, favourable, least_people, least_share)
-        document = examine(asked, name=str(name), over=over, rules=rules, timeout=clock, seed=seed)
-        facts = examined(source, asked, people if asking.get("table") is None else asking["table"])
-        found.append(dataclasses.replace(document, examination={**began, **facts, **(examination or {})}))
-        clock = Clock(clock.timeout, clock.listener, now=clock.now)
-    return Report(found[0] if len(found) == 1 else parts.Comparison(tuple(found)))
+    limits = over, favourable, least_people, least_share
+    with Workers.lent(jobs) as workers:
+        has_table = people is not None or asking.get("table") is not None
+        apart = len(sources) > 1 and workers.jobs > 1 and (send_table or not (workers.is_elsewhere and has_table))
+        one = _One(located(people), {k: located(v) for k, v in asking.items()}, limits, clock.timeout, seed)
+        if not apart:  # the first of them may use what is left of the time
+            one = dataclasses.replace(one, timeout=clock, jobs=workers)
+        question = {"limits": limits, "seconds": clock.timeout, "seed": seed, **asking}
+        kept = Kept.of(folder, people if people is not None else asking.get("table"), question)
+        found = all_of(sources, one, workers if apart else ALONE, kept, clock)
+    began = {"Date": today()}
+    told = [
+        dataclasses.replace(document, examination={**began, **document.examination, **(examination or {})})
+        for document in found
+    ]
+    return Report(told[0] if len(told) == 1 else parts.Comparison(tuple(told)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _One:
+    """All that is asked about each model, for whoever asks."""
+
+    people: Any
+    asking: dict[str, Any]
+    limits: tuple[Over | None, Any, int, float]
+    timeout: Timeout
+    seed: int
+    jobs: Jobs = 1
+
+    def __call__(self, model: tuple[str, Any]) -> parts.Document | InputError:
+        """What can be said about one model; an error is a value, so that others are not lost by it."""
+        name, source = model
+        over, favourable, least_people, least_share = self.limits
+        clock = Clock.of(self.timeout)
+        try:
+            asked = Question.of(source, self.people, **self.asking)
+            rules = _rules(asked.countable_model, favourable, least_people, least_share)
+            document = examine(asked, name=name, over=over, rules=rules, timeout=clock, seed=self.seed, jobs=self.jobs)
+        except InputError as error:
+            return error
+        given = self.people if self.asking.get("table") is None else self.asking["table"]
+        return dataclasses.replace(document, examination=examined(source, asked, given))
 
 
 def examine(
@@ -125,6 +167,7 @@ def examine(
     rules: parts.Favourable | None = None,
     timeout: Timeout = 60.0,
     seed: int = 0,
+    jobs: Jobs = None,
     say: Say | None = None,
 ) -> parts.Document:
     """All that can be said about one model in the given time."""
@@ -141,14 +184,18 @@ def examine(
     shown = None
     if isinstance(model, OpaqueModel) and treated is not None and steady:  # whose rows were asked about already
         shown = shown_by(model, rows, treated)
-    verdict = shown if shown is not None else decide(model, timeout=clock.part((1 - table) / 2), table=rows, seed=seed)
+    verdict = (
+        shown
+        if shown is not None
+        else decide(model, timeout=clock.part((1 - table) / 2), table=rows, jobs=jobs, seed=seed)
+    )
     if verdict.verdict == "undecided" and treated is not None and not isinstance(model, OpaqueModel):
         shown = shown_by(model, rows, treated)  # who was judged already may show it
         verdict = verdict if shown is None else shown
     found: dict[str, Any] = {}
     if steady:
         try:
-            found = _of_everybody(model, rows, over, clock.part(1 - table), seed)
+            found = _of_everybody(model, rows, over, clock.part(1 - table), seed, jobs)
         except Unsteady as error:
             steady, verdict = False, Verdict("undecided", "none", "asking", (), str(error).rstrip("."))
     if rows is not None and treated is not None:
@@ -187,7 +234,7 @@ def _rules(model: AnyModel, asked: Any = None, people: int = 30, share: float = 
 
 
 def _of_everybody(
-    model: AnyModel, rows: pd.DataFrame | None, over: Over | None, clock: Clock, seed: int
+    model: AnyModel, rows: pd.DataFrame | None, over: Over | None, clock: Clock, seed: int, jobs: Jobs
 ) -> dict[str, Any]:
     """Shares of people as in the data where there is a table, and of every combination of values counted alike."""
     from bornfair.quantification import affected_groups
@@ -206,11 +253,13 @@ def _of_everybody(
     if weights is not None:
         progress("measuring how many are treated fairly, people weighted as in the table")
         share = 1.0 if over == "data" else 1 - UNIFORM
-        shares = domain_shares(model, timeout=measuring.part(share), marginals=weights, seed=seed)
+        shares = domain_shares(model, timeout=measuring.part(share), marginals=weights, jobs=jobs, seed=seed)
         found["shares"] = dataclasses.replace(shares, over="data")
     if weights is None or over is None:
         progress("measuring how much of the domain is treated fairly, every combination of values counted alike")
-        found["shares" if weights is None else "uniform"] = domain_shares(model, timeout=measuring.part(), seed=seed)
+        found["shares" if weights is None else "uniform"] = domain_shares(
+            model, timeout=measuring.part(), jobs=jobs, seed=seed
+        )
     if found["shares"].certified < 1:
         groups = affected_groups(model, most=MOST_GROUPS, seed=seed, marginals=weights, timeout=clock)
         found["groups"] = tuple(groups)

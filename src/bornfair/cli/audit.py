@@ -11,11 +11,13 @@ import typer
 
 from bornfair.cli.code_hosts import Junit, Sarif, write_for_code_hosts
 from bornfair.cli.options import (
+    Cluster,
     Data,
     Decision,
     DomainFile,
     Drop,
     EndpointUrl,
+    Jobs,
     Json,
     ModelCommand,
     Normalise,
@@ -69,6 +71,20 @@ def audit(
         ),
     ] = None,
     timeout: Annotated[float, Option(help="Seconds for all of it, reading included; for each model.")] = 60.0,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    send_data: Annotated[
+        bool,
+        Option(
+            "--send-data",
+            help="--cluster: the rows of the table may be sent to its workers, so that several models are audited "
+            "side by side there. Without it none is sent.",
+        ),
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        Option("--folder", help="Keep what is found of each model there; the same command goes on where it stopped."),
+    ] = None,
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
@@ -86,6 +102,7 @@ def audit(
     """
     clock = started(timeout, quiet=json)
     from bornfair.auditing.audit import audit as ask
+    from bornfair.parallel import Workers
 
     for path, endings in ((report, (".html", ".htm", ".md", ".json")), (card, (".md",))):
         if path is not None and path.suffix.lower() not in endings:
@@ -99,10 +116,11 @@ def audit(
     if model_command is not None or endpoint is not None or not sources:
         other = model_of(None, model_command, endpoint, rate, timeout)
         sources[other.name] = other
-    found = ask(
-        sources, people, over=over, favourable=favourable, timeout=clock, seed=seed,  # type: ignore[arg-type]
-        examination=_examination(data, drop), **asked,
-    )  # fmt: skip
+    with Workers.of(jobs, cluster) as workers:
+        found = ask(
+            sources, people, over=over, favourable=favourable, timeout=clock, seed=seed,  # type: ignore[arg-type]
+            jobs=workers, send_table=send_data, folder=folder, examination=_examination(data, drop), **asked,
+        )  # fmt: skip
     written = [str(found.save(path)) for path in (report, card) if path is not None]
     documents = found.documents
     if sarif or junit:

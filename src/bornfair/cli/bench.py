@@ -38,7 +38,12 @@ REQUIRED = inspect.Parameter.empty
 NAMES = several("names", "--dataset", "Only this dataset; repeat for several.")
 METHODS = several("methods", "--method", "Only this method; repeat for several.")
 SEEDS = option("seeds", int, 3, help="How many splits, each with its own seed.")
-JOBS = option("jobs", int, 1, help="Trainings at the same time.")
+JOBS = (
+    option("jobs", int | None, None, min=1, help="Trainings at the same time."),
+    option(
+        "cluster", str | None, None, help="A cluster instead: ray://HOST:PORT or auto (Ray), tcp://HOST:PORT (Dask)."
+    ),
+)
 MODELS = option("models", Path, REQUIRED, help="The folder of the public .nnet files.")
 MINUTE = option("timeout", float, 60.0, help="Seconds for each question.")
 SEED_HELP = "The same seed gives the same numbers (but not the same seconds)."
@@ -127,7 +132,7 @@ COMMANDS = (
     Command(
         "table2", "table2",
         "The paper's Table 2 beside ours: fairness of test people and accuracy, all datasets, all methods.",
-        (NAMES, METHODS, SEEDS, JOBS, epochs(None, "Epochs, for a quick look; by default as documented."),
+        (NAMES, METHODS, SEEDS, *JOBS, epochs(None, "Epochs, for a quick look; by default as documented."),
          folder("table2")), (SEED,),
     ),
     Command(
@@ -150,7 +155,7 @@ COMMANDS = (
     Command(
         "configurations", "configurations",
         "The paper's Figure 5: networks from [16] to [2048, 2048, 2048, 4] on census.",
-        (several("widths", "--network", "Only this network (shallow, paper, deep, large)."), METHODS, SEEDS, JOBS,
+        (several("widths", "--network", "Only this network (shallow, paper, deep, large)."), METHODS, SEEDS, *JOBS,
          epochs(None, "Epochs, for a quick look; by default 100, large 5."), folder("configurations")), (SEED,),
     ),
     Command(
@@ -163,13 +168,13 @@ COMMANDS = (
         "twins", "twins_comparison",
         "What do declared twins cost and change? ERM, unaware, flip-fair, swap-fair and repaired, on census and "
         "credit.",
-        (NAMES, METHODS, SEEDS, JOBS, epochs(None, "Epochs, for a quick look."), folder("twins")), (SEED,),
+        (NAMES, METHODS, SEEDS, *JOBS, epochs(None, "Epochs, for a quick look."), folder("twins")), (SEED,),
     ),
     Command(
         "wrapping", "wrapping",
         "What does fairness cost other estimators? Network, XGBoost, LightGBM, HistGradientBoosting and logistic "
         "regression, each plain, merged and averaged.",
-        (NAMES, METHODS, SEEDS, JOBS, epochs(None, "Epochs of the network, for a quick look."), folder("wrapping")),
+        (NAMES, METHODS, SEEDS, *JOBS, epochs(None, "Epochs of the network, for a quick look."), folder("wrapping")),
         (SEED,),
     ),
     Command(
@@ -177,7 +182,7 @@ COMMANDS = (
         "Which share of the domain is left undecided, beside FairQuant's, and how it falls with time. One core.",
         (MODELS, option("anchors", Path, REQUIRED, help="What FairQuant reached on them (CSV)."),
          several("only", "--only", "Only this network; repeat for several."),
-         option("jobs", int, 1, help="How many cores to use."), MINUTE, folder("quantify"), SEED),
+         option("jobs", int | None, None, min=1, help="How many cores to use."), MINUTE, folder("quantify"), SEED),
     ),
     Command(
         "forests", "forest_anchors",

@@ -47,7 +47,7 @@ def compare(
     timeout: float = 60.0,
     only: Sequence[str] | None = None,
     folder: Path | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
     seed: int = 0,
     say: Say = silent,
 ) -> list[Outcome]:
@@ -76,8 +76,8 @@ def compare(
     return rows
 
 
-def report(*, models: Path, anchors: Path, folder: Path, jobs: int = 1, say: Say, **choices: Any) -> Printout:
-    if jobs == 1:
+def report(*, models: Path, anchors: Path, folder: Path, jobs: int | None = None, say: Say, **choices: Any) -> Printout:
+    if jobs in (None, 1):
         pin_to_one_core()
     rows = compare(models, anchors, folder=folder, jobs=jobs, say=say, **choices)
     told = [summary(rows), f"How the undecided share falls is drawn in {folder}."]

@@ -24,6 +24,7 @@ from bornfair.errors import InputError, shown
 from bornfair.experiments import plots
 from bornfair.experiments.printout import Lines, Outcome, Printout, Table
 from bornfair.files import write_atomically
+from bornfair.parallel import Jobs, Workers
 from bornfair.verification.clock import Say
 
 
@@ -101,7 +102,8 @@ class Experiment:
     def run(
         self, folder: str | Path, *, rows: Sequence[tuple[str, str]] | None = None, names: Sequence[str] | None = None,
         methods: Sequence[str] | None = None, widths: Sequence[str] | None = None, seeds: int = 3,
-        epochs: int | None = None, jobs: int = 1, say: Say = silent,
+        epochs: int | None = None, jobs: Jobs = None, cluster: str | None = None,
+        say: Say = silent,
     ) -> list[Outcome]:  # fmt: skip
         """Run all that is not in the folder yet, and write CSV, JSON and figure. Datasets not here are left out."""
         usual = rows or self.rows
@@ -123,7 +125,7 @@ class Experiment:
         if self.alternating:
             runs.sort(key=lambda run: run.seed)
         place = Folder(Path(folder))
-        outcomes = run_all(_here(runs, say), self.measure, place, jobs=jobs, say=say)
+        outcomes = run_all(_here(runs, say), self.measure, place, jobs=jobs, cluster=cluster, say=say)
         write_results(place, self.name, self.listed(outcomes), **self.facts, seeds=seeds, methods=chosen)
         plots.save(self.draw(outcomes), place.path / self.name)
         return outcomes
@@ -169,28 +171,22 @@ def run_all(
     work: Callable[[Run], Outcome],
     folder: Folder,
     *,
-    jobs: int = 1,
+    jobs: Jobs = None,
+    cluster: str | None = None,
     say: Say = silent,
 ) -> list[Outcome]:
-    """The outcomes of all runs, in their order; those that are finished already are read."""
-    if jobs < 1:
-        raise InputError(f"jobs must be at least 1, found {jobs}.")
+    """The outcomes of all runs, in their order; those that are finished already are read. Whoever does them, they are
+    kept here.
+    """
     open_runs = [run for run in runs if folder.finished(run) is None]
     if len(open_runs) < len(runs):
         say(f"{len(runs) - len(open_runs)} of {len(runs)} runs were finished before, in {folder.path}")
     progress = Progress(len(open_runs), say)
-    if open_runs:
-        from joblib import Parallel, delayed
-
-        parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")
-        for outcome in parallel(delayed(_work_and_keep)(work, run, folder) for run in open_runs):
-            progress.step(outcome)
+    with Workers.of(jobs, cluster) as workers:
+        for i, outcome in workers.finished(work, open_runs):
+            progress.step(folder.keep(open_runs[i], outcome))
     outcomes = [folder.finished(run) for run in runs]
     return [outcome for outcome in outcomes if outcome is not None]
-
-
-def _work_and_keep(work: Callable[[Run], Outcome], run: Run, folder: Folder) -> Outcome:
-    return folder.keep(run, work(run))
 
 
 def write_results(folder: Folder, name: str, outcomes: Sequence[Outcome], **facts: Any) -> list[Path]:

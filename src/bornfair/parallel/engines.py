@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -75,7 +76,7 @@ class Ray:
             import ray
         self._ray, self._mine = ray, not ray.is_initialized()
         if self._mine:
-            with _reached(address, "start it with `ray start --head`"):
+            with _needed("ray", address), _reached(address, "start it with `ray start --head`"):
                 ray.init(address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
         self._run = ray.remote(num_cpus=1, max_retries=3)(task.run)
         self.jobs = jobs or max(int(ray.cluster_resources().get("CPU", 1)), 1)
@@ -127,7 +128,14 @@ def _needed(extra: str, address: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reached(address: str, how: str) -> Iterator[None]:
+    host, _, port = address.partition("://")[2].rpartition(":")
+    if "://" in address and not (host and port.isdigit()):
+        raise InputError(
+            f"cluster={address!r} names no host and port; write it as {address.partition('://')[0]}://HOST:PORT."
+        )
     try:
+        if host:  # whose own clients would try for half a minute
+            socket.create_connection((host.strip("[]"), int(port)), CONNECTING / 4).close()
         yield
     except (OSError, ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -76,6 +76,11 @@ class Workers:
     def jobs(self) -> int:
         return 1 if self.engine is None else self.engine.jobs
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether what is sent to them may leave this machine."""
+        return self.engine is not None and not isinstance(self.engine, Processes)
+
     def ordered(
         self, work: Callable[[Item], Found], items: Iterable[Item], patience: Callable[[], float] = lambda: math.inf
     ) -> Iterator[Found]:
@@ -205,6 +210,10 @@ class _Configured(Workers):
     @property
     def jobs(self) -> int:
         return self._jobs
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return True  # for all that is known of a backend
 
     def _results(
         self, work: Callable[[Item], Found], items: Iterable[Item], patience: Callable[[], float], *, in_order: bool

@@ -32,9 +32,20 @@ class Halving(Look):
     """People in a box who are looked at one by one rather than cut apart."""
 
     def look(self, portion: Portion) -> tuple[Tally, Boxes]:
-        boxes = portion.boxes
+        """Cut all of these boxes, and of what comes of them those with most undecided mass, as often as it is said."""
+        clock, batch = Clock(portion.seconds), len(portion.boxes)
+        tally, open_ = self._cut(portion.boxes, clock)
+        for _ in range((portion.note or 1) - 1):
+            if not len(open_) or clock.is_up:
+                break
+            order = np.argsort(-open_.facts["undecided"], kind="stable")
+            more, parts = self._cut(open_[order[:batch]], clock)
+            tally, open_ = tally + more, Boxes.joined(open_[order[batch:]], parts)
+        return tally, open_
+
+    def _cut(self, boxes: Boxes, clock: Clock) -> tuple[Tally, Boxes]:
         halves = self.owner.variables.halves(boxes, boxes.facts["variable"], self.order, ("alive",))
-        return self.bounded(halves, Clock(portion.seconds))
+        return self.bounded(halves, clock)
 
     def bounded(self, boxes: Boxes, clock: Clock) -> tuple[Tally, Boxes]:
         """What is decided of some boxes, and what is still open."""

@@ -50,7 +50,9 @@ DIVING = 0.3  # share of the time it may take
 BINS = 2048  # twice as many where bounding a box costs more than crediting it:
 COSTLY = 10_000  # numbers per box
 SORTED = 8  # batches
-SIDE_BY_SIDE = 2  # batches of a wave, at least, whether or not several are bounded at once
+TURNS = 4  # at most, in which a task cuts boxes and what comes of them before it is given others
+PATIENT = 50_000  # boxes after which there is one turn more: sooner, the order of boxes counts for more
+SIDE_BY_SIDE = 4  # batches of a wave, at least, whether or not several are bounded at once
 PROVING = 0.85  # share of the time in which open boxes are credited, at most
 PROOFS_PER_SECOND = 2_000.0  # until it has been measured
 MARGIN = 1.05  # it may turn out slower; the least promising come last
@@ -260,8 +262,12 @@ class _Measurement:
             if 1 - (proven.certified + proven.falsified) / self.variables.total <= self.precision:
                 return "precise enough"
             self.target = 0.8 * self._likely_undecided()
-        allowed = max((self.most_boxes - frontier.tally.boxes) // 2, 1)
-        self._cut(frontier.wave("undecided", max(together // 2, 1) * SIDE_BY_SIDE, allowed))
+        left = self.most_boxes - frontier.tally.boxes
+        turns = min(1 + frontier.tally.boxes // PATIENT, TURNS)
+        batches = max(together // 2, 1) * SIDE_BY_SIDE
+        if left < 2 * turns * batches:
+            turns = 1
+        self._cut(frontier.wave("undecided", batches, max(left // (2 * turns), 1)), turns)
         if frontier.is_full:
             self._make_room()
         if frontier.tally.boxes > 2 * self.paced_at:
@@ -302,12 +308,12 @@ class _Measurement:
         self._credit(some, self.clock)
         self.paced_at = max(self.frontier.tally.boxes, 10 * self.owner.together)
 
-    def _cut(self, rows: np.ndarray) -> None:
-        """Put the halves of these open boxes in their place, as far as time allows."""
+    def _cut(self, rows: np.ndarray, turns: int = 1) -> None:
+        """Put the halves of these open boxes in their place, as far as time allows; of halves too in more turns."""
         counts = count_alive(self.frontier.open.facts["alive"][rows])
         rows = rows[np.argsort(counts, kind="stable")]  # boxes of a batch are bounded as if all had the most
         batch = max(self._together(counts) // 2, 1)
-        self.frontier.replace(rows, batch, added, self._reserve, self._halving, self.workers)
+        self.frontier.replace(rows, batch, added, self._reserve, self._halving, self.workers, turns)
 
     def _together(self, counts: np.ndarray) -> int:
         """How many boxes to bound in one call, where on average so many neurons are alive."""

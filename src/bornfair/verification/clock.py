@@ -62,6 +62,11 @@ class Clock:
     def is_up(self) -> bool:
         return self.left <= 0
 
+    def restart(self) -> None:
+        """Count from now on, for as long as it was given."""
+        self.began = self.now()
+        self.deadline, self.spoken = self.began + self.timeout, 0.0
+
     def check(self) -> None:
         """Give up if time is up."""
         if self.is_up:

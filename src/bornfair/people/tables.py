@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,9 +61,19 @@ def read_table(path: str | Path, reading: Reading = AS_SHOWN) -> pd.DataFrame:
     source = Path(path)
     if not source.is_file():
         raise InputError(f"there is no file '{source}'; give the path of a CSV or Parquet table.")
-    try:
+    with told_of_reading(source, reading):
         parquet = source.suffix.lower() in (".parquet", ".pq")
         table = pd.read_parquet(source) if parquet else _read_csv(source, reading)
+    if not len(table):
+        raise InputError(f"'{source}' has no rows; a table needs a header and at least one row.")
+    return with_numbers(as_pandas(table), reading)
+
+
+@contextlib.contextmanager
+def told_of_reading(source: str | Path, reading: Reading) -> Iterator[None]:
+    """What goes wrong while a file is read, in a sentence."""
+    try:
+        yield
     except ImportError as error:
         raise InputError(f"reading '{source}' needs pyarrow: pip install 'bornfair[parquet]'.") from error
     except (MemoryError, InputError):
@@ -71,9 +83,6 @@ def read_table(path: str | Path, reading: Reading = AS_SHOWN) -> pd.DataFrame:
     except Exception as error:  # readers of tables fail in many ways on files that are none
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"cannot read '{source}' as a table ({reason}); {_advice(reason)}") from error
-    if not len(table):
-        raise InputError(f"'{source}' has no rows; a table needs a header and at least one row.")
-    return with_numbers(as_pandas(table), reading)
 
 
 def with_numbers(table: pd.DataFrame, reading: Reading) -> pd.DataFrame:
@@ -87,20 +96,10 @@ def with_numbers(table: pd.DataFrame, reading: Reading) -> pd.DataFrame:
 
 
 def _read_csv(source: Path, reading: Reading) -> pd.DataFrame:
-    encoding = reading.encoding or _marked_encoding(source)
-    header = _header(source, encoding)
-    separator = reading.delimiter or _separator(header)
-    table = pd.read_csv(
-        source, sep=separator, encoding=encoding, decimal=reading.decimal or ".", keep_default_na=False,
-        na_values=[""],
-    )  # fmt: skip
-    if not isinstance(table.index, pd.RangeIndex):
-        # pandas would take the first cells for names of the rows, and every cell for its neighbour's
-        raise InputError(
-            f"the rows of '{source}' have more cells than its header has names, read with the delimiter "
-            f"{_named(separator)}; if numbers are written with commas, separate cells by another sign "
-            "(--delimiter ';'), and give every column a name."
-        )
+    form = csv_form(source, reading, lambda: unpacked(source))
+    table = pd.read_csv(source, **form)
+    check_cells_have_names(source, table, form["sep"])
+    separator, header = form["sep"], _header(lambda: unpacked(source), form["encoding"])
     if table.shape[1] == 1 and (other := _separator(header, besides=separator)) != separator:
         raise InputError(
             f"'{source}' has a single column when read with the delimiter {_named(separator)}, and its header holds "
@@ -109,14 +108,34 @@ def _read_csv(source: Path, reading: Reading) -> pd.DataFrame:
     return table
 
 
+def csv_form(source: str | Path, reading: Reading, opened: Callable[[], IO[bytes]]) -> dict[str, Any]:
+    """How pandas is to read a CSV file, from what is said of it and from its first bytes."""
+    encoding = reading.encoding or _marked_encoding(source, opened)
+    return {
+        "sep": reading.delimiter or _separator(_header(opened, encoding)), "encoding": encoding,
+        "decimal": reading.decimal or ".", "keep_default_na": False, "na_values": [""],
+    }  # fmt: skip
+
+
+def check_cells_have_names(source: str | Path, table: pd.DataFrame, separator: str) -> None:
+    """Refuse rows that are longer than the header."""
+    if not isinstance(table.index, pd.RangeIndex):
+        # pandas would take the first cells for names of the rows, and every cell for its neighbour's
+        raise InputError(
+            f"the rows of '{source}' have more cells than its header has names, read with the delimiter "
+            f"{_named(separator)}; if numbers are written with commas, separate cells by another sign "
+            "(--delimiter ';'), and give every column a name."
+        )
+
+
 _MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32"} | {
     b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"
 }  # fmt: skip
 
 
-def _marked_encoding(source: Path) -> str:
+def _marked_encoding(source: str | Path, opened: Callable[[], IO[bytes]]) -> str:
     """The encoding that the file itself names by a byte order mark, UTF-8 otherwise."""
-    with _opened(source) as stream:
+    with opened() as stream:
         start = stream.read(4_096)
     if start[:4] == b"PK\x03\x04" or start[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":
         raise InputError(f"cannot read '{source}' as a table: it is a spreadsheet or an archive; save it as CSV.")
@@ -131,7 +150,7 @@ def _marked_encoding(source: Path) -> str:
     return "utf-8"
 
 
-def _opened(source: Path) -> IO[bytes]:
+def unpacked(source: Path) -> IO[bytes]:
     """The bytes of a file, as pandas would unpack it."""
     ending = source.suffix.lower()
     if ending == ".zip":
@@ -147,10 +166,10 @@ def _opened(source: Path) -> IO[bytes]:
     return source.open("rb")
 
 
-def _header(source: Path, encoding: str) -> str:
+def _header(opened: Callable[[], IO[bytes]], encoding: str) -> str:
     import io
 
-    with _opened(source) as stream, io.TextIOWrapper(stream, encoding=encoding) as text:
+    with opened() as stream, io.TextIOWrapper(stream, encoding=encoding) as text:
         return text.readline(1_000_000)
 
 
@@ -167,7 +186,7 @@ def _named(separator: str) -> str:
     return "tab" if separator == "\t" else f"'{separator}'"
 
 
-def _not_decoded(source: Path, reading: Reading, error: UnicodeError) -> str:
+def _not_decoded(source: str | Path, reading: Reading, error: UnicodeError) -> str:
     said = reading.encoding or "UTF-8"
     where = f" at byte {error.start:,}" if isinstance(error, UnicodeDecodeError) else ""
     other = "latin-1 or cp1252" if reading.encoding is None else "utf-8, latin-1 or cp1252"

@@ -1,0 +1,298 @@
+"""What is there to know about a table that no memory holds? One pass over its batches tells it, and passes over parts
+of the table can be merged.
+
+Exact are the number of rows and gaps, the ranges of numbers and whether they are whole, the categories, the classes and
+how often each occurs. Medians, spreads and all else that needs many rows at once come from a random sample, drawn by
+the addresses of rows: the same whoever reads what. A short table is its own sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.errors import InputError, plain
+from bornfair.people.features import Value
+from bornfair.people.inference import FEW, MOST_CATEGORIES, OFTEN
+from bornfair.people.sources import Batch, Source, draws
+
+SAMPLE_CELLS = 4_000_000  # rows times columns of the sample
+SAMPLE_ROWS = (20_000, 200_000)  # at least, at most
+SPARE = 0.98  # of the sample that may be kept, so many are expected: chance never draws more than there is room for
+FOR_SAMPLE = 1  # use of the draws
+LARGEST = float(np.finfo(np.float32).max)
+
+Told = Callable[[int], None]
+"""Is told how many more rows were read."""
+
+
+@dataclass
+class Seen:
+    """What was seen of one column."""
+
+    name: str
+    rows: int = 0
+    gaps: int = 0
+    low: float = np.inf
+    high: float = -np.inf
+    whole: bool = True
+    rising: bool = True
+    """Whether each number is larger than the one before, as of running numbers."""
+    numbers: bool = False
+    texts: bool = False
+    truths: bool = False
+    values: dict[Value, int] | None = field(default_factory=dict)
+    """How often each value occurs; None: they are too many, or numbers that nobody lists."""
+    _last: float = -np.inf
+
+    def add(self, column: pd.Series, *, listed: bool, where: str) -> None:
+        """More rows. listed: whether the different numbers are of interest."""
+        present = column.dropna()
+        self.rows += len(column)
+        self.gaps += len(column) - len(present)
+        if not len(present):
+            return
+        if pd.api.types.is_bool_dtype(present.dtype):
+            self.truths = True
+        elif pd.api.types.is_numeric_dtype(present.dtype):
+            self._add_numbers(present.to_numpy(np.float64), where)
+            if not listed:
+                self.values = None
+        elif pd.api.types.is_datetime64_any_dtype(present.dtype):
+            raise InputError(f"column '{self.name}' holds dates; turn them into numbers (a year, an age) first, or drop it.")
+        else:
+            self._note_kinds(present, where)
+        if self.values is not None:
+            self._count(present.value_counts())
+
+    def _add_numbers(self, numbers: np.ndarray, where: str) -> None:
+        low, high = float(numbers.min()), float(numbers.max())
+        if not (-LARGEST <= low and high <= LARGEST):
+            bad = int(np.argmax(~(np.abs(numbers) <= LARGEST)))
+            raise InputError(
+                f"column '{self.name}' holds {numbers[bad]} in {where}; numbers must be finite and at most 3.4e38 in "
+                "size: correct it, or leave the row out."
+            )
+        self.numbers, self.low, self.high = True, min(self.low, low), max(self.high, high)
+        self.whole = self.whole and bool((numbers == np.round(numbers)).all())
+        self.rising = self.rising and numbers[0] > self._last and bool((np.diff(numbers) > 0).all())
+        self._last = float(numbers[-1])
+
+    def _note_kinds(self, present: pd.Series, where: str) -> None:
+        """Texts, or true/false and numbers that stand beside gaps or texts in a column of objects."""
+        values = present.cat.categories if isinstance(present.dtype, pd.CategoricalDtype) else present.unique()
+        for value in map(plain, values):
+            if isinstance(value, bool):
+                self.truths = True
+            elif isinstance(value, str):
+                self.texts = True
+            elif isinstance(value, (int, float)):
+                self._add_numbers(np.array([value], np.float64), where)
+            else:
+                raise InputError(
+                    f"column '{self.name}' holds {value!r} of type {type(value).__name__} in {where}; values must be "
+                    "numbers, texts or true/false."
+                )
+
+    def _count(self, counts: pd.Series) -> None:
+        assert self.values is not None
+        for value, count in counts[counts > 0].items():
+            known: Any = plain(value)
+            self.values[known] = self.values.get(known, 0) + int(count)
+        if len(self.values) > MOST_CATEGORIES:
+            self.values = None
+
+    def merged(self, other: Seen) -> Seen:
+        """What both have seen, of different rows."""
+        values: dict[Value, int] | None = None
+        if self.values is not None and other.values is not None:
+            both = (self.values, other.values)
+            values = {value: sum(one.get(value, 0) for one in both) for value in {**self.values, **other.values}}
+            values = values if len(values) <= MOST_CATEGORIES else None
+        return Seen(
+            self.name, self.rows + other.rows, self.gaps + other.gaps, min(self.low, other.low),
+            max(self.high, other.high), self.whole and other.whole, self.rising and other.rising,
+            self.numbers or other.numbers, self.texts or other.texts, self.truths or other.truths, values,
+        )  # fmt: skip
+
+    # --- as few rows that say the same ---
+
+    def told(self, *, categorical: bool) -> list[Any]:
+        """Values from which the same is inferred as from the column itself."""
+        if not self.numbers and not self.texts and not self.truths:
+            raise InputError(f"column '{self.name}' has no values at all; drop it (--drop) or fill it.")
+        if self.texts and (self.numbers or self.truths):
+            raise InputError(
+                f"column '{self.name}' holds texts in some rows and numbers or true/false in others; read it with "
+                f"--numeric {self.name}, leave it out with --drop {self.name}, or write it as one kind (Parquet keeps "
+                "kinds)."
+            )
+        if self.values is None and (self.texts or categorical):
+            raise InputError(
+                f"column '{self.name}' has more than {MOST_CATEGORIES:,} different values, more than a category may "
+                f"have; drop it (--drop {self.name}), or group its values."
+            )
+        if self.values is not None and (not self.numbers or len(self.values) <= FEW or categorical):
+            # A list of few numbers is told by how often they occur.
+            often = OFTEN if self.rows - self.gaps >= OFTEN * len(self.values) and len(self.values) <= FEW else 1
+            return list(self.values) * often
+        return [self.low, self.high] if self.whole else [self.low, self.high, (self.low + self.high) / 2 + 0.1]
+
+
+class Sample:
+    """The rows with the smallest draws, of all that were shown."""
+
+    def __init__(self, seed: int, size: int, declared: Collection[str] = ()) -> None:
+        self.seed, self.size, self.declared = seed, size, declared
+        self._tables: list[pd.DataFrame] = []
+        self._drawn = np.zeros(0, np.uint64)
+        self._addresses = np.zeros(0, np.uint64)
+        self._limit = np.uint64(2**64 - 1)
+
+    def add(self, table: pd.DataFrame, addresses: np.ndarray) -> None:
+        drawn = draws(addresses, self.seed, FOR_SAMPLE)
+        rows = np.flatnonzero(drawn <= self._limit)
+        self._tables.append(_plain_columns(table.iloc[rows], self.declared))
+        self._drawn = np.concatenate([self._drawn, drawn[rows]])
+        self._addresses = np.concatenate([self._addresses, addresses[rows]])
+        if len(self._drawn) > 2 * self.size:
+            self._limit = np.partition(self._drawn, self.size)[self.size]
+            self._keep(np.flatnonzero(self._drawn < self._limit))
+
+    def _keep(self, rows: np.ndarray) -> None:
+        table = pd.concat(self._tables, ignore_index=True)
+        self._tables, self._drawn, self._addresses = [table.iloc[rows]], self._drawn[rows], self._addresses[rows]
+
+    def among(self, rows: int) -> tuple[pd.DataFrame, np.ndarray]:
+        """The sample of a table of so many rows, in order, and the addresses: all rows where there is room for them."""
+        if rows > SPARE * self.size:
+            self._keep(np.flatnonzero(self._drawn <= np.uint64(int(SPARE * self.size / rows * 2**64))))
+        order = np.argsort(self._addresses, kind="stable")
+        table = pd.concat(self._tables, ignore_index=True).iloc[order].reset_index(drop=True)
+        return table, self._addresses[order]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one pass has found out about a table, or about a part of it."""
+
+    rows: int
+    columns: dict[str, Seen]
+    sample: pd.DataFrame
+    addresses: np.ndarray
+    """Which rows the sample is."""
+    seed: int
+    size: int
+    """How many rows the sample may have."""
+    together: tuple[tuple[Any, ...], ...] | None = None
+    """The combinations of the sensitive columns that occur, where they were asked for."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the sample is the table."""
+        return len(self.sample) == self.rows
+
+    def counts(self, target: str) -> dict[Value, int]:
+        """How often each value of a listed column occurs."""
+        values = self.columns[target].values
+        if values is None:
+            raise InputError(
+                f"target '{target}' has more than {MOST_CATEGORIES:,} different values; a class label has few. Is it a "
+                "number?"
+            )
+        return values
+
+    def representative(
+        self, *, categorical: Iterable[str] = (), sensitive: Sequence[str] = (), without: Sequence[str] = ()
+    ) -> pd.DataFrame:
+        """A short table from which the same domain is inferred as from the whole one: all categories, both ends of
+        every number, a gap where there are gaps.
+        """
+        if self.complete:
+            return self.sample.drop(columns=list(without))
+        told = {
+            name: seen.told(categorical=name in categorical or name in sensitive and not seen.numbers)
+            + [None] * (seen.gaps > 0)
+            for name, seen in self.columns.items() if name not in without
+        }  # fmt: skip
+        if self.together is not None and sensitive:
+            told |= {name: [row[j] for row in self.together] for j, name in enumerate(sensitive)}
+        length = max(map(len, told.values()))
+        return pd.DataFrame({name: _repeated(values, length) for name, values in told.items()})
+
+    def running_numbers(self) -> list[str]:
+        """Columns whose whole numbers rise from row to row, as counters do."""
+        return [
+            name for name, seen in self.columns.items()
+            if seen.numbers and seen.whole and seen.rising and seen.rows - seen.gaps > 35
+        ]  # fmt: skip
+
+
+def surveyed(
+    batches: Iterable[Batch],
+    source: Source,
+    columns: Sequence[str],
+    *,
+    listed: Sequence[str] = (),
+    together: Sequence[str] = (),
+    seed: int = 0,
+    told: Told | None = None,
+) -> Survey:
+    """One pass over some batches of some columns.
+
+    listed: columns of which the different values are of interest also where they are numbers. together: columns of
+    which the combinations that occur are.
+    """
+    found = {name: Seen(name) for name in columns}
+    sample, rows = Sample(seed, sample_size(len(columns)), source.declared), 0
+    combinations: dict[tuple[Any, ...], None] = {}
+    for batch in batches:
+        rows += len(batch.table)
+        where = f"a row from {batch.first:,} on of '{source.files[batch.file]}'"
+        for name, seen in found.items():
+            seen.add(batch.table[name], listed=name in listed, where=where)
+        sample.add(batch.table, batch.addresses)
+        if together:
+            distinct = batch.table[list(together)].drop_duplicates().astype(object)
+            combinations |= dict.fromkeys(
+                tuple(None if pd.isna(value) else plain(value) for value in row) for row in distinct.to_numpy()
+            )
+        if told is not None:
+            told(len(batch.table))
+    kept = sample.among(rows)
+    return Survey(rows, found, *kept, seed, sample.size, tuple(combinations) if together else None)
+
+
+def merged(parts: Sequence[Survey]) -> Survey:
+    """What is known of all parts of a table together: the same as of one pass over all of it."""
+    columns = dict(parts[0].columns)
+    for part in parts[1:]:
+        columns = {name: seen.merged(part.columns[name]) for name, seen in columns.items()}
+    rows, first = sum(part.rows for part in parts), parts[0]
+    together = None
+    if first.together is not None:
+        together = tuple(dict.fromkeys(row for part in parts for row in part.together or ()))
+    sample = Sample(first.seed, first.size)
+    for part in parts:
+        sample.add(part.sample, part.addresses)
+    return Survey(rows, columns, *sample.among(rows), first.seed, first.size, together)
+
+
+def sample_size(columns: int) -> int:
+    """How many rows of so many columns are kept."""
+    return int(np.clip(SAMPLE_CELLS // max(columns, 1), *SAMPLE_ROWS))
+
+
+def _plain_columns(table: pd.DataFrame, declared: Collection[str]) -> pd.DataFrame:
+    """Texts as texts again: only what the file itself calls a category is one. Few rows are left to do this for."""
+    coded = [name for name in table.columns if isinstance(table[name].dtype, pd.CategoricalDtype)]
+    return table.assign(**{name: table[name].astype(object) for name in coded if name not in declared})
+
+
+def _repeated(values: list[Any], length: int) -> pd.Series:
+    """So many values, the first ones over again, as a column of a table."""
+    return pd.Series([values[i % len(values)] for i in range(length)], dtype=object).infer_objects()

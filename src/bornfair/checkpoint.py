@@ -33,11 +33,22 @@ def save(path: str | Path, saved: Saved, *, expected: str) -> None:
 
 def load(path: str | Path, *, expected: str) -> Saved:
     try:
-        tensors = read_tensors(Path(path).read_bytes())
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"'{path}' is not a bornfair checkpoint ({error}); delete it to start from the beginning."
+        ) from error
+    return read(content, path, expected=expected)
+
+
+def read(content: bytes, path: str | Path, *, expected: str) -> Saved:
+    """What `save` wrote to a path, from its bytes."""
+    try:
+        tensors = read_tensors(content)
         header = json.loads(tensors.pop("facts").tobytes())
         stored, facts = header["run"], header["facts"]
         known = header["format"] == FORMAT
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(
             f"'{path}' is not a bornfair checkpoint ({error}); delete it to start from the beginning."
         ) from error

@@ -388,6 +388,15 @@ class Encoding:
             _require(feature.name, table)
             self._encode_free(feature, table[feature.name], free[:, columns[feature.name]])
 
+    def feature_columns(self, name: str, values: pd.Series) -> np.ndarray:
+        """What `encode` makes of one free feature: float32 [rows, its columns]."""
+        feature = self.domain.feature(name)
+        out = np.zeros((len(values), self.free_vector[name].width), np.float32)
+        self._encode_free(feature, values, out)
+        if name in self.merged:
+            average(out, feature.kind, self.merged[name])
+        return out
+
     def sensitive_index(self, encoded: Encoded) -> np.ndarray:
         """Each row's position in S (needed only where the true value matters: γ ≠ 0)."""
         if encoded.sensitive_levels is None:

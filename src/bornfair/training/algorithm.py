@@ -150,7 +150,7 @@ def train(
     network that comes out reads the free columns themselves.
     """
     starts = (start,) if isinstance(start, Network) else tuple(start)
-    run = _Run(starts, data, response, plan, transformation, embedding)
+    run = Run(starts, data, response, plan, transformation, embedding)
     state = run.initial_state(optimiser_state)
     mark = None if checkpoint_path is None else _fingerprint(starts, data, response, plan, embedding)
     if resume and checkpoint_path is not None and Path(checkpoint_path).exists():
@@ -167,7 +167,7 @@ def train(
 
 
 @dataclass(frozen=True)
-class _State:
+class State:
     """Everything that changes from epoch to epoch; this is what a checkpoint holds."""
 
     parameters: Parameters
@@ -178,10 +178,15 @@ class _State:
     epoch: int = 0
     stopped: bool = False
     history: tuple[EpochRecord, ...] = ()
+    steps: int = 0
+    """Of the epoch that is under way, where it is left in the middle, and its loss so far."""
+    loss: float = 0.0
 
 
-class _Run:
+class Run:
     """What stays the same during a run: data on the device, the split, the compiled loops."""
+
+    released: Released | None
 
     def __init__(
         self,
@@ -192,40 +197,52 @@ class _Run:
         transformation: optax.GradientTransformation | None,
         embedding: Embedding | None = None,
     ) -> None:
-        start = starts[0]
-        self.starts, self.plan, self.activation, self.embedding = starts, plan, start.activation, embedding
         if embedding is not None:
             data = replace(data, free=embedding.columns(data.free))
-        self.free_width = data.free.shape[1]
         _check_shapes(starts, data, response, plan)
-        no_sensitive = start.widths[0] == self.free_width
-        zero_start = all(own.ignores_sensitive(self.free_width) for own in starts)
-        self.collapsed = no_sensitive or (response.preserves_fairness and zero_start)
+        self._begin(starts, data.free.shape[1], response, plan, transformation, embedding)
         self.training_rows, self.validation_rows = split(data.classes, plan)
         self.table = _on_device(data, response, self.collapsed)
-        self.released = None
         if response.of_population and not self.collapsed:
             self.released = _released(data, response, self.training_rows)
             self.table |= {name: jax.device_put(array) for name, array in self.released.tables().items()}
-        optimiser = transformation or OptimiserKey(plan.optimiser, plan.momentum, plan.weight_decay)
-        self.transformation = transformation_of(optimiser)
         responded = None if self.collapsed or response.mode == "none" else response
         regularised = Regularised(plan.dropout, plan.label_smoothing)
-        loops = compiled_loops(self.activation, responded, self.free_width, optimiser, regularised, plan.members)
+        loops = compiled_loops(
+            self.activation, responded, self.free_width, self.optimiser_key, regularised, plan.members
+        )
         self.epoch_loop, self.evaluation_loop = loops
+
+    def _begin(
+        self,
+        starts: Sequence[Network],
+        free_width: int,
+        response: Response,
+        plan: Plan,
+        transformation: optax.GradientTransformation | None,
+        embedding: Embedding | None,
+    ) -> None:
+        """What does not depend on where the rows are."""
+        start = starts[0]
+        self.starts, self.plan, self.activation, self.embedding = starts, plan, start.activation, embedding
+        self.free_width, self.released = free_width, None
+        zero_start = all(own.ignores_sensitive(free_width) for own in starts)
+        self.collapsed = start.widths[0] == free_width or (response.preserves_fairness and zero_start)
+        self.optimiser_key = transformation or OptimiserKey(plan.optimiser, plan.momentum, plan.weight_decay)
+        self.transformation = transformation_of(self.optimiser_key)
         keys = [jax.random.key(plan.seed)]
         keys += [jax.random.fold_in(keys[0], 2**31 + member) for member in range(1, plan.members)]
         self.key = self._together([jax.random.key_data(key) for key in keys])
 
     # --- state ---
 
-    def initial_state(self, optimiser_state: list[np.ndarray] | None) -> _State:
+    def initial_state(self, optimiser_state: list[np.ndarray] | None) -> State:
         parameters = self._together([self._first_parameters(start) for start in self.starts])
         init = self.transformation.init
         optimiser = init(parameters) if self.plan.members == 1 else jax.vmap(init)(parameters)
         if optimiser_state:
             optimiser = _unflattened(optimiser, optimiser_state)
-        return _State(parameters, optimiser, best=parameters)
+        return State(parameters, optimiser, best=parameters)
 
     def _first_parameters(self, start: Network) -> Parameters:
         parameters = start.to_jax()
@@ -240,7 +257,7 @@ class _Run:
         """One for each member, as the compiled loops take them."""
         return members[0] if self.plan.members == 1 else jax.tree.map(lambda *own: jnp.stack(own), *members)
 
-    def saved(self, state: _State) -> checkpoint.Saved:
+    def saved(self, state: State) -> checkpoint.Saved:
         tensors = {}
         for name in ("parameters", "optimiser", "best"):
             for i, leaf in enumerate(jax.tree.leaves(getattr(state, name))):
@@ -251,10 +268,11 @@ class _Run:
             "epoch": state.epoch,
             "stopped": state.stopped,
             "history": [asdict(record) for record in state.history],
+            **({"steps": state.steps, "loss": state.loss} if state.steps else {}),
         }
         return checkpoint.Saved(tensors, facts)
 
-    def restored(self, template: _State, saved: checkpoint.Saved) -> _State:
+    def restored(self, template: State, saved: checkpoint.Saved) -> State:
         def tree(name: str) -> Any:
             blank = [np.asarray(leaf) for leaf in jax.tree.leaves(getattr(template, name))]
             leaves = [saved.tensors[f"{name}.{i}"] for i in range(len(blank))]
@@ -269,11 +287,11 @@ class _Run:
             counted = [record.epoch for record in history] == list(range(1, len(history) + 1))
             if not counted or not all(type(value) in (int, float) and float(value) < math.inf for value in numbers):
                 raise ValueError("other epochs")
-            return _State(
+            return State(
                 tree("parameters"), tree("optimiser"), tree("best"),
                 best_loss=math.inf if facts["best_loss"] is None else float(facts["best_loss"]),
                 best_epoch=int(facts["best_epoch"]), epoch=len(history), stopped=bool(facts["stopped"]),
-                history=history,
+                history=history, steps=int(facts.get("steps", 0)), loss=float(facts.get("loss", 0.0)),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(
@@ -282,15 +300,27 @@ class _Run:
 
     # --- one epoch ---
 
-    def one_epoch(self, state: _State) -> _State:
+    def one_epoch(self, state: State) -> State:
         began = time.perf_counter()
         members = [_batches(self.training_rows, self.plan, state.epoch, m) for m in range(self.plan.members)]
-        rates = _rates(self.plan, state.epoch, len(members[0]))
+        pace = rates(self.plan, state.epoch, len(members[0]))
         rows = members[0] if len(members) == 1 else np.stack(members)
         parameters, optimiser, loss = self.epoch_loop(
-            state.parameters, state.optimiser, self.table, rows, rates, self.key, state.epoch
+            state.parameters, state.optimiser, self.table, rows, pace, self.key, state.epoch
         )
-        mean_loss = float(np.mean(loss))
+        judge = self.evaluate if len(self.validation_rows) else None
+        return self.ended(state, parameters, optimiser, float(np.mean(loss)), judge, began)
+
+    def ended(
+        self,
+        state: State,
+        parameters: Parameters,
+        optimiser: Any,
+        mean_loss: float,
+        judge: Callable[[Parameters], tuple[float, float]] | None,
+        began: float,
+    ) -> State:
+        """What follows from an epoch: what is best so far, and whether to stop."""
         epoch = state.epoch + 1
         if not math.isfinite(mean_loss):
             raise Diverged(
@@ -300,8 +330,8 @@ class _Run:
         validation_loss = accuracy = None
         best, best_loss, best_epoch = parameters, state.best_loss, epoch
         stopped = False
-        if len(self.validation_rows):
-            validation_loss, accuracy = self.evaluate(parameters)
+        if judge is not None:
+            validation_loss, accuracy = judge(parameters)
             if self.plan.patience is not None:
                 if validation_loss < state.best_loss:
                     best_loss = validation_loss
@@ -309,7 +339,7 @@ class _Run:
                     best, best_epoch = state.best, state.best_epoch
                 stopped = epoch - best_epoch >= self.plan.patience
         record = EpochRecord(epoch, mean_loss, validation_loss, accuracy, time.perf_counter() - began)
-        return _State(parameters, optimiser, best, best_loss, best_epoch, epoch, stopped, (*state.history, record))
+        return State(parameters, optimiser, best, best_loss, best_epoch, epoch, stopped, (*state.history, record))
 
     def evaluate(self, parameters: Parameters) -> tuple[float, float]:
         rows = _padded(self.validation_rows, min(EVALUATION_ROWS, len(self.validation_rows)))
@@ -338,7 +368,7 @@ class _Run:
             layers[0] = (layers[0][0], self.released.bias_of_shipped(*layers[0]))
         return Network.from_jax(layers, self.activation)
 
-    def result(self, state: _State) -> Training:
+    def result(self, state: State) -> Training:
         network = self.network(state.best)
         if (i := network.broken_layer) is not None:
             raise Diverged(f"training diverged: layer {i} holds NaN or infinity; lower the learning rate.")
@@ -416,7 +446,7 @@ def _as_int32(numbers: np.ndarray) -> jax.Array:
     return jax.device_put(aligned)
 
 
-def _rates(plan: Plan, epoch: int, steps: int) -> np.ndarray:
+def rates(plan: Plan, epoch: int, steps: int) -> np.ndarray:
     if plan.schedule == "constant":
         return np.full(steps, plan.learning_rate, np.float32)
     progress = (epoch + np.arange(steps) / steps) / plan.epochs

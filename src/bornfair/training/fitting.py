@@ -89,7 +89,12 @@ class Recipe(TrainingOptions):
         return Plan(seed=self.seed, **resolve_automatic(chosen, rows))
 
     def embedding_of(
-        self, encoding: Encoding, free: np.ndarray, classes: np.ndarray, weights: np.ndarray | None
+        self,
+        encoding: Encoding,
+        free: np.ndarray,
+        classes: np.ndarray,
+        weights: np.ndarray | None,
+        rows: np.ndarray | None = None,
     ) -> Embedding | None:
         """How the network is to see numbers, from the rows that it learns from; None: as they are.
 
@@ -105,7 +110,7 @@ class Recipe(TrainingOptions):
                 f"embedding={kind!r} needs activation 'relu' and the start 'exact', found {self.activation!r} and "
                 f"{type(self.start).__name__}; leave it out, or use embedding='none'."
             )
-        rows, _ = split(classes, self.plan(len(classes)))
+        rows = split(classes, self.plan(len(classes)))[0] if rows is None else rows
         own = None if weights is None else np.asarray(weights)[rows]
         bins = self.settings["bins"]
         return piecewise(encoding, free[rows], classes[rows], own, bins=bins, kind=EMBEDDINGS[kind], seed=self.seed)
@@ -179,7 +184,7 @@ def fit_table(
         free_width = encoding.free_width if embedding is None else embedding.width
         starts = draw_members(kind, members, free_width=free_width, sensitive_width=encoding.sensitive_width, **shape)
     else:
-        _warn_of_slow_start(recipe.start)
+        warn_of_slow_start(recipe.start)
         start = fair_start(recipe.start, encoding=encoding, members=members, embedding=embedding, **shape)
         starts = start.members
     return continue_fit(
@@ -290,7 +295,7 @@ def _unknown_sentence(column: pd.Series, feature: Feature) -> str | None:
     )
 
 
-def _warn_of_slow_start(start: Start) -> None:
+def warn_of_slow_start(start: Start) -> None:
     if isinstance(start, (Bernoulli, NearZero)) and start.layers == "all":
         warnings.warn(
             f"the start has ±{start.scale:.2g} in every layer, so hardly any gradient reaches the first ones and the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -83,6 +84,66 @@ def transformation_of(plan: OptimiserKey | optax.GradientTransformation) -> opta
     }[plan.optimiser]()
 
 
+def batch_loss_of(
+    activation: Activation, response: Response | None, free_width: int, regularised: Regularised
+) -> Callable[[Parameters, dict[str, Any], jax.Array, jax.Array], jax.Array]:
+    """The loss of a batch of rows of a table, as a function of the parameters."""
+
+    def batch_loss(parameters: Parameters, table: dict[str, Any], rows: jax.Array, key: jax.Array) -> jax.Array:
+        inputs = inputs_of(table, rows)
+        if response is None:
+            weight, bias = parameters[0]
+            scores = regularised.forward(parameters, inputs @ weight.T + bias, activation, key)
+            losses = regularised.loss(scores, table["classes"][rows])
+        else:
+            losses = _responded_loss(
+                parameters, inputs, table, rows, key, response, free_width, activation, regularised
+            )
+        # By the full batch size also where the last batch has fewer rows: every row counts the same. (Averaging over
+        # those few gives a stray row the weight of a whole batch, and it comes last: on census that cost up to 4
+        # points of accuracy.)
+        return jnp.sum(losses * row_weights(table, rows)) / rows.shape[0]
+
+    return batch_loss
+
+
+def inputs_of(table: dict[str, Any], rows: jax.Array) -> jax.Array:
+    """What the network reads of some rows: as they are, or expanded from rows of a cache (`cache.Layout.expansion`)."""
+    if "inputs" in table:
+        return table["inputs"][rows]
+    kept = {kind: table[kind][rows] for kind in ("byte", "word", "number") if kind in table}
+    places, found = dict.fromkeys(kept, 0), []
+    for field in table["expansion"]:
+        kind = next((kind for kind in ("byte", "word") if kind in field), "number")
+        own = kept[kind][:, places[kind]]
+        places[kind] += 1
+        if kind != "number":
+            found.append(field[kind][own])
+        elif "plain" in field:
+            found.append(own[:, None])
+        else:
+            found.append(jnp.clip((own[:, None] - field["low"]) / (field["high"] - field["low"]), 0.0, 1.0))
+    return jnp.concatenate(found, axis=1)
+
+
+def judged_rows(
+    activation: Activation, members: int
+) -> Callable[[Parameters, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
+    """The loss of rows and whether they are right, by the mean of all members: of inputs and classes."""
+
+    def outputs(parameters: Parameters, inputs: jax.Array) -> jax.Array:
+        if members == 1:
+            return forward(parameters, inputs, activation)
+        return jnp.mean(jax.vmap(lambda own: forward(own, inputs, activation))(parameters), axis=0)
+
+    def judged(parameters: Parameters, inputs: jax.Array, classes: jax.Array) -> tuple[jax.Array, jax.Array]:
+        scores = outputs(parameters, inputs)
+        right = (scores[:, 0] > 0) == (classes == 1) if scores.shape[1] == 1 else jnp.argmax(scores, 1) == classes
+        return classification_loss(scores, classes), right
+
+    return judged
+
+
 @functools.lru_cache(maxsize=64)
 def compiled_loops(
     activation: Activation,
@@ -98,21 +159,8 @@ def compiled_loops(
     and what is evaluated is the mean of their outputs.
     """
     transformation = transformation_of(optimiser)
-
-    def batch_loss(parameters: Parameters, table: dict[str, jax.Array], rows: jax.Array, key: jax.Array) -> jax.Array:
-        inputs = table["inputs"][rows]
-        if response is None:
-            weight, bias = parameters[0]
-            scores = regularised.forward(parameters, inputs @ weight.T + bias, activation, key)
-            losses = regularised.loss(scores, table["classes"][rows])
-        else:
-            losses = _responded_loss(
-                parameters, inputs, table, rows, key, response, free_width, activation, regularised
-            )
-        # By the full batch size also where the last batch has fewer rows: every row counts the same. (Averaging over
-        # those few gives a stray row the weight of a whole batch, and it comes last: on census that cost up to 4
-        # points of accuracy.)
-        return jnp.sum(losses * _weights(table, rows)) / rows.shape[0]
+    batch_loss = batch_loss_of(activation, response, free_width, regularised)
+    judged = judged_rows(activation, members)
 
     def epoch(
         parameters: Parameters,
@@ -138,11 +186,6 @@ def compiled_loops(
         (parameters, state), losses = jax.lax.scan(step, (parameters, state), (batches, rates, numbers))
         return parameters, state, jnp.sum(losses) * batches.shape[1] / jnp.sum(batches >= 0)
 
-    def outputs(parameters: Parameters, inputs: jax.Array) -> jax.Array:
-        if members == 1:
-            return forward(parameters, inputs, activation)
-        return jnp.mean(jax.vmap(lambda own: forward(own, inputs, activation))(parameters), axis=0)
-
     def evaluation(
         parameters: Parameters, table: dict[str, jax.Array], chunks: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
@@ -151,9 +194,8 @@ def compiled_loops(
             inputs, classes = table["inputs"][rows], table["classes"][rows]
             if response is not None:
                 inputs = jnp.concatenate([inputs, table["codes"][table["true"][rows]]], axis=1)
-            scores = outputs(parameters, inputs)
-            right = (scores[:, 0] > 0) == (classes == 1) if scores.shape[1] == 1 else jnp.argmax(scores, 1) == classes
-            loss = jnp.sum(classification_loss(scores, classes) * _weights(table, rows))
+            losses, right = judged(parameters, inputs, classes)
+            loss = jnp.sum(losses * row_weights(table, rows))
             return (carry[0] + loss, carry[1] + jnp.sum(right * present), carry[2] + jnp.sum(present)), None
 
         zero = jnp.zeros(())
@@ -164,7 +206,7 @@ def compiled_loops(
     return jax.jit(side_by_side), jax.jit(evaluation)
 
 
-def _weights(table: dict[str, jax.Array], rows: jax.Array) -> jax.Array:
+def row_weights(table: dict[str, jax.Array], rows: jax.Array) -> jax.Array:
     """How much each row counts; the last batch is filled up with -1, which is nobody."""
     present = rows >= 0
     return present if "weights" not in table else jnp.where(present, table["weights"][rows], 0.0)

@@ -1,0 +1,265 @@
+"""Algorithm 1 on a table that no memory holds: windows of its cache, in an order of their own in every epoch.
+
+An epoch goes over blocks of rows in random order, a window of many blocks at a time, and draws batches from all rows of
+the window. What a run gives depends on the seed, the rows and the number of devices, and on nothing else: killed at any
+moment and resumed from its checkpoint, it ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from bornfair import checkpoint
+from bornfair.errors import InputError
+from bornfair.models.network import Network, Parameters
+from bornfair.training.algorithm import Callback, Epoch, Plan, Run, State, Training, rates
+from bornfair.training.cache import TRAINING, VALIDATION, Cache, class_weights
+from bornfair.training.embedding import Embedding
+from bornfair.training.hosts import ALONE, Hosts
+from bornfair.training.loops import Regularised
+from bornfair.training.response import Response
+from bornfair.training.windows import all_devices, compiled_windows, dealt, shared
+
+BLOCK = 2_048  # rows that stay together on the way from the file
+WINDOW = 2**20  # rows that batches are drawn from, of one process …
+WINDOW_BYTES = 2**28  # … and at most so many bytes
+EVALUATED = 8_192  # rows for a step of evaluation
+SAVED_EVERY = 60.0  # seconds, at least, between two checkpoints within an epoch
+
+Told = Callable[[int, int, float], None]
+"""Is told the epoch, how many rows of it are done, and the mean loss so far."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many rows each process has; the steps of all are counted by the longest share."""
+
+    training: tuple[int, ...]
+    validation: tuple[int, ...]
+
+    @staticmethod
+    def of(cache: Cache, hosts: Hosts) -> Share:
+        own = json.dumps([cache.counts[TRAINING], cache.counts[VALIDATION]]).encode()
+        training, validation = zip(*map(json.loads, hosts.gathered(own)), strict=True)
+        if not sum(training):
+            raise InputError("there are no rows to train on.")
+        return Share(training, validation)
+
+
+def train_streamed(
+    starts: Sequence[Network],
+    cache: Cache,
+    response: Response,
+    plan: Plan,
+    *,
+    embedding: Embedding | None = None,
+    balanced: bool = False,
+    hosts: Hosts = ALONE,
+    callbacks: tuple[Callback, ...] = (),
+    checkpoint_path: str | Path | None = None,
+    resume: bool = False,
+    transformation: optax.GradientTransformation | None = None,
+    told: Told | None = None,
+) -> Training:
+    """Train on the rows of a cache; of several processes each has a cache of its own rows."""
+    run = StreamedRun(starts, cache, response, plan, transformation, embedding, hosts, balanced, told)
+    mark = _fingerprint(run, starts, response)
+    state = run.placed(run.initial_state(None))
+    if resume and checkpoint_path is not None:
+        path = Path(checkpoint_path)
+        content = hosts.from_first(path.read_bytes() if path.exists() else b"")
+        if content:
+            state = run.placed(run.restored(state, checkpoint.read(content, path, expected=mark)))
+
+    def keep(state: State) -> None:
+        if checkpoint_path is not None and hosts.is_first:
+            checkpoint.save(checkpoint_path, run.saved(state), expected=mark)
+
+    while state.epoch < plan.epochs and not state.stopped:
+        state = run.one_streamed_epoch(state, keep)
+        seen = Epoch(state.history[-1], plan.epochs, functools.partial(run.network, state.parameters))
+        answers = [callback(seen) for callback in callbacks]
+        if True in answers:
+            state = replace(state, stopped=True)
+        keep(state)
+    return run.result(state)
+
+
+class StreamedRun(Run):
+    """What stays the same during a run: the cache, the devices, the compiled steps."""
+
+    def __init__(
+        self,
+        starts: Sequence[Network],
+        cache: Cache,
+        response: Response,
+        plan: Plan,
+        transformation: optax.GradientTransformation | None,
+        embedding: Embedding | None,
+        hosts: Hosts,
+        balanced: bool,
+        told: Told | None,
+    ) -> None:
+        width = cache.layout.encoding.free_width if embedding is None else embedding.width
+        self._begin(starts, width, response, plan, transformation, embedding)
+        if not self.collapsed:
+            raise InputError(
+                "a table that is read in batches is trained on without its sensitive values, which needs the start "
+                "'exact' and a response that preserves fairness (expected at γ = 0, or population); leave --init, "
+                "--response and --gamma out, or train on a table that fits in memory."
+            )
+        self.cache, self.hosts, self.told, self.balanced = cache, hosts, told, balanced
+        self.mesh = all_devices()
+        self.local = jax.local_device_count()
+        self.each = -(-plan.batch_size // self.mesh.size)  # rows of a batch on each device
+        self.share = Share.of(cache, hosts)
+        row = max(cache.layout.record.itemsize, 4 * plan.members)
+        window = min(WINDOW, WINDOW_BYTES // row)
+        self.together = max(window // (self.each * self.local), 1)  # steps of a window
+        self.steps = -(-max(self.share.training) // (self.each * self.local))  # of an epoch
+        self.expansion = shared(cache.layout.expansion(embedding), self.mesh)
+        regularised = Regularised(plan.dropout, plan.label_smoothing)
+        self.window_loop, self.judging = compiled_windows(
+            self.activation, width, self.optimiser_key, regularised, plan.members, self.mesh
+        )
+        self.weights = None
+        if balanced:
+            counts = [json.loads(one) for one in hosts.gathered(json.dumps(cache.classes[TRAINING]).encode())]
+            self.weights = class_weights(np.sum(counts, axis=0).tolist())
+
+    def placed(self, state: State) -> State:
+        trees = {name: shared(getattr(state, name), self.mesh) for name in ("parameters", "optimiser", "best")}
+        return replace(state, **trees)
+
+    # --- one epoch ---
+
+    def one_streamed_epoch(self, state: State, keep: Callable[[State], None]) -> State:
+        began = saved = time.perf_counter()
+        pace = rates(self.plan, state.epoch, self.steps)
+        parameters, optimiser, losses = state.parameters, state.optimiser, state.loss
+        waiting: list[Any] = []
+        rows = sum(self.share.training)
+        for first, table, batches in self._windows(state.epoch, state.steps):
+            count = batches.shape[-2]
+            parameters, optimiser, loss = self.window_loop(
+                parameters, optimiser, table, self.expansion, batches, pace[first : first + count], self.key,
+                np.int32(state.epoch), np.int32(first),
+            )  # fmt: skip
+            waiting.append(loss)
+            if len(waiting) > 1:  # one window is computed while the next one is read
+                losses += float(waiting.pop(0))
+                done = min(rows, first * self.each * self.mesh.size)
+                if self.told is not None:
+                    self.told(state.epoch + 1, done, losses / max(done, 1))
+            if time.perf_counter() - saved > SAVED_EVERY and first + count < self.steps:
+                for one in waiting:  # in the order in which they are added where nothing is saved
+                    losses += float(one)
+                waiting, saved = [], time.perf_counter()
+                keep(replace(state, parameters=parameters, optimiser=optimiser, steps=first + count, loss=losses))
+        for one in waiting:
+            losses += float(one)
+        judge = self.judge if sum(self.share.validation) else None
+        return self.ended(state, parameters, optimiser, losses / rows, judge, began)
+
+    def judge(self, parameters: Parameters) -> tuple[float, float]:
+        """Mean loss and accuracy on the validation rows of all processes."""
+        loss = right = 0.0
+        each = EVALUATED * self.local
+        longest = max(self.share.validation)
+        for start in range(0, longest, each * 16):
+            stop = min(start + each * 16, self.cache.counts[VALIDATION])
+            size = -(-min(longest - start, each * 16) // self.local)
+            table, present = self._table(self.cache.read(VALIDATION, start, stop), size)
+            chunks = _lines(present, EVALUATED)
+            found = self.judging(parameters, dealt(table, self.mesh), self.expansion, dealt(chunks, self.mesh))
+            loss, right = loss + float(found[0]), right + float(found[1])
+        return loss / sum(self.share.validation), right / sum(self.share.validation)
+
+    # --- windows ---
+
+    def _windows(self, epoch: int, done: int) -> Iterator[tuple[int, Any, Any]]:
+        """From which step on, the rows, and the batches [devices, (members,) steps, rows] of each window."""
+        own = self.cache.counts[TRAINING]
+        order = self._order(epoch, own)
+        for first in range(done, self.steps, self.together):
+            steps = min(self.together, self.steps - first)
+            size = self.each * self.local
+            rows = self._stream(order, first * size, min((first + steps) * size, own))
+            table, present = self._table(rows, steps * self.each)
+            members = [
+                np.stack([self._shuffled(one, epoch, first, device, member) for device, one in enumerate(present)])
+                for member in range(self.plan.members)
+            ]
+            batches = np.stack(members, axis=1).reshape(self.local, self.plan.members, steps, self.each)
+            if self.plan.members == 1:
+                batches = batches[:, 0]
+            yield first, dealt(table, self.mesh), dealt(np.ascontiguousarray(batches), self.mesh)
+
+    def _order(self, epoch: int, rows: int) -> np.ndarray:
+        """The blocks in the order of this epoch; the last one, which may be shorter, stays last."""
+        blocks = -(-rows // BLOCK)
+        generator = np.random.default_rng([self.plan.seed, 3, epoch, self.hosts.process])
+        return np.append(generator.permutation(max(blocks - 1, 0)), blocks - 1)
+
+    def _stream(self, order: np.ndarray, start: int, stop: int) -> np.ndarray:
+        """Rows from start to stop, blocks in their order."""
+        found = []
+        while start < stop:
+            place, inside = divmod(start, BLOCK)
+            count = min(BLOCK - inside, stop - start)
+            begin = int(order[place]) * BLOCK + inside
+            found.append(self.cache.read(TRAINING, begin, begin + count))
+            start += count
+        return np.concatenate(found) if found else np.zeros(0, self.cache.layout.record)
+
+    def _table(self, rows: np.ndarray, each: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Rows dealt to the devices of this process, `each` of them at most, and their places there; -1 is nobody."""
+        padded = np.zeros(each * self.local, rows.dtype)
+        padded[: len(rows)] = rows
+        kept = padded.reshape(self.local, each)
+        names = {"bytes": "byte", "words": "word", "numbers": "number"}
+        table = {names[name]: np.ascontiguousarray(kept[name]) for name in names if name in (rows.dtype.names or ())}
+        table["classes"] = kept["class"].astype(np.int32)
+        if self.weights is not None:
+            table["weights"] = self.weights[table["classes"]]
+        places = np.broadcast_to(np.arange(each, dtype=np.int32), (self.local, each)).copy()
+        places.reshape(-1)[len(rows) :] = -1
+        return table, places
+
+    def _shuffled(self, places: np.ndarray, epoch: int, first: int, device: int, member: int) -> np.ndarray:
+        """The places of a window in random order, nobody at the end."""
+        mixed, present = places.copy(), int((places >= 0).sum())
+        generator = np.random.default_rng([self.plan.seed, 4, epoch, first, self.hosts.process, device, member])
+        generator.shuffle(mixed[:present])
+        return mixed
+
+
+def _lines(places: np.ndarray, size: int) -> np.ndarray:
+    """[devices, rows] in lines of `size`, filled up with -1."""
+    lines = -(-places.shape[1] // size)
+    filled = np.full((len(places), lines * size), -1, np.int32)
+    filled[:, : places.shape[1]] = places
+    return filled.reshape(len(places), lines, size)
+
+
+def _fingerprint(run: StreamedRun, starts: Sequence[Network], response: Response) -> str:
+    """Binds a checkpoint to its run: its settings, its start, its rows and how they are dealt out."""
+    facts: list[Any] = [run.plan.record(), asdict(response), starts[0].activation, asdict(run.share), run.balanced]
+    marks = [one.decode() for one in run.hosts.gathered(run.cache.mark.encode())]
+    facts += [run.mesh.size, run.hosts.processes, run.together, marks]
+    digest = hashlib.sha256(json.dumps(facts).encode())
+    tensors = (tensor for own in starts for tensor in own.tensors().values())
+    for array in (*tensors, *(() if run.embedding is None else run.embedding.tensors())):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -60,7 +60,20 @@ MaybeModel = Annotated[
 ]
 ModelFile = Annotated[Path, typer.Argument(help="A bundle (folder or .zip), .onnx, .h5, .keras or .nnet.")]
 Bundle = Annotated[Path, typer.Argument(help="A bundle: a folder or a .zip.")]
-TableFile = Annotated[Path | None, typer.Argument(help="A CSV or Parquet table.", show_default=False)]
+TableFile = Annotated[
+    str | None,
+    typer.Argument(
+        help="A CSV or Parquet table: a file, a folder, a glob, or an address as s3://…", show_default=False
+    ),
+]
+Stream = Annotated[
+    bool | None,
+    Option(
+        "--stream/--no-stream",
+        help="Read the table in batches, as folders, globs, addresses and files above 1 GB are, or as a whole.",
+        show_default=False,
+    ),
+]
 
 DomainFile = Annotated[
     Path | None, Option("--domain", help="Who could exist (domain.json); as the model or the table says by default.")
@@ -168,7 +181,7 @@ def started(timeout: float, *, quiet: bool) -> Clock:
     return clock
 
 
-def rows_of(path: Path | None, reading: dict[str, Any]) -> pd.DataFrame | None:
+def rows_of(path: str | Path | None, reading: dict[str, Any]) -> pd.DataFrame | None:
     """The rows of a file, read as the options of `Reading` say; no file, no rows."""
     if path is None:
         if said := [name for name, value in reading.items() if value]:
@@ -180,7 +193,7 @@ def rows_of(path: Path | None, reading: dict[str, Any]) -> pd.DataFrame | None:
 
 
 def table_of(
-    table: Path | None, dataset: str | None, target: str | None, reading: dict[str, Any]
+    table: str | None, dataset: str | None, target: str | None, reading: dict[str, Any]
 ) -> tuple[pd.DataFrame, str | None]:
     """The rows of a file or of a built-in dataset, and the column to predict."""
     if (table is None) == (dataset is None):

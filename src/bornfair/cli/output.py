@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -135,6 +136,29 @@ def training_progress(label: str, *, quiet: bool) -> Iterator[Callable[[Epoch], 
     finally:
         if bar.live.is_started:
             bar.stop()
+
+
+class Pace:
+    """Tells now and then, on stderr, how many rows of a long table are done, how fast, and how long the rest takes."""
+
+    EVERY = 10.0  # seconds
+
+    def __init__(self, label: str, total: int | None, *, quiet: bool) -> None:
+        self.label, self.total, self.quiet, self.rows = label, total, quiet, 0
+        self.began = self.spoken = time.monotonic()
+
+    def __call__(self, more: int) -> None:
+        self.reached(self.rows + more)
+
+    def reached(self, rows: int, also: str = "") -> None:
+        self.rows, now = rows, time.monotonic()
+        if self.quiet or now - self.spoken < self.EVERY:
+            return
+        self.spoken, speed = now, rows / (now - self.began)
+        of = left = ""
+        if self.total:
+            of, left = f" of {self.total:,}", f", {(self.total - rows) / max(speed, 1e-9):,.0f} s left"
+        say(f"bornfair: {self.label}: {rows:,}{of} rows, {speed:,.0f} rows/s{left}{also}")
 
 
 @contextlib.contextmanager

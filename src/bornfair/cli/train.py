@@ -20,6 +20,7 @@ from bornfair.cli.options import (
     Option,
     Seed,
     Sensitive,
+    Stream,
     TableFile,
     Target,
     Threshold,
@@ -36,6 +37,7 @@ from bornfair.training.options import TrainingOptions
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bornfair.cli.train_stream import Streamed
     from bornfair.inspection.table import Inspection
     from bornfair.people.domain import Domain
 
@@ -78,6 +80,18 @@ def train(
     outside: Annotated[str, Option(help="Numbers outside their range: allow, clip or error.")] = "allow",
     test_fraction: Annotated[float, Option(help="Share of the rows kept aside to measure on.")] = 0.2,
     checkpoint: Annotated[Path | None, Option(help="A file to go on from if training was interrupted.")] = None,
+    stream: Stream = None,
+    cache: Annotated[
+        Path | None,
+        Option(help="Of a table read in batches: a folder for its encoded rows, kept for the next training on it."),
+    ] = None,
+    hosts: Annotated[
+        str | None,
+        Option(
+            help="Train together with other processes: auto (as SLURM or a TPU pod tells), or ADDRESS:PORT of the "
+            "first, how many, and which this is from 0, as 10.0.0.1:3456,4,0."
+        ),
+    ] = None,
     verify_seconds: Annotated[
         float, Option(help="How long to look for a proof, or for unequal twins, where training alone proves nothing.")
     ] = 10.0,
@@ -90,11 +104,25 @@ def train(
     Status 0: done. Trained and written, but (response none or sampled, γ other than 0, …) status 1: unfair, with two
     people who show it in the certificate; status 3: neither proven nor disproven.
     """
+    from bornfair.people.sources import is_streamed
+
     began = time.perf_counter()
     reading = {field.name: chosen.pop(field.name) for field in fields(Reading)}
-    people, target, names = _people(table, dataset, target, sensitive or [], drop or [], reading)
     notes: list[str] = []  # said when nothing can be refused any more: an error stands alone
-    people = _labelled(people, target, unlabelled, notes)
+    streamed: Streamed | None = None
+    if hosts is not None or is_streamed(table, stream):
+        from bornfair.cli.train_stream import Streamed
+
+        streamed = Streamed.opened(
+            table, dataset, target, sensitive or [], drop or [], categorical or [], reading, unlabelled, estimator,
+            observed=combinations == "observed", out=out, cache=cache, hosts=hosts, seed=seed, quiet=json,
+        )  # fmt: skip
+        people, target, names = streamed.sample, streamed.table.target, sensitive or []
+    else:
+        if cache is not None:
+            raise InputError("--cache is for tables that are read in batches; add --stream, or leave it out.")
+        people, target, names = _people(table, dataset, target, sensitive or [], drop or [], reading)
+        people = _labelled(people, target, unlabelled, notes)
     check_replaceable(out, marker="domain.json")
     if class_weight not in (None, "balanced"):
         raise InputError(f"--class-weight must be balanced, or left out, found {class_weight!r}.")
@@ -111,19 +139,31 @@ def train(
         }  # fmt: skip
         check_options(estimator, chosen, others)
     told = _told(people, target, keep, categorical, reading["numeric"])
+    if streamed is not None and domain is None:
+        streamed.check_running_numbers({*told, *names})
     found = _looked_at(people, target, names, told, as_said=domain is not None, seed=seed)
     if brief := found.brief():
-        notes.append(brief)
+        notes.append(f"{'' if streamed is None else streamed.looked_at}{brief}")
     kinds = dict.fromkeys(categorical or [], "categorical") | dict.fromkeys(reading["numeric"] or [], "numeric")
-    known = _domain(domain, people.drop(columns=target), names, combinations, kinds, gaps=missing == "learn")
+    shown_rows = people.drop(columns=target) if streamed is None else streamed.representative(kinds, names)
+    known = _domain(domain, shown_rows, names, combinations, kinds, gaps=missing == "learn")
     if known.gappy:
         notes.append(f"{shown(known.gappy)} may be missing: to the model a gap is one more value.")
     if names and known.sensitive != tuple(names):
         known = known.with_sensitive(names)
     _say_versions(known, twins, target, quiet=json)
+    if streamed is not None:
+        _say_notes(notes)
+        options = chosen | {"hidden": _widths(chosen["hidden"]), "gamma": _gamma(chosen["gamma"])}
+        result = streamed.trained(
+            known, twins, options, missing=missing, unseen=unseen, outside=outside, threshold=threshold or None,
+            test_fraction=test_fraction, balanced=class_weight == "balanced", checkpoint=checkpoint,
+        )  # fmt: skip
+        result |= {"findings": [one.to_json() for one in found.findings]}
+        _finished(result, began, checkpoint, json, first=streamed.is_first)
+        raise typer.Exit(STATUS[result["verdict"]] if names else 0)
     training, test = _split(people, test_fraction, seed)
-    for note in notes:
-        say(f"bornfair: note: {note}")
+    _say_notes(notes)
     if estimator != "network":
         from bornfair.cli.train_estimator import print_estimator, train_estimator
 
@@ -150,14 +190,21 @@ def train(
         classifier.certify(timeout=verify_seconds, seed=seed)
     result = describe(classifier, test if len(test) else training, target, kept_aside=len(test) > 0)
     result = {"bundle": str(classifier.save(out)), **result, "findings": [one.to_json() for one in found.findings]}
+    _finished(result, began, checkpoint, json)
+    raise typer.Exit(STATUS[result["verdict"]] if names else 0)
+
+
+def _finished(result: dict[str, Any], began: float, checkpoint: Path | None, json: bool, *, first: bool = True) -> None:
+    """Say what came out; of several processes the first one does."""
     result["seconds"] = round(time.perf_counter() - began, 3)
+    if not first:
+        return
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)  # finished: nothing is left to go on with
     if json:
         print_json(result)
     else:
         _print(result)
-    raise typer.Exit(STATUS[result["verdict"]] if names else 0)
 
 
 def describe(classifier: Any, rows: pd.DataFrame, target: str, *, kept_aside: bool = True) -> dict[str, Any]:
@@ -196,7 +243,7 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str, *, kept_aside: bo
 
 
 def _people(
-    table: Path | None,
+    table: str | None,
     dataset: str | None,
     target: str | None,
     sensitive: list[str],
@@ -296,6 +343,11 @@ def _domain(
     if path is not None:
         return Domain.load(path)
     return Domain.infer(people, sensitive=sensitive, combinations=combinations, kinds=kinds, gaps=gaps)  # type: ignore[arg-type]
+
+
+def _say_notes(notes: list[str]) -> None:
+    for note in notes:
+        say(f"bornfair: note: {note}")
 
 
 def _say_versions(known: Domain, twins: list[str] | None, target: str, *, quiet: bool) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -86,7 +86,9 @@ class Source:
         self.location, self.files, self.reading, self._filesystem = location, tuple(files), reading, filesystem
         kinds = {_kind(name) for name in self.files}
         if len(kinds) != 1:
-            raise InputError(f"'{location}' holds both CSV and Parquet files; name those of one kind, as with *.parquet.")
+            raise InputError(
+                f"'{location}' holds both CSV and Parquet files; name those of one kind, as with *.parquet."
+            )
         self.parquet = kinds == {"parquet"}
 
     @staticmethod
@@ -119,7 +121,8 @@ class Source:
         with told_of_reading(self.files[0], self.reading):
             if self.parquet:
                 return tuple(map(str, self._parquet_file(0).schema_arrow.names))
-            head = pd.read_csv(self._open(0), nrows=1, **self._form(0))
+            with self._open(0) as stream:
+                head = pd.read_csv(stream, nrows=1, **self._form(0))
             check_cells_have_names(self.files[0], head, self._form(0)["sep"])
         names = tuple(map(str, as_pandas(head).columns))
         if len(names) == 1 and "," in names[0]:
@@ -302,7 +305,7 @@ def _remote_files(location: str) -> tuple[Any, list[str]]:
             raise FileNotFoundError("nothing is there")
         return filesystem, [path]
     except Exception as error:  # stores fail in as many ways as there are stores
-        _unreachable(location, error)
+        raise _unreachable(location, error) from error
 
 
 def _fsspec(location: str) -> Any:
@@ -313,10 +316,10 @@ def _fsspec(location: str) -> Any:
     return fsspec
 
 
-def _unreachable(location: str, error: Exception) -> NoReturn:
+def _unreachable(location: str, error: Exception) -> InputError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     advice = "install it" if isinstance(error, ImportError) else "check the address and the credentials"
-    raise InputError(f"cannot read '{location}' ({reason}); {advice}.") from error
+    return InputError(f"cannot read '{location}' ({reason}); {advice}.")
 
 
 def _is_shown(names: Iterable[str]) -> bool:
@@ -334,5 +337,3 @@ def _kind(name: str) -> str | None:
     """Parquet, CSV, or neither; a single file that ends otherwise is read as CSV, as it is without streaming."""
     ending = name.lower()
     return "parquet" if ending.endswith(PARQUET) else "csv" if ending.endswith(CSV) else None
-
-

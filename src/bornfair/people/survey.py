@@ -63,7 +63,9 @@ class Seen:
             if not listed:
                 self.values = None
         elif pd.api.types.is_datetime64_any_dtype(present.dtype):
-            raise InputError(f"column '{self.name}' holds dates; turn them into numbers (a year, an age) first, or drop it.")
+            raise InputError(
+                f"column '{self.name}' holds dates; turn them into numbers (a year, an age) first, or drop it."
+            )
         else:
             self._note_kinds(present, where)
         if self.values is not None:
@@ -71,7 +73,7 @@ class Seen:
 
     def _add_numbers(self, numbers: np.ndarray, where: str) -> None:
         low, high = float(numbers.min()), float(numbers.max())
-        if not (-LARGEST <= low and high <= LARGEST):
+        if not (low >= -LARGEST and high <= LARGEST):
             bad = int(np.argmax(~(np.abs(numbers) <= LARGEST)))
             raise InputError(
                 f"column '{self.name}' holds {numbers[bad]} in {where}; numbers must be finite and at most 3.4e38 in "
@@ -215,7 +217,7 @@ class Survey:
         if self.complete:
             return self.sample.drop(columns=list(without))
         told = {
-            name: seen.told(categorical=name in categorical or name in sensitive and not seen.numbers)
+            name: seen.told(categorical=name in categorical or (name in sensitive and not seen.numbers))
             + [None] * (seen.gaps > 0)
             for name, seen in self.columns.items() if name not in without
         }  # fmt: skip

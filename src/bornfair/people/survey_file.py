@@ -73,4 +73,4 @@ def _seen_json(seen: Seen) -> dict[str, Any]:
 
 def _seen(facts: dict[str, Any]) -> Seen:
     values = facts["values"]
-    return Seen(**facts | {"values": None if values is None else {value: count for value, count in values}})
+    return Seen(**facts | {"values": None if values is None else dict(map(tuple, values))})

@@ -53,11 +53,10 @@ def joined(text: str) -> Hosts:
     """Join the processes that `--hosts` names: COORDINATOR:PORT,PROCESSES,PROCESS (counted from 0), or auto where the
     scheduler tells (SLURM, Open MPI, Kubernetes, TPU pods), as JAX finds it out.
 
-    >>> joined("here,2")
+    >>> joined("here,2")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    bornfair.errors.InputError: --hosts must be auto, or ADDRESS:PORT,PROCESSES,PROCESS as in 10.0.0.1:3456,4,0 for the \
-first of four processes, found 'here,2'.
+    bornfair.errors.InputError: --hosts must be auto, or ADDRESS:PORT,PROCESSES,PROCESS as in ...
     """
     arguments: dict[str, object] = {}
     if text != "auto":
@@ -83,6 +82,6 @@ first of four processes, found 'here,2'.
     except Exception as error:  # JAX names what is missing in many ways
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
-            f"--hosts {text}: the processes could not join ({reason}); start all of them, and name the same coordinator."
+            f"--hosts {text}: the processes could not join ({reason}); start all of them with the same coordinator."
         ) from error
     return Hosts(jax.process_index(), jax.process_count())

@@ -111,8 +111,9 @@ def inputs_of(table: dict[str, Any], rows: jax.Array) -> jax.Array:
     """What the network reads of some rows: as they are, or expanded from rows of a cache (`cache.Layout.expansion`)."""
     if "inputs" in table:
         return table["inputs"][rows]
-    kept = {kind: table[kind][rows] for kind in ("byte", "word", "number") if kind in table}
-    places, found = dict.fromkeys(kept, 0), []
+    kinds: list[str] = [kind for kind in ("byte", "word", "number") if kind in table]
+    kept = {kind: table[kind][rows] for kind in kinds}
+    places, found = dict.fromkeys(kinds, 0), []
     for field in table["expansion"]:
         kind = next((kind for kind in ("byte", "word") if kind in field), "number")
         own = kept[kind][:, places[kind]]

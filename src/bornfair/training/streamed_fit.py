@@ -53,7 +53,9 @@ class StreamedTable:
 
     def batches(self) -> Iterator[Batch]:
         """The rows of this process."""
-        return self.source.batches(self.columns, shared_out(self.source.parts, self.hosts.process, self.hosts.processes))
+        return self.source.batches(
+            self.columns, shared_out(self.source.parts, self.hosts.process, self.hosts.processes)
+        )
 
     @property
     def label(self) -> Label:
@@ -175,8 +177,10 @@ def fit_streamed(
     )  # fmt: skip
     figures = _measured(model, cache, hosts, KEPT_ASIDE, ON_KEPT_ASIDE) or measured[0]
     if figures and domain.sensitive:
-        figures["empirical_fairness"] = model.empirical_fairness(learnt.head(LOOKED_AT))
-        figures["flip_stable"] = model.empirical_fairness(learnt.head(LOOKED_AT), declared=False)
+        aside = survey.sample[there & (part == PARTS.index(KEPT_ASIDE))]
+        some = (aside if len(aside) else learnt).head(LOOKED_AT)
+        figures["empirical_fairness"] = model.empirical_fairness(some)
+        figures["flip_stable"] = model.empirical_fairness(some, declared=False)
     if figures and figures["on"] == ON_KEPT_ASIDE:
         certificate = with_measured(certificate, {name: one for name, one in figures.items() if name != "flip_stable"})
     kept = dataclasses.replace(model, certificate=certificate)

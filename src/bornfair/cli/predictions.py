@@ -1,0 +1,90 @@
+"""What predictions look like as rows of a CSV file, and what is said beside them."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bornfair.cli.output import say
+from bornfair.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bornfair.people.domain import Domain
+
+FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r\n]")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def unseen_counts(domain: Domain, people: pd.DataFrame) -> dict[str, int]:
+    """In which columns, and how often, there are categories that the model does not know."""
+    from bornfair.people.features import NUMERIC
+    from bornfair.people.levels import level_positions
+
+    return {
+        feature.name: int(((level_positions(feature, column) < 0) & column.notna()).sum())
+        for feature in domain.free_features
+        if not isinstance(feature, NUMERIC) and (column := people[feature.name]) is not None
+    }
+
+
+def say_unseen(counts: dict[str, int], rows: int) -> None:
+    found = [f"'{name}' in {count:,} of {rows:,} rows" for name, count in counts.items() if count]
+    if found:
+        say(f"bornfair: note: categories that training has not seen count as none of those it has: {', '.join(found)}.")
+
+
+def known_by(people: pd.DataFrame, names: list[str]) -> dict[str, list[Any]]:
+    """The columns that rows are known by."""
+    from bornfair.errors import plain
+    from bornfair.people.features import unknown_column
+
+    found: dict[str, list[Any]] = {}
+    for name in names:
+        if name not in people.columns:
+            raise InputError(unknown_column(name, [str(column) for column in people.columns]))
+        column = people[name]
+        missing = column.isna().to_numpy()
+        found[name] = [None if gone else _cell(plain(value)) for value, gone in zip(column, missing, strict=True)]
+    return found
+
+
+def _cell(value: Any) -> Any:
+    return value if isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def no_formula(text: str) -> str:
+    """A text that no spreadsheet runs.
+
+    >>> no_formula("=1+1"), no_formula("@sum"), no_formula("-1.5"), no_formula("a=b")
+    ("'=1+1", "'@sum", '-1.5', 'a=b')
+    """
+    return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
+
+
+def csv_text(
+    known: dict[str, list[Any]],
+    decided: list[Any],
+    shares: Any,
+    classes: list[Any],
+    written: Callable[[str], str],
+    *,
+    header: bool = True,
+) -> str:
+    """The predictions as a CSV file, or as more rows of one."""
+    import pandas as pd
+
+    def cells(column: list[Any]) -> list[Any]:
+        return [written(cell) if isinstance(cell, str) else cell for cell in column]
+
+    columns = [pd.Series(cells(column), dtype=object) for column in (*known.values(), decided)]
+    table = pd.concat([*columns, pd.DataFrame(shares)], axis=1)
+    names = [*known, "prediction", *(f"probability_{name}" for name in classes)]
+    table.columns = pd.Index([written(name) for name in names])
+    texts = itertools.chain(classes, known, *known.values())
+    broken = any("\r" in str(text) for text in texts)  # the csv module would leave it bare, and begin a new row
+    return table.to_csv(index=False, header=header, quoting=csv.QUOTE_NONNUMERIC if broken else csv.QUOTE_MINIMAL)

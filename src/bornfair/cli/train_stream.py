@@ -1,0 +1,198 @@
+"""bornfair train of a table that is read in batches: from the options to a bundle."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pandas as pd
+
+from bornfair.checks import choice
+from bornfair.cli.output import Pace, say, training_progress, unfairness_warned
+from bornfair.errors import InputError
+from bornfair.people.column_kinds import refusal, refused
+from bornfair.people.domain import Domain
+from bornfair.people.encoding import GapsInTraining, OutsidePolicy, Policies, UnseenPolicy
+from bornfair.people.reading import Reading
+from bornfair.people.rule_syntax import rule_text
+from bornfair.people.sources import Source
+from bornfair.training.fitting import Recipe
+from bornfair.training.hosts import ALONE, joined
+from bornfair.training.options import TrainingOptions
+from bornfair.training.streamed_fit import StreamedTable, fit_streamed, sample_of, survey_table
+from bornfair.twins.versions import Versions
+
+
+@dataclass(frozen=True, eq=False)
+class Streamed:
+    """A table that was looked at once, and what there is to do with it."""
+
+    table: StreamedTable
+    sample: pd.DataFrame
+    out: Path
+    folder: Path
+    keep: bool
+    seed: int
+    quiet: bool
+
+    @staticmethod
+    def opened(
+        table: str | None,
+        dataset: str | None,
+        target: str | None,
+        sensitive: list[str],
+        drop: list[str],
+        categorical: list[str],
+        reading: dict[str, Any],
+        unlabelled: str,
+        estimator: str,
+        *,
+        observed: bool,
+        out: Path,
+        cache: Path | None,
+        hosts: str | None,
+        seed: int,
+        quiet: bool,
+    ) -> Streamed:
+        """Look at the whole table once."""
+        if table is None or dataset is not None:
+            raise InputError("--stream and --hosts are for tables in files; give a TABLE, and no --dataset.")
+        if estimator != "network":
+            raise InputError(
+                f"--estimator {estimator} needs the whole table in memory; train a network on a table that is read in "
+                "batches, or use --no-stream."
+            )
+        source = Source.at(table, Reading(**reading))
+        if target is None:
+            raise InputError(f"name the column to predict with --target; the columns are {', '.join(source.columns)}.")
+        source.check_columns([target], "target")
+        source.check_columns(sensitive, "sensitive feature")
+        source.check_columns([*drop, *categorical])
+        if used := {target, *sensitive} & set(drop):
+            raise InputError(
+                f"--drop {' and '.join(sorted(used))}: this column is the target or sensitive, so it is needed."
+            )
+        if unlabelled not in ("error", "drop"):
+            raise InputError(f"--unlabelled must be error or drop, found {unlabelled!r}.")
+        together = ALONE if hosts is None else joined(hosts)
+        folder = cache or out.parent / f".{out.name}-rows"
+        if together.processes > 1:  # each process has rows of its own, also where several share a disk
+            folder = folder / f"{together.process}-of-{together.processes}"
+        pace = Pace("looking at the table", source.rows, quiet=quiet or not together.is_first)
+        asked = hashlib.sha256(repr((table, target)).encode()).hexdigest()[:16]
+        looked = survey_table(
+            source, target, sensitive, drop=drop, categorical=categorical, observed=observed, seed=seed,
+            keep=folder / f"survey-{asked}.safetensors", hosts=together, told=pace,
+        )  # fmt: skip
+        gaps, rows = looked.survey.columns[target].gaps, looked.survey.rows
+        if gaps and unlabelled == "error":
+            raise InputError(
+                f"target '{target}' is missing in {gaps:,} of {rows:,} rows; remove those rows, or leave them out with "
+                "--unlabelled drop."
+            )
+        if gaps and together.is_first:
+            say(f"bornfair: note: {gaps:,} of {rows:,} rows have no '{target}' and are left out.")
+        return Streamed(looked, sample_of(looked), out, folder, cache is not None, seed, quiet or not together.is_first)
+
+    @property
+    def is_first(self) -> bool:
+        return self.table.hosts.is_first
+
+    @property
+    def looked_at(self) -> str:
+        """Of what the findings are."""
+        survey = self.table.survey
+        return "" if survey.complete else f"in {len(self.sample):,} random rows of {survey.rows:,}: "
+
+    def representative(self, kinds: dict[str, Any], sensitive: list[str]) -> pd.DataFrame:
+        categorical = [name for name, kind in kinds.items() if kind == "categorical"]
+        return self.table.survey.representative(
+            categorical=categorical, sensitive=sensitive, without=[self.table.target]
+        )
+
+    def check_running_numbers(self, told: set[str]) -> None:
+        """Refuse counters, which a sample does not show."""
+        counting = [name for name in self.table.survey.running_numbers() if name not in told]
+        stray = [name for name in counting if name != self.table.target]
+        if stray:
+            listed = refused(pd.DataFrame({name: range(40) for name in stray}))
+            raise InputError(refusal(listed))
+
+    def trained(
+        self,
+        known: Domain,
+        twins: list[str] | None,
+        options: dict[str, Any],
+        *,
+        missing: str,
+        unseen: str,
+        outside: str,
+        threshold: Any,
+        test_fraction: float,
+        balanced: bool,
+        checkpoint: Path | None,
+    ) -> dict[str, Any]:
+        """Train, prove, and write the bundle; the facts of it."""
+        if not 0 <= test_fraction < 1:
+            raise InputError(f"--test-fraction must be at least 0 and below 1, found {test_fraction}.")
+        domain = known.replaced(label=self.table.label)
+        domain = domain.with_twins(twins) if twins else domain
+        recipe = Recipe.of(TrainingOptions(**options), self.seed)
+        encoding = Pace("encoding the table", self.table.survey.rows, quiet=self.quiet)
+        epoch = Pace("epoch 1", self.table.survey.rows, quiet=self.quiet)
+
+        def told(number: int, rows: int, loss: float) -> None:
+            nonlocal epoch
+            if epoch.label != f"epoch {number}":
+                epoch = Pace(f"epoch {number}", self.table.survey.rows, quiet=self.quiet)
+            epoch.reached(rows, f", loss {loss:.4f}")
+
+        with training_progress("training", quiet=self.quiet) as advance, unfairness_warned():
+            fitted, figures = fit_streamed(
+                self.table, domain, recipe, folder=self.folder, test_fraction=test_fraction,
+                policies=_policies(missing, unseen, outside), balanced=balanced, threshold=threshold,
+                callbacks=(advance,), checkpoint_path=checkpoint, resume=checkpoint is not None,
+                told_of_rows=encoding, told=told,
+            )  # fmt: skip
+        model, certificate = fitted.model, fitted.model.certificate
+        assert certificate is not None
+        bundle = str(model.save(self.out)) if self.is_first else str(self.out)
+        self.table.hosts.gathered(b"done")  # nobody leaves before the bundle is written
+        if not self.keep:
+            import shutil
+
+            shutil.rmtree(self.folder if self.table.hosts.processes == 1 else self.folder.parent, ignore_errors=True)
+        return {
+            "bundle": bundle,
+            "accuracy": figures.get("accuracy"),
+            "empirical_fairness": figures.get("empirical_fairness"),
+            "verdict": certificate.verdict.verdict,
+            "proof": certificate.verdict.proof,
+            "gamma": fitted.response.gamma,
+            "epochs": len(fitted.training.history),
+            "balanced_accuracy": figures.get("balanced_accuracy"),
+            "auc": figures.get("auc"),
+            "claim": certificate.claim,
+            "arithmetic": list(certificate.verdict.arithmetic),
+            "local_privacy": certificate.response["local_privacy"],
+            "sensitive": list(domain.sensitive),
+            "sensitive_values": certificate.sensitive_values,
+            "versions": Versions(domain).size if domain.sensitive else 1,
+            "flip_stable": figures.get("flip_stable"),
+            "twins": [rule_text(rule) for rule in domain.twins],
+            "rows_measured": figures.get("rows", 0),
+            "thresholds": model.thresholds,
+            "measured_on": figures.get("on", "nothing"),
+            "measured": certificate.training.get("measured", []),
+            "rows": self.table.survey.rows,
+            "streamed": True,
+        }
+
+
+def _policies(missing: str, unseen: str, outside: str) -> Policies:
+    said = (("missing", missing, GapsInTraining), ("unseen", unseen, UnseenPolicy), ("outside", outside, OutsidePolicy))
+    for name, value, kind in said:
+        choice(name, value, get_args(kind))
+    return Policies(missing="impute" if missing == "impute" else "error", unseen=unseen, outside=outside)  # type: ignore[arg-type]

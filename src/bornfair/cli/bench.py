@@ -122,6 +122,13 @@ COMMANDS = (
         "Rows per second and memory for 1e5, 1e6 and 1e7 rows, and the network of 8.6 million parameters.",
     ),
     Command(
+        "rows", "rows",
+        "Rows per second and memory of training on 1e5 to 1e8 rows of Parquet files, read in batches and in memory.",
+        (several("rows", "--rows", "Only this many rows, as 1e6; repeat for several. 1e8 take 8 GB of disk."),
+         option("table", Path | None, None, help="A folder for the table, kept for the next time; one --rows."),
+         option("hidden", str | None, None, help="The network: paper, shallow, deep or widths.")), (SEED,),
+    ),
+    Command(
         "table1", "table1",
         "The paper's Table 1 beside ours: are the starts provably fair, and how long does it take to know?",
         (NAMES, several("engines", "--engine", "Only this engine (auto, bounds, smt, milp)."),

@@ -26,7 +26,7 @@ SLOW = {
     ".": "estimator examples files hostile_files nightly proofs sklearn",
     "auditing": "audit",
     "baselines": "base lcifr milp udif",
-    "cli": "commands first_week printing",
+    "cli": "commands first_week printing streaming",
     "explaining": "neighbourhoods",
     "experiments": "accuracy preservation repair_anchors runs speed",
     "models": "network onnx_graph shipped",
@@ -37,7 +37,7 @@ SLOW = {
     "quantification": "measure people",
     "repairing": "projection repair",
     "report": "browser document",
-    "training": "algorithm gamma_network response start",
+    "training": "algorithm gamma_network response start streaming",
     "twins": "fairness real_sensitive",
     "verification": "attack engines_agree intervals linear milp nasty_models search smt structural structures "
     "tolerance",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json as json_format
 import os
@@ -58,20 +59,21 @@ def predict_streamed(
         say(f"bornfair: going on after {keeper.rows:,} rows that are written already.")
         pace.rows = keeper.rows
     rows, counts, unseen = 0 if keeper is None else keeper.rows, Counter[Any](), Counter[str]()
-    for place, batch in _batches(source, columns, done):
-        people = batch.table
-        scores = model.scores(people)
-        decided = model.classes[decisions(scores)].tolist()
-        shares = model.probabilities(scores) if isinstance(model, Model) else model.predict_proba(people)
-        text = csv_text(known_by(people, identifiers), decided, shares, classes, written, header=rows == 0)
-        rows += len(people)
-        counts.update(decided)
-        unseen.update(unseen_counts(model.domain, people))
-        if keeper is None:
-            print_text(text)
-        else:
-            keeper.add(text, place, rows)
-        pace(len(people))
+    with contextlib.nullcontext() if keeper is None else contextlib.closing(keeper.stream):
+        for place, batch in _batches(source, columns, done):
+            people = batch.table
+            scores = model.scores(people)
+            decided = model.classes[decisions(scores)].tolist()
+            shares = model.probabilities(scores) if isinstance(model, Model) else model.predict_proba(people)
+            text = csv_text(known_by(people, identifiers), decided, shares, classes, written, header=rows == 0)
+            rows += len(people)
+            counts.update(decided)
+            unseen.update(unseen_counts(model.domain, people))
+            if keeper is None:
+                print_text(text)
+            else:
+                keeper.add(text, place, rows)
+            pace(len(people))
     if not rows:
         raise InputError(f"'{table}' has no rows; a table needs a header and at least one row.")
     if keeper is not None:
@@ -139,7 +141,7 @@ class Keeper:
         write_atomically(self.note, json_format.dumps(facts))
 
     def finish(self) -> None:
-        self.stream.close()
+        """Put the file, which is closed by now, in its place."""
         self.part.replace(self.out)
         self.note.unlink(missing_ok=True)
 

@@ -150,12 +150,17 @@ def synthetic_people(rows: int, seed: Sequence[int]) -> pd.DataFrame:
     columns |= {f"x{i}": rng.normal(size=rows).astype(np.float32) for i in range(REAL)}
     for name, levels in CATEGORIES.items():
         labels = [f"{name} {level}" for level in range(levels)]
-        columns[name] = pd.Categorical.from_codes(rng.integers(0, levels, rows, dtype=np.int8), labels)
-    columns[SENSITIVE] = pd.Categorical.from_codes(rng.integers(0, 2, rows, dtype=np.int8), ["female", "male"])
+        columns[name] = _drawn(labels, rows, rng)
+    columns[SENSITIVE] = _drawn(["female", "male"], rows, rng)
     table = pd.DataFrame(columns, copy=False)
     merit = (table["n0"] - 50.0) / 30 + table["x0"] * np.where(table["region"].cat.codes < 6, 1, -1)
     table[TARGET] = (merit + rng.normal(size=rows) > 0).astype(np.int8)
     return table
+
+
+def _drawn(levels: list[str], rows: int, rng: np.random.Generator) -> pd.Categorical:
+    codes = rng.integers(0, len(levels), rows, dtype=np.int8)
+    return pd.Categorical.from_codes(codes, dtype=pd.CategoricalDtype(levels))
 
 
 # --- the measuring process ---

@@ -121,9 +121,10 @@ class Source:
         with told_of_reading(self.files[0], self.reading):
             if self.parquet:
                 return tuple(map(str, self._parquet_file(0).schema_arrow.names))
+            form = self._form(0)
             with self._open(0) as stream:
-                head = pd.read_csv(stream, nrows=1, **self._form(0))
-            check_cells_have_names(self.files[0], head, self._form(0)["sep"])
+                head = pd.read_csv(stream, nrows=1, **form)
+            check_cells_have_names(self.files[0], head, form["sep"])
         names = tuple(map(str, as_pandas(head).columns))
         if len(names) == 1 and "," in names[0]:
             raise InputError(f"'{self.files[0]}' has the single column {names[0]!r}; name the sign with --delimiter.")

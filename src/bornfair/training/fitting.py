@@ -184,7 +184,7 @@ def fit_table(
         free_width = encoding.free_width if embedding is None else embedding.width
         starts = draw_members(kind, members, free_width=free_width, sensitive_width=encoding.sensitive_width, **shape)
     else:
-        warn_of_slow_start(recipe.start)
+        _warn_of_slow_start(recipe.start)
         start = fair_start(recipe.start, encoding=encoding, members=members, embedding=embedding, **shape)
         starts = start.members
     return continue_fit(
@@ -295,7 +295,7 @@ def _unknown_sentence(column: pd.Series, feature: Feature) -> str | None:
     )
 
 
-def warn_of_slow_start(start: Start) -> None:
+def _warn_of_slow_start(start: Start) -> None:
     if isinstance(start, (Bernoulli, NearZero)) and start.layers == "all":
         warnings.warn(
             f"the start has ±{start.scale:.2g} in every layer, so hardly any gradient reaches the first ones and the "

@@ -29,12 +29,12 @@ from bornfair.people.survey_file import from_bytes, to_bytes
 from bornfair.proof.bundle import FairModel
 from bornfair.training.algorithm import Callback
 from bornfair.training.cache import KEPT_ASIDE, PARTS, TRAINING, VALIDATION, Cache, Layout, Shares, made
-from bornfair.training.fitting import Fitted, Recipe, resolve_response, warn_of_slow_start
+from bornfair.training.fitting import Fitted, Recipe, resolve_response
 from bornfair.training.hosts import ALONE, Hosts
 from bornfair.training.provenance import KEPT_ASIDE as ON_KEPT_ASIDE
 from bornfair.training.provenance import VALIDATION_ONLY, VALIDATION_ROWS, certify, with_measured
-from bornfair.training.start import fair_start
-from bornfair.training.streaming import Told, train_streamed
+from bornfair.training.start import Exact, FromModel, fair_start
+from bornfair.training.streaming import NEEDS_SENSITIVE, Told, train_streamed
 from bornfair.verification.confirm import confirm_encoded
 
 SCORED_TOGETHER = 2**16
@@ -137,6 +137,8 @@ def fit_streamed(
     """
     survey, hosts, seed = table.survey, table.hosts, recipe.seed
     response = resolve_response(recipe, domain)
+    if domain.sensitive and not (response.preserves_fairness and isinstance(recipe.start, (Exact, FromModel))):
+        raise InputError(NEEDS_SENSITIVE)  # before anything is encoded
     shares = Shares.of(survey.rows, test_fraction, recipe.settings["validation_fraction"])
     plan = recipe.plan(max(round(survey.rows * (1 - shares.kept_aside)), 1))
     part = shares.parts(survey.addresses, seed)
@@ -152,7 +154,6 @@ def fit_streamed(
         classes = class_positions(own[table.target], domain.label.classes)
         weights = _balanced(classes) if balanced else None
         embedding = recipe.embedding_of(encoding, free, classes, weights, np.arange(len(own)))
-    warn_of_slow_start(recipe.start)
     start = fair_start(
         recipe.start, encoding=encoding, members=plan.members, embedding=embedding, hidden=recipe.widths,
         outputs=domain.outputs, activation=recipe.activation, seed=seed,

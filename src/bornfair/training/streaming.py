@@ -37,6 +37,12 @@ WINDOW_BYTES = 2**28  # … and at most so many bytes
 EVALUATED = 8_192  # rows for a step of evaluation
 SAVED_EVERY = 60.0  # seconds, at least, between two checkpoints within an epoch
 
+NEEDS_SENSITIVE = (
+    "a table that is read in batches is trained on without its sensitive values, which needs the start 'exact' and a "
+    "response that preserves fairness (expected at γ = 0, or population); leave --init, --response and --gamma out, or "
+    "train on a table that fits in memory."
+)
+
 Told = Callable[[int, int, float], None]
 """Is told the epoch, how many rows of it are done, and the mean loss so far."""
 
@@ -114,11 +120,7 @@ class StreamedRun(Run):
         width = cache.layout.encoding.free_width if embedding is None else embedding.width
         self._begin(starts, width, response, plan, transformation, embedding)
         if not self.collapsed:
-            raise InputError(
-                "a table that is read in batches is trained on without its sensitive values, which needs the start "
-                "'exact' and a response that preserves fairness (expected at γ = 0, or population); leave --init, "
-                "--response and --gamma out, or train on a table that fits in memory."
-            )
+            raise InputError(NEEDS_SENSITIVE)
         self.cache, self.hosts, self.told, self.balanced = cache, hosts, told, balanced
         self.mesh = all_devices()
         self.local = jax.local_device_count()
@@ -148,27 +150,32 @@ class StreamedRun(Run):
         began = saved = time.perf_counter()
         pace = rates(self.plan, state.epoch, self.steps)
         parameters, optimiser, losses = state.parameters, state.optimiser, state.loss
-        waiting: list[Any] = []
+        waiting: list[tuple[int, Any]] = []
         rows = sum(self.share.training)
+
+        def settle(open_windows: int) -> None:
+            """Wait until so few windows are under way; their losses are added one by one, wherever a run is left."""
+            nonlocal losses
+            while len(waiting) > open_windows:
+                reached, loss = waiting.pop(0)
+                losses += float(loss)
+                if self.told is not None:
+                    done = min(rows, reached * self.each * self.mesh.size)
+                    self.told(state.epoch + 1, done, losses / max(done, 1))
+
         for first, table, batches in self._windows(state.epoch, state.steps):
-            count = batches.shape[-2]
+            reached = first + batches.shape[-2]
             parameters, optimiser, loss = self.window_loop(
-                parameters, optimiser, table, self.expansion, batches, pace[first : first + count], self.key,
+                parameters, optimiser, table, self.expansion, batches, pace[first:reached], self.key,
                 np.int32(state.epoch), np.int32(first),
             )  # fmt: skip
-            waiting.append(loss)
-            if len(waiting) > 1:  # one window is computed while the next one is read
-                losses += float(waiting.pop(0))
-                done = min(rows, first * self.each * self.mesh.size)
-                if self.told is not None:
-                    self.told(state.epoch + 1, done, losses / max(done, 1))
-            if time.perf_counter() - saved > SAVED_EVERY and first + count < self.steps:
-                for one in waiting:  # in the order in which they are added where nothing is saved
-                    losses += float(one)
-                waiting, saved = [], time.perf_counter()
-                keep(replace(state, parameters=parameters, optimiser=optimiser, steps=first + count, loss=losses))
-        for one in waiting:
-            losses += float(one)
+            waiting.append((reached, loss))
+            settle(1)  # one window is computed while the next one is read
+            if time.perf_counter() - saved > SAVED_EVERY and reached < self.steps:
+                settle(0)
+                saved = time.perf_counter()
+                keep(replace(state, parameters=parameters, optimiser=optimiser, steps=reached, loss=losses))
+        settle(0)
         judge = self.judge if sum(self.share.validation) else None
         return self.ended(state, parameters, optimiser, losses / rows, judge, began)
 

@@ -1,0 +1,162 @@
+"""Tables in batches: which files, which rows, what one pass over them tells, whoever reads which part."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bornfair.errors import InputError
+from bornfair.people import sources, survey
+from bornfair.people.domain import Domain
+from bornfair.people.reading import Reading
+from bornfair.people.sources import Source, is_streamed, shared_out
+from bornfair.people.survey import Survey, merged, surveyed
+from bornfair.people.survey_file import from_bytes, to_bytes
+from samples import make_people
+
+
+@pytest.fixture(scope="module")
+def table():
+    people = make_people(900, seed=3)
+    people["grade"] = np.where(np.arange(900) % 7 == 0, np.nan, np.arange(900) % 4)
+    people.loc[people.index % 11 == 0, "job"] = None
+    return people
+
+
+@pytest.fixture(scope="module")
+def folder(table, tmp_path_factory):
+    place = tmp_path_factory.mktemp("table")
+    for kind in ("csv", "parquet"):
+        (place / kind).mkdir()
+        for number in range(3):
+            part, name = table.iloc[300 * number : 300 * number + 300], place / kind / f"{number}.{kind}"
+            part.to_csv(name, index=False) if kind == "csv" else part.to_parquet(name, row_group_size=200)
+    (place / "csv" / "_SUCCESS").write_text("")
+    return place
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    monkeypatch.setattr(sources, "CELLS", 8 * 70)
+    monkeypatch.setattr(sources, "LEAST_ROWS", 1)
+    monkeypatch.setattr(survey, "SAMPLE_ROWS", (200, 200))
+
+
+def look(source, parts=None, **options) -> Survey:
+    return surveyed(source.batches(parts=parts), source, source.columns, listed=["grant", "sex"], seed=5, **options)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_batches_hold_every_row_once_and_in_order(kind, folder, table, small_batches):
+    batches = list(Source.at(folder / kind).batches())
+    assert len(batches) >= 12
+    together = pd.concat([batch.table.astype(object) for batch in batches], ignore_index=True)
+    assert (
+        together["age"].tolist() == table["age"].tolist() and together["job"].isna().sum() == table["job"].isna().sum()
+    )
+    addresses = np.concatenate([batch.addresses for batch in batches])
+    assert len(np.unique(addresses)) == 900 and (np.diff(addresses.astype(np.int64)) > 0).all()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_parts_tell_together_what_the_whole_tells_and_a_sample_does_not_depend_on_the_readers(
+    kind, folder, small_batches
+):
+    source = Source.at(str(folder / kind / f"*.{kind}"))
+    whole = look(source, together=["sex", "owner"])
+    halves = merged([look(source, shared_out(source.parts, i, 2), together=["sex", "owner"]) for i in range(2)])
+    assert whole.rows == 900 and 100 < len(whole.sample) <= 200 and not whole.complete
+    assert halves.addresses.tolist() == whole.addresses.tolist()
+    for name, seen in whole.columns.items():
+        assert (halves.columns[name].low, halves.columns[name].high) == (seen.low, seen.high)
+        assert (halves.columns[name].gaps, halves.columns[name].values) == (seen.gaps, seen.values)
+    assert set(halves.together) == set(whole.together) and len(whole.together) == 4
+    again = from_bytes(to_bytes(whole))
+    assert again.sample.astype(object).fillna("?").equals(whole.sample.astype(object).fillna("?"))
+    assert again.columns == whole.columns
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("sensitive", [["sex"], ["grade"], ["owner", "sex"]])
+def test_the_domain_of_a_survey_is_the_domain_of_the_table(kind, sensitive, folder, table, small_batches):
+    source = Source.at(folder / kind)
+    combinations = "observed" if len(sensitive) > 1 else "all"
+    gaps = sensitive != ["grade"]
+    found = surveyed(
+        source.batches(), source, source.columns, listed=["grant", *sensitive], seed=5,
+        together=sensitive if combinations == "observed" else (),
+    )  # fmt: skip
+    shown = found.representative(sensitive=sensitive)
+    asked = {"target": "grant", "sensitive": sensitive, "combinations": combinations, "gaps": gaps}
+    assert len(shown) < 100
+    assert Domain.infer(shown, **asked) == Domain.infer(table, **asked)
+
+
+def test_object_stores_are_read_through_fsspec(table):
+    fsspec = pytest.importorskip("fsspec")
+    store = fsspec.filesystem("memory")
+    for number in range(2):
+        with store.open(f"/people/{number}.parquet", "wb") as stream:
+            table.iloc[number::2].to_parquet(stream)
+        with store.open(f"/rows/{number}.csv", "w") as stream:
+            table.iloc[number::2].to_csv(stream, index=False)
+    for address in ("memory://people", "memory://people/*.parquet", "memory://rows/", "memory://rows/*.csv"):
+        assert is_streamed(address)
+        source = Source.at(address)
+        assert sum(len(batch.table) for batch in source.batches(["age"])) == 900
+        assert source.fingerprint() == Source.at(address).fingerprint()
+    with pytest.raises(InputError, match="cannot read 'memory://nowhere'"):
+        Source.at("memory://nowhere")
+    with pytest.raises(InputError, match=r"cannot read 'nostore://x' .* check the address"):
+        Source.at("nostore://x")
+
+
+def test_what_is_read_in_batches(folder, monkeypatch):
+    one = folder / "csv" / "0.csv"
+    assert not is_streamed(one) and is_streamed(one, True) and is_streamed(folder) and not is_streamed(None)
+    assert not is_streamed("no-such-file.csv") and not is_streamed(folder, False)
+    monkeypatch.setattr(sources, "STREAMED_FROM", 100)
+    assert is_streamed(one)
+
+
+def test_tables_that_cannot_be_read_are_refused_in_a_sentence(folder, tmp_path, monkeypatch):
+    def refused(*parts, **options):
+        with pytest.raises(InputError) as error:
+            source = Source.at(*parts)
+            surveyed(source.batches(), source, source.columns, **options).representative()
+        return str(error.value)
+
+    assert "no file or folder 'nothing'" in refused("nothing")
+    (tmp_path / "empty").mkdir()
+    assert "no CSV or Parquet file" in refused(tmp_path / "empty")
+    assert "both CSV and Parquet" in refused(folder)
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "b.csv").write_text("x\n1\n")
+    assert "b.csv' has no column 'y', which" in refused(tmp_path)
+    (tmp_path / "b.csv").write_text("x,y\n1,inf\n")
+    assert "column 'y' holds inf in a row from 0 on of" in refused(tmp_path)
+    (tmp_path / "b.csv").write_bytes(b"x,y\n1,\xff\n")
+    assert "not UTF-8 text" in refused(tmp_path)
+    (tmp_path / "b.csv").write_text("x,y\n1,2,3\n")
+    assert "more cells than its header has names" in refused(tmp_path)
+    monkeypatch.setattr(survey, "SAMPLE_ROWS", (5, 5))
+    (tmp_path / "b.csv").write_text("x,y\n" + "1,many\n" * 20)
+    assert "column 'y' holds texts in some rows and numbers" in refused(tmp_path)
+    assert "--decimal" in refused(tmp_path, Reading(numeric=["y"]))
+    monkeypatch.setattr(survey, "MOST_CATEGORIES", 9)
+    (tmp_path / "a.csv").write_text("x,y\n" + "".join(f"1,t{i}\n" for i in range(20)))
+    assert "more than 9 different values" in refused(tmp_path)
+    with pytest.raises(InputError, match="2 processes share a table of 1 part"):
+        shared_out([sources.Part(0)], 0, 2)
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    assert "pip install 'bornfair[remote]'" in refused("s3://bucket/x")
+
+
+def test_running_numbers_show_only_in_the_whole_table(tmp_path, small_batches):
+    people = make_people(400, seed=1)
+    people.insert(0, "counter", np.arange(1000, 1400))
+    people.to_parquet(tmp_path / "people.parquet")
+    source = Source.at(tmp_path)
+    assert look(source).running_numbers() == ["counter"]

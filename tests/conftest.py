@@ -37,7 +37,7 @@ SLOW = {
     "quantification": "measure people",
     "repairing": "projection repair",
     "report": "browser document",
-    "training": "algorithm gamma_network response start streaming",
+    "training": "algorithm gamma_network hosts response start streaming",
     "twins": "fairness real_sensitive",
     "verification": "attack engines_agree intervals linear milp nasty_models search smt structural structures "
     "tolerance",

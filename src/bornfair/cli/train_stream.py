@@ -141,13 +141,11 @@ class Streamed:
         domain = domain.with_twins(twins) if twins else domain
         recipe = Recipe.of(TrainingOptions(**options), self.seed)
         encoding = Pace("encoding the table", self.table.survey.rows, quiet=self.quiet)
-        epoch = Pace("epoch 1", self.table.survey.rows, quiet=self.quiet)
+        epochs: dict[int, Pace] = {}
 
-        def told(number: int, rows: int, loss: float) -> None:
-            nonlocal epoch
-            if epoch.label != f"epoch {number}":
-                epoch = Pace(f"epoch {number}", self.table.survey.rows, quiet=self.quiet)
-            epoch.reached(rows, f", loss {loss:.4f}")
+        def told(number: int, rows: int, total: int, loss: float) -> None:
+            pace = epochs.setdefault(number, Pace(f"epoch {number}", total, quiet=self.quiet))
+            pace.reached(rows, f", loss {loss:.4f}")
 
         with training_progress("training", quiet=self.quiet) as advance, unfairness_warned():
             fitted, figures = fit_streamed(

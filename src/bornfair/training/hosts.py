@@ -6,8 +6,11 @@ checkpoint, a bundle, a report) is said by the first process.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,10 +81,26 @@ def joined(text: str) -> Hosts:
     if not os.environ.get("JAX_PLATFORMS") or "cpu" in os.environ["JAX_PLATFORMS"]:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
-        jax.distributed.initialize(**arguments, initialization_timeout=PATIENCE)  # type: ignore[arg-type]
+        with _aside():
+            jax.distributed.initialize(**arguments, initialization_timeout=PATIENCE)  # type: ignore[arg-type]
+            together = Hosts(jax.process_index(), jax.process_count())
+            together.gathered(b"here")
     except Exception as error:  # JAX names what is missing in many ways
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"--hosts {text}: the processes could not join ({reason}); start all of them with the same coordinator."
         ) from error
-    return Hosts(jax.process_index(), jax.process_count())
+    return together
+
+
+@contextlib.contextmanager
+def _aside() -> Iterator[None]:
+    """What the libraries below write to stdout while they connect goes to stderr: stdout is for answers."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -43,8 +43,8 @@ NEEDS_SENSITIVE = (
     "train on a table that fits in memory."
 )
 
-Told = Callable[[int, int, float], None]
-"""Is told the epoch, how many rows of it are done, and the mean loss so far."""
+Told = Callable[[int, int, int, float], None]
+"""Is told the epoch, how many rows of it are done, of how many, and the mean loss so far."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class StreamedRun(Run):
                 losses += float(loss)
                 if self.told is not None:
                     done = min(rows, reached * self.each * self.mesh.size)
-                    self.told(state.epoch + 1, done, losses / max(done, 1))
+                    self.told(state.epoch + 1, done, rows, losses / max(done, 1))
 
         for first, table, batches in self._windows(state.epoch, state.steps):
             reached = first + batches.shape[-2]

@@ -53,6 +53,8 @@ class FairClassifier(TrainingOptions, TableClassifier):
     project : where training alone proves nothing (sampled response, γ other than 0), replace the network in the end by
         the closest one that ignores the sensitive values: approximate fairness becomes exact, and is certified.
     draws : random responses per row and step for 'sampled' and 'population_sampled'.
+    calibrate : fit a rising line through the scores on the rows kept for early stopping, so that probabilities mean
+        what they say. It becomes part of the last layer: one network, one proof; thresholds are of what comes out.
     embedding : how the network sees numbers: 'piecewise' (as shares of bins, cut where a small tree cuts them),
         'quantiles' (bins of equally many people), or 'none' (as they are). A preset's embedding goes with its own
         `hidden`, with activation 'relu' and init 'exact'; with others numbers are seen as they are unless asked for.
@@ -200,13 +202,14 @@ class FairClassifier(TrainingOptions, TableClassifier):
         """
         check_is_fitted(self)
         frame, truth = self._checked(X, y, reset=False)
-        decided = self.predict(frame)
+        decided, shown = self.predict(frame), self.predict_proba(frame)
         figures = {
             "on": on,
             "rows": len(frame),
             "accuracy": metrics.accuracy(truth, decided),
             "balanced_accuracy": metrics.balanced_accuracy(truth, decided),
-            "auc": metrics.auc(truth, self.predict_proba(frame), self.classes_),
+            "auc": metrics.auc(truth, shown, self.classes_),
+            "brier": metrics.brier(truth, shown, self.classes_),
             "empirical_fairness": self.empirical_fairness(frame) if self.domain_.sensitive else None,
         }
         if self.certificate_ is not None:

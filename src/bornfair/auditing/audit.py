@@ -15,6 +15,7 @@ import pandas as pd
 from bornfair.auditing.by_group import by_group
 from bornfair.auditing.examination import examined, name_of, today
 from bornfair.auditing.many import Kept, all_of, located
+from bornfair.auditing.reliability import reliability_of
 from bornfair.checks import choice, number, whole
 from bornfair.errors import InputError, plain_value
 from bornfair.models import metrics
@@ -288,6 +289,7 @@ def _of_people(
 ) -> dict[str, Any]:
     decided = own_decisions(model, rows, treated)
     right: dict[str, Any] = {} if answers is None else _against_truth(model, rows, treated, decided, answers)
+    reliability = right.pop("reliability", None)
     good = class_names(model).index(rules.decision)
     judged = treated.rows if isinstance(model, OpaqueModel) else np.arange(len(rows))  # others were not asked about
     truth = None if answers is None else answers[judged]
@@ -299,6 +301,7 @@ def _of_people(
         ),
         "group_metrics": by_group(model.domain, rows.iloc[judged], decided[judged], truth, good, rules),
         "favourable": rules,
+        "reliability": reliability,
     }  # fmt: skip
     if len(rows) >= LEAST_ROWS_FOR_PROXIES:
         found |= _proxies(model, rows, seed, clock)
@@ -339,12 +342,15 @@ def _against_truth(
         names = [name for name in model.domain.sensitive if name in rows.columns]
         scored = asked if model.ignores_sensitive else asked & rows[names].notna().all(axis=1).to_numpy()
         shown = model.predict_proba(rows[scored])
-    return {
+    found: dict[str, Any] = {
         "accuracy": metrics.accuracy(truth, ours),
         "balanced_accuracy": metrics.balanced_accuracy(truth, ours),
-        "auc": None if shown is None else metrics.auc(classes[answers[scored]], shown, classes),
         "rows": int(asked.sum()),
     }
+    if shown is not None:
+        found["auc"] = metrics.auc(classes[answers[scored]], shown, classes)
+        found |= reliability_of(shown, answers[scored], classes)
+    return found
 
 
 def _shown_probabilities(model: OpaqueModel, treated: Treatment, asked: np.ndarray) -> np.ndarray | None:

@@ -36,6 +36,17 @@ def auc(truth: Any, probabilities: np.ndarray, classes: np.ndarray) -> float | N
     return float(roc_auc_score(truth, probabilities, multi_class="ovr", labels=classes))
 
 
+def brier(truth: Any, probabilities: np.ndarray, classes: np.ndarray) -> float:
+    """How far the probabilities are from what happened, squared: half the sum over the classes, so that 0 is perfect,
+    1 is always sure and always wrong, and of two classes it is (p − y)².
+
+    >>> brier(["no", "yes"], np.array([[1.0, 0.0], [0.5, 0.5]]), np.array(["no", "yes"]))
+    0.125
+    """
+    happened = np.asarray(truth)[:, None] == np.asarray(classes)[None, :]
+    return float(np.mean(np.sum((np.asarray(probabilities) - happened) ** 2, axis=1)) / 2)
+
+
 def same_for_all(decided: Iterable[Any]) -> np.ndarray:
     """For each person: do all versions get the same decision? (bool [people])
 

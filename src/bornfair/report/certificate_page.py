@@ -76,7 +76,7 @@ def _history(training: dict[str, Any], *, proven: bool) -> list[HistoryPoint]:
 def _measured(training: dict[str, Any]) -> Iterator[Metrics]:
     """What was measured on which rows, the most telling ones first; whatever else a file says there is left out."""
     kinds = {"on": str, "rows": int} | dict.fromkeys(
-        ("accuracy", "balanced_accuracy", "auc", "empirical_fairness"), float
+        ("accuracy", "balanced_accuracy", "auc", "brier", "empirical_fairness"), float
     )
     given = training.get("measured")
     for one in reversed(given if isinstance(given, list) else []):
@@ -120,6 +120,13 @@ def _training(training: dict[str, Any]) -> Iterator[tuple[str, str]]:
     known = ("optimiser", "learning_rate", "schedule", "batch_size", "seed")
     if settings := [f"{name.replace('_', ' ')} {value_text(plan[name])}" for name in known if name in plan]:
         yield "Settings", ", ".join(settings)
+    line = training.get("calibrated")
+    if isinstance(line, dict):
+        rows = count(line.get("rows", 0), "row")
+        yield (
+            "Probabilities",
+            f"Calibrated by a rising line through the scores, fitted on {rows} kept for early stopping.",
+        )
     record: dict[str, Any] = next((one for one in training.get("history", []) if one.get("epoch") == best), {})
     if record.get("validation_accuracy") is not None and "measured" not in training:
         yield "Accuracy on validation rows, which said when to stop", percent(record["validation_accuracy"])

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from bornfair.quantification.records import Estimate, Shares
 from bornfair.quantification.thresholds import ThresholdCurve
-from bornfair.report.facts import Histogram, HistoryPoint
+from bornfair.report.facts import Histogram, HistoryPoint, Reliability
 from bornfair.report.formatting import clipped, number, percent, round_percent, visible
 
 LETTER = 13.0  # pixels
@@ -212,6 +212,21 @@ def _apart(places: Sequence[float], least: float) -> list[float]:
 
 
 # --- one against the other ---
+
+
+def reliability(width: int, found: Reliability) -> str:
+    """What was said (across) and how often it came true (up), a dot and a whisker each; dashed where they agree."""
+    marks = [(i / 4, round_percent(i / 4)) for i in range(5)]
+    across, up = Scale(0.0, 1.0, 56.0, min(width - 22.0, 420.0)), Scale(0.0, 1.0, 300.0, 30.0)
+    agree = f"{_n(across.start)},{_n(up.start)} {_n(across.end)},{_n(up.end)}"
+    drawn = [*_shelves(across, up, marks), *_foot(width, across, up, marks)]
+    drawn.append(f'<polyline class="line fairness" points="{agree}"/>')
+    for one in found.bins:
+        x = across(one.predicted)
+        drawn += [_line(x, up(one.low), x, up(one.high), "whisker"), _circle(x, up(one.happened), 5.5, "dot")]
+    drawn.append(_text(across.end, up.start + 40, "what it says →", "end", "soft"))
+    drawn.append(_text(2, up.end - 16, "↑ came true", "start", "soft"))
+    return _svg(width, up.start + 48, drawn)
 
 
 def scatter(

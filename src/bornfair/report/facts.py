@@ -93,6 +93,30 @@ class Metrics(Checked):
     empirical_fairness: Share | None = None
     rows: int | None = None
     on: str = ""
+    brier: Share | None = None
+
+
+@dataclass(frozen=True)
+class ReliabilityBin(Checked):
+    """People whose probability is about the same: its mean, how many of them it came true for, and the interval."""
+
+    predicted: Share
+    happened: Share
+    low: Share
+    high: Share
+    rows: int
+
+
+@dataclass(frozen=True)
+class Reliability(Checked):
+    """Do probabilities mean what they say, on the rows of a table? Bins of about equally many people."""
+
+    of: str
+    """Whose probability: the class's; empty: the one of whatever class is the likeliest."""
+    bins: tuple[ReliabilityBin, ...]
+    error: Share
+    """How far the two are apart, on the mean over people (the expected calibration error)."""
+    confidence: Share = 0.95
 
 
 @dataclass(frozen=True)
@@ -213,6 +237,7 @@ class Document:
     proxies: tuple[Proxy, ...] = ()
     suggestions: tuple[str, ...] = ()
     repair: Repair | None = None
+    reliability: Reliability | None = None
 
     def __post_init__(self) -> None:
         found = self.verdict

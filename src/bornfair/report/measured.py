@@ -269,6 +269,7 @@ MEASURES = {
     "accuracy": ("Accuracy", "decisions that are right"),
     "balanced_accuracy": ("Balanced accuracy", "the mean over the classes, however rare they are"),
     "auc": ("AUC", "how well the score ranks; 0.5 is chance"),
+    "brier": ("Brier score", "how far probabilities are from what happened, squared; 0 is best"),
     "empirical_fairness": ("Twins agree", "rows decided alike for every sensitive value; not a proof"),
 }
 

@@ -24,6 +24,7 @@ from bornfair.report.formatting import (
 )
 from bornfair.report.pairs import pairs_of_twins
 from bornfair.report.rates import lowest_ratio, rates_by_group
+from bornfair.report.reliability import reliability
 from bornfair.report.verdict_text import BADGES, NO_ARITHMETIC, disagreements, limits, verdict_sentence
 
 MOST_FEATURES = 30  # of the domain, shown at once
@@ -71,6 +72,7 @@ def contents_of(document: Document) -> Contents:
         ("thresholds", "At other thresholds", measured.other_thresholds(document)),
         ("gaps", "How far twins' scores lie apart", measured.score_gaps(document)),
         ("quality", "How good it is", measured.quality(document)),
+        ("reliability", "Whether probabilities mean what they say", reliability(document)),
         ("proxies", "What else carries the sensitive value", measured.proxies(document)),
         ("repair", "What repair changed", measured.repair(document)),
         ("combinations", "Every combination of values", measured.shares_of_combinations(document)),

@@ -25,7 +25,7 @@ import optax
 from bornfair import checkpoint
 from bornfair.checks import choice, number, whole
 from bornfair.errors import Diverged, InputError
-from bornfair.models.network import Network, Parameters
+from bornfair.models.network import CHUNK, Network, Parameters
 from bornfair.people.encoding import aligned_zeros
 from bornfair.training.embedding import Embedding, mean_of
 from bornfair.training.loops import OptimiserKey, OptimiserName, Regularised, compiled_loops, transformation_of
@@ -91,6 +91,22 @@ class TrainingData:
     true_index: np.ndarray | None = None  # int [rows]: the true position in S (sampled, or γ ≠ 0)
     codes: np.ndarray | None = None  # float32 [|S|, sensitive]
     weights: np.ndarray | None = None  # float [rows]
+
+    def scores(self, network: Network, rows: np.ndarray | None = None) -> np.ndarray:
+        """What a network over the free columns and the codes gives these people. The encoded table is not made whole
+        once more, which a long one would not leave room for.
+        """
+        rows = np.arange(len(self.free)) if rows is None else rows
+        found, width = [np.zeros((0, network.outputs), np.float32)], network.widths[0] - self.free.shape[1]
+        for start in range(0, len(rows), CHUNK):
+            some = rows[start : start + CHUNK]
+            codes = np.zeros((len(some), width), np.float32)
+            if self.sensitive is not None:
+                codes = self.sensitive[some]
+            elif self.codes is not None and self.true_index is not None:
+                codes = self.codes[self.true_index[some]]
+            found.append(network.scores(np.concatenate([self.free[some], codes], axis=1)))
+        return np.concatenate(found)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from bornfair.people.features import NUMERIC, Feature, known_levels
 from bornfair.people.oddities import constant_sentence, sentinel_sentence
 from bornfair.proof.bundle import FairModel
 from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, split, train
+from bornfair.training.calibration import calibration
 from bornfair.training.embedding import Bins, Embedding, piecewise
 from bornfair.training.options import TrainingOptions
 from bornfair.training.presets import resolve_automatic, settings
@@ -230,7 +231,13 @@ def continue_fit(
         transformation=recipe.transformation,
         embedding=embedding,
     )
-    model = FairModel(training.network, encoding).at(threshold, table)
+    network, calibrated = training.network, None
+    if recipe.calibrate:
+        _, aside = split(classes, plan)
+        counted = None if weights is None else np.asarray(weights)[aside]
+        calibrated = calibration(data.scores(network, aside), classes[aside], counted)
+        network = calibrated.of(network)
+    model = FairModel(network, encoding).at(threshold, table)
     verdict = confirm_encoded(model.network, model.encoding)
     projected = recipe.project and not verdict and bool(encoding.domain.sensitive)
     if projected:
@@ -244,6 +251,7 @@ def continue_fit(
         threshold=threshold,
         measured=measured,
         embedding=embedding,
+        calibrated=calibrated,
     )  # fmt: skip
     if encoding.domain.sensitive and not verdict and response.mode != "none":
         warnings.warn(certificate.claim, FairnessWarning, stacklevel=2)

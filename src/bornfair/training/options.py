@@ -31,6 +31,10 @@ RESPONSE = (
 )
 
 
+CALIBRATE = (
+    "Fit a rising line through the scores on the rows kept for early stopping, so that probabilities mean what they "
+    "say; twins stay equal."
+)
 EMBEDDING = (
     "How the network sees numbers: piecewise (as shares of bins from a small tree), quantiles (of equally many), or "
     "none (as they are: with --hidden, or another activation or start, too)."
@@ -55,6 +59,7 @@ class TrainingOptions:
         default=False, metadata=typed(bool, "Make a sampled training exactly fair in the end, by the smallest change.")
     )
     draws: int = field(default=1, metadata=typed(int, "Random responses per row and step, for the sampled ones."))
+    calibrate: bool = field(default=False, metadata=typed(bool, CALIBRATE))
     embedding: str | None = field(default=None, metadata=typed(str | None, EMBEDDING))
     bins: int | None = field(
         default=None, metadata=typed(int | None, "Bins of each number, at most, where they are piecewise.")

@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 
 from bornfair.models.model import Model
-from bornfair.models.network import CHUNK, decisions
+from bornfair.models.network import decisions
 from bornfair.models.operating import Asked, Threshold
 from bornfair.proof.certificate import Certificate, certificate_of
 from bornfair.training.algorithm import Plan, Training, TrainingData, split
+from bornfair.training.calibration import Calibration
 from bornfair.training.embedding import Embedding
 from bornfair.training.response import Response, privacy
 from bornfair.training.start import FairStart
@@ -40,6 +41,7 @@ def certify(
     threshold: Threshold | None = None,
     measured: Sequence[dict[str, Any]] = (),
     embedding: Embedding | None = None,
+    calibrated: Calibration | None = None,
 ) -> Certificate:
     """The certificate of a model that was just trained, and perhaps projected onto the fair ones afterwards."""
     if not verdict and model.domain.sensitive:
@@ -57,6 +59,7 @@ def certify(
             "history": [_timeless(asdict(record)) for record in training.history],
             **({} if embedding is None else {"embedding": {"bins": embedding.bins, "columns": embedding.width}}),
             **({"projected": True} if projected else {}),
+            **({} if calibrated is None else {"calibrated": asdict(calibrated)}),
             **({} if threshold is None else {"threshold": Asked.of(threshold).text, "thresholds": model.thresholds}),
             **({"measured": list(measured)} if measured else {}),
         }),
@@ -67,29 +70,14 @@ def measured_in_training(
     model: Model, people: TrainingData | pd.DataFrame, classes: np.ndarray, plan: Plan
 ) -> list[dict[str, Any]]:
     """How often the model is right on the rows it learnt from, and on those that said when to stop."""
-    right = _decided(model, people) == classes
+    scores = people.scores(model.network) if isinstance(people, TrainingData) else model.scores(people)
+    right = decisions(scores) == classes
     parts = zip(
         (TRAINING_ROWS, VALIDATION_ROWS if plan.patience else VALIDATION_ONLY), split(classes, plan), strict=True
     )
     return [
         {"on": name, "rows": len(rows), "accuracy": float(np.mean(right[rows]))} for name, rows in parts if len(rows)
     ]
-
-
-def _decided(model: Model, people: TrainingData | pd.DataFrame) -> np.ndarray:
-    """Class indices; the encoded table is not made whole once more, which a long one would not leave room for."""
-    if isinstance(people, pd.DataFrame):
-        return decisions(model.scores(people))
-    found, width = [], model.network.widths[0] - people.free.shape[1]
-    for start in range(0, len(people.free), CHUNK):
-        free = people.free[start : start + CHUNK]
-        codes = np.zeros((len(free), width), np.float32)
-        if people.sensitive is not None:
-            codes = people.sensitive[start : start + CHUNK]
-        elif people.codes is not None and people.true_index is not None:
-            codes = people.codes[people.true_index[start : start + CHUNK]]
-        found.append(decisions(model.network.scores(np.concatenate([free, codes], axis=1))))
-    return np.concatenate(found)
 
 
 def with_measured(certificate: Certificate, figures: dict[str, Any]) -> Certificate:

@@ -60,6 +60,9 @@ class FairClassifier(TrainingOptions, TableClassifier):
         `hidden`, with activation 'relu' and init 'exact'; with others numbers are seen as they are unless asked for.
     bins : how many bins a number has at most.
     members : so many networks are trained side by side, and the mean of their scores decides: one network, one proof.
+    rotate : each member keeps other rows aside for early stopping, so that together they learn from all of them; not
+        with `calibrate`, which needs rows that none has learnt from.
+    averaging : what is judged and kept is a running mean of the weights, of which each step keeps so much; 0 for none.
     optimiser : 'sgd', 'momentum', 'adam', 'adamw', or an optax transformation (without its learning rate).
     learning_rate, schedule, weight_decay, dropout, label_smoothing, batch_size, epochs, validation_fraction, patience :
         see `algorithm.Plan`. A preset's dropout goes with its own `hidden` too.
@@ -156,7 +159,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
         self._rounds = getattr(self, "_rounds", 0) + 1
         plan = recipe.plan(len(frame))
         once = Plan(**(vars(plan) | {
-            "epochs": 1, "validation_fraction": 0.0, "patience": None, "schedule": "constant",
+            "epochs": 1, "validation_fraction": 0.0, "patience": None, "schedule": "constant", "averaging": 0.0,
             "seed": plan.seed + self._rounds, "members": len(self._members),
         }))  # fmt: skip
         fitted = continue_fit(

@@ -39,6 +39,8 @@ class _PlainTraining(Baseline):
     embedding: str | None = None
     bins: int | None = None
     members: int | None = None
+    rotate: bool | None = None
+    averaging: float | None = None
     dropout: float | None = None
     label_smoothing: float | None = None
 

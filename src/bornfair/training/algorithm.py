@@ -56,6 +56,10 @@ class Plan:
     label_smoothing: float = 0.0
     members: int = 1
     """So many networks are trained side by side, from starts and in orders of their own; what is kept is their mean."""
+    rotate: bool = False
+    """Each member keeps other rows aside for early stopping, so that together they learn from all of them."""
+    averaging: float = 0.0
+    """What is judged and kept is a running mean of the weights: how much of it each step keeps; 0: the last weights."""
 
     def __post_init__(self) -> None:
         whole("epochs", self.epochs, 0)
@@ -68,6 +72,7 @@ class Plan:
         number("dropout", self.dropout, 0.0, 0.9)
         number("label_smoothing", self.label_smoothing, 0.0, 0.9)
         whole("members", self.members, 1)
+        number("averaging", self.averaging, 0.0, 0.99999)
         choice("optimiser", self.optimiser, get_args(OptimiserName))
         choice("schedule", self.schedule, get_args(Schedule))
         if self.patience is not None:
@@ -75,9 +80,14 @@ class Plan:
             if self.validation_fraction == 0:
                 raise InputError("patience (early stopping) needs validation_fraction above 0, for instance 0.1.")
 
+    @property
+    def rotates(self) -> bool:
+        """Whether members do keep other rows aside."""
+        return self.rotate and self.members > 1 and self.validation_fraction > 0
+
     def record(self) -> dict[str, Any]:
         """All that was chosen; of what is off by default, only what was switched on."""
-        usual = {"dropout": 0.0, "label_smoothing": 0.0, "members": 1}
+        usual = {"dropout": 0.0, "label_smoothing": 0.0, "members": 1, "rotate": False, "averaging": 0.0}
         return {name: value for name, value in asdict(self).items() if usual.get(name) != value}
 
 
@@ -173,7 +183,7 @@ def train(
         state = run.restored(state, checkpoint.load(checkpoint_path, expected=mark or ""))
     while state.epoch < plan.epochs and not state.stopped:
         state = run.one_epoch(state)
-        seen = Epoch(state.history[-1], plan.epochs, functools.partial(run.network, state.parameters))
+        seen = Epoch(state.history[-1], plan.epochs, functools.partial(run.network, state.judged))
         answers = [callback(seen) for callback in callbacks]  # every callback sees every epoch, whoever asks to stop
         if True in answers:
             state = replace(state, stopped=True)
@@ -197,6 +207,11 @@ class State:
     steps: int = 0
     """Of the epoch that is under way, where it is left in the middle, and its loss so far."""
     loss: float = 0.0
+    averaged: Parameters | None = None
+
+    @property
+    def judged(self) -> Parameters:
+        return self.parameters if self.averaged is None else self.averaged
 
 
 class Run:
@@ -217,7 +232,8 @@ class Run:
             data = replace(data, free=embedding.columns(data.free))
         _check_shapes(starts, data, response, plan)
         self._begin(starts, data.free.shape[1], response, plan, transformation, embedding)
-        self.training_rows, self.validation_rows = split(data.classes, plan)
+        self.parts = [split(data.classes, plan, member) for member in range(plan.members if plan.rotates else 1)]
+        self.training_rows = self.parts[0][0]  # of the first member, or of all
         self.table = _on_device(data, response, self.collapsed)
         if response.of_population and not self.collapsed:
             self.released = _released(data, response, self.training_rows)
@@ -225,7 +241,14 @@ class Run:
         responded = None if self.collapsed or response.mode == "none" else response
         regularised = Regularised(plan.dropout, plan.label_smoothing)
         loops = compiled_loops(
-            self.activation, responded, self.free_width, self.optimiser_key, regularised, plan.members
+            self.activation,
+            responded,
+            self.free_width,
+            self.optimiser_key,
+            regularised,
+            plan.members,
+            plan.averaging,
+            plan.rotates,
         )
         self.epoch_loop, self.evaluation_loop = loops
 
@@ -258,7 +281,7 @@ class Run:
         optimiser = init(parameters) if self.plan.members == 1 else jax.vmap(init)(parameters)
         if optimiser_state:
             optimiser = _unflattened(optimiser, optimiser_state)
-        return State(parameters, optimiser, best=parameters)
+        return State(parameters, optimiser, best=parameters, averaged=parameters if self.plan.averaging else None)
 
     def _first_parameters(self, start: Network) -> Parameters:
         parameters = start.to_jax()
@@ -275,7 +298,7 @@ class Run:
 
     def saved(self, state: State) -> checkpoint.Saved:
         tensors = {}
-        for name in ("parameters", "optimiser", "best"):
+        for name in ("parameters", "optimiser", "best", "averaged"):  # without averaging, the last has no leaves
             for i, leaf in enumerate(jax.tree.leaves(getattr(state, name))):
                 tensors[f"{name}.{i}"] = np.asarray(leaf)
         facts = {
@@ -308,6 +331,7 @@ class Run:
                 best_loss=math.inf if facts["best_loss"] is None else float(facts["best_loss"]),
                 best_epoch=int(facts["best_epoch"]), epoch=len(history), stopped=bool(facts["stopped"]),
                 history=history, steps=int(facts.get("steps", 0)), loss=float(facts.get("loss", 0.0)),
+                averaged=tree("averaged"),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(
@@ -318,20 +342,25 @@ class Run:
 
     def one_epoch(self, state: State) -> State:
         began = time.perf_counter()
-        members = [_batches(self.training_rows, self.plan, state.epoch, m) for m in range(self.plan.members)]
+        most = max(len(rows) for rows, _ in self.parts)
+        members = [
+            _batches(self.parts[m % len(self.parts)][0], self.plan, state.epoch, m, most)
+            for m in range(self.plan.members)
+        ]
         pace = rates(self.plan, state.epoch, len(members[0]))
         rows = members[0] if len(members) == 1 else np.stack(members)
-        parameters, optimiser, loss = self.epoch_loop(
-            state.parameters, state.optimiser, self.table, rows, pace, self.key, state.epoch
+        parameters, optimiser, averaged, loss = self.epoch_loop(
+            state.parameters, state.optimiser, state.averaged, self.table, rows, pace, self.key, state.epoch
         )
-        judge = self.evaluate if len(self.validation_rows) else None
-        return self.ended(state, parameters, optimiser, float(np.mean(loss)), judge, began)
+        judge = self.evaluate if len(self.parts[0][1]) else None
+        return self.ended(state, parameters, optimiser, averaged, float(np.mean(loss)), judge, began)
 
     def ended(
         self,
         state: State,
         parameters: Parameters,
         optimiser: Any,
+        averaged: Parameters | None,
         mean_loss: float,
         judge: Callable[[Parameters], tuple[float, float]] | None,
         began: float,
@@ -344,10 +373,11 @@ class Run:
                 f"({self.plan.learning_rate}) or scale extreme values in the table."
             )
         validation_loss = accuracy = None
-        best, best_loss, best_epoch = parameters, state.best_loss, epoch
+        judged = parameters if averaged is None else averaged
+        best, best_loss, best_epoch = judged, state.best_loss, epoch
         stopped = False
         if judge is not None:
-            validation_loss, accuracy = judge(parameters)
+            validation_loss, accuracy = judge(judged)
             if self.plan.patience is not None:
                 if validation_loss < state.best_loss:
                     best_loss = validation_loss
@@ -355,12 +385,17 @@ class Run:
                     best, best_epoch = state.best, state.best_epoch
                 stopped = epoch - best_epoch >= self.plan.patience
         record = EpochRecord(epoch, mean_loss, validation_loss, accuracy, time.perf_counter() - began)
-        return State(parameters, optimiser, best, best_loss, best_epoch, epoch, stopped, (*state.history, record))
+        history = (*state.history, record)
+        return State(
+            parameters, optimiser, best, best_loss, best_epoch, epoch, stopped, history, averaged=averaged
+        )  # fmt: skip
 
     def evaluate(self, parameters: Parameters) -> tuple[float, float]:
-        rows = _padded(self.validation_rows, min(EVALUATION_ROWS, len(self.validation_rows)))
-        loss, right = self.evaluation_loop(parameters, self.table, rows)
-        return float(loss), float(right)
+        aside = [rows for _, rows in self.parts]
+        most = max(map(len, aside))
+        chunks = [_padded(rows, min(EVALUATION_ROWS, most), most) for rows in aside]
+        loss, right = self.evaluation_loop(parameters, self.table, chunks[0] if len(chunks) == 1 else np.stack(chunks))
+        return float(np.mean(loss)), float(np.mean(right))
 
     # --- result ---
 
@@ -425,12 +460,18 @@ def _released(data: TrainingData, response: Response, rows: np.ndarray) -> Relea
     return Released.of(response, codes, true, weights)
 
 
-def split(classes: np.ndarray, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Positions for training and validation, the latter drawn within each class."""
+def split(classes: np.ndarray, plan: Plan, member: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Positions for training and validation, the latter drawn within each class; of one member where these rotate."""
     everyone = np.arange(len(classes), dtype=np.int32)
     if plan.validation_fraction == 0:
         return everyone, everyone[:0]
     generator = np.random.default_rng([plan.seed, 1])
+    if plan.rotates:
+        parts = max(2, round(1 / plan.validation_fraction))
+        order = np.concatenate([generator.permutation(np.flatnonzero(classes == v)) for v in np.unique(classes)])
+        held_out = np.zeros(len(classes), dtype=bool)
+        held_out[order[member % parts :: parts]] = len(classes) >= 2 * parts
+        return everyone[~held_out], everyone[held_out]
     held_out = np.zeros(len(classes), dtype=bool)
     for value in np.unique(classes):
         members = np.flatnonzero(classes == value)
@@ -440,17 +481,24 @@ def split(classes: np.ndarray, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     return everyone[~held_out], everyone[held_out]
 
 
-def _batches(rows: np.ndarray, plan: Plan, epoch: int, member: int = 0) -> np.ndarray:
-    """This epoch's batches, from seed, epoch and member alone: a resumed run sees the same ones."""
+def shared_split(classes: np.ndarray, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """Positions that some member learns from, and those that none does."""
+    return split(classes, replace(plan, validation_fraction=0.0, patience=None) if plan.rotates else plan)
+
+
+def _batches(rows: np.ndarray, plan: Plan, epoch: int, member: int, most: int) -> np.ndarray:
+    """This epoch's batches, as many as `most` rows need, from seed, epoch and member alone: a resumed run sees the same
+    ones.
+    """
     generator = np.random.Generator(np.random.Philox(key=[plan.seed, epoch + (member << 32)]))
-    batches = _padded(rows, min(plan.batch_size, len(rows)))
+    batches = _padded(rows, min(plan.batch_size, most), most)
     generator.shuffle(batches.reshape(-1)[: len(rows)])  # in place: for long tables every copy of the order counts
     return batches
 
 
-def _padded(rows: np.ndarray, size: int) -> np.ndarray:
-    """The rows in lines of `size`, the last one filled up with -1."""
-    lines = aligned_zeros((-(-len(rows) // size), size), np.int32)
+def _padded(rows: np.ndarray, size: int, most: int) -> np.ndarray:
+    """The rows in lines of `size`, as many as `most` rows fill, the rest filled up with -1."""
+    lines = aligned_zeros((-(-most // size), size), np.int32)
     flat = lines.reshape(-1)
     flat[: len(rows)], flat[len(rows) :] = rows, -1
     return lines

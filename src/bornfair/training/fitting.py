@@ -21,7 +21,7 @@ from bornfair.people.encoding import Encoding, Policies
 from bornfair.people.features import NUMERIC, Feature, known_levels
 from bornfair.people.oddities import constant_sentence, sentinel_sentence
 from bornfair.proof.bundle import FairModel
-from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, split, train
+from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, shared_split, train
 from bornfair.training.calibration import calibration
 from bornfair.training.embedding import Bins, Embedding, piecewise
 from bornfair.training.options import TrainingOptions
@@ -87,6 +87,8 @@ class Recipe(TrainingOptions):
         chosen = {name: value for name, value in self.settings.items() if name not in NOT_OF_THE_PLAN}
         if chosen["validation_fraction"] == 0 and self.patience is None:
             chosen["patience"] = None
+        if self.calibrate:  # on rows that no member has learnt from
+            chosen["rotate"] = False
         return Plan(seed=self.seed, **resolve_automatic(chosen, rows))
 
     def embedding_of(
@@ -111,7 +113,7 @@ class Recipe(TrainingOptions):
                 f"embedding={kind!r} needs activation 'relu' and the start 'exact', found {self.activation!r} and "
                 f"{type(self.start).__name__}; leave it out, or use embedding='none'."
             )
-        rows = split(classes, self.plan(len(classes)))[0] if rows is None else rows
+        rows = shared_split(classes, self.plan(len(classes)))[0] if rows is None else rows
         own = None if weights is None else np.asarray(weights)[rows]
         bins = self.settings["bins"]
         return piecewise(encoding, free[rows], classes[rows], own, bins=bins, kind=EMBEDDINGS[kind], seed=self.seed)
@@ -233,7 +235,7 @@ def continue_fit(
     )
     network, calibrated = training.network, None
     if recipe.calibrate:
-        _, aside = split(classes, plan)
+        _, aside = shared_split(classes, plan)
         counted = None if weights is None else np.asarray(weights)[aside]
         calibrated = calibration(data.scores(network, aside), classes[aside], counted)
         network = calibrated.of(network)

@@ -145,6 +145,14 @@ def judged_rows(
     return judged
 
 
+def running_mean(averaging: float, steps: jax.Array, mean: Any, parameters: Parameters) -> Any:
+    """The mean of the parameters after so many steps; None where there is none (averaging 0)."""
+    if not averaging:
+        return mean
+    kept = jnp.minimum(averaging, (1.0 + steps) / (10.0 + steps))  # the first steps are soon forgotten
+    return jax.tree.map(lambda before, now: kept * before + (1 - kept) * now, mean, parameters)
+
+
 @functools.lru_cache(maxsize=64)
 def compiled_loops(
     activation: Activation,
@@ -153,39 +161,45 @@ def compiled_loops(
     optimiser: OptimiserKey | optax.GradientTransformation,
     regularised: Regularised = Regularised(),
     members: int = 1,
+    averaging: float = 0.0,
+    own_rows: bool = False,
 ) -> tuple[Any, Any]:
     """The compiled epoch and evaluation. Cached, so that fitting the same shapes again does not compile again.
 
     Several members are trained side by side: their parameters, states, batches and keys have one more axis in front,
-    and what is evaluated is the mean of their outputs.
+    and what is evaluated is the mean of their outputs, or with `own_rows` each on rows of its own. With `averaging` the
+    epoch carries a running mean of the parameters along, which no step reads.
     """
     transformation = transformation_of(optimiser)
     batch_loss = batch_loss_of(activation, response, free_width, regularised)
-    judged = judged_rows(activation, members)
+    judged = judged_rows(activation, 1 if own_rows else members)
 
     def epoch(
         parameters: Parameters,
         state: Any,
+        averaged: Parameters | None,
         table: dict[str, jax.Array],
         batches: jax.Array,
         rates: jax.Array,
         key_data: jax.Array,
         epoch_number: jax.Array,
-    ) -> tuple[Parameters, Any, jax.Array]:
+    ) -> tuple[Parameters, Any, Parameters | None, jax.Array]:
         # Folded in here and not by the caller: outside, this one call takes as long as several steps of a small table.
         key = jax.random.fold_in(jax.random.wrap_key_data(key_data), epoch_number)
 
-        def step(carry: tuple[Parameters, Any], batch: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
-            parameters, state = carry
+        def step(carry: tuple[Any, ...], batch: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+            parameters, state, averaged = carry
             rows, rate, number = batch
             loss, gradient = jax.value_and_grad(batch_loss)(parameters, table, rows, jax.random.fold_in(key, number))
             update, state = transformation.update(gradient, state, parameters)
             parameters = jax.tree.map(lambda p, u: p - rate * u, parameters, update)
-            return (parameters, state), loss
+            averaged = running_mean(averaging, epoch_number * batches.shape[0] + number, averaged, parameters)
+            return (parameters, state, averaged), loss
 
         numbers = jnp.arange(batches.shape[0])
-        (parameters, state), losses = jax.lax.scan(step, (parameters, state), (batches, rates, numbers))
-        return parameters, state, jnp.sum(losses) * batches.shape[1] / jnp.sum(batches >= 0)
+        carried = parameters, state, averaged
+        (parameters, state, averaged), losses = jax.lax.scan(step, carried, (batches, rates, numbers))
+        return parameters, state, averaged, jnp.sum(losses) * batches.shape[1] / jnp.sum(batches >= 0)
 
     def evaluation(
         parameters: Parameters, table: dict[str, jax.Array], chunks: jax.Array
@@ -203,8 +217,9 @@ def compiled_loops(
         (loss, right, count), _ = jax.lax.scan(chunk, (zero, zero, zero), chunks)
         return loss / count, right / count
 
-    side_by_side = epoch if members == 1 else jax.vmap(epoch, in_axes=(0, 0, None, 0, None, 0, None))
-    return jax.jit(side_by_side), jax.jit(evaluation)
+    side_by_side = epoch if members == 1 else jax.vmap(epoch, in_axes=(0, 0, 0, None, 0, None, 0, None))
+    each = jax.vmap(evaluation, in_axes=(0, None, 0)) if own_rows and members > 1 else evaluation
+    return jax.jit(side_by_side), jax.jit(each)
 
 
 def row_weights(table: dict[str, jax.Array], rows: jax.Array) -> jax.Array:

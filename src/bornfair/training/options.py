@@ -67,6 +67,8 @@ class TrainingOptions:
     members: int | None = field(
         default=None, metadata=typed(int | None, "Networks that are trained side by side; their mean decides.")
     )
+    rotate: bool | None = None
+    averaging: float | None = None
     optimiser: Any = field(default=None, metadata=typed(str | None, "sgd, momentum, adam or adamw."))
     learning_rate: float | None = field(default=None, metadata=typed(float | None))
     batch_size: int | Literal["auto"] | None = field(default=None, metadata=typed(int | None))

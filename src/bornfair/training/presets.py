@@ -25,6 +25,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "embedding": "piecewise",
         "bins": 32,
         "members": 1,
+        "rotate": False,
+        "averaging": 0.998,
     },
     "paper": {
         "hidden": "paper",
@@ -44,10 +46,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         "embedding": "none",
         "bins": 32,
         "members": 1,
+        "rotate": False,
+        "averaging": 0.0,
     },
 }
-OF_ITS_LAYERS = {"embedding": "none", "dropout": 0.0}
-PRESETS["accurate"] = PRESETS["default"] | {"members": 8}
+OF_ITS_LAYERS = {"embedding": "none", "dropout": 0.0, "averaging": 0.0}
+PRESETS["accurate"] = PRESETS["default"] | {"members": 8, "rotate": True, "validation_fraction": 0.125}
 
 
 def settings(preset: str, chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from bornfair.models.model import Model
 from bornfair.models.network import decisions
 from bornfair.models.operating import Asked, Threshold
 from bornfair.proof.certificate import Certificate, certificate_of
-from bornfair.training.algorithm import Plan, Training, TrainingData, split
+from bornfair.training.algorithm import Plan, Training, TrainingData, shared_split
 from bornfair.training.calibration import Calibration
 from bornfair.training.embedding import Embedding
 from bornfair.training.response import Response, privacy
@@ -73,7 +73,7 @@ def measured_in_training(
     scores = people.scores(model.network) if isinstance(people, TrainingData) else model.scores(people)
     right = decisions(scores) == classes
     parts = zip(
-        (TRAINING_ROWS, VALIDATION_ROWS if plan.patience else VALIDATION_ONLY), split(classes, plan), strict=True
+        (TRAINING_ROWS, VALIDATION_ROWS if plan.patience else VALIDATION_ONLY), shared_split(classes, plan), strict=True
     )
     return [
         {"on": name, "rows": len(rows), "accuracy": float(np.mean(right[rows]))} for name, rows in parts if len(rows)

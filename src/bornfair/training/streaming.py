@@ -94,7 +94,7 @@ def train_streamed(
 
     while state.epoch < plan.epochs and not state.stopped:
         state = run.one_streamed_epoch(state, keep)
-        seen = Epoch(state.history[-1], plan.epochs, functools.partial(run.network, state.parameters))
+        seen = Epoch(state.history[-1], plan.epochs, functools.partial(run.network, state.judged))
         answers = [callback(seen) for callback in callbacks]
         if True in answers:
             state = replace(state, stopped=True)
@@ -133,7 +133,7 @@ class StreamedRun(Run):
         self.expansion = shared(cache.layout.expansion(embedding), self.mesh)
         regularised = Regularised(plan.dropout, plan.label_smoothing)
         self.window_loop, self.judging = compiled_windows(
-            self.activation, width, self.optimiser_key, regularised, plan.members, self.mesh
+            self.activation, width, self.optimiser_key, regularised, plan.members, plan.averaging, self.steps, self.mesh
         )
         self.weights = None
         if balanced:
@@ -141,7 +141,8 @@ class StreamedRun(Run):
             self.weights = class_weights(np.sum(counts, axis=0).tolist())
 
     def placed(self, state: State) -> State:
-        trees = {name: shared(getattr(state, name), self.mesh) for name in ("parameters", "optimiser", "best")}
+        names = ("parameters", "optimiser", "best", "averaged")
+        trees = {name: shared(getattr(state, name), self.mesh) for name in names}
         return replace(state, **trees)
 
     # --- one epoch ---
@@ -149,7 +150,7 @@ class StreamedRun(Run):
     def one_streamed_epoch(self, state: State, keep: Callable[[State], None]) -> State:
         began = saved = time.perf_counter()
         pace = rates(self.plan, state.epoch, self.steps)
-        parameters, optimiser, losses = state.parameters, state.optimiser, state.loss
+        parameters, optimiser, averaged, losses = state.parameters, state.optimiser, state.averaged, state.loss
         waiting: list[tuple[int, Any]] = []
         rows = sum(self.share.training)
 
@@ -165,8 +166,8 @@ class StreamedRun(Run):
 
         for first, table, batches in self._windows(state.epoch, state.steps):
             reached = first + batches.shape[-2]
-            parameters, optimiser, loss = self.window_loop(
-                parameters, optimiser, table, self.expansion, batches, pace[first:reached], self.key,
+            parameters, optimiser, averaged, loss = self.window_loop(
+                parameters, optimiser, averaged, table, self.expansion, batches, pace[first:reached], self.key,
                 np.int32(state.epoch), np.int32(first),
             )  # fmt: skip
             waiting.append((reached, loss))
@@ -174,10 +175,11 @@ class StreamedRun(Run):
             if time.perf_counter() - saved > SAVED_EVERY and reached < self.steps:
                 settle(0)
                 saved = time.perf_counter()
-                keep(replace(state, parameters=parameters, optimiser=optimiser, steps=reached, loss=losses))
+                now = {"parameters": parameters, "optimiser": optimiser, "averaged": averaged}
+                keep(replace(state, steps=reached, loss=losses, **now))
         settle(0)
         judge = self.judge if sum(self.share.validation) else None
-        return self.ended(state, parameters, optimiser, losses / rows, judge, began)
+        return self.ended(state, parameters, optimiser, averaged, losses / rows, judge, began)
 
     def judge(self, parameters: Parameters) -> tuple[float, float]:
         """Mean loss and accuracy on the validation rows of all processes."""

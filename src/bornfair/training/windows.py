@@ -24,6 +24,7 @@ from bornfair.training.loops import (
     inputs_of,
     judged_rows,
     row_weights,
+    running_mean,
     transformation_of,
 )
 
@@ -54,6 +55,8 @@ def compiled_windows(
     optimiser: OptimiserKey | optax.GradientTransformation,
     regularised: Regularised,
     members: int,
+    averaging: float,
+    per_epoch: int,
     mesh: Mesh,
 ) -> tuple[Any, Any]:
     """The compiled steps of one window, and the evaluation of one."""
@@ -64,37 +67,46 @@ def compiled_windows(
     def steps(
         parameters: Parameters,
         state: Any,
+        averaged: Parameters | None,
         table: dict[str, Any],
         batches: jax.Array,
         rates: jax.Array,
         key_data: jax.Array,
         epoch: jax.Array,
         first: jax.Array,
-    ) -> tuple[Parameters, Any, jax.Array]:
+    ) -> tuple[Parameters, Any, Parameters | None, jax.Array]:
         key = jax.random.fold_in(jax.random.wrap_key_data(key_data), epoch)
         key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
 
-        def step(carry: tuple[Parameters, Any], batch: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
-            parameters, state = carry
+        def step(carry: tuple[Parameters, Any, Any], batch: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+            parameters, state, averaged = carry
             rows, rate, number = batch
             loss, gradient = jax.value_and_grad(batch_loss)(parameters, table, rows, jax.random.fold_in(key, number))
             flat, tree = ravel_pytree(gradient)  # one message for all layers
             update, state = transformation.update(tree(jax.lax.pmean(flat, AXIS)), state, parameters)
             parameters = jax.tree.map(lambda p, u: p - rate * u, parameters, update)
-            return (parameters, state), loss
+            averaged = running_mean(averaging, epoch * per_epoch + number, averaged, parameters)
+            return (parameters, state, averaged), loss
 
         numbers = first + jnp.arange(batches.shape[0])
-        (parameters, state), losses = jax.lax.scan(step, (parameters, state), (batches, rates, numbers))
-        return parameters, state, jax.lax.psum(jnp.sum(losses) * batches.shape[1], AXIS)
+        carried = parameters, state, averaged
+        (parameters, state, averaged), losses = jax.lax.scan(step, carried, (batches, rates, numbers))
+        return parameters, state, averaged, jax.lax.psum(jnp.sum(losses) * batches.shape[1], AXIS)
 
-    side_by_side = steps if members == 1 else jax.vmap(steps, in_axes=(0, 0, None, 0, None, 0, None, None))
+    side_by_side = steps if members == 1 else jax.vmap(steps, in_axes=(0, 0, 0, None, 0, None, 0, None, None))
 
     def window(
-        parameters: Parameters, state: Any, own: dict[str, Any], expansion: Any, batches: jax.Array, *rest: jax.Array
-    ) -> tuple[Parameters, Any, jax.Array]:
+        parameters: Parameters,
+        state: Any,
+        averaged: Parameters | None,
+        own: dict[str, Any],
+        expansion: Any,
+        batches: jax.Array,
+        *rest: jax.Array,
+    ) -> tuple[Parameters, Any, Parameters | None, jax.Array]:
         table = {name: array[0] for name, array in own.items()} | {"expansion": expansion}
-        parameters, state, loss = side_by_side(parameters, state, table, batches[0], *rest)
-        return parameters, state, jnp.mean(loss)
+        parameters, state, averaged, loss = side_by_side(parameters, state, averaged, table, batches[0], *rest)
+        return parameters, state, averaged, jnp.mean(loss)
 
     def evaluation(
         parameters: Parameters, own: dict[str, Any], expansion: Any, chunks: jax.Array
@@ -113,8 +125,8 @@ def compiled_windows(
     # What comes out is the same on every device because all gradients were averaged; JAX need not find that out.
     everywhere = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
     trained = everywhere(
-        window, in_specs=(SHARED, SHARED, OWN, SHARED, OWN, SHARED, SHARED, SHARED, SHARED),
-        out_specs=(SHARED, SHARED, SHARED),
+        window, in_specs=(SHARED, SHARED, SHARED, OWN, SHARED, OWN, SHARED, SHARED, SHARED, SHARED),
+        out_specs=(SHARED, SHARED, SHARED, SHARED),
     )  # fmt: skip
     evaluated = everywhere(evaluation, in_specs=(SHARED, OWN, SHARED, OWN), out_specs=(SHARED, SHARED))
     return jax.jit(trained), jax.jit(evaluated)

@@ -104,6 +104,15 @@ def test_a_run_that_takes_too_much_is_ended_and_the_next_one_works(
     assert next(iter(fine.run(FEED).values())).tolist() == [[0.0] * WIDTH]
 
 
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    g = GraphMaker()
+    path = g.save(tmp_path / "m.onnx", [g.node("Relu", g.node("Relu", "x"))])
+    name = onnx.load(path).graph.node[0].output[0].encode()
+    path.write_bytes(path.read_bytes().replace(name, b"\xff" * len(name)))
+    with pytest.raises(InputError, match=r"is damaged: the name b'.*xff' in it is no text; export the model again"):
+        load_model(path, domain=people())
+
+
 def test_a_graph_that_onnxruntime_refuses_is_one_sentence(tmp_path: Path) -> None:
     g = GraphMaker(opset=500)
     path = g.save(tmp_path / "m.onnx", [g.node("Relu", "x")])

@@ -119,6 +119,8 @@ def read_onnx(path: str | Path) -> OnnxFile:
         model.ParseFromString(content)
     except (DecodeError, ValueError, RecursionError) as error:
         raise InputError(f"'{place}' is not an ONNX file, or it is cut off ({error}).") from error
+    if (name := _no_text(model)) is not None:
+        raise InputError(f"'{place}' is damaged: the name {name!r} in it is no text; export the model again.")
     _fill_in(model, place)
     graph = model.graph
     if not graph.node or not graph.output:
@@ -141,6 +143,21 @@ def read_onnx(path: str | Path) -> OnnxFile:
 
 
 # --- the parts of the file ---
+
+
+def _no_text(message: Any) -> bytes | None:
+    """A name that is not UTF-8, wherever it is in the file: protobuf hands it out as bytes, without a word."""
+    waiting = [message]
+    while waiting:
+        for field, value in waiting.pop().ListFields():
+            many = [value] if isinstance(value, (str, bytes)) or hasattr(value, "ListFields") else value
+            if field.type == field.TYPE_STRING:
+                found = next((one for one in many if isinstance(one, bytes)), None)
+                if found is not None:
+                    return found
+            elif field.type == field.TYPE_MESSAGE:
+                waiting += many
+    return None
 
 
 def as_input(values: np.ndarray, given: Input, name: str, origin: str) -> np.ndarray:

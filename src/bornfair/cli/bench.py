@@ -129,6 +129,14 @@ COMMANDS = (
          option("hidden", str | None, None, help="The network: paper, shallow, deep or widths.")), (SEED,),
     ),
     Command(
+        "parallel", "sharing",
+        "Boxes per second of quantify: one process, and several workers of a machine or a cluster.",
+        (option("jobs", int, 2, min=2, help="How many processes share the work."),
+         option("cluster", str | None, None, help="A cluster instead: ray://HOST:PORT, auto or tcp://HOST:PORT."),
+         option("boxes", int, 40_000, min=1000, help="How many boxes are bounded."),
+         option("rounds", int, 3, min=1, help="How often; the best round counts."), SEED),
+    ),
+    Command(
         "table1", "table1",
         "The paper's Table 1 beside ours: are the starts provably fair, and how long does it take to know?",
         (NAMES, several("engines", "--engine", "Only this engine (auto, bounds, smt, milp)."),

@@ -53,11 +53,22 @@ def settle() -> None:
     """One core for one worker: sums are then taken in the same order whoever takes them, and nobody is crowded out."""
     global _settled
     if not _settled:
-        import numpy  # noqa: F401  # whose BLAS is limited
+        keep_freed_memory()
         from threadpoolctl import threadpool_limits
 
         threadpool_limits(1, "blas")
         _settled = True
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep what NumPy's temporary arrays free, instead of asking the system for pages each time.
+
+    glibc raises that threshold to the size of the largest block freed, up to 32 MB. Elsewhere this does nothing.
+    """
+    import numpy as np
+
+    block = np.empty(31 << 20, np.uint8)
+    del block
 
 
 def versions(_: Any = None) -> dict[str, str]:

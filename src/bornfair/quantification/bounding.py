@@ -72,11 +72,11 @@ class Halving(Look):
 
 
 @dataclass(frozen=True, eq=False)
-class Crediting:
+class Crediting(Look):
     """Proves what it can of parts of boxes: lower bounds of the shares that are certified and falsified."""
 
     owner: Bounder
     bins: int
 
-    def __call__(self, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
-        return prove(self.owner, boxes, self.bins)
+    def look(self, portion: Portion) -> tuple[np.ndarray, np.ndarray]:
+        return prove(self.owner, portion.boxes, self.bins)

@@ -18,6 +18,7 @@ import numpy as np
 from bornfair.errors import InputError
 from bornfair.models.model import Model
 from bornfair.parallel import ALONE, Jobs, Workers
+from bornfair.parallel.task import keep_freed_memory
 from bornfair.quantification.alive import count_alive
 from bornfair.quantification.bounding import Crediting, Halving
 from bornfair.quantification.confident import Looks
@@ -33,7 +34,7 @@ from bornfair.twins.relation import Relation, band_relation, free_space, twin_re
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
-from bornfair.verification.frontier import GRACE, INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier
+from bornfair.verification.frontier import GRACE, INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier, Portion
 from bornfair.verification.partition import Where
 from bornfair.verification.search import checked_arithmetic
 from bornfair.verification.structural import prove_structurally
@@ -143,15 +144,6 @@ def _all_certified(people: Variables, reason: str, estimate: Estimate | None = N
     return Shares(1.0, 0.0, estimate, reason=reason, counts=counts)
 
 
-def _keep_freed_memory() -> None:
-    """Have the C library keep what NumPy's temporary arrays free, instead of asking the system for pages each time.
-
-    glibc raises that threshold to the size of the largest block freed, up to 32 MB. Elsewhere this does nothing.
-    """
-    block = np.empty(31 << 20, np.uint8)
-    del block
-
-
 class _Measurement:
     def __init__(
         self, model: Model, owner: Bounder, declared: bool, wanted: tuple[Arithmetic, ...], precision: float,
@@ -187,7 +179,7 @@ class _Measurement:
         if len(owner.relation.views) == 1 or set(self.wanted) <= set(structural.arithmetic):
             reason = structural.reason if structural else "nobody has a twin"
             return _all_certified(self.variables, reason, estimated(sample))
-        _keep_freed_memory()
+        keep_freed_memory()
         self.remainder = Remainder(self.crowd, sample, self.looks, most_samples, self.workers, seed)
         if samples >= SAMPLES:
             self.remainder.measure_pace(self.frontier.open, clock)
@@ -369,16 +361,16 @@ class _Measurement:
 
         under_way = deque[np.ndarray]()
 
-        def batches() -> Iterator[Boxes]:
+        def batches() -> Iterator[Portion]:
             for start in range(0, len(order), together):
                 if start and clock.is_up:
                     return
                 under_way.append(order[start : start + together])
-                yield boxes[under_way[-1]]
+                yield Portion(boxes[under_way[-1]])
 
-        for found in self.workers.ordered(Crediting(self.owner, bins), batches(), lambda: max(clock.left, 0.0) + GRACE):
+        for seen in self.workers.ordered(Crediting(self.owner, bins), batches(), lambda: max(clock.left, 0.0) + GRACE):
             rows = under_way.popleft()
-            facts["certified"][rows], facts["falsified"][rows] = found
+            facts["certified"][rows], facts["falsified"][rows] = seen.found
             done, spent = done + len(rows), clock.now() - began
             if spent > 0:
                 self.pace = done / spent

@@ -43,18 +43,20 @@ class Portion:
 
 
 class Seen(NamedTuple):
-    """What a look found, and how long it took."""
+    """What a look found, and how long it took: by the clock on the wall, and of the processor."""
 
     found: Any
     seconds: float
+    processor: float = 0.0
 
 
 class Look:
     """What workers do with boxes, side by side: it says all they need to know, and depends on nothing else."""
 
     def __call__(self, portion: Portion) -> Seen:
-        began = time.monotonic()
-        return Seen(self.look(portion), time.monotonic() - began)
+        began, used = time.monotonic(), time.thread_time()
+        found = self.look(portion)
+        return Seen(found, time.monotonic() - began, time.thread_time() - used)
 
     def look(self, portion: Portion) -> Any:
         """What becomes of these boxes."""
@@ -147,7 +149,7 @@ class Frontier(Generic[Waiting, Tally]):
             return Seen(portion.boxes, self.clock.now())
 
         rest, tally, fresh = np.ones(len(self.open), bool), self.tally, []
-        for found, seconds in workers.ordered(look or decided, batches(), lambda: max(time_left(), 0.0) + GRACE):
+        for found, seconds, _ in workers.ordered(look or decided, batches(), lambda: max(time_left(), 0.0) + GRACE):
             some = under_way.popleft()
             tally, left = decide(tally, found)
             self.seconds_each = (seconds if look is not None else self.clock.now() - seconds) / len(some)

@@ -35,6 +35,7 @@ from bornfair.question import load_model
 from bornfair.twins.relation import Relation, View, flip_relation
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
+from bornfair.verification.frontier import Frontier
 from share_fuzz import FOREVER, case, mistakes, random_marginals, small_model, true_shares, unfair_people
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -556,3 +557,28 @@ def test_where_every_feature_is_sensitive_there_is_one_person(hidden, activation
     model = FairModel(Network(tuple(layers), activation), Encoding(domain, {}, {}))
     shares, fair = shares_of(model, timeout=5), model.verify(timeout=5).verdict == "verified"
     assert (shares.certified, shares.falsified) == ((1.0, 0.0) if fair else (0.0, 1.0))
+
+
+def test_boxes_that_wait_in_files_are_counted_and_come_back(monkeypatch):
+    """As many people, certified and falsified, as where there is room for all; none twice, whenever it stops."""
+    model = a_thousand_people()
+    fair, unfair = true_shares(model)
+    monkeypatch.setattr(engine, "FEW", 1)
+    monkeypatch.setattr(forms, "NUMBERS", 2**11)
+    plenty = shares_of(model, timeout=FOREVER, samples=200, arithmetic=("real",))
+    monkeypatch.setattr(engine, "MEMORY", 2000)
+    shelved = []
+    monkeypatch.setattr(Frontier, "shelve_half", _told(shelved, Frontier.shelve_half))
+    scarce = shares_of(model, timeout=FOREVER, samples=200, arithmetic=("real",))
+    assert scarce.counts == plenty.counts and scarce.reason == "everybody is decided" and len(shelved) > 1
+    for most in (40, 90, 200):
+        part = shares_of(model, timeout=FOREVER, samples=200, most_boxes=most)
+        assert mistakes(model, part, fair, unfair, False) is None
+
+
+def _told(calls, method):
+    def told(*asked):
+        calls.append(asked)
+        return method(*asked)
+
+    return told

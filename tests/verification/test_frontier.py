@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 
 import numpy as np
@@ -88,3 +89,44 @@ def test_progress_comes_once_a_second_with_the_time_left(monkeypatch):
         "stopped, at most 6 s left",
         "late, at most 0 s left",
     ]
+
+
+def worked_off(weights, most_open):
+    """A frontier of which the two heaviest are done in each step, what it held then, and where others waited."""
+    seen = []
+    open_ = Frontier(line(*weights), 0, Clock(1e9), most_open, lambda: open_.shelve_half("weight"))
+
+    def step():
+        seen.append(sorted(open_.open.facts["weight"].tolist(), reverse=True))
+        assert open_.count == len(seen[-1]) + sum(one.count for one in open_.shelved)
+        open_.become(open_.open[np.argsort(open_.open.facts["weight"])[:-2]], open_.tally + 2)
+
+    assert open_.work(step, str) is None and open_.tally == len(weights) and open_.count == 0
+    folder = open_._shelf.folder
+    assert folder.stat().st_mode & 0o077 == 0 and not list(folder.iterdir())
+    return seen, folder
+
+
+def test_boxes_for_which_there_is_no_room_wait_in_a_file_and_come_back():
+    seen, folder = worked_off(np.random.default_rng(0).permutation(16), 8)
+    assert seen[0] == [15, 14, 13, 12, 11, 10, 9, 8], "the light half waits"
+    assert max(map(len, seen)) <= 10
+    assert [done for some in seen for done in some[:2]] == [*range(15, -1, -1)], "nobody is lost, nobody comes twice"
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_what_waits_is_known_without_reading_it_and_stays_where_there_is_no_disk(monkeypatch):
+    open_ = Frontier(line(3, 9, 1, 7), 0, Clock(1e9), 2, lambda: None)
+    open_.shelve_half("weight", lambda boxes: len(boxes))
+    (waiting,) = open_.shelved
+    assert (waiting.count, waiting.top, waiting.sums, waiting.note) == (2, 3.0, {"weight": 4.0}, 2)
+    assert open_.open.facts["weight"].tolist() == [7, 9]
+    assert waiting.read().low[:, 0].tolist() == [2, 0]
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    open_.shelve_half("weight")
+    assert open_.open.facts["weight"].tolist() == [7, 9] and open_.count == 4

@@ -131,7 +131,9 @@ class Measurement:
         whole = np.zeros((1, width), np.int64), (judge.sizes - 1)[None]
         root = Boxes(*judge.cells.narrowed(*whole)[:2])
         root = _waiting(root, everybody, everybody, np.zeros(1, np.int64), np.zeros(1, np.int64))
-        self.frontier: Frontier[Boxes, Tally] = Frontier(root, Tally(), clock, MEMORY // (16 * width + 48))
+        self.frontier: Frontier[Boxes, Tally] = Frontier(
+            root, Tally(), clock, MEMORY // (16 * width + 48), lambda: self.frontier.shelve_half("undecided")
+        )
 
     def run(self, sample: ForestSample, looks: Looks, most_samples: int) -> Shares:
         frontier, self.sample, self.looks, self.most_samples = self.frontier, sample, looks, most_samples
@@ -210,7 +212,7 @@ class Measurement:
         left = float(self.frontier.open.facts["undecided"].sum() + self.frontier.tally.stuck) / self.weights.total
         return (
             f"about {100 * left:.2f} % undecided, {self.frontier.tally.boxes:,} boxes bounded, "
-            f"{len(self.frontier.open):,} open"
+            f"{self.frontier.count:,} open"
         )
 
     # --- drawing from what is open ---

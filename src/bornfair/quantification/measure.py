@@ -158,7 +158,7 @@ class _Measurement:
         neurons = sum(owner.network.widths[1:-1])
         root = waiting(self.variables.root, everybody, everybody, np.zeros(1, np.int64), np.ones((1, neurons), bool))
         most_open = MEMORY // (16 * self.variables.free.width + 24 + neurons // 8)
-        self.frontier = Frontier(root, Tally(), clock, most_open)
+        self.frontier = Frontier(root, Tally(), clock, most_open, self._make_room)
         self.looks, self.crowd, self.workers = looks, Crowd(owner), workers
         self._work: Halving | None = None
 
@@ -191,7 +191,7 @@ class _Measurement:
             self.workers = self.remainder.workers = ALONE  # nobody else answers that soon
             with contextlib.suppress(KeyboardInterrupt):
                 self._credit(self.frontier.open, clock.part(0.7))
-                self.remainder.draw(self.frontier.tally, self.frontier.open, clock)
+                self.remainder.draw(self._tally, self.frontier.open, clock)
         clock.report(lambda: f"{reason}: {self._progress()}", at_once=True)
         return self._shares(sample, reason)
 
@@ -210,12 +210,12 @@ class _Measurement:
             self._credit(self.frontier.open, self.clock.before(self._time_to_draw()))
             if reason == TIME_IS_UP and self.clock.left - self._time_to_draw() > spare:
                 continue  # it was faster than foreseen
-            self.remainder.draw(self.frontier.tally, self.frontier.open, self.clock)
+            self.remainder.draw(self._tally, self.frontier.open, self.clock)
             if reason != TIME_IS_UP or self.clock.left <= spare:
                 return reason
 
     def _shares(self, sample: Sample, reason: str) -> Shares:
-        tally, total = self.frontier.tally.with_credit(self.frontier.open), self.variables.total
+        tally, total = self._tally.with_credit(self.frontier.open), self.variables.total
         # Whole numbers were added without error; of others, each addition may have rounded up.
         whole = self.variables.exact and not tally.credited
         down = 1.0 if whole else 1 - 2.0**-51 * (tally.boxes + 1000)
@@ -250,7 +250,7 @@ class _Measurement:
             return "enough boxes were bounded"
         if self.precision > 0 and self._likely_undecided() <= self.target:
             self._credit(frontier.open, self.clock)
-            proven = frontier.tally.with_credit(frontier.open)
+            proven = self._tally.with_credit(frontier.open)
             if 1 - (proven.certified + proven.falsified) / self.variables.total <= self.precision:
                 return "precise enough"
             self.target = 0.8 * self._likely_undecided()
@@ -260,8 +260,6 @@ class _Measurement:
         if left < 2 * turns * batches:
             turns = 1
         self._cut(frontier.wave("undecided", batches, max(left // (2 * turns), 1)), turns)
-        if frontier.is_full:
-            self._make_room()
         if frontier.tally.boxes > 2 * self.paced_at:
             self._measure_pace()
         return None
@@ -274,12 +272,13 @@ class _Measurement:
 
     def _likely_undecided(self) -> float:
         left = self.frontier.open.facts["undecided"].sum() + self.frontier.tally.stuck
+        left += sum(one.sums["undecided"] for one in self.frontier.shelved)
         return float(left) / self.variables.total
 
     def _progress(self) -> str:
         return (
             f"about {100 * self._likely_undecided():.2f} % undecided, {self.frontier.tally.boxes:,} boxes bounded, "
-            f"{len(self.frontier.open):,} open"
+            f"{self.frontier.count:,} open"
         )
 
     def _reserve(self) -> float:
@@ -287,7 +286,7 @@ class _Measurement:
         return min(MARGIN * unknown / self.pace, PROVING * self.clock.timeout) + self._time_to_draw()
 
     def _time_to_draw(self) -> float:
-        return self.remainder.time_needed(self.frontier.tally, self.frontier.open, self.clock)
+        return self.remainder.time_needed(self._tally, self.frontier.open, self.clock)
 
     def _measure_pace(self) -> None:
         """How are open boxes best bounded, and how long does it take to credit them? A few of them tell: what is not
@@ -322,13 +321,18 @@ class _Measurement:
         return self._work
 
     def _make_room(self) -> None:
-        """Credit the half with least undecided mass, and forget it."""
-        frontier = self.frontier
-        order = np.argsort(frontier.open.facts["undecided"], kind="stable")
-        light, heavy = np.split(order, [len(order) // 2])
-        forgotten = frontier.open[light]
-        self._credit(forgotten, self.clock)
-        frontier.become(frontier.open[heavy], frontier.tally.with_credit(forgotten))
+        """Credit the half with least undecided mass, and put it aside."""
+
+        def credited(boxes: Boxes) -> Tally:
+            self._credit(boxes, self.clock)
+            return Tally().with_credit(boxes)
+
+        self.frontier.shelve_half("undecided", credited)
+
+    @property
+    def _tally(self) -> Tally:
+        """What is proven, of parts of boxes that were put aside too."""
+        return sum((one.note for one in self.frontier.shelved), self.frontier.tally)
 
     def _dive(self, sample: Sample) -> None:
         """Cut first around some unfair people of the sample, so that some falsified share is found early."""

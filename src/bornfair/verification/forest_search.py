@@ -75,7 +75,9 @@ class _Search:
         width = len(judge.sizes)
         root = Boxes(np.zeros((1, width), np.int64), (judge.sizes - 1)[None])
         root = root.knowing(hope=np.zeros(1), feature=np.zeros(1, np.int64), cut=np.zeros(1, np.int64))
-        self.frontier: Frontier[Boxes, Tally] = Frontier(root, Tally(), clock, MEMORY // (16 * width + 16))
+        self.frontier: Frontier[Boxes, Tally] = Frontier(
+            root, Tally(), clock, MEMORY // (16 * width + 16), lambda: self.frontier.shelve_half("hope")
+        )
 
     def run(self) -> str | None:
         frontier = self.frontier
@@ -93,7 +95,7 @@ class _Search:
 
     def _progress(self) -> str:
         tally = self.frontier.tally
-        return f"{100 * tally.fair:.2f} % decided, {tally.boxes:,} boxes bounded, {len(self.frontier.open):,} open"
+        return f"{100 * tally.fair:.2f} % decided, {tally.boxes:,} boxes bounded, {self.frontier.count:,} open"
 
     def _cut(self, tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
         if tally.twins is not None:

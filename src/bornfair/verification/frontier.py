@@ -7,11 +7,13 @@ leave half-way.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,6 +21,7 @@ import numpy as np
 from bornfair.parallel import ALONE, Workers
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
+from bornfair.verification.shelf import Shelf, Shelved
 
 TIME_IS_UP = "time is up"
 INTERRUPTED = "interrupted"
@@ -66,11 +69,20 @@ class Look:
 class Frontier(Generic[Waiting, Tally]):
     """Boxes that wait to be decided, and a tally of those that were."""
 
-    def __init__(self, open_: Waiting, tally: Tally, clock: Clock, most_open: float = float("inf")) -> None:
-        """`most_open`: beyond so many boxes memory runs short."""
+    def __init__(
+        self,
+        open_: Waiting,
+        tally: Tally,
+        clock: Clock,
+        most_open: float = float("inf"),
+        shelve: Callable[[], None] | None = None,
+    ) -> None:
+        """`most_open`: beyond so many boxes memory runs short; then `shelve` is called to put some elsewhere."""
         self.clock, self.most_open = clock, most_open
         self.seconds_each = 0.0  # for one box, in the last batch
-        self._state = open_, tally  # replaced by one assignment, so that an interrupt finds both or neither
+        self._shelve = shelve
+        # Replaced by one assignment, so that an interrupt finds all of it or nothing.
+        self._state: tuple[Waiting, Tally, tuple[Shelved, ...]] = open_, tally, ()
 
     @property
     def open(self) -> Waiting:
@@ -80,8 +92,41 @@ class Frontier(Generic[Waiting, Tally]):
     def tally(self) -> Tally:
         return self._state[1]
 
+    @property
+    def shelved(self) -> tuple[Shelved, ...]:
+        """Boxes that are open too, and wait in files."""
+        return self._state[2]
+
+    @property
+    def count(self) -> int:
+        """How many boxes are open, wherever they wait."""
+        return len(self.open) + sum(one.count for one in self.shelved)
+
     def become(self, open_: Waiting, tally: Tally) -> None:
-        self._state = open_, tally
+        self._state = open_, tally, self.shelved
+
+    @cached_property
+    def _shelf(self) -> Shelf:
+        return Shelf()
+
+    def shelve_half(self: Frontier[Boxes, Tally], by: str, note: Callable[[Boxes], Any] = lambda boxes: None) -> None:
+        """Put the half with least of the fact `by` into a file, with a note about them; where there is no room for it
+        they stay, and the newest come first.
+        """
+        order = np.argsort(self.open.facts[by], kind="stable")
+        light, heavy = np.split(order, [len(order) // 2])
+        boxes = self.open[light]
+        told = note(boxes)
+        with contextlib.suppress(OSError):
+            shelved = self._shelf.put(boxes, by, told)
+            self._state = self.open[heavy], self.tally, (*self.shelved, shelved)
+
+    def _take_back(self: Frontier[Boxes, Tally]) -> None:
+        """Read those again that come first by now, where there is room."""
+        best = max(self.shelved, key=lambda one: one.top)
+        joined = Boxes.joined(self.open, best.read()) if len(self.open) else best.read()
+        self._state = joined, self.tally, tuple(one for one in self.shelved if one is not best)
+        best.file.unlink(missing_ok=True)
 
     @property
     def is_full(self) -> bool:
@@ -94,7 +139,11 @@ class Frontier(Generic[Waiting, Tally]):
         reserve: Callable[[], float] = lambda: 0.0,
     ) -> str | None:
         """Take steps until one says why to stop, or time is up but for a reserve; None when no box is open."""
-        while len(self.open):
+        while self.count:
+            if self.shelved and len(self.open) <= self.most_open / 4:
+                self._take_back()  # type: ignore[misc]
+            elif self.is_full and self._shelve is not None:
+                self._shelve()
             if self.clock.left <= reserve():
                 return TIME_IS_UP
             self.clock.report(progress)

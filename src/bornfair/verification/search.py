@@ -60,8 +60,9 @@ def search(
     """Verified when every box is proven fair, falsified when replayed twins differ, undecided when time is up.
 
     Proofs are for float32 in any order of summation, which covers real arithmetic; where that cannot be had the verdict
-    is about ("real",) alone, if `arithmetic` names it. Beyond `most_boxes` open boxes (16 bytes each per column) the
-    newest are taken first, depth-first: memory stays bounded, but the decided share then grows slowly.
+    is about ("real",) alone, if `arithmetic` names it. Of more than `most_boxes` open boxes (16 bytes each per column)
+    the smallest wait in files; if the disk is full too, the newest are taken first, depth-first, and the decided share
+    grows slowly.
     `resume` names a file: the cuts are kept in it when the search stops (also by an interrupt), and made anew from it
     when it exists; nothing else in it is believed, so every box is decided again. Twins of another relation than the
     domain's cannot be replayed from raw values; if some are found, the answer is undecided and names u. `among` says
@@ -92,10 +93,12 @@ def search(
     if stop_after is not None:
         whole("stop_after", stop_after, 1)
     with Workers.lent(jobs) as workers:
+        frontier: Frontier[Boxes, _Tally] = Frontier(
+            everybody, _Tally(), clock, most_boxes, lambda: frontier.shelve_half("share")
+        )
         verdict = _Search(
             model, chosen, relation is None or _equal(relation, declared), wanted, batch, seed, bounds, places, cuts,
-            Frontier(everybody, _Tally(), clock, most_boxes), among or {}, workers,
-            np.inf if stop_after is None else stop_after,
+            frontier, among or {}, workers, np.inf if stop_after is None else stop_after,
         ).run()  # fmt: skip
     if structural and "real" in wanted and verdict.verdict == "undecided":  # proven in real arithmetic at least
         reason = f"{structural.reason}; in float32: {verdict.reason}"
@@ -164,7 +167,7 @@ class _Search:
         except _Found as found:
             boxes = max(frontier.tally.boxes, 1)
             return dataclasses.replace(found.verdict, boxes=boxes, partitions=boxes, seconds=clock.spent)
-        if len(frontier.open):
+        if frontier.count:
             self.cuts.save()
         else:
             self.cuts.discard()
@@ -173,9 +176,9 @@ class _Search:
         return self._verdict(reason)
 
     def _verdict(self, stopped: str | None) -> Verdict:
-        tally, open_, seconds = self.frontier.tally, self.frontier.open, self.frontier.clock.spent
+        tally, open_, seconds = self.frontier.tally, self.frontier.count, self.frontier.clock.spent
         facts: dict[str, Any] = {"partitions": tally.boxes, "boxes": tally.boxes, "seconds": seconds}
-        if not len(open_) and not tally.any_stuck:
+        if not open_ and not tally.any_stuck:
             kinds: tuple[Arithmetic, ...] = ("real", "float32")
             reason = "every box is proven fair"
             if tally.real_only:
@@ -183,19 +186,20 @@ class _Search:
             if tally.real_only or self.wanted == ("real",):
                 kinds = ("real",)
             return Verdict("verified", "bounds", ENGINE, kinds, reason, **facts)
-        why = stopped if len(open_) else TOO_CLOSE
-        left = float(open_.facts["share"].sum()) + tally.stuck
+        why = stopped if open_ else TOO_CLOSE
+        left = float(self.frontier.open.facts["share"].sum()) + tally.stuck
+        left += sum(one.sums["share"] for one in self.frontier.shelved)
         whom = "these people" if self.among else "the domain"
         reason = (
             f"{why}: {_percent(1 - left)} of {whom} is decided, {_percent(left)} is not "
-            f"({len(open_):,} open boxes after {tally.boxes:,} in {seconds:.1f} s)"
+            f"({open_:,} open boxes after {tally.boxes:,} in {seconds:.1f} s)"
         )
         return Verdict("undecided", "none", ENGINE, (), reason, **facts)
 
     def _progress(self) -> str:
         tally, seconds = self.frontier.tally, self.frontier.clock.spent
         pace = tally.boxes / seconds if seconds else 0.0
-        return f"{_percent(tally.decided)} decided, {len(self.frontier.open):,} boxes open, {pace:,.0f} boxes/s"
+        return f"{_percent(tally.decided)} decided, {self.frontier.count:,} boxes open, {pace:,.0f} boxes/s"
 
     # --- one round ---
 

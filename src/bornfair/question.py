@@ -34,6 +34,7 @@ from bornfair.people.gaps import Gaps, decidable
 from bornfair.people.inference import listed
 from bornfair.people.labels import class_positions
 from bornfair.people.levels import as_listed
+from bornfair.people.sources import Source, is_streamed
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import FairGraph, FairModel, load_bundle, own_model
 from bornfair.quantification.any_model import domain_shares, row_shares
@@ -300,6 +301,8 @@ def quantify(
     (0.9, 0.1, {'certified': 9, 'falsified': 1, 'undecided': 0})
     """
     clock = Clock.of(timeout, say)
+    if isinstance(over, (str, Path)) and over not in get_args(Over) and is_streamed(over):
+        return _over_batches(str(over), Question.of(model, people, **asking), where, marginals, clock, seed)
     counted, name = _counted(over)
     asked = Question.of(model, people, **asking)
     about, rows, limits, gaps = asked.countable_model, asked.people, None, asked.gaps
@@ -340,6 +343,22 @@ def quantify(
     except KeyboardInterrupt:  # what is known by then is the answer
         found = dataclasses.replace(found, interrupted=True)
     return dataclasses.replace(found, over=name, seconds=clock.spent)
+
+
+def _over_batches(over: str, asked: Question, where: Where | None, marginals: Any, clock: Clock, seed: int) -> Shares:
+    """The shares of the rows of a table that is read in batches."""
+    from bornfair.quantification.streamed_rows import shares_of_batches
+
+    if marginals is not None:
+        raise InputError("marginals weigh the domain, and here the rows of a table are counted; leave them out.")
+    about, source = asked.countable_model, Source.at(over)
+    names = [name for name in about.domain.names if name in source.columns]
+    limits = limits_of(about.domain, where) if where else None
+    found = shares_of_batches(
+        about, source.batches(names), source.rows, lambda rows: _decidable(about, rows, None)[0], where=limits,
+        timeout=clock, seed=seed,
+    )  # fmt: skip
+    return dataclasses.replace(found, over=Path(over).name or over, seconds=clock.spent)
 
 
 def _counted(over: Any) -> tuple[pd.DataFrame | None, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +26,7 @@ from bornfair.cli.options import (
     Rate,
     Seed,
     Sensitive,
+    Stream,
     Target,
     Threshold,
     Twins,
@@ -33,12 +34,16 @@ from bornfair.cli.options import (
     choices,
     model_of,
     rows_of,
+    sample_of,
     started,
     without,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
 from bornfair.errors import InputError
 from bornfair.people.reading import Reading
+
+if TYPE_CHECKING:
+    from bornfair.people.sampling import Looked
 
 
 @choices(Reading, after="data")
@@ -92,6 +97,7 @@ def audit(
     endpoint: EndpointUrl = None,
     rate: Rate = 10.0,
     opaque: Opaque = False,
+    stream: Stream = None,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -107,20 +113,25 @@ def audit(
     for path, endings in ((report, (".html", ".htm", ".md", ".json")), (card, (".md",))):
         if path is not None and path.suffix.lower() not in endings:
             raise InputError(f"'{path}' ends in '{path.suffix}'; the name must end in one of {', '.join(endings)}.")
-    rows = rows_of(data, reading)
-    people = None if rows is None else without(rows, drop)
+    looked = sample_of(data, reading, stream, drop, seed, clock)
+    rows = rows_of(data, reading) if looked is None else None
+    people = looked.sample if looked is not None else None if rows is None else without(rows, drop)
     if people is None and drop:
         raise InputError(f"--drop {drop[0]}: there is no table to leave it out of; name one with --data.")
     asked = asking(domain, sensitive, twins, target, decision, threshold, normalise) | {"opaque": opaque}
+    if looked is not None and domain is None and not (models and all(map(_is_bundle, models))):
+        asked |= {"domain": _domain_of(str(data), reading, target, sensitive or [], drop or [], seed, clock)}
     sources: dict[str, Any] = dict(_named(models or []))
     if model_command is not None or endpoint is not None or not sources:
         other = model_of(None, model_command, endpoint, rate, timeout)
         sources[other.name] = other
+    examination = _examination(data, drop, None if looked is None else looked.told_at_length)
     with Workers.of(jobs, cluster) as workers:
         found = ask(
             sources, people, over=over, favourable=favourable, timeout=clock, seed=seed,  # type: ignore[arg-type]
-            jobs=workers, send_table=send_data, folder=folder, examination=_examination(data, drop), **asked,
+            jobs=workers, send_table=send_data, folder=folder, examination=examination, **asked,
         )  # fmt: skip
+    found = found if looked is None else _of_sample(found, looked)
     written = [str(found.save(path)) for path in (report, card) if path is not None]
     documents = found.documents
     if sarif or junit:
@@ -155,7 +166,48 @@ def _examined(files: dict[str, Path], documents: Any) -> Any:
     return [Examined.at(files.get(one.model), one.verdict, verdict_sentence(one), name=one.model) for one in documents]
 
 
-def _examination(data: Path | None, drop: list[str] | None) -> dict[str, str]:
+def _of_sample(report: Any, looked: Looked) -> Any:
+    """The report, in which it is said of how many rows those who were judged are a sample."""
+    import dataclasses
+
+    from bornfair.report import Report
+    from bornfair.report.facts import Comparison
+
+    def noted(document: Any) -> Any:
+        if document.people is None or len(looked.sample) == looked.read:
+            return document
+        return dataclasses.replace(document, people=dataclasses.replace(document.people, drawn_from=looked.read))
+
+    if isinstance(report.document, Comparison):
+        models = tuple(noted(one) for one in report.document.models)
+        return Report(dataclasses.replace(report.document, models=models))
+    return Report(noted(report.document))
+
+
+def _is_bundle(path: Path) -> bool:
+    return path.suffix.lower() == ".zip" or (path / "domain.json").is_file()
+
+
+def _domain_of(
+    data: str, reading: dict[str, Any], target: str | None, sensitive: list[str], drop: list[str], seed: int, clock: Any
+) -> Any:
+    """Everybody in a table that is read in batches: a sample does not show who that is."""
+    from bornfair.people.sampling import domain_of
+    from bornfair.people.sources import Source
+
+    def check(_: int) -> None:
+        if clock.is_up:
+            raise InputError(
+                f"reading who is in '{data}' takes longer than the {clock.timeout:g} seconds of --timeout; give it "
+                "more, or say who could exist with --domain FILE."
+            )
+
+    return domain_of(
+        Source.at(data, Reading(**reading)), target=target, sensitive=sensitive, drop=drop, seed=seed, check=check
+    )
+
+
+def _examination(data: str | None, drop: list[str] | None, told: str | None) -> dict[str, str]:
     """What the command knows of how the report came about: itself, and the file of the table."""
     from bornfair.auditing.examination import data_digest
 
@@ -163,7 +215,8 @@ def _examination(data: Path | None, drop: list[str] | None) -> dict[str, str]:
     if data is None:
         return typed
     without = f", without {' and '.join(drop)}" if drop else ""
-    return {"Data": f"{data.name}{without}, SHA-256 {data_digest(data)}"} | typed
+    told = told or f"{Path(data).name}{without}, SHA-256 {data_digest(data)}"
+    return {"Data": told} | typed
 
 
 def _print(document: Any) -> None:

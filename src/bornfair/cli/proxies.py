@@ -17,10 +17,12 @@ from bornfair.cli.options import (
     Rate,
     Seed,
     Sensitive,
+    Stream,
     TableFile,
     Target,
     choices,
     model_of,
+    sample_of,
     table_of,
     without,
 )
@@ -46,6 +48,7 @@ def proxies(
     endpoint: EndpointUrl = None,
     rate: Rate = 10.0,
     after: Annotated[Path | None, typer.Option(help="Another model to compare, say the repaired one.")] = None,
+    stream: Stream = None,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -55,8 +58,12 @@ def proxies(
 
     if not sensitive:
         raise InputError("name the sensitive columns with --sensitive.")
-    people, target = table_of(table, dataset, target, reading)
-    people = without(people, drop)
+    looked = None if dataset is not None else sample_of(table, reading, stream, drop, seed)
+    if looked is None:
+        people, target = table_of(table, dataset, target, reading)
+        people = without(people, drop)
+    else:
+        people = looked.sample
     given = any(one is not None for one in (model, model_command, endpoint))
     source = model_of(model, model_command, endpoint, rate, LONGEST_ANSWER) if given else None
     found = proxy_report(people, sensitive_features=sensitive, target=target, model=source, after=after, seed=seed)

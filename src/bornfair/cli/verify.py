@@ -158,7 +158,7 @@ def _print(verdict: Any, scope: str, output: str, tolerance: float) -> None:
     print_table("How it was found out", ["", ""], facts, numbers_from=2)
 
 
-def _change(model: Any, asked: Any, data: Path | None, clock: Clock, seed: int, *, json: bool) -> None:
+def _change(model: Any, asked: Any, data: str | None, clock: Clock, seed: int, *, json: bool) -> None:
     """The largest possible change of the score between twins: attained, and proven not to be exceeded."""
     from bornfair.question import Question
     from bornfair.verification.milp import largest_change

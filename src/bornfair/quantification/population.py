@@ -76,7 +76,15 @@ def shares_of_judged(
     clock: Clock, interrupted: bool,
 ) -> Shares:  # fmt: skip
     """The shares of rows that were judged."""
-    rows, certified, falsified = len(fair), int(fair.sum()), int(unfair.sum())
+    counts = int(fair.sum()), int(unfair.sum()), len(fair)
+    return shares_of_counts(*counts, reason, wanted, where, clock, interrupted)
+
+
+def shares_of_counts(
+    certified: int, falsified: int, rows: int, reason: str, wanted: tuple[Arithmetic, ...], where: Where | None,
+    clock: Clock, interrupted: bool,
+) -> Shares:  # fmt: skip
+    """The shares of so many rows, of which so many were proven fair and unfair."""
     shares = rounded_down(certified, rows), rounded_down(falsified, rows)
     guess = Estimate(falsified / rows, min(shares[1], falsified / rows), max(1 - shares[0], falsified / rows), rows)
     found = Shares(

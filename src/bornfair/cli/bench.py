@@ -115,7 +115,8 @@ COMMANDS = (
     ),
     Command(
         "speed", "speed", "Seconds per epoch on one core, side by side: ours plain and fair, PyTorch, scikit-learn.",
-        (option("repeats", int, 7, help="Rounds in which every contender runs once."),),
+        (option("repeats", int, 7, help="Rounds in which every contender runs once."),
+         option("preset", str, "paper", help="The network and its training: paper, or default with all it adds.")),
     ),
     Command(
         "scaling", "scaling",

@@ -21,7 +21,7 @@ from bornfair.experiments import timing
 from bornfair.experiments.preservation import Census
 from bornfair.experiments.printout import Columns, Lines, Printout, Table, lines
 from bornfair.experiments.runs import silent
-from bornfair.experiments.speed import BATCH_SIZE
+from bornfair.experiments.speed import PAPER
 from bornfair.experiments.timing import Epochs, Measured, Stopwatch
 from bornfair.models.network import hidden_widths
 from bornfair.people.domain import Domain
@@ -266,16 +266,16 @@ def _encoded_and_trained(table: pd.DataFrame, *, epochs: int, watch: Stopwatch) 
 
 def measure_large(hidden: Sequence[int], steps: int) -> LargeReport:
     """Train two epochs of `steps` steps in this process, the second one timed."""
-    data = Census.prepare(0, BATCH_SIZE * steps).training
+    data = Census.prepare(0, PAPER.batch_size * steps).training
     network = draw(Exact(), free_width=data.free.shape[1], sensitive_width=1, hidden=hidden, outputs=1, seed=0)
-    plan = Plan(epochs=2, batch_size=BATCH_SIZE)
+    plan = Plan(epochs=2, batch_size=PAPER.batch_size)
     training = train(network, TrainingData(data.free, data.classes), Response(), plan)
     return LargeReport(
         hidden=tuple(hidden),
         parameters=network.parameters,
         rows=len(data.free),
-        batch_size=BATCH_SIZE,
-        steps=-(-len(data.free) // BATCH_SIZE),
+        batch_size=PAPER.batch_size,
+        steps=-(-len(data.free) // PAPER.batch_size),
         seconds=training.history[1].seconds,
         first=training.history[0].seconds,
         memory=peak_memory(),

@@ -44,6 +44,10 @@ def test_a_file_is_read_in_batches_when_asked_for_and_rows_are_kept_where_said(p
     first = {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
     assert bornfair(*words, cwd=tmp_path).returncode == 0
     assert {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()} == first
+    assert bornfair(*words, "--calibrate", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "b" / "model.onnx").read_bytes() != first["model.onnx"]
+    assert "calibrated" in json.loads((tmp_path / "b" / "certificate.json").read_text())["training"]
+    assert bornfair("check", "b", cwd=tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize(

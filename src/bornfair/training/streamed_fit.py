@@ -17,7 +17,7 @@ import pandas as pd
 from bornfair.errors import InputError, plain_value, shown
 from bornfair.files import write_atomically
 from bornfair.models import metrics
-from bornfair.models.network import decisions
+from bornfair.models.network import Network, decisions
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Policies
@@ -29,6 +29,7 @@ from bornfair.people.survey_file import from_bytes, to_bytes
 from bornfair.proof.bundle import FairModel
 from bornfair.training.algorithm import Callback
 from bornfair.training.cache import KEPT_ASIDE, PARTS, TRAINING, VALIDATION, Cache, Layout, Shares, made
+from bornfair.training.calibration import calibration
 from bornfair.training.fitting import Fitted, Recipe, resolve_response
 from bornfair.training.hosts import ALONE, Hosts
 from bornfair.training.provenance import KEPT_ASIDE as ON_KEPT_ASIDE
@@ -167,14 +168,19 @@ def fit_streamed(
         start.members, cache, response, plan, embedding=embedding, balanced=balanced, hosts=hosts, callbacks=callbacks,
         checkpoint_path=checkpoint_path, resume=resume, transformation=recipe.transformation, told=told,
     )  # fmt: skip
-    model = FairModel(training.network, encoding).at(threshold, learnt)
+    network, calibrated = training.network, None
+    if recipe.calibrate:
+        scores, answers = _scored(network, cache, hosts, VALIDATION)
+        calibrated = calibration(scores, answers, _balanced(answers) if balanced else None)
+        network = calibrated.of(network)
+    model = FairModel(network, encoding).at(threshold, learnt)
     verdict = confirm_encoded(model.network, model.encoding)
     on_validation = VALIDATION_ROWS if plan.patience else VALIDATION_ONLY
     measured = [_measured(model, cache, hosts, VALIDATION, on_validation)]
     certificate = certify(
         model, verdict, start=start, response=response, plan=plan, training=training, threshold=threshold,
         measured=[{name: one[name] for name in ("on", "rows", "accuracy")} for one in measured if one],
-        embedding=embedding,
+        embedding=embedding, calibrated=calibrated,
     )  # fmt: skip
     figures = _measured(model, cache, hosts, KEPT_ASIDE, ON_KEPT_ASIDE) or measured[0]
     if figures and domain.sensitive:
@@ -193,20 +199,26 @@ def _balanced(classes: np.ndarray) -> np.ndarray:
     return (len(classes) / (np.count_nonzero(counts) * np.maximum(counts, 1)))[classes]
 
 
-def _measured(model: FairModel, cache: Cache, hosts: Hosts, part: str, on: str) -> dict[str, Any]:
-    """How good the model is on one part of the rows, those of all processes together; {} of no rows."""
-    width = model.encoding.sensitive_width
-    scores, truth = [np.zeros((0, model.network.outputs), np.float32)], [np.zeros(0, np.int32)]
+def _scored(network: Network, cache: Cache, hosts: Hosts, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs and true classes of one part of the rows, those of all processes together."""
+    width = cache.layout.encoding.sensitive_width
+    scores, truth = [np.zeros((0, network.outputs), np.float32)], [np.zeros(0, np.int32)]
     for rows in cache.blocks(part, SCORED_TOGETHER):
         free = cache.layout.free(rows)
         codes = np.zeros((len(free), width), np.float32)  # which the network does not read
-        scores.append(np.asarray(model.network.scores(np.concatenate([free, codes], axis=1)), np.float32))
+        scores.append(np.asarray(network.scores(np.concatenate([free, codes], axis=1)), np.float32))
         truth.append(rows["class"].astype(np.int32))
     found = np.concatenate([np.frombuffer(one, np.float32) for one in hosts.gathered(np.concatenate(scores).tobytes())])
     answers = np.concatenate([np.frombuffer(one, np.int32) for one in hosts.gathered(np.concatenate(truth).tobytes())])
+    return found.reshape(-1, network.outputs), answers
+
+
+def _measured(model: FairModel, cache: Cache, hosts: Hosts, part: str, on: str) -> dict[str, Any]:
+    """How good the model is on one part of the rows; {} of no rows."""
+    shown_scores, answers = _scored(model.network, cache, hosts, part)
     if not len(answers):
         return {}
-    shown_scores, classes = found.reshape(len(answers), -1), model.classes
+    classes = model.classes
     right, decided = classes[answers], classes[decisions(shown_scores)]
     return {
         "on": on, "rows": len(answers), "accuracy": metrics.accuracy(right, decided),

@@ -6,9 +6,11 @@ import pytest
 from tests.support.random_forests import everybody, random_forest_model, some_limits, within
 
 from bornfair.errors import InputError
+from bornfair.parallel import Workers
 from bornfair.quantification import forest_measure
+from bornfair.quantification.forest_bounding import _points
 from bornfair.quantification.forest_functions import Functions
-from bornfair.quantification.forest_measure import _points, shares_of_forest
+from bornfair.quantification.forest_measure import shares_of_forest
 from bornfair.quantification.forest_moments import LeafTable
 from bornfair.quantification.forest_rows import shares_of_forest_rows
 from bornfair.quantification.forest_weights import CellWeights
@@ -87,6 +89,22 @@ def test_no_share_is_contradicted_wherever_it_is_stopped(monkeypatch):
             proven += found.certified + found.falsified
             credited += found.counts is None
     assert proven > 40 and credited > 20 and drawn > 50_000
+
+
+def test_how_many_work_side_by_side_changes_nothing_but_the_time(monkeypatch):
+    monkeypatch.setattr(forest_measure, "FEW", 0)
+    monkeypatch.setattr(forest_measure, "TASK", 1)
+    with Workers.of(2) as workers:
+        for seed in (16, 35, 39):
+            model = random_forest_model(np.random.default_rng([seed, 1]))
+            found = [
+                shares_of_forest(model, timeout=600.0, samples=64, most_samples=500, most_boxes=40, jobs=jobs).to_json()
+                for jobs in (1, workers)
+            ]
+            one, two = ({name: value for name, value in each.items() if name != "seconds"} for each in found)
+            assert one == two
+            assert one["boxes"] > 10
+        assert {type(work).__name__ for work, *_ in workers._kept.values()} >= {"ForestHalving"}
 
 
 @pytest.mark.parametrize("bands", [1, 2])

@@ -48,7 +48,7 @@ def domain_shares(
 
         return shares_of_forest(
             model, timeout=timeout, precision=precision, marginals=marginals, where=where, most_boxes=most_boxes,
-            seed=seed,
+            jobs=jobs, seed=seed,
         )  # fmt: skip
     if isinstance(model, OpaqueModel):
         from bornfair.quantification.outside_measure import shares_outside

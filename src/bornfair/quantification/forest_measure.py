@@ -8,27 +8,30 @@ where, and what is open in the end is credited.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.forest_model import ForestModel
+from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.quantification.confident import NARROW, Looks, Parts, clopper_pearson, needed_samples, take_looks
+from bornfair.quantification.forest_bounding import ForestCrediting, ForestHalving, Tally, waiting, write_credit
 from bornfair.quantification.forest_panel import Panel
 from bornfair.quantification.forest_sample import ForestSample, drawn_from, sampled, together
 from bornfair.quantification.forest_weights import CellWeights
 from bornfair.quantification.records import SURE, Estimate, Shares
-from bornfair.quantification.variables import DOWN, Marginal
+from bornfair.quantification.variables import Marginal
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.forest_branching import Branching
 from bornfair.verification.forest_decide import prove_forest
-from bornfair.verification.forest_judge import Bounds, Judge, told_apart
-from bornfair.verification.forest_search import split_of
-from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier
+from bornfair.verification.forest_judge import Judge
+from bornfair.verification.frontier import GRACE, INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier, Portion
 from bornfair.verification.partition import Where
 
 SAMPLES = 100_000
@@ -38,23 +41,13 @@ CONFIDING = 0.15  # share of the time for drawing from what is open
 PLANNED = 0.9  # of the time that is left for it: the look that is planned must not come too late
 MAKING = 0.4  # share of the time that may go into tables for crediting boxes; without these, boxes are only cut
 BATCH = 64
+TASK = 8  # boxes that are cut by one worker
 FEW = 4096  # sums of one version in a box that are looked at one by one rather than cut apart
 MEMORY = 2**29  # bytes of open boxes
 SECONDS_EACH = 0.05  # for crediting a box, until it has been measured
 PACED = 24  # open boxes when that is first done, with a few of them:
 TRIED = 6
 MARGIN = 1.1  # it may turn out slower
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Masses of boxes that are done."""
-
-    certified: float = 0.0
-    falsified: float = 0.0
-    stuck: float = 0.0
-    boxes: int = 0
-    credited: bool = False
 
 
 def shares_of_forest(
@@ -69,6 +62,7 @@ def shares_of_forest(
     most_samples: int | None = None,
     confidence: float = SURE,
     moments: bool = True,
+    jobs: Jobs = None,
     seed: int = 0,
     say: Say | None = None,
 ) -> Shares:
@@ -77,7 +71,8 @@ def shares_of_forest(
 
     Everybody (of a sub-population, if `where` names one) counts the same unless `marginals` weigh the values of free
     features, independently of each other. What is proven holds in real arithmetic and as the forest adds up.
-    moments=False leaves it at bounds on trees, which is what plain splitting of boxes does.
+    moments=False leaves it at bounds on trees, which is what plain splitting of boxes does. `jobs` workers bound and
+    credit boxes side by side; where it is stopped by `most_boxes` their number changes nothing.
     """
     clock = Clock.of(timeout, say)
     if not clock.timeout >= 0 or not 0 <= precision <= 1 or samples < 1 or (most_boxes is not None and most_boxes < 1):
@@ -101,8 +96,17 @@ def shares_of_forest(
     else:
         from threadpoolctl import threadpool_limits
 
-        measurement = Measurement(judge, weights, clock, precision, most_boxes, moments=moments, seed=seed)
-        with threadpool_limits(1, "blas"):
+        with Workers.lent(jobs) as workers, threadpool_limits(1, "blas"):
+            measurement = Measurement(
+                judge.sendable if workers.is_elsewhere else judge,
+                weights,
+                clock,
+                precision,
+                most_boxes,
+                moments=moments,
+                seed=seed,
+                workers=workers,
+            )
             found = measurement.run(sample, Looks(confidence), most_samples)
     sure = found.confident or replace(found.proven_interval, confidence=confidence)
     note = f"; {model.note}" if model.note else ""
@@ -118,19 +122,19 @@ class Measurement:
 
     def __init__(
         self, judge: Judge, weights: CellWeights, clock: Clock, precision: float = 0.0, most_boxes: int | None = None,
-        *, moments: bool = True, seed: int = 0,
+        *, moments: bool = True, seed: int = 0, workers: Workers = ALONE,
     ) -> None:  # fmt: skip
         self.judge, self.weights, self.clock, self.seed = judge, weights, clock, seed
         self.sample, self.looks, self.most_samples = ForestSample(), Looks(), 0
         self.precision, self.most_boxes = precision, float("inf") if most_boxes is None else most_boxes
-        self.branching = Branching(judge)
         moments = moments and judge.bits.outputs == 1 and Panel.seconds(judge) <= MAKING * clock.left
         self.panel = Panel.of(judge, weights, seed) if moments else None
+        self.halving, self.workers = ForestHalving(judge, weights, Branching(judge), self.panel, FEW), workers
         self.seconds_each, self.paced_at = SECONDS_EACH, PACED
         width, everybody = len(judge.sizes), np.full(1, weights.total)
         whole = np.zeros((1, width), np.int64), (judge.sizes - 1)[None]
         root = Boxes(*judge.cells.narrowed(*whole)[:2])
-        root = _waiting(root, everybody, everybody, np.zeros(1, np.int64), np.zeros(1, np.int64))
+        root = waiting(root, everybody, everybody, np.zeros(1, np.int64), np.zeros(1, np.int64))
         self.frontier: Frontier[Boxes, Tally] = Frontier(
             root, Tally(), clock, MEMORY // (16 * width + 48), lambda: self.frontier.shelve_half("undecided")
         )
@@ -159,7 +163,7 @@ class Measurement:
 
     def _decide(self) -> str:
         frontier = self.frontier
-        frontier.replace(np.arange(1), 1, self._bounded)
+        frontier.replace(np.arange(1), 1, lambda tally, root: added(tally, self.halving.bounded(root)))
         reason = frontier.work(self._step, self._progress, lambda: self._time_to_credit() + self._time_to_confide())
         if self.panel is not None and reason is not None:
             self._credit()
@@ -176,7 +180,8 @@ class Measurement:
         if self.precision > 0 and self._undecided() <= self.precision:
             return "precise enough"
         most = BATCH if self.panel is None else max(min(BATCH, len(frontier.open) // 4), 1)
-        frontier.replace(frontier.wave("undecided", most, BATCH), BATCH, self._cut)
+        wave = frontier.wave("undecided", most, BATCH)
+        frontier.replace(wave, TASK, added, look=self.halving, workers=self.workers)
         if self.panel is not None and len(frontier.open) >= self.paced_at:
             self._measure_pace()
         return None
@@ -190,8 +195,9 @@ class Measurement:
         worst = np.array([np.argmax(self.frontier.open.facts["undecided"])])
 
         def refined(tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
-            tally, parts = self._cut(tally, boxes)
-            self._credit_boxes(parts, np.arange(len(parts)))
+            tally, parts = added(tally, self.halving.look(Portion(boxes)))
+            if len(parts):
+                write_credit(parts, np.arange(len(parts)), self.crediting.look(Portion(parts)))
             return tally, parts
 
         self.frontier.replace(worst, 1, refined)
@@ -245,60 +251,12 @@ class Measurement:
             self.seed, most=max(self.most_samples, 1), together=together(self.judge),
         )  # fmt: skip
 
-    # --- cutting ---
-
-    def _cut(self, tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
-        feature, cut = boxes.facts["feature"], boxes.facts["cut"]
-        rows = np.arange(len(boxes))
-        below, above = boxes.high.copy(), boxes.low.copy()
-        below[rows, feature], above[rows, feature] = cut, cut + 1
-        return self._bounded(tally, Boxes(np.concatenate([boxes.low, above]), np.concatenate([below, boxes.high])))
-
-    def _bounded(self, tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
-        """What is still open of some boxes; the rest goes to the tally."""
-        judge, mass = self.judge, self.weights.mass(boxes.low, boxes.high)
-        boxes, mass = boxes[mass > 0], mass[mass > 0]
-        masks = judge.bits.shared(boxes.low, boxes.high)
-        found = judge.bounds(boxes.low, boxes.high, masks)
-        fair, unfair = found.fair, found.unfair & ~found.fair
-        left = ~(fair | unfair)
-        count = np.prod((boxes.high - boxes.low + 1).astype(np.float64), axis=1)
-        few = left & ((count * judge.versions <= FEW) | (count == 1))
-        one_by_one = self._one_by_one(boxes[few])
-        left = np.flatnonzero(left & ~few)
-        tally = replace(
-            tally,
-            certified=tally.certified + float(mass[fair].sum()) + one_by_one[0],
-            falsified=tally.falsified + float(mass[unfair].sum()) + one_by_one[1],
-            stuck=tally.stuck + one_by_one[2],
-            boxes=tally.boxes + len(boxes),
-        )
-        rest, undecided = boxes[left], mass[left].copy()
-        feature, cut = np.full(len(left), -1), np.zeros(len(left), np.int64)
-        for i in range(len(rest)):
-            if self.panel is None:
-                break
-            outlook = self.panel.outlook(rest.low[i], rest.high[i])
-            undecided[i] *= outlook.undecided
-            feature[i], cut[i] = outlook.feature, outlook.cut
-        blind = np.flatnonzero(feature < 0)  # no feature matters by itself
-        some = Bounds(*(getattr(found, name)[left[blind]] for name in Bounds.__annotations__))
-        feature[blind], cut[blind] = split_of(
-            self.branching, rest.low[blind], rest.high[blind], masks[left[blind]], some
-        )
-        return tally, _waiting(rest, mass[left], undecided, feature, cut)
-
-    def _one_by_one(self, boxes: Boxes) -> tuple[float, float, float]:
-        """The masses of fair, unfair and unclear people of small boxes."""
-        if not len(boxes):
-            return 0.0, 0.0, 0.0
-        points = np.concatenate([_points(low, high) for low, high in zip(boxes.low, boxes.high, strict=True)])
-        decided, _ = self.judge.decided(points)
-        mass, unfair = self.weights.mass(points, points), told_apart(decided)
-        fair = ~unfair & (decided >= 0).all(axis=1)
-        return float(mass[fair].sum()), float(mass[unfair].sum()), float(mass[~(fair | unfair)].sum())
-
     # --- crediting ---
+
+    @cached_property
+    def crediting(self) -> ForestCrediting:
+        assert self.panel is not None
+        return ForestCrediting(self.panel)
 
     def _time_to_credit(self) -> float:
         if self.panel is None:
@@ -310,29 +268,26 @@ class Measurement:
         facts = self.frontier.open.facts
         unknown = np.flatnonzero(np.isnan(facts["certified"])) if which is None else which
         order = unknown[np.argsort((facts["undecided"] - facts["mass"])[unknown], kind="stable")]
-        began = self.clock.now()
-        for done, i in enumerate(order):
-            if self.clock.is_up:
-                break
-            self._credit_boxes(self.frontier.open, [int(i)])
-            self.seconds_each = (self.clock.now() - began) / (done + 1)
+        began, under_way = self.clock.now(), deque[int]()
+
+        def boxes() -> Iterator[Portion]:
+            for i in order:
+                if self.clock.is_up:
+                    return
+                under_way.append(int(i))
+                yield Portion(self.frontier.open[np.array([i])])
+
+        for done, seen in enumerate(
+            self.workers.ordered(self.crediting, boxes(), lambda: max(self.clock.left, 0.0) + GRACE), 1
+        ):
+            write_credit(self.frontier.open, np.array([under_way.popleft()]), seen.found)
+            self.seconds_each = (self.clock.now() - began) / done
             self.clock.report(self._progress)
 
-    def _credit_boxes(self, boxes: Boxes, which: Iterable[int]) -> None:
-        assert self.panel is not None
-        facts = boxes.facts
-        for i in which:
-            found = self.panel.credit(boxes.low[i], boxes.high[i])
-            mass = facts["mass"][i] * DOWN
-            facts["certified"][i], facts["falsified"][i] = mass * found.certified, mass * found.falsified
-            facts["undecided"][i] = max(facts["mass"][i] * (1 - found.certified - found.falsified), 0.0)
 
-
-def _waiting(boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, feature: np.ndarray, cut: np.ndarray) -> Boxes:
-    unknown = np.full(len(boxes), np.nan)
-    return boxes.knowing(
-        mass=mass, undecided=undecided, feature=feature, cut=cut, certified=unknown, falsified=unknown.copy()
-    )
+def added(tally: Tally, found: tuple[Tally, Boxes]) -> tuple[Tally, Boxes]:
+    """The tally after some boxes, and what is open of them."""
+    return tally + found[0], found[1]
 
 
 def _with_credit(tally: Tally, boxes: Boxes) -> Tally:
@@ -341,11 +296,6 @@ def _with_credit(tally: Tally, boxes: Boxes) -> Tally:
         tally, certified=tally.certified + fair, falsified=tally.falsified + unfair,
         credited=tally.credited or fair > 0 or unfair > 0,
     )  # fmt: skip
-
-
-def _points(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    grid = np.meshgrid(*(np.arange(a, b + 1) for a, b in zip(low, high, strict=True)), indexing="ij")
-    return np.stack([part.ravel() for part in grid], axis=1) if grid else np.zeros((1, 0), np.int64)
 
 
 def _rounded_down(part: float, total: float) -> float:

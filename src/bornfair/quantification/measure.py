@@ -302,7 +302,8 @@ class _Measurement:
     def _cut(self, rows: np.ndarray, turns: int = 1) -> None:
         """Put the halves of these open boxes in their place, as far as time allows; of halves too in more turns."""
         counts = count_alive(self.frontier.open.facts["alive"][rows])
-        rows = rows[np.argsort(counts, kind="stable")]  # boxes of a batch are bounded as if all had the most
+        # Boxes of a batch are bounded as if all had the most; what takes longest comes first, so that all end together.
+        rows = rows[np.argsort(-counts, kind="stable")]
         batch = max(self._together(counts) // 2, 1)
         self.frontier.replace(rows, batch, added, self._reserve, self._halving, self.workers, turns)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -21,7 +21,13 @@ class Tally:
     boxes: int = 0
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+        return Tally(
+            self.certified + other.certified,
+            self.falsified + other.falsified,
+            self.stuck + other.stuck,
+            self.credited + other.credited,
+            self.boxes + other.boxes,
+        )
 
     def with_credit(self, boxes: Boxes) -> Tally:
         """With the masses that are proven of parts of open boxes, as far as anybody has looked."""

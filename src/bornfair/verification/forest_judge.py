@@ -7,7 +7,7 @@ sum (`Margins.doubt`). Somebody whom bounds leave open is summed up in both ways
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -58,7 +58,7 @@ class Judge:
     """Decides about boxes of cells, and about single cells, of the free features."""
 
     def __init__(self, model: ForestModel, where: Where | None = None) -> None:
-        self.model, self.cells = model, Cells.of(model, where)
+        self.model, self.where, self.cells = model, where, Cells.of(model, where)
         self.bits = LeafBits(self.cells)
 
     @staticmethod
@@ -71,6 +71,11 @@ class Judge:
         if model not in JUDGES:
             JUDGES[model] = Judge(restricted(model))
         return JUDGES[model]
+
+    @cached_property
+    def sendable(self) -> Judge:
+        """The same without the original, which cannot be sent to another process, and is not asked there."""
+        return Judge(replace(self.model, original=None), self.where)
 
     @cached_property
     def sizes(self) -> np.ndarray:

@@ -176,10 +176,10 @@ class Frontier(Generic[Waiting, Tally]):
         side. Batches are smaller where a whole one would take longer than there is time. Boxes that do not come back
         stay as they are.
         """
-        under_way = deque[np.ndarray]()
+        under_way, held = deque[np.ndarray](), reserve()
 
         def time_left() -> float:
-            return self.clock.deadline - self.clock.now() - reserve()
+            return self.clock.deadline - self.clock.now() - held
 
         def batches() -> Iterator[Portion]:
             start = 0

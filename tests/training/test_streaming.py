@@ -109,6 +109,13 @@ def test_gaps_and_unknown_categories_are_treated_as_in_memory(streamed, people, 
             layout.encode(people.head(4).assign(**{column: [value, *people[column][1:4]]}), np.zeros(4, int))
 
 
+def test_a_table_that_changes_while_it_is_read_is_refused(streamed, people, whole_run):
+    layout = Layout(whole_run[0][0].model.encoding, streamed[0].survey)
+    for age in (3, 400):
+        with pytest.raises(InputError, match="'age' holds numbers now that it did not hold"):
+            layout.encode(people.head(1).assign(age=age), np.zeros(1, int))
+
+
 def test_who_is_kept_aside_is_decided_by_address_and_seed(streamed, whole_run):
     shares, addresses = Shares.of(ROWS, 0.2, 0.1), np.arange(ROWS, dtype=np.uint64)
     where = shares.parts(addresses, 0)

@@ -88,6 +88,11 @@ class Coded:
                 numbers[gap] = float(encoding.fill[self.feature.name]) - self.lowest
             else:
                 numbers[gap] = len(self.free) - 1
+        if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(self.free)):
+            raise InputError(
+                f"column '{self.feature.name}' holds numbers now that it did not hold when the table was looked at; "
+                "start again when nobody writes to it."
+            )
         return numbers.astype(self.dtype)
 
 

@@ -109,7 +109,7 @@ def test_predictions_are_written_as_they_come_and_gone_on_with_after_a_kill(plac
         assert bornfair(*asked, "--stream", "--out", "parts.csv", cwd=place).returncode == 130
     assert not (place / "parts.csv").exists() and (place / "parts.csv.part").exists()
     with (place / "parts.csv.part").open("a") as stream:
-        stream.write("half a row that was not noted")
+        stream.write("rows that were not noted\n" * 10_000)
     done = bornfair(*asked, "--stream", "--out", "parts.csv", cwd=place)
     assert "going on after 300 rows" in done.stderr and "600 rows written to parts.csv" in done.stdout
     assert (place / "parts.csv").read_bytes() == (place / "whole.csv").read_bytes()

@@ -26,7 +26,8 @@ def free_port() -> int:
 
 def started(folder: Path, *more: str) -> list[subprocess.Popen]:
     port = free_port()
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
+    quick = "--xla_backend_optimization_level=0"  # little is computed, and compiling takes most of the time
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1", "XLA_FLAGS": quick}
     return [
         subprocess.Popen(
             [sys.executable, host_process.__file__, f"127.0.0.1:{port},2,{number}", str(folder / "people"),

@@ -143,8 +143,8 @@ class Pace:
 
     EVERY = 10.0  # seconds
 
-    def __init__(self, label: str, total: int | None, *, quiet: bool) -> None:
-        self.label, self.total, self.quiet, self.rows = label, total, quiet, 0
+    def __init__(self, label: str, total: int | None, *, quiet: bool, start: int = 0) -> None:
+        self.label, self.total, self.quiet, self.rows, self.start = label, total, quiet, start, start
         self.began = self.spoken = time.monotonic()
 
     def __call__(self, more: int) -> None:
@@ -154,7 +154,7 @@ class Pace:
         self.rows, now = rows, time.monotonic()
         if self.quiet or now - self.spoken < self.EVERY:
             return
-        self.spoken, speed = now, rows / (now - self.began)
+        self.spoken, speed = now, (rows - self.start) / (now - self.began)
         of = left = ""
         if self.total:
             of, left = f" of {self.total:,}", f", {(self.total - rows) / max(speed, 1e-9):,.0f} s left"

@@ -53,11 +53,10 @@ def predict_streamed(
         repr((_digest(bundle), source.fingerprint(), threshold, identifiers, raw)).encode()
     ).hexdigest()
     keeper = None if out is None else Keeper(out, mark)
-    pace = Pace("predicting", source.rows, quiet=json)
+    pace = Pace("predicting", source.rows, quiet=json, start=0 if keeper is None else keeper.rows)
     done = (0, 0) if keeper is None else keeper.done
     if keeper is not None and keeper.rows:
         say(f"bornfair: going on after {keeper.rows:,} rows that are written already.")
-        pace.rows = keeper.rows
     rows, counts, unseen = 0 if keeper is None else keeper.rows, Counter[Any](), Counter[str]()
     with contextlib.nullcontext() if keeper is None else contextlib.closing(keeper.stream):
         for place, batch in _batches(source, columns, done):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+import bornfair.proof.checker
 import brute_force
 from bornfair import verify
+from checker_mutants import MUTANTS
 from fuzzing import Summary
 from nightly import BATCH, FUZZERS, main
 
@@ -62,3 +65,9 @@ def test_one_false_answer_is_told_with_its_seed_and_makes_the_status_1(capsys: p
 def test_hours_end_it_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert main({"a": lambda count, seed: Summary(count)}, ["--hours", "0.000001"]) == 0
     assert "0 wrong" in capsys.readouterr().out
+
+
+def test_every_line_that_is_to_be_broken_is_in_the_checker_once() -> None:
+    checker = Path(bornfair.proof.checker.__file__).read_text(encoding="utf-8")
+    gone = [line for pairs in MUTANTS.values() for line, _ in pairs if checker.count(line) != 1]
+    assert gone == []

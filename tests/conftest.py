@@ -24,13 +24,14 @@ settings.load_profile("bornfair")
 # Modules that take longer than some seconds, by room: `make check` leaves them to `make test`.
 SLOW = {
     ".": "estimator examples files hostile_files nightly proofs sklearn",
-    "auditing": "audit",
+    "auditing": "audit many",
     "baselines": "base lcifr milp udif",
     "cli": "commands first_week printing streaming",
     "explaining": "neighbourhoods",
     "experiments": "accuracy preservation repair_anchors runs speed",
     "models": "network onnx_graph shipped",
     "models/importers": "heads hostile import_fuzz keras onnx scikit",
+    "parallel": "clusters",
     "people": "schemas",
     "proof": "checker_domain checker_hostile checker_proofs checker_tampering vnnlib",
     "proxies": "tells",

@@ -8,6 +8,7 @@ there; then they fail (`make cluster`).
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 
@@ -23,6 +24,7 @@ from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import BooleanFeature, IntegerFeature
 from bornfair.quantification import forms, measure
 from bornfair.verification.search import search
+from samples import bornfair
 
 pytestmark = [
     pytest.mark.skipif(
@@ -142,6 +144,18 @@ def test_a_cluster_answers_as_one_process_does_also_when_a_machine_is_lost(clust
         monkeypatch.setattr(workers, "ordered", losing)
         assert answers(workers) == alone
         assert given > 40
+
+
+def test_the_command_shares_its_work_with_a_cluster(cluster, tmp_path):
+    tmp_path.joinpath("n.nnet").write_text(
+        "// two inputs\n1,2,1,2,\n2,1,\n0,\n0,0,\n9,1,\n0,0,0,\n1,1,1,\n1.0,0.5,\n-4.25,\n"
+    )  # x from 0 to 9 and s: unfair where x = 4
+    asked = ["quantify", "n.nnet", "--sensitive", "1", "--timeout", "60", "--json"]
+    found = [
+        json.loads(bornfair(*asked, *where, cwd=tmp_path).stdout) for where in ([], ["--cluster", cluster.address])
+    ]
+    assert found[0]["counts"] == {"certified": 9, "falsified": 1, "undecided": 0}
+    assert found[0] | {"seconds": 0} == found[1] | {"seconds": 0}
 
 
 def test_workers_of_another_version_are_refused(cluster, monkeypatch):

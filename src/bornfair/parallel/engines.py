@@ -43,6 +43,7 @@ class Processes:
 
     def __init__(self, jobs: int) -> None:
         self.jobs, self._folder = jobs, Path(tempfile.mkdtemp(prefix="bornfair-"))  # for nobody else to read
+        self._executor: Any = None
 
     def keep(self, name: str, payload: bytes) -> bytes | str:
         if len(payload) <= IN_TASKS:
@@ -53,10 +54,16 @@ class Processes:
 
     def submit(self, name: str, place: Any, item: Any) -> Future[Any]:
         from joblib.externals.loky import get_reusable_executor
+        from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
-        # Whose processes have died is replaced here; others wait for the next task.
-        executor = get_reusable_executor(self.jobs, timeout=IDLE, initializer=_deaf)
-        return executor.submit(task.run, task.HOME, name, place, item)
+        for _ in range(2):
+            if self._executor is None:  # the processes that are there, unless some have died
+                self._executor = get_reusable_executor(self.jobs, timeout=IDLE, initializer=_deaf)
+            try:
+                return self._executor.submit(task.run, task.HOME, name, place, item)
+            except (BrokenProcessPool, ShutdownExecutorError):
+                self._executor = None
+        raise RuntimeError("the processes of this machine die as soon as they are started")
 
     def close(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)

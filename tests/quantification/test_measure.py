@@ -31,7 +31,7 @@ from bornfair.quantification.forms import Bounder
 from bornfair.quantification.relaxation import Sums
 from bornfair.quantification.shares import surely_above
 from bornfair.quantification.variables import variables
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 from bornfair.twins.relation import Relation, View, flip_relation
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock

@@ -24,7 +24,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
 from bornfair.quantification.forest_measure import shares_of_forest
 from bornfair.quantification.forest_rows import shares_of_forest_rows
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 from bornfair.verification.clock import Clock
 from bornfair.verification.decide import decide
 from fuzzing import Summary

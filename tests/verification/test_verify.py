@@ -10,7 +10,7 @@ from bornfair.errors import InputError
 from bornfair.experiments import audit
 from bornfair.models.network import Layer, Network
 from bornfair.people.encoding import Encoding
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 from bornfair.verification.replay import replay
 from interop_models import NNET as TEXT
 from samples import bornfair, make_people

@@ -22,7 +22,7 @@ from bornfair.people.features import NUMERIC, Feature, Value, known_levels, unkn
 from bornfair.people.gaps import decidable
 from bornfair.people.tables import as_pandas
 from bornfair.proxies.pairs import Fact, Sensitive, Suggestion, facts_about, suggested_swaps
-from bornfair.question import any_model
+from bornfair.question.loading import any_model
 from bornfair.verification.clock import Clock, Timeout
 
 FOLDS = 4

@@ -17,7 +17,8 @@ from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import unknown_column
 from bornfair.people.labels import class_positions
-from bornfair.question import Question, nothing_sensitive
+from bornfair.question import Question
+from bornfair.question.loading import nothing_sensitive
 from bornfair.training.first_layer import told_in, with_first_layer
 from bornfair.training.projection import fair_encoding
 

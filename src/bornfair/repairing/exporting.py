@@ -21,7 +21,7 @@ from bornfair.models.wired_graph import Core, Method, Taken, around
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.proof.bundle import FairForest, FairGraph, FairModel
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 from bornfair.twins.folding import Folding
 
 COMPARED = 256  # people

@@ -31,7 +31,8 @@ from bornfair.models.writers.lightgbm_text import lightgbm_text
 from bornfair.models.writers.xgboost_json import held_base, xgboost_json
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.proof.bundle import FairForest
-from bornfair.question import Question, nothing_sensitive
+from bornfair.question import Question
+from bornfair.question.loading import nothing_sensitive
 from bornfair.repairing.changes import Changes, Outcome, compare
 from bornfair.repairing.forest_mean import Mean, mean_forest
 from bornfair.repairing.restriction import all_values, values_of

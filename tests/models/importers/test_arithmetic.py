@@ -17,7 +17,7 @@ from bornfair.cli import app
 from bornfair.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.features import IntegerFeature
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 from interop_models import GraphMaker
 
 INPUTS = [("x", TensorProto.FLOAT, ["n", 2])]

@@ -21,7 +21,8 @@ from bornfair.models.importers import forest_files
 from bornfair.models.importers.columns import Who
 from bornfair.models.importers.forest_source import Ran, _nearness, imported_forest, people_at_thresholds
 from bornfair.models.importers.reading import Reading
-from bornfair.question import Question, load_model
+from bornfair.question import Question
+from bornfair.question.loading import load_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 RNG = np.random.default_rng(0)

@@ -22,7 +22,7 @@ from bornfair.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.features import IntegerFeature
 from bornfair.proof.bundle import FairModel
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 from interop_models import GraphMaker, random_layer
 
 Build = Callable[[GraphMaker, str], str]

@@ -21,7 +21,7 @@ from bornfair.errors import InputError
 from bornfair.models.importers import onnx_worker
 from bornfair.models.importers.onnx_child import packed, unpacked
 from bornfair.models.importers.onnx_worker import CannotRun, ForeignGraph
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 from interop_models import WIDTH, GraphMaker, disagreements, people, random_layer
 
 

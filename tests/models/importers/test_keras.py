@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bornfair.errors import InputError
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 from interop_models import WIDTH, disagreements, people, random_layer
 from keras_files import Weights, config_of, dense, layer, outputs_of, stack, write_h5, write_keras
 

@@ -20,7 +20,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature
 from bornfair.proof.bundle import FairModel
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 from interop_models import WIDTH, GraphMaker, categories, disagreements, people, random_layer
 from samples import make_people
 

@@ -22,7 +22,7 @@ from bornfair.errors import InputError
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.importers.forest_source import people_at_thresholds
 from bornfair.people.features import BooleanFeature, RealFeature
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({

@@ -14,7 +14,7 @@ from bornfair.models.network import Layer, Network
 from bornfair.models.shipped import shipped
 from bornfair.people.encoding import Encoding, Policies, Scale
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 from bornfair.twins.versions import Versions
 
 FEATURES = (

@@ -35,7 +35,7 @@ from bornfair import verify
 from bornfair.errors import InputError
 from bornfair.models.importers import original as original_module
 from bornfair.people.domain import Domain
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 from bornfair.twins.versions import Versions
 from interop_models import disagreements
 from samples import make_people

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from bornfair.errors import InputError
-from bornfair.question import load_model
+from bornfair.question.loading import load_model
 from interop_models import WIDTH, disagreements, people
 
 pytestmark = pytest.mark.skipif(

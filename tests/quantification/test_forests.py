@@ -1,5 +1,8 @@
 """Shares of forests beside everybody who could exist, counted one by one."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -96,7 +99,8 @@ def test_how_many_work_side_by_side_changes_nothing_but_the_time(monkeypatch):
     monkeypatch.setattr(forest_measure, "TASK", 1)
     with Workers.of(2) as workers:
         for seed in (16, 35, 39):
-            model = random_forest_model(np.random.default_rng([seed, 1]))
+            original = SimpleNamespace(fills={}, run=lambda rows: rows)  # which cannot be sent to anybody
+            model = replace(random_forest_model(np.random.default_rng([seed, 1])), original=original)
             found = [
                 shares_of_forest(model, timeout=600.0, samples=64, most_samples=500, most_boxes=40, jobs=jobs).to_json()
                 for jobs in (1, workers)

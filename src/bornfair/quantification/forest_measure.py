@@ -97,15 +97,11 @@ def shares_of_forest(
         from threadpoolctl import threadpool_limits
 
         with Workers.lent(jobs) as workers, threadpool_limits(1, "blas"):
+            if workers.jobs > 1:
+                judge = judge.sendable
+                weights = CellWeights.of(judge.cells, marginals)
             measurement = Measurement(
-                judge.sendable if workers.is_elsewhere else judge,
-                weights,
-                clock,
-                precision,
-                most_boxes,
-                moments=moments,
-                seed=seed,
-                workers=workers,
+                judge, weights, clock, precision, most_boxes, moments=moments, seed=seed, workers=workers
             )
             found = measurement.run(sample, Looks(confidence), most_samples)
     sure = found.confident or replace(found.proven_interval, confidence=confidence)

@@ -103,12 +103,12 @@ def points(before: float, after: float) -> str:
 
 
 def measure_text(measure: str, value: float | None) -> str:
-    """A measure as it is usually written: an AUC with three decimals, other shares as percentages.
+    """A measure as it is usually written: an AUC or a Brier score with three decimals, other shares as percentages.
 
-    >>> measure_text("AUC", 0.90681), measure_text("accuracy", None)
-    ('0.907', '–')
+    >>> measure_text("AUC", 0.90681), measure_text("Brier score", 0.0984), measure_text("accuracy", None)
+    ('0.907', '0.098', '–')
     """
-    return f"{value:.3f}" if measure == "AUC" and value is not None else percent(value)
+    return f"{value:.3f}" if measure in ("AUC", "Brier score") and value is not None else percent(value)
 
 
 # --- numbers ---

@@ -272,6 +272,17 @@ def test_what_is_done_to_sums_is_understood_or_rejected(operator, values, reason
     assert reason in answer(forgery.sealed())["reason"]
 
 
+@pytest.mark.parametrize("rows", [-1, 1])
+def test_a_table_of_categories_has_a_row_for_each_one_for_gaps_and_one_for_unknown_ones(rows):
+    """With one more, what a gap gets would be read from another row than the graph takes it from."""
+    forgery = Forgery.of(bundle("forest"))
+    graph = forgery.model.graph
+    (node, *_) = (node for node in graph.node if node.op_type == "Gather")
+    table = numpy_helper.to_array(next(tensor for tensor in graph.initializer if tensor.name == node.input[0]))
+    forgery.put(node.input[0], np.concatenate([table, table[:1]]) if rows > 0 else table[:-1])
+    assert "is odd, or too large" in answer(forgery.sealed())["reason"]
+
+
 def test_every_byte_of_the_model_counts():
     files = bundle("forest")
     content = files["model.onnx"]

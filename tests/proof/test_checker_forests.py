@@ -283,6 +283,17 @@ def test_a_table_of_categories_has_a_row_for_each_one_for_gaps_and_one_for_unkno
     assert "is odd, or too large" in answer(forgery.sealed())["reason"]
 
 
+def test_a_split_that_tells_twins_by_a_rule_apart_is_found():
+    """Clerks and nurses are twins; nurses are read as smiths, whom a split sends elsewhere."""
+    forgery = Forgery.of(bundle("forest of twins"))
+    levels = next(feature["categories"] for feature in forgery.domain["features"] if feature["name"] == "job")
+    (node, *_) = (node for node in forgery.model.graph.node if node.op_type == "Gather")
+    table = forgery.constant(node.input[0])
+    table[levels.index("nurse")] = table[levels.index("smith")]
+    forgery.put(node.input[0], table)
+    assert "a split tells job" in answer(forgery.sealed())["reason"]
+
+
 def test_every_byte_of_the_model_counts():
     files = bundle("forest")
     content = files["model.onnx"]

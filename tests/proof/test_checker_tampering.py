@@ -309,6 +309,14 @@ def a_code_with_one_column_twice():
     return forgery.claim("verified", "bounds", BOTH, [0])
 
 
+def test_a_number_that_is_turned_round_is_rejected():
+    """Its ends would change places, and bounds between them hold for nobody."""
+    forgery = Forgery.of(bundle("bounds"))
+    (node, *_) = (node for node in forgery.model.graph.node if node.op_type == "Mul")
+    forgery.put(node.input[1], -forgery.constant(node.input[1]))
+    assert "scaled by a factor below 0" in answer(forgery.sealed())["reason"]
+
+
 def a_code_that_becomes_infinite():
     """0 times infinity is not a number, and the decision then is no."""
     steps = [("Sub", 1.0), ("Mul", 1e300), ("Mul", 1e300), ("Add", 0.0), ("Mul", 1.0)]

@@ -293,3 +293,8 @@ def class_weights(counts: Sequence[int]) -> np.ndarray:
     """How much a row of each class counts if all classes count the same: float32, 1 on average over the rows."""
     total, known = sum(counts), sum(count > 0 for count in counts)
     return np.array([total / (known * count) if count else 0.0 for count in counts], np.float32)
+
+
+def balancing(classes: np.ndarray) -> np.ndarray:
+    """The same for each of some rows, by their class indices."""
+    return class_weights(np.bincount(classes).tolist())[classes]

@@ -153,6 +153,31 @@ def running_mean(averaging: float, steps: jax.Array, mean: Any, parameters: Para
     return jax.tree.map(lambda before, now: kept * before + (1 - kept) * now, mean, parameters)
 
 
+def step_of(
+    batch_loss: Callable[..., jax.Array],
+    transformation: optax.GradientTransformation,
+    averaging: float,
+    table: dict[str, Any],
+    key: jax.Array,
+    before: jax.Array,
+    agreed: Callable[[Any], Any] = lambda gradient: gradient,
+) -> Callable[[Any, Any], Any]:
+    """One step on a batch (rows, rate, number within the epoch), as `jax.lax.scan` takes it; `before` it came so many
+    steps of other epochs, and `agreed` makes the gradient of all devices out of that of one.
+    """
+
+    def step(carry: tuple[Any, ...], batch: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+        parameters, state, averaged = carry
+        rows, rate, number = batch
+        loss, gradient = jax.value_and_grad(batch_loss)(parameters, table, rows, jax.random.fold_in(key, number))
+        update, state = transformation.update(agreed(gradient), state, parameters)
+        parameters = jax.tree.map(lambda p, u: p - rate * u, parameters, update)
+        averaged = running_mean(averaging, before + number, averaged, parameters)
+        return (parameters, state, averaged), loss
+
+    return step
+
+
 @functools.lru_cache(maxsize=64)
 def compiled_loops(
     activation: Activation,
@@ -187,18 +212,11 @@ def compiled_loops(
         # Folded in here and not by the caller: outside, this one call takes as long as several steps of a small table.
         key = jax.random.fold_in(jax.random.wrap_key_data(key_data), epoch_number)
 
-        def step(carry: tuple[Any, ...], batch: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
-            parameters, state, averaged = carry
-            rows, rate, number = batch
-            loss, gradient = jax.value_and_grad(batch_loss)(parameters, table, rows, jax.random.fold_in(key, number))
-            update, state = transformation.update(gradient, state, parameters)
-            parameters = jax.tree.map(lambda p, u: p - rate * u, parameters, update)
-            averaged = running_mean(averaging, epoch_number * batches.shape[0] + number, averaged, parameters)
-            return (parameters, state, averaged), loss
-
-        numbers = jnp.arange(batches.shape[0])
+        before = epoch_number * batches.shape[0]
+        step = step_of(batch_loss, transformation, averaging, table, key, before)
         carried = parameters, state, averaged
-        (parameters, state, averaged), losses = jax.lax.scan(step, carried, (batches, rates, numbers))
+        given = batches, rates, jnp.arange(batches.shape[0])
+        (parameters, state, averaged), losses = jax.lax.scan(step, carried, given)
         return parameters, state, averaged, jnp.sum(losses) * batches.shape[1] / jnp.sum(batches >= 0)
 
     def evaluation(

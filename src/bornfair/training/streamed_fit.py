@@ -28,7 +28,7 @@ from bornfair.people.survey import Survey, merged, surveyed
 from bornfair.people.survey_file import from_bytes, to_bytes
 from bornfair.proof.bundle import FairModel
 from bornfair.training.algorithm import Callback
-from bornfair.training.cache import KEPT_ASIDE, PARTS, TRAINING, VALIDATION, Cache, Layout, Shares, made
+from bornfair.training.cache import KEPT_ASIDE, PARTS, TRAINING, VALIDATION, Cache, Layout, Shares, balancing, made
 from bornfair.training.calibration import calibration
 from bornfair.training.fitting import Fitted, Recipe, resolve_response
 from bornfair.training.hosts import ALONE, Hosts
@@ -153,7 +153,7 @@ def fit_streamed(
         free = encoding.encode(own, sensitive=False).free
         assert domain.label is not None
         classes = class_positions(own[table.target], domain.label.classes)
-        weights = _balanced(classes) if balanced else None
+        weights = balancing(classes) if balanced else None
         embedding = recipe.embedding_of(encoding, free, classes, weights, np.arange(len(own)))
     start = fair_start(
         recipe.start, encoding=encoding, members=plan.members, embedding=embedding, hidden=recipe.widths,
@@ -171,7 +171,7 @@ def fit_streamed(
     network, calibrated = training.network, None
     if recipe.calibrate:
         scores, answers = _scored(network, cache, hosts, VALIDATION)
-        calibrated = calibration(scores, answers, _balanced(answers) if balanced else None)
+        calibrated = calibration(scores, answers, balancing(answers) if balanced else None)
         network = calibrated.of(network)
     model = FairModel(network, encoding).at(threshold, learnt)
     verdict = confirm_encoded(model.network, model.encoding)
@@ -192,11 +192,6 @@ def fit_streamed(
         certificate = with_measured(certificate, {name: one for name, one in figures.items() if name != "flip_stable"})
     kept = dataclasses.replace(model, certificate=certificate)
     return Fitted(kept, response, start, training, embedding, training.members), figures
-
-
-def _balanced(classes: np.ndarray) -> np.ndarray:
-    counts = np.bincount(classes)
-    return (len(classes) / (np.count_nonzero(counts) * np.maximum(counts, 1)))[classes]
 
 
 def _scored(network: Network, cache: Cache, hosts: Hosts, part: str) -> tuple[np.ndarray, np.ndarray]:

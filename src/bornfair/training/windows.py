@@ -24,7 +24,7 @@ from bornfair.training.loops import (
     inputs_of,
     judged_rows,
     row_weights,
-    running_mean,
+    step_of,
     transformation_of,
 )
 
@@ -46,6 +46,12 @@ def dealt(tree: Any, mesh: Mesh) -> Any:
     """Arrays [devices of this process, …] as parts of those of all processes."""
     place = NamedSharding(mesh, OWN)
     return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(place, leaf), tree)
+
+
+def _agreed(gradient: Any) -> Any:
+    """The mean of all devices' gradients, in one message for all layers."""
+    flat, tree = ravel_pytree(gradient)
+    return tree(jax.lax.pmean(flat, AXIS))
 
 
 @functools.lru_cache(maxsize=16)
@@ -78,19 +84,10 @@ def compiled_windows(
         key = jax.random.fold_in(jax.random.wrap_key_data(key_data), epoch)
         key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
 
-        def step(carry: tuple[Parameters, Any, Any], batch: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
-            parameters, state, averaged = carry
-            rows, rate, number = batch
-            loss, gradient = jax.value_and_grad(batch_loss)(parameters, table, rows, jax.random.fold_in(key, number))
-            flat, tree = ravel_pytree(gradient)  # one message for all layers
-            update, state = transformation.update(tree(jax.lax.pmean(flat, AXIS)), state, parameters)
-            parameters = jax.tree.map(lambda p, u: p - rate * u, parameters, update)
-            averaged = running_mean(averaging, epoch * per_epoch + number, averaged, parameters)
-            return (parameters, state, averaged), loss
-
-        numbers = first + jnp.arange(batches.shape[0])
+        step = step_of(batch_loss, transformation, averaging, table, key, epoch * per_epoch, _agreed)
         carried = parameters, state, averaged
-        (parameters, state, averaged), losses = jax.lax.scan(step, carried, (batches, rates, numbers))
+        given = batches, rates, first + jnp.arange(batches.shape[0])
+        (parameters, state, averaged), losses = jax.lax.scan(step, carried, given)
         return parameters, state, averaged, jax.lax.psum(jnp.sum(losses) * batches.shape[1], AXIS)
 
     side_by_side = steps if members == 1 else jax.vmap(steps, in_axes=(0, 0, 0, None, 0, None, 0, None, None))

@@ -94,8 +94,9 @@ class NeuronBounds:
         with np.errstate(all="ignore"):  # an overflow is seen by its result
             sums = [self._first_layer(parts)]
         if self.rest is not None:
-            several, active = sums[0][0].shape[:2], [np.maximum(end, 0.0).reshape(-1, end.shape[2]) for end in sums[0]]
-            later = box_layers(self.rest, *active)
+            several = sums[0][0].shape[:2]
+            low, high = (np.maximum(end, 0.0).reshape(-1, end.shape[2]) for end in sums[0])
+            later = box_layers(self.rest, low, high)
             sums += [(low.reshape(*several, -1), high.reshape(*several, -1)) for low, high in later]
         return [Pruning(*zip(*((low[i], high[i]) for low, high in sums), strict=True)) for i in range(len(parts))]
 

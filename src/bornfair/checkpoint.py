@@ -32,13 +32,16 @@ def save(path: str | Path, saved: Saved, *, expected: str) -> None:
 
 
 def load(path: str | Path, *, expected: str) -> Saved:
+    return read(content(path), path, expected=expected)
+
+
+def content(path: str | Path) -> bytes:
     try:
-        content = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise InputError(
             f"'{path}' is not a bornfair checkpoint ({error}); delete it to start from the beginning."
         ) from error
-    return read(content, path, expected=expected)
 
 
 def read(content: bytes, path: str | Path, *, expected: str) -> Saved:

@@ -21,9 +21,10 @@ from bornfair.models import metrics
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import GapsInTraining, MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
-from bornfair.training.algorithm import Callback, Plan
+from bornfair.training.epochs import Callback
 from bornfair.training.fitting import Fitted, Recipe, continue_fit, fit_table, resolve_response
 from bornfair.training.options import TrainingOptions
+from bornfair.training.plan import Plan
 from bornfair.training.provenance import KEPT_ASIDE, with_measured
 from bornfair.training.table_classifier import TableClassifier
 
@@ -75,7 +76,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     unseen, outside : what to do with values that do not fit; see `people.encoding.Policies`.
     warm_start : go on from the network of the last fit.
     checkpoint : a file from which an interrupted fit goes on.
-    callbacks : functions called after each epoch with a `training.algorithm.Epoch`.
+    callbacks : functions called after each epoch with a `training.epochs.Epoch`.
     random_state : the seed; the same seed gives the same bytes.
 
     Attributes

@@ -21,7 +21,7 @@ from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding, Scale
 from bornfair.people.features import CategoricalFeature, IntegerFeature
-from bornfair.training.algorithm import Plan
+from bornfair.training.plan import Plan
 from bornfair.verification.exact import exact_scores
 from bornfair.verification.lens import Lens
 

@@ -105,9 +105,9 @@ def _train(table: str, checkpoint: str, folder: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _interrupted_after(epochs: int) -> Any:
-    from bornfair.training import algorithm as training
+    from bornfair import checkpoint
 
-    save, left = training.checkpoint.save, epochs
+    save, left = checkpoint.save, epochs
 
     def keep(*arguments: Any, **options: Any) -> None:
         nonlocal left
@@ -116,11 +116,11 @@ def _interrupted_after(epochs: int) -> Any:
         if not left:
             raise KeyboardInterrupt
 
-    training.checkpoint.save = keep
+    checkpoint.save = keep
     try:
         yield
     finally:
-        training.checkpoint.save = save
+        checkpoint.save = save
 
 
 # --- a case: one bad file, one command ---

@@ -13,7 +13,8 @@ from bornfair.errors import Diverged, InputError
 from bornfair.models.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature
-from bornfair.training.algorithm import Plan, TrainingData, train
+from bornfair.training.algorithm import TrainingData, train
+from bornfair.training.plan import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, NearZero, Plain, draw
 
@@ -319,14 +320,14 @@ def test_a_checkpoint_that_was_tampered_with_is_refused_in_one_sentence(tmp_path
     data = problem()
     start, path = start_for(data), tmp_path / "run.safetensors"
     train(start, data, Response(), Plan(epochs=2), checkpoint_path=path)
-    load = checkpoint.load
+    read = checkpoint.read
 
-    def tampered(place, *, expected):
-        saved = load(place, expected=expected)
+    def tampered(content, place, *, expected):
+        saved = read(content, place, expected=expected)
         change(saved.tensors, saved.facts)
         return saved
 
-    monkeypatch.setattr(checkpoint, "load", tampered)
+    monkeypatch.setattr(checkpoint, "read", tampered)
     with pytest.raises(InputError, match=r"the checkpoint does not fit this run .*; delete it to start"):
         train(start, data, Response(), Plan(epochs=2), checkpoint_path=path, resume=True)
 

@@ -7,8 +7,9 @@ import pytest
 
 from bornfair import FairClassifier
 from bornfair.errors import InputError
-from bornfair.training.algorithm import Plan, TrainingData, shared_split, split, train
+from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.fitting import Recipe
+from bornfair.training.plan import Plan, shared_split, split
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, draw_members
 from samples import make_people

@@ -20,7 +20,8 @@ from bornfair.errors import InputError
 from bornfair.models.network import Network, forward
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature
-from bornfair.training.algorithm import Plan, TrainingData, split, train
+from bornfair.training.algorithm import TrainingData, train
+from bornfair.training.plan import Plan, split
 from bornfair.training.population import Released
 from bornfair.training.response import Response, released_shares, response_probabilities
 from bornfair.training.start import Exact, NearZero, Plain, draw

@@ -173,9 +173,7 @@ def test_a_window_is_dealt_out_so_that_every_row_comes_once(streamed, whole_run)
     facts = json.loads((folder / "cache.json").read_text())
     cache = caching.Cache(folder, layout, facts["counts"], facts["classes"], facts["mark"])
     plan = Recipe.of(TrainingOptions(hidden=[8], epochs=1, batch_size=32), 0).plan(ROWS)
-    run = streaming.StreamedRun(
-        found.training.members, cache, found.response, plan, None, found.embedding, streaming.ALONE, False, None
-    )
+    run = streaming.StreamedRun(found.training.members, cache, found.response, plan, None, found.embedding)
     rows = []
     for _, table, batches in run._windows(0, 0):
         places = np.asarray(batches).reshape(-1)

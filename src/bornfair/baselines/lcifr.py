@@ -29,7 +29,7 @@ from bornfair.baselines.penalised import Descent, Knobs, People, RowLosses
 from bornfair.checks import choice, number, whole
 from bornfair.errors import Diverged, InputError
 from bornfair.models.network import Activation, Layer, Network, Parameters, forward, forward_from_first, hidden_widths
-from bornfair.training.algorithm import Callback, Epoch, EpochRecord
+from bornfair.training.epochs import Callback, Epoch, EpochRecord
 from bornfair.training.loops import classification_loss
 from bornfair.training.start import default_layers
 from bornfair.verification.intervals import box_bounds

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bornfair.training.algorithm import Epoch
+    from bornfair.training.epochs import Epoch
 
 
 STATUS = {"verified": 0, "falsified": 1, "undecided": 3}

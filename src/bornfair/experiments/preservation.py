@@ -24,7 +24,8 @@ from bornfair.models.metrics import accuracy, same_for_all
 from bornfair.models.model import Model, scores_under_every_code
 from bornfair.models.network import Network, decisions
 from bornfair.people.encoding import Encoding
-from bornfair.training.algorithm import Plan, TrainingData, train
+from bornfair.training.algorithm import TrainingData, train
+from bornfair.training.plan import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Bernoulli, Exact, NearZero, Plain, SharedScalar, Start, draw
 from bornfair.verification.clock import Say

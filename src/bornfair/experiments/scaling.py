@@ -27,8 +27,10 @@ from bornfair.models.network import hidden_widths
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, Feature, IntegerFeature
-from bornfair.training.algorithm import Plan, Training, TrainingData, train
+from bornfair.training.algorithm import TrainingData, train
+from bornfair.training.epochs import Training
 from bornfair.training.fitting import training_data
+from bornfair.training.plan import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, draw
 from bornfair.verification.clock import Say

@@ -22,9 +22,10 @@ from bornfair.experiments.printout import Columns, Lines, Printout, Table, lines
 from bornfair.experiments.runs import silent, versions
 from bornfair.experiments.timing import Epochs, Lap, Measured, Stopwatch, timed
 from bornfair.models.network import hidden_widths
-from bornfair.training.algorithm import Plan, TrainingData, train
+from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.embedding import Embedding
 from bornfair.training.fitting import Recipe
+from bornfair.training.plan import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, Plain, Start, draw
 from bornfair.verification.clock import Say

@@ -14,7 +14,9 @@ import numpy as np
 from bornfair.errors import Diverged
 from bornfair.models.model import log_probabilities
 from bornfair.models.network import Network
-from bornfair.training.algorithm import Epoch, EpochRecord, Plan, TrainingData, train
+from bornfair.training.algorithm import TrainingData, train
+from bornfair.training.epochs import Epoch, EpochRecord
+from bornfair.training.plan import Plan
 from bornfair.training.presets import batch_size_for
 from bornfair.training.response import Response
 from bornfair.verification.clock import Say

@@ -21,10 +21,12 @@ from bornfair.people.encoding import Encoding, Policies
 from bornfair.people.features import NUMERIC, Feature, known_levels
 from bornfair.people.oddities import constant_sentence, sentinel_sentence
 from bornfair.proof.bundle import FairModel
-from bornfair.training.algorithm import Callback, Plan, Training, TrainingData, shared_split, train
+from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.calibration import calibration
 from bornfair.training.embedding import Bins, Embedding, piecewise
+from bornfair.training.epochs import Callback, Training
 from bornfair.training.options import TrainingOptions
+from bornfair.training.plan import Plan, shared_split
 from bornfair.training.presets import resolve_automatic, settings
 from bornfair.training.projection import projection
 from bornfair.training.provenance import certify, measured_in_training

@@ -15,9 +15,11 @@ from bornfair.models.model import Model
 from bornfair.models.network import decisions
 from bornfair.models.operating import Asked, Threshold
 from bornfair.proof.certificate import Certificate, certificate_of
-from bornfair.training.algorithm import Plan, Training, TrainingData, shared_split
+from bornfair.training.algorithm import TrainingData
 from bornfair.training.calibration import Calibration
 from bornfair.training.embedding import Embedding
+from bornfair.training.epochs import Training
+from bornfair.training.plan import Plan, shared_split
 from bornfair.training.response import Response, privacy
 from bornfair.training.start import FairStart
 from bornfair.verification.verdict import Verdict

@@ -27,15 +27,15 @@ from bornfair.people.sources import Batch, Source, shared_out
 from bornfair.people.survey import Survey, merged, surveyed
 from bornfair.people.survey_file import from_bytes, to_bytes
 from bornfair.proof.bundle import FairModel
-from bornfair.training.algorithm import Callback
 from bornfair.training.cache import KEPT_ASIDE, PARTS, TRAINING, VALIDATION, Cache, Layout, Shares, balancing, made
 from bornfair.training.calibration import calibration
+from bornfair.training.epochs import Callback
 from bornfair.training.fitting import Fitted, Recipe, resolve_response
 from bornfair.training.hosts import ALONE, Hosts
 from bornfair.training.provenance import KEPT_ASIDE as ON_KEPT_ASIDE
 from bornfair.training.provenance import VALIDATION_ONLY, VALIDATION_ROWS, certify, with_measured
 from bornfair.training.start import Exact, FromModel, fair_start
-from bornfair.training.streaming import NEEDS_SENSITIVE, Told, train_streamed
+from bornfair.training.streaming import NEEDS_SENSITIVE, StreamedRun, Told
 from bornfair.verification.confirm import confirm_encoded
 
 SCORED_TOGETHER = 2**16
@@ -164,10 +164,10 @@ def fit_streamed(
         folder, layout, table.batches, table.target, shares, mark=table.source.fingerprint(), seed=seed,
         told=told_of_rows,
     )  # fmt: skip
-    training = train_streamed(
-        start.members, cache, response, plan, embedding=embedding, balanced=balanced, hosts=hosts, callbacks=callbacks,
-        checkpoint_path=checkpoint_path, resume=resume, transformation=recipe.transformation, told=told,
-    )  # fmt: skip
+    run = StreamedRun(
+        start.members, cache, response, plan, recipe.transformation, embedding, hosts, balanced=balanced, told=told
+    )
+    training = run.trained(callbacks, checkpoint_path, resume)
     network, calibrated = training.network, None
     if recipe.calibrate:
         scores, answers = _scored(network, cache, hosts, VALIDATION)

@@ -7,27 +7,24 @@ moment and resumed from its checkpoint, it ends with the same bytes.
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import optax
 
-from bornfair import checkpoint
 from bornfair.errors import InputError
 from bornfair.models.network import Network, Parameters
-from bornfair.training.algorithm import Callback, Epoch, Plan, Run, State, Training, rates
 from bornfair.training.cache import TRAINING, VALIDATION, Cache, class_weights
 from bornfair.training.embedding import Embedding
+from bornfair.training.epochs import TREES, Run, State
 from bornfair.training.hosts import ALONE, Hosts
 from bornfair.training.loops import Regularised
+from bornfair.training.plan import Plan, rates
 from bornfair.training.response import Response
 from bornfair.training.windows import all_devices, compiled_windows, dealt, shared
 
@@ -63,47 +60,8 @@ class Share:
         return Share(training, validation)
 
 
-def train_streamed(
-    starts: Sequence[Network],
-    cache: Cache,
-    response: Response,
-    plan: Plan,
-    *,
-    embedding: Embedding | None = None,
-    balanced: bool = False,
-    hosts: Hosts = ALONE,
-    callbacks: tuple[Callback, ...] = (),
-    checkpoint_path: str | Path | None = None,
-    resume: bool = False,
-    transformation: optax.GradientTransformation | None = None,
-    told: Told | None = None,
-) -> Training:
-    """Train on the rows of a cache; of several processes each has a cache of its own rows."""
-    run = StreamedRun(starts, cache, response, plan, transformation, embedding, hosts, balanced, told)
-    mark = _fingerprint(run, starts, response)
-    state = run.placed(run.initial_state(None))
-    if resume and checkpoint_path is not None:
-        path = Path(checkpoint_path)
-        content = hosts.from_first(path.read_bytes() if path.exists() else b"")
-        if content:
-            state = run.placed(run.restored(state, checkpoint.read(content, path, expected=mark)))
-
-    def keep(state: State) -> None:
-        if checkpoint_path is not None and hosts.is_first:
-            checkpoint.save(checkpoint_path, run.saved(state), expected=mark)
-
-    while state.epoch < plan.epochs and not state.stopped:
-        state = run.one_streamed_epoch(state, keep)
-        seen = Epoch(state.history[-1], plan.epochs, functools.partial(run.network, state.judged))
-        answers = [callback(seen) for callback in callbacks]
-        if True in answers:
-            state = replace(state, stopped=True)
-        keep(state)
-    return run.result(state)
-
-
 class StreamedRun(Run):
-    """What stays the same during a run: the cache, the devices, the compiled steps."""
+    """A run over the rows of a cache; of several processes each has a cache of its own rows."""
 
     def __init__(
         self,
@@ -113,15 +71,16 @@ class StreamedRun(Run):
         plan: Plan,
         transformation: optax.GradientTransformation | None,
         embedding: Embedding | None,
-        hosts: Hosts,
-        balanced: bool,
-        told: Told | None,
+        hosts: Hosts = ALONE,
+        *,
+        balanced: bool = False,
+        told: Told | None = None,
     ) -> None:
         width = cache.layout.encoding.free_width if embedding is None else embedding.width
-        self._begin(starts, width, response, plan, transformation, embedding)
+        super().__init__(starts, width, response, plan, transformation, embedding, hosts)
         if not self.collapsed:
             raise InputError(NEEDS_SENSITIVE)
-        self.cache, self.hosts, self.told, self.balanced = cache, hosts, told, balanced
+        self.cache, self.told, self.balanced = cache, told, balanced
         self.mesh = all_devices()
         self.local = jax.local_device_count()
         self.each = -(-plan.batch_size // self.mesh.size)  # rows of a batch on each device
@@ -141,13 +100,17 @@ class StreamedRun(Run):
             self.weights = class_weights(np.sum(counts, axis=0).tolist())
 
     def placed(self, state: State) -> State:
-        names = ("parameters", "optimiser", "best", "averaged")
-        trees = {name: shared(getattr(state, name), self.mesh) for name in names}
-        return replace(state, **trees)
+        return replace(state, **{name: shared(getattr(state, name), self.mesh) for name in TREES})
+
+    def described(self) -> tuple[str, Sequence[np.ndarray | None]]:
+        """Beside the settings, how the rows are dealt out; the caches' own marks stand for the rows."""
+        facts: list[Any] = [self.plan.record(), asdict(self.response), self.activation, asdict(self.share)]
+        marks = [one.decode() for one in self.hosts.gathered(self.cache.mark.encode())]
+        return json.dumps([*facts, self.balanced, self.mesh.size, self.hosts.processes, self.together, marks]), ()
 
     # --- one epoch ---
 
-    def one_streamed_epoch(self, state: State, keep: Callable[[State], None]) -> State:
+    def one_epoch(self, state: State, keep: Callable[[State], None]) -> State:
         began = saved = time.perf_counter()
         pace = rates(self.plan, state.epoch, self.steps)
         parameters, optimiser, averaged, losses = state.parameters, state.optimiser, state.averaged, state.loss
@@ -164,6 +127,9 @@ class StreamedRun(Run):
                     done = min(rows, reached * self.each * self.mesh.size)
                     self.told(state.epoch + 1, done, rows, losses / max(done, 1))
 
+        def after() -> State:
+            return replace(state, parameters=parameters, optimiser=optimiser, averaged=averaged)
+
         for first, table, batches in self._windows(state.epoch, state.steps):
             reached = first + batches.shape[-2]
             parameters, optimiser, averaged, loss = self.window_loop(
@@ -175,11 +141,10 @@ class StreamedRun(Run):
             if time.perf_counter() - saved > SAVED_EVERY and reached < self.steps:
                 settle(0)
                 saved = time.perf_counter()
-                now = {"parameters": parameters, "optimiser": optimiser, "averaged": averaged}
-                keep(replace(state, steps=reached, loss=losses, **now))
+                keep(replace(after(), steps=reached, loss=losses))
         settle(0)
         judge = self.judge if sum(self.share.validation) else None
-        return self.ended(state, parameters, optimiser, averaged, losses / rows, judge, began)
+        return self.ended(after(), losses / rows, judge, began)
 
     def judge(self, parameters: Parameters) -> tuple[float, float]:
         """Mean loss and accuracy on the validation rows of all processes."""
@@ -260,15 +225,3 @@ def _lines(places: np.ndarray, size: int) -> np.ndarray:
     filled = np.full((len(places), lines * size), -1, np.int32)
     filled[:, : places.shape[1]] = places
     return filled.reshape(len(places), lines, size)
-
-
-def _fingerprint(run: StreamedRun, starts: Sequence[Network], response: Response) -> str:
-    """Binds a checkpoint to its run: its settings, its start, its rows and how they are dealt out."""
-    facts: list[Any] = [run.plan.record(), asdict(response), starts[0].activation, asdict(run.share), run.balanced]
-    marks = [one.decode() for one in run.hosts.gathered(run.cache.mark.encode())]
-    facts += [run.mesh.size, run.hosts.processes, run.together, marks]
-    digest = hashlib.sha256(json.dumps(facts).encode())
-    tensors = (tensor for own in starts for tensor in own.tensors().values())
-    for array in (*tensors, *(() if run.embedding is None else run.embedding.tensors())):
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()

@@ -20,7 +20,7 @@ from bornfair.errors import InputError, shown
 from bornfair.models import metrics
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import GapsInTraining, MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
+from bornfair.people.policies import GapsInTraining, MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
 from bornfair.training.epochs import Callback
 from bornfair.training.fitting import Fitted, Recipe, continue_fit, fit_table, resolve_response
 from bornfair.training.options import TrainingOptions
@@ -73,7 +73,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     domain : who could exist; inferred from the training table when None.
     missing : what gaps of the table are: 'learn' them as a value of their own, 'impute' the median or the most frequent
         value, or 'error'. Of a feature that was never missing in training a gap is an error later, unless imputed.
-    unseen, outside : what to do with values that do not fit; see `people.encoding.Policies`.
+    unseen, outside : what to do with values that do not fit; see `people.policies.Policies`.
     warm_start : go on from the network of the last fit.
     checkpoint : a file from which an interrupted fit goes on.
     callbacks : functions called after each epoch with a `training.epochs.Epoch`.

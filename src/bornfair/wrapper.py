@@ -25,9 +25,9 @@ from bornfair.checks import choice
 from bornfair.errors import InputError, plain, shown
 from bornfair.models import metrics
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import UnseenPolicy
 from bornfair.people.features import NUMERIC
 from bornfair.people.levels import as_listed, level_positions
+from bornfair.people.policies import UnseenPolicy
 from bornfair.proof.bundle import FairForest, FairGraph, FairModel
 from bornfair.proof.certificate import Certificate, certified
 from bornfair.repairing.exporting import Fitted, exported

@@ -9,8 +9,10 @@ import pytest
 from bornfair import Domain
 from bornfair.cli import output, run
 from bornfair.models.network import Layer, Network
-from bornfair.people.encoding import Encoding, Policies, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
+from bornfair.people.policies import Policies
+from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 
 # Clear the screen, go to the beginning of the line, begin a new one, write from right to left, look like markup.

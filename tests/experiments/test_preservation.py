@@ -19,8 +19,9 @@ from bornfair.experiments.printout import lines
 from bornfair.models.model import Model, scores_under_every_code
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature
+from bornfair.people.scales import Scale
 from bornfair.training.plan import Plan
 from bornfair.verification.exact import exact_scores
 from bornfair.verification.lens import Lens

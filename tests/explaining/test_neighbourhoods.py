@@ -9,8 +9,9 @@ from bornfair.errors import InputError
 from bornfair.explaining.explanation import explain
 from bornfair.explaining.person import limits_around
 from bornfair.models.network import Layer, Network
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, RealFeature
+from bornfair.people.scales import Scale
 from bornfair.verification.decide import decide
 from twin_cases import random_domain
 

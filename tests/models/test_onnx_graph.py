@@ -17,8 +17,9 @@ from bornfair.errors import InputError
 from bornfair.models.model import probabilities
 from bornfair.models.network import Layer, Network, decisions
 from bornfair.models.onnx_graph import METADATA, onnx_bytes
-from bornfair.people.encoding import Encoding, Policies
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.people.policies import Policies
 from bornfair.proof.bundle import FairModel
 from samples import make_people
 

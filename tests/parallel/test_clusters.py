@@ -20,8 +20,9 @@ from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
 from bornfair.parallel import Workers, engines
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature
+from bornfair.people.scales import Scale
 from bornfair.quantification import forms, measure
 from bornfair.verification.search import search
 from samples import bornfair

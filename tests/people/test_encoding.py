@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from bornfair import Domain
 from bornfair.errors import InputError
-from bornfair.people.encoding import Encoding, Policies, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature
+from bornfair.people.policies import Policies
+from bornfair.people.scales import Scale
 from bornfair.twins.relation import flip_relation, free_space
 from samples import make_people
 
@@ -163,8 +165,8 @@ def test_listed_codes_are_exact_though_float32_cannot_hold_them():
     domain = Domain(features=features, sensitive=("age", "sex"), combinations=tuple(rows))
     encoding = Encoding(domain, {"age": Scale(centre=0.0, exponent=0)})
     assert np.abs(domain.sensitive_space.features[0].codes).max() > 2**24
-    numbers = encoding.listed_codes[:, 0].tolist()
-    assert [Fraction(number) for number in numbers] == [encoding.exact_code(row)[0] for row in rows]
+    numbers = encoding.sensitive.listed_codes[:, 0].tolist()
+    assert [Fraction(number) for number in numbers] == [encoding.sensitive.exact(row)[0] for row in rows]
 
 
 @pytest.mark.parametrize("value", [0.19, -3.7e9, 1e-7])

@@ -18,8 +18,9 @@ import bornfair.quantification.measure as engine
 from bornfair.errors import InputError
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import Shares, shares_of
 from bornfair.quantification.confident import Looks, Parts, confident, take_looks
@@ -199,7 +200,7 @@ def test_people_with_every_value_of_a_sensitive_number_are_fair_only_if_all_are_
     domain = Domain(features=features, sensitive=("s",), label=Label(name="y", classes=(0, 1)))
     scales = {name: Scale(centre=0.0, exponent=0) for name in ("x", "s")}
     model = FairModel(Network((Layer(np.array([[1.0, 0.25]]), np.array([-0.5])),)), Encoding(domain, scales))
-    assert (model.encoding.spans[0].low, model.encoding.spans[0].high) == pytest.approx((-1.0, 1.0))
+    assert (model.encoding.sensitive.spans[0].low, model.encoding.sensitive.spans[0].high) == pytest.approx((-1.0, 1.0))
     relation = band_relation(model.encoding)  # unfair where 0.25 < x ≤ 0.75
     crowd = Crowd(Bounder(model.network, relation, variables(model.encoding, relation.free)))
     fair, unfair = crowd.judge(np.array([[0.1], [0.24], [0.3], [0.74], [0.76], [0.9]]))

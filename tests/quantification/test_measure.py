@@ -21,8 +21,9 @@ from bornfair.experiments.printout import lines
 from bornfair.experiments.quantify_anchors import COLUMNS, compare, summary
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import Estimate, Shares, shares_of
 from bornfair.quantification.confident import clopper_pearson

@@ -12,8 +12,9 @@ from bornfair import audit
 from bornfair.errors import InputError
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import affected_groups, marginals_of, most_affected, shares_of, treated_people, treatment
 from bornfair.question import quantify

@@ -19,8 +19,10 @@ from bornfair.cli import main
 from bornfair.errors import InputError
 from bornfair.models.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Policies, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, Label, RealFeature
+from bornfair.people.policies import Policies
+from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import affected_groups, shares_of
 from bornfair.quantification.population import shares_of_rows

@@ -10,9 +10,10 @@ from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
 from bornfair.people import sources, survey
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, Label
 from bornfair.people.sampling import domain_of, looked_at
+from bornfair.people.scales import Scale
 from bornfair.people.sources import Source
 from bornfair.proof.bundle import FairModel
 from bornfair.verification.clock import Clock

@@ -13,8 +13,9 @@ from bornfair.errors import InputError
 from bornfair.models.importers.nnet import load_nnet
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
+from bornfair.people.scales import Scale
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.repairing import project

@@ -14,8 +14,9 @@ import pandas as pd
 from bornfair import verify
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
+from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 from bornfair.twins.versions import Versions
 from bornfair.verification.attack import find_twins

@@ -24,8 +24,10 @@ from bornfair.models.importers.planting import Planting
 from bornfair.models.network import Layer, Network
 from bornfair.models.split_columns import SplitColumn
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Policies, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.people.policies import Policies
+from bornfair.people.scales import Scale
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairForest, FairModel, bundle_files
 from samples import make_people

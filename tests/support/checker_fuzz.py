@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.people.encoding import Policies
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.people.policies import Policies
 from bornfair.proof import checker
 from bornfair.proof.bundle import bundle_files
 from bundle_cases import KINDS, NAMES, Files, answer, bundle, hand_made

@@ -17,8 +17,9 @@ import numpy as np
 
 from bornfair.models.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, RealFeature
+from bornfair.people.scales import Scale
 from bornfair.twins.relation import FreeSpace, Relation, View, flip_relation
 
 People = tuple[Fraction, ...]

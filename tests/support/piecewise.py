@@ -15,8 +15,9 @@ import numpy as np
 
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature
+from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 
 Line = tuple[Fraction, Fraction]  # c + m·x

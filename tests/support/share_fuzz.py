@@ -15,8 +15,9 @@ import bornfair.quantification.alive as alive
 import bornfair.quantification.measure as engine
 from bornfair.models.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
+from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import Shares, shares_of
 from bornfair.quantification.variables import variables

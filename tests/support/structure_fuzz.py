@@ -18,8 +18,10 @@ import numpy as np
 from bornfair.models.network import Layer, Network
 from bornfair.models.onnx_graph import onnx_bytes
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Policies, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
+from bornfair.people.policies import Policies
+from bornfair.people.scales import Scale
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel
 from bornfair.proof.certificate import as_checked

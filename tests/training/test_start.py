@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from bornfair.errors import InputError, NoFairStart
 from bornfair.models.network import Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature, RealFeature
+from bornfair.people.scales import Scale
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.training.start import (
     Bernoulli,

@@ -9,7 +9,7 @@ import pytest
 from bornfair.errors import InputError
 from bornfair.people import sources, survey
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Policies
+from bornfair.people.policies import Policies
 from bornfair.people.sources import Source
 from bornfair.training import cache as caching
 from bornfair.training import streaming

@@ -10,8 +10,9 @@ import pytest
 
 from bornfair import Domain, FairModel, audit, quantify, verify
 from bornfair.models.network import Layer, Network
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
+from bornfair.people.scales import Scale
 from bornfair.proxies.tells import proxy_report
 from bornfair.quantification import affected_groups
 from bornfair.quantification import people as people_module

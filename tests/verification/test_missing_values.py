@@ -10,8 +10,9 @@ from bornfair import verify
 from bornfair.models.network import Layer, Network
 from bornfair.models.shipped import shipped
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, Label, RealFeature
+from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.proof.checker import check_files
 from bornfair.quantification import measure

@@ -14,8 +14,9 @@ from bornfair.cli import run
 from bornfair.errors import InputError
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
+from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 
 PEOPLE = Domain(

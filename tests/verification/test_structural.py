@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from bornfair.errors import InputError
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature, Label
+from bornfair.people.scales import Scale
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.twins.relation import FreeSpace, Relation, View

@@ -17,8 +17,9 @@ from bornfair.experiments.tolerance import TRAININGS, measured
 from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, RealFeature
+from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 from bornfair.verification import tolerance
 from bornfair.verification.tolerance import Tolerance, certified_tolerance

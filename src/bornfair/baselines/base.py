@@ -19,7 +19,8 @@ from bornfair.errors import Diverged, InputError, shown
 from bornfair.models.metrics import same_for_all
 from bornfair.models.network import Network, decisions, hidden_widths
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Policies
+from bornfair.people.encoding import Encoding
+from bornfair.people.policies import Policies
 from bornfair.proof.bundle import FairModel
 from bornfair.training.table_classifier import TableClassifier
 

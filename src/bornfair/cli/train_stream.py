@@ -14,7 +14,7 @@ from bornfair.cli.output import Pace, say, training_progress, unfairness_warned
 from bornfair.errors import InputError
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import GapsInTraining, OutsidePolicy, Policies, UnseenPolicy
+from bornfair.people.policies import GapsInTraining, OutsidePolicy, Policies, UnseenPolicy
 from bornfair.people.reading import Reading
 from bornfair.people.rule_syntax import rule_text
 from bornfair.people.sources import Source

@@ -19,8 +19,9 @@ from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
 from bornfair.parallel import ALONE, Workers
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature
+from bornfair.people.scales import Scale
 from bornfair.quantification.measure import shares_of
 from bornfair.verification.clock import Say
 

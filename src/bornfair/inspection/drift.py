@@ -2,7 +2,7 @@
 
 A certificate is about a domain: ranges, categories, combinations. New data drifts out of it. Each row is looked at
 column by column; what is said of a row outside depends on how the model was proven, and on what it does with such
-values (`bornfair.people.encoding.Policies`).
+values (`bornfair.people.policies.Policies`).
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class SensitiveSpace:
     """The finite set S. With several sensitive features, a value is one combination.
 
     A real-valued feature is in it with the levels of its grid, which is what training needs; whoever claims something
-    about every value asks for `Encoding.spans`.
+    about every value asks for `SensitiveColumns.spans`.
     """
 
     features: tuple[CodedFeature, ...]

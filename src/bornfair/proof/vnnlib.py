@@ -128,7 +128,7 @@ def _check_exportable(network: Network, margin: float) -> None:
 def _counted(encoding: Encoding, network: Network, relation: Relation | None) -> int:
     """How many pairs there are, asked before anything of that size is made."""
     encoding.domain.require_sensitive()
-    if relation is None and encoding.spans:
+    if relation is None and encoding.sensitive.spans:
         raise InputError(
             f"{shown(encoding.domain.real_sensitive)} is a real number, of which every value counts, and a query lists "
             "sensitive values one by one; ask about whole numbers or bands instead."

@@ -59,7 +59,8 @@ class Crowd:
 
     >>> from bornfair.models.network import Layer, Network
     >>> from bornfair.people.domain import Domain
-    >>> from bornfair.people.encoding import Encoding, Scale
+    >>> from bornfair.people.encoding import Encoding
+    >>> from bornfair.people.scales import Scale
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature
     >>> from bornfair.quantification.variables import variables
     >>> from bornfair.twins.relation import twin_relation

@@ -276,7 +276,8 @@ def quantify(
     >>> import numpy as np
     >>> from bornfair import Domain, FairModel
     >>> from bornfair.models.network import Layer, Network
-    >>> from bornfair.people.encoding import Encoding, Scale
+    >>> from bornfair.people.encoding import Encoding
+    >>> from bornfair.people.scales import Scale
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature
     >>> who = Domain(features=(IntegerFeature(name="x", low=0, high=9), BooleanFeature(name="s")), sensitive=("s",))
     >>> network = Network((Layer(np.array([[1.0, 0.5]]), np.array([-4.0])),))  # s decides where x = 4

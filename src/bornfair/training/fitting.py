@@ -17,9 +17,10 @@ from bornfair.errors import InputError, plain
 from bornfair.models.network import Network
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Policies
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, known_levels
 from bornfair.people.oddities import constant_sentence, sentinel_sentence
+from bornfair.people.policies import Policies
 from bornfair.proof.bundle import FairModel
 from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.calibration import calibration

@@ -17,8 +17,9 @@ import pandas as pd
 from bornfair.errors import InputError, shown
 from bornfair.models.model import Model
 from bornfair.models.network import Network
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
+from bornfair.people.scales import Scale
 from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairModel
 from bornfair.training.first_layer import FirstLayer, with_first_layer

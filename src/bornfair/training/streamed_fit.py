@@ -20,9 +20,10 @@ from bornfair.models import metrics
 from bornfair.models.network import Network, decisions
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Policies
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import Label, Value
 from bornfair.people.labels import class_positions
+from bornfair.people.policies import Policies
 from bornfair.people.sources import Batch, Source, shared_out
 from bornfair.people.survey import Survey, merged, surveyed
 from bornfair.people.survey_file import from_bytes, to_bytes

@@ -118,13 +118,13 @@ def band_relation(encoding: Encoding) -> Relation:
 
     Where all views get one decision, so do all twins; where two get different ones for sure, some twins do.
     """
-    if not encoding.spans:
+    if not encoding.sensitive.spans:
         return twin_relation(encoding)
     elements = _elements(encoding)
-    apart = len(encoding.listed) * len(elements)
-    bands = max(MOST_BAND_VIEWS // apart - 2, 1) if len(encoding.spans) == 1 else 1
+    apart = len(encoding.sensitive.listed) * len(elements)
+    bands = max(MOST_BAND_VIEWS // apart - 2, 1) if len(encoding.sensitive.spans) == 1 else 1
     choices = []
-    for span in encoding.spans:
+    for span in encoding.sensitive.spans:
         edges = np.linspace(span.low, span.high, bands + 1)
         edges[0], edges[-1] = span.low, span.high
         middles = edges[:-1] / 2 + edges[1:] / 2
@@ -133,10 +133,10 @@ def band_relation(encoding: Encoding) -> Relation:
     views = []
     for moved, offset in elements.values():
         matrix = np.concatenate([moved, np.zeros((encoding.sensitive_width, encoding.free_width))])
-        for code, places in itertools.product(encoding.listed_codes, itertools.product(*choices)):
+        for code, places in itertools.product(encoding.sensitive.listed_codes, itertools.product(*choices)):
             at = np.concatenate([offset, code])
             radius = np.zeros(len(at))
-            for span, (middle, reach) in zip(encoding.spans, places, strict=True):
+            for span, (middle, reach) in zip(encoding.sensitive.spans, places, strict=True):
                 at[encoding.free_width + span.column], radius[encoding.free_width + span.column] = middle, reach
             views.append(View(matrix, at, radius))
     return Relation(tuple(views), free_space(encoding))
@@ -146,10 +146,10 @@ def grid_relation(encoding: Encoding) -> Relation:
     """As `twin_relation`, with real-valued sensitive features at the levels of their grids only: for whoever looks for
     unfairness, or measures it on rows. That these views agree proves nothing about the values between.
     """
-    if not encoding.spans:
+    if not encoding.sensitive.spans:
         return twin_relation(encoding)
     values = encoding.domain.sensitive_space.values
-    codes = [np.array([float(code) for code in encoding.exact_code(value)]) for value in values]
+    codes = [np.array([float(code) for code in encoding.sensitive.exact(value)]) for value in values]
     views, versions = list[View](), list[int]()
     for h, (moved, offset) in _elements(encoding).items():
         matrix = np.concatenate([moved, np.zeros((encoding.sensitive_width, encoding.free_width))])
@@ -160,7 +160,7 @@ def grid_relation(encoding: Encoding) -> Relation:
 
 def _with_copies(encoding: Encoding, copies: int) -> FreeSpace:
     """The free space, and columns for the codes of what takes every real value: all of a copy together."""
-    free, spans = free_space(encoding), encoding.spans * copies
+    free, spans = free_space(encoding), encoding.sensitive.spans * copies
     low, high = (np.array([getattr(span, end) for span in spans]) for end in ("low", "high"))
     low, high = np.concatenate([free.low, low]), np.concatenate([free.high, high])
     return FreeSpace(low, high, np.concatenate([free.step, np.zeros(len(spans))]), free.groups, free.gaps)
@@ -168,7 +168,7 @@ def _with_copies(encoding: Encoding, copies: int) -> FreeSpace:
 
 def _views(encoding: Encoding, moved: np.ndarray, offset: np.ndarray, copies: int) -> list[View]:
     """Everybody moved by one element, as each sensitive value. Views that read the same columns share the matrix."""
-    spans, free = encoding.spans, encoding.free_width
+    spans, free = encoding.sensitive.spans, encoding.free_width
     matrices = []
     for copy in range(copies if spans else 1):
         matrix = np.zeros((encoding.width, free + len(spans) * copies))
@@ -176,14 +176,15 @@ def _views(encoding: Encoding, moved: np.ndarray, offset: np.ndarray, copies: in
         for j, span in enumerate(spans):
             matrix[free + span.column, free + copy * len(spans) + j] = 1.0
         matrices.append(matrix)
-    return [View(matrix, np.concatenate([offset, code])) for code in encoding.listed_codes for matrix in matrices]
+    codes = encoding.sensitive.listed_codes
+    return [View(matrix, np.concatenate([offset, code])) for code in codes for matrix in matrices]
 
 
 def sensitive_values(encoding: Encoding, free: np.ndarray) -> list[tuple[Value, ...]]:
     """The sensitive values behind one vector u of `twin_relation`, in the order of its views."""
-    spans, names = encoding.spans, encoding.domain.sensitive
+    spans, names = encoding.sensitive.spans, encoding.domain.sensitive
     found: list[tuple[Any, ...]] = []
-    for values in encoding.listed:
+    for values in encoding.sensitive.listed:
         for copy in range(2 if spans else 1):
             codes = free[encoding.free_width + copy * len(spans) :]
             real = {span.name: span.raw(float(code)) for span, code in zip(spans, codes, strict=False)}

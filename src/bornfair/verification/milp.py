@@ -441,7 +441,7 @@ def _rough_scores(model: Model, free: np.ndarray, code: np.ndarray) -> np.ndarra
 def _exhaustible(model: Model) -> bool:
     """Whether everybody can be listed and decided exactly in seconds."""
     levels = list(map(len, _seen_levels(model.encoding)))
-    if model.encoding.spans or not all(levels):
+    if model.encoding.sensitive.spans or not all(levels):
         return False
     people = math.prod(levels)
     return people * len(model.encoding.codes) * model.network.parameters <= EXHAUSTIVE_WORK

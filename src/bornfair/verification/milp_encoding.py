@@ -71,7 +71,7 @@ def reach_of(question: TwinQuestion, sums: Pruning, pair: Pair) -> Reach:
 def _first_gap(question: TwinQuestion, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
     """V(c_i − c_j) over the values of the pair, and what the copies' own numbers add."""
     encoding = question.model.encoding
-    wide, every = encoding.listed_codes, question.model.network.layers[0].weight.astype(np.float64)
+    wide, every = encoding.sensitive.listed_codes, question.model.network.layers[0].weight.astype(np.float64)
     weight = every[:, encoding.free_width :]
     if len(pair[0]) == len(pair[1]) == 1:
         first, second = wide[pair[0][0]], wide[pair[1][0]]
@@ -269,7 +269,7 @@ def _write_input(draft: Draft, one: Input, low: Any, high: Any) -> tuple[Placed,
 def _write_codes(draft: Draft, question: TwinQuestion, values: tuple[int, ...]) -> tuple[list[int], Terms]:
     """The sensitive codes of one copy: a 0/1 column per value where there is a choice."""
     encoding, terms = question.model.encoding, Terms()
-    codes = encoding.listed_codes[list(values)]
+    codes = encoding.sensitive.listed_codes[list(values)]
     chosen = [draft.column(0, 1, integer=True) for _ in values] if len(values) > 1 else []
     if chosen:
         draft.row(chosen, [1.0] * len(chosen), 1.0, 1.0)

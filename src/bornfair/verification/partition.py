@@ -18,8 +18,9 @@ import numpy as np
 from bornfair.errors import InputError, shown
 from bornfair.models.model import Model
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, RealFeature, Value
+from bornfair.people.scales import Scale
 from bornfair.verification.counting import places
 
 Limit = tuple[Any, ...]

@@ -75,7 +75,7 @@ class NeuronBounds:
         self.columns, self.inputs = model.encoding.free_columns(), inputs_of(model.encoding)
         first, free = model.network.layers[0], model.encoding.free_width
         self.weight, bias = first.weight.astype(np.float64), first.bias.astype(np.float64)
-        codes, read = model.encoding.listed_codes[list(views)], self.weight[:, free:].T
+        codes, read = model.encoding.sensitive.listed_codes[list(views)], self.weight[:, free:].T
         size = np.abs(codes) @ np.abs(read) + np.abs(bias)
         terms = first.weight.shape[1] + 8
         off = 4 * terms * OWN_UNIT * size + terms * OWN_FLOOR  # the floor is that of the whole sum
@@ -153,7 +153,7 @@ def raw_layers(model: Model, views: Sequence[int]) -> tuple[list[list[list[Fract
     biases = [[Fraction(b) for b in layer.bias.tolist()] for layer in layers]
     encoding = model.encoding
     inputs = [one for several in inputs_of(encoding).values() for one in several]
-    codes = [[Fraction(c) for c in code] for code in encoding.listed_codes[list(views)].tolist()]
+    codes = [[Fraction(c) for c in code] for code in encoding.sensitive.listed_codes[list(views)].tolist()]
     for i, row in enumerate(weights[0]):
         for place, one in enumerate(inputs):
             row[place] /= Fraction(2) ** one.exponent

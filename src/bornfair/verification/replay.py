@@ -94,7 +94,7 @@ def person_of(model: Model, free: np.ndarray) -> dict[str, Value]:
 
 def versions_at(model: Model, free: np.ndarray) -> Versions:
     """The versions that the views of `twin_relation` show of one vector u, in their order."""
-    if not model.encoding.spans:
+    if not model.encoding.sensitive.spans:
         return Versions(model.domain)
     return Versions(model.domain).at(sensitive_values(model.encoding, free))
 

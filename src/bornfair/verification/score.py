@@ -75,12 +75,12 @@ def _by_structure(model: Model, output: str, tolerance: float) -> Verdict | None
 
 def _steepest(model: Model) -> float:
     """The most that scores can change with the sensitive value, whatever else: along all paths, at the steepest."""
-    encoding = model.encoding
-    if model.network.outputs > 1 or model.domain.twins or encoding.spans or model.network.broken_layer is not None:
+    network, sensitive = model.network, model.encoding.sensitive
+    if network.outputs > 1 or model.domain.twins or sensitive.spans or network.broken_layer is not None:
         return math.inf
-    codes = encoding.listed_codes
-    moves = largest_move(model.network.sensitive_weights(encoding.free_width), codes, codes.mean(axis=0))
-    return float_above(2 * Fraction(moves) * largest_gain(model.network))
+    codes = sensitive.listed_codes
+    moves = largest_move(network.sensitive_weights(model.encoding.free_width), codes, codes.mean(axis=0))
+    return float_above(2 * Fraction(moves) * largest_gain(network))
 
 
 def _by_change(model: Model, output: str, tolerance: float, clock: Clock, seed: int) -> Verdict:

@@ -65,7 +65,7 @@ def certified_tolerance(model: Model) -> Tolerance:
 
     >>> from bornfair.models.network import Layer
     >>> from bornfair.people.domain import Domain
-    >>> from bornfair.people.encoding import Scale
+    >>> from bornfair.people.scales import Scale
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature
     >>> people = Domain(features=(IntegerFeature(name="n", low=0, high=3), BooleanFeature(name="s")), sensitive=("s",))
     >>> encoding = Encoding(people, {"n": Scale(centre=0.0, exponent=0)})
@@ -82,7 +82,7 @@ def certified_tolerance(model: Model) -> Tolerance:
     flaw = network_not_finite(network)
     if flaw is not None:
         raise InputError(f"{flaw}; there is nothing to tolerate.")
-    codes = encoding.listed_codes
+    codes = encoding.sensitive.listed_codes
     mean = codes.mean(axis=0)
     margin, gain = _least_margin(network, encoding, mean), largest_gain(network)
     allowed = float_below(Fraction(margin) / gain) if gain else math.inf

@@ -23,8 +23,9 @@ from bornfair.errors import InputError, shown
 from bornfair.models.model import Model
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, RealFeature, Value
+from bornfair.people.scales import Scale
 from bornfair.people.sensitive import Span
 from bornfair.twins.versions import Versions
 from bornfair.verification.partition import Input, Limit, Part, Relax, Where, ends_of, inputs_of, whole_domain, within
@@ -62,7 +63,7 @@ class TwinQuestion:
         free, where = _with_reals_free(model, where)
         asked = whole_domain(free.domain, where)
         everybody = Part({name: _held(free.encoding, name, limit) for name, limit in asked.limits.items()})
-        spans = {span.name: Fraction(span.high) - Fraction(span.low) for span in model.encoding.spans}
+        spans = {span.name: Fraction(span.high) - Fraction(span.low) for span in model.encoding.sensitive.spans}
         return TwinQuestion(
             model, free, tuple(_twin_values(free, where, bool(spans))), asked, everybody, relaxed, spans
         )
@@ -116,9 +117,10 @@ class TwinQuestion:
         """The nearest people who exist to the numbers of all inputs, and their sensitive values, of both twins."""
         people, sensitive = [self._person(row, part) for row in numbers], list[Sensitive]()
         for person, view in zip(people, views, strict=True):
-            values: Sequence[Any] = self.model.encoding.listed[view]
+            values: Sequence[Any] = self.model.encoding.sensitive.listed[view]
             known = dict(zip(self.model.domain.sensitive, values, strict=True))
-            known |= {span.name: span.raw(float(person.pop(span.name))) for span in self.original.encoding.spans}
+            spans = self.original.encoding.sensitive.spans
+            known |= {span.name: span.raw(float(person.pop(span.name))) for span in spans}
             sensitive.append(tuple(known[name] for name in self.original.domain.sensitive))
         return people, sensitive
 
@@ -168,7 +170,7 @@ def solver_package(name: str) -> Any:
 
 
 def _with_reals_free(model: Model, where: Where | None) -> tuple[Model, Where | None]:
-    encoding, spans = model.encoding, model.encoding.spans
+    encoding, spans = model.encoding, model.encoding.sensitive.spans
     if not spans:
         return model, where
     named = {span.name for span in spans}

@@ -12,8 +12,10 @@ import pytest
 from bornfair import Domain, FairModel, audit, quantify, verify
 from bornfair.models.network import Layer, Network
 from bornfair.models.shipped import shipped
-from bornfair.people.encoding import Encoding, Policies, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.people.policies import Policies
+from bornfair.people.scales import Scale
 from bornfair.question.loading import load_model
 from bornfair.twins.versions import Versions
 

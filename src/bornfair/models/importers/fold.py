@@ -21,8 +21,9 @@ from bornfair.models.importers.affine import Block, CannotRead, Forms, Tape, con
 from bornfair.models.importers.head import Head
 from bornfair.models.network import Activation, Layer, Network
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, NumericFeature, Value
+from bornfair.people.scales import Scale
 from bornfair.people.sensitive import CodedFeature
 
 SMALLEST = float(np.finfo(np.float32).tiny)

@@ -34,8 +34,8 @@ from bornfair.models.onnx_graph import reads_sensitive
 from bornfair.models.shipped import shipped
 from bornfair.people.columns import Column, GapColumns, NumberColumn
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Scale
 from bornfair.people.features import NUMERIC, Feature
+from bornfair.people.scales import Scale
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,9 @@ from bornfair.models.importers.original import Original, check
 from bornfair.models.importers.reading import Reading
 from bornfair.models.model import Model
 from bornfair.models.operating import USUAL, Asked, Top
-from bornfair.people.encoding import Scale
 from bornfair.people.features import Value
 from bornfair.people.gaps import complete
+from bornfair.people.scales import Scale
 from bornfair.people.tables import as_pandas
 
 

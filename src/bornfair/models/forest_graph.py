@@ -14,15 +14,14 @@ leaf with the number of the split on its other side. None of these is written, n
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bornfair import __version__
 from bornfair.errors import InputError, shown
 from bornfair.models.forest_model import ForestModel
+from bornfair.models.graph_draft import GraphDraft
 from bornfair.models.onnx_graph import BOOL, DOUBLE, FLOAT, INT64, STRING, as_text, served_classes
 from bornfair.models.served_forest import ServedColumns, ServedForest
 from bornfair.people.features import NUMERIC, Feature, known_levels
@@ -56,26 +55,14 @@ def _input_type(feature: Feature, listed: bool) -> int:
     return INT64 if all(type(c) is int for c in feature.categories) and not feature.missing else STRING
 
 
-class _Graph:
-    """Nodes and constants in the making."""
-
+class _Graph(GraphDraft):
     def __init__(self, model: ForestModel, sensitive: bool) -> None:
-        from onnx import helper, numpy_helper
-
-        self.model, self.helper, self.numpy_helper = model, helper, numpy_helper
-        self.domain, self.served = model.domain, ServedForest.of(model)
-        self.declared = [f for f in self.domain.features if sensitive or f.name not in self.domain.sensitive]
-        if any(not feature.name for feature in self.declared):
-            raise InputError("a column has no name (''), which ONNX cannot express; give it one.")
-        self.taken = {feature.name for feature in self.declared}
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
+        super().__init__(model.domain, sensitive)
+        self.model, self.served = model, ServedForest.of(model)
 
     def build(self) -> bytes:
-        from onnx import checker
-
         declare = self.helper.make_tensor_value_info
-        raw = self._node("Concat", [self._columns(columns) for columns in self.served.columns], "raw", axis=1)
+        raw = self.node("Concat", [self._columns(columns) for columns in self.served.columns], "raw", axis=1)
         scores = self._scores(self._trees(raw))
         classes = self.helper.np_dtype_to_tensor_dtype(served_classes(self.domain).dtype)
         outputs = [
@@ -85,17 +72,8 @@ class _Graph:
         listed = {columns.feature.name for columns in self.served.columns if columns.sets is not None}
         inputs = [declare(f.name, _input_type(f, f.name in listed), ["rows", 1]) for f in self.declared]
         graph = self.helper.make_graph(self.nodes, "bornfair", inputs, outputs, self.constants)
-        made = self.helper.make_model(
-            graph,
-            ir_version=IR,
-            producer_name="bornfair",
-            producer_version=__version__,
-            opset_imports=[self.helper.make_opsetid("", OPSET), self.helper.make_opsetid("ai.onnx.ml", TREES_OPSET)],
-        )
-        told = {"operating": dict(self.model.operating)}
-        self.helper.set_model_props(made, {METADATA: json.dumps(told, ensure_ascii=False)})
-        checker.check_model(made)
-        return made.SerializeToString(deterministic=True)
+        versions = {"": OPSET, "ai.onnx.ml": TREES_OPSET}
+        return self.finished(graph, versions, IR, {METADATA: {"operating": dict(self.model.operating)}})
 
     def _columns(self, columns: ServedColumns) -> str:
         """A raw column as double, or the columns of its sets."""
@@ -104,7 +82,7 @@ class _Graph:
         if kind == DOUBLE:
             return feature.name
         if kind == BOOL:
-            return self._node("Cast", [feature.name], f"number {feature.name}", to=DOUBLE)
+            return self.node("Cast", [feature.name], f"number {feature.name}", to=DOUBLE)
         levels = list(known_levels(feature))
         if feature.missing and "" in levels:
             raise InputError(
@@ -116,13 +94,13 @@ class _Graph:
             texts = as_text(levels, feature.name)
             known = {"keys_strings": texts + [""] * ("" not in texts)}  # an empty text is how a string says "missing"
             places += [len(levels)] * ("" not in texts)
-        place = self._node(
+        place = self.node(
             "LabelEncoder", [feature.name], f"position {feature.name}", domain="ai.onnx.ml",
             values_int64s=places, default_int64=len(levels) + 1, **known,
         )  # fmt: skip
-        table = self._constant(columns.table, f"sets of {feature.name}")
-        found = self._node("Gather", [table, place], f"asked {feature.name}", axis=0)
-        return self._node("Squeeze", [found, self._axis()], f"columns of {feature.name}")
+        table = self.constant(columns.table, f"sets of {feature.name}")
+        found = self.node("Gather", [table, place], f"asked {feature.name}", axis=0)
+        return self.node("Squeeze", [found, self.axis()], f"columns of {feature.name}")
 
     # --- trees ---
 
@@ -155,7 +133,7 @@ class _Graph:
             "post_transform": 0,
             "tree_roots": made.roots,
         }
-        return self._node("TreeEnsemble", [raw], "trees", domain="ai.onnx.ml", **attributes)
+        return self.node("TreeEnsemble", [raw], "trees", domain="ai.onnx.ml", **attributes)
 
     # --- from sums to decisions ---
 
@@ -163,73 +141,41 @@ class _Graph:
         how, score = self.model.forest.summation, sums
         base = [float(number) for number in how.base]
         if how.base_first and any(base):
-            score = self._node("Add", [score, self._row(base, "base")], "based")
+            score = self.node("Add", [score, self.row(base, "base")], "based")
         if how.divisor != 1:
-            score = self._node("Div", [score, self._row([how.divisor], "divisor")], "divided")
+            score = self.node("Div", [score, self.row([how.divisor], "divisor")], "divided")
         if how.scale != 1:
-            score = self._node("Mul", [score, self._row([how.scale], "scale")], "scaled")
+            score = self.node("Mul", [score, self.row([how.scale], "scale")], "scaled")
         if not how.base_first and any(base):
-            score = self._node("Add", [score, self._row(base, "base")], "based")
+            score = self.node("Add", [score, self.row(base, "base")], "based")
         return score
 
     def _label(self, scores: str) -> str:
         cut = self.model.forest.cut
         if self.model.forest.outputs == 1:
-            yes = self._node("Greater", [scores, self._row([cut.at], "where it decides")], "yes")
-            whole = self._node("Cast", [yes], "yes 0/1", to=INT64)
-            index = self._node("Squeeze", [whole, self._axis()], "class")
+            yes = self.node("Greater", [scores, self.row([cut.at], "where it decides")], "yes")
+            whole = self.node("Cast", [yes], "yes 0/1", to=INT64)
+            index = self.node("Squeeze", [whole, self.axis()], "class")
         else:
             if cut.offsets:
-                scores = self._node("Sub", [scores, self._row(list(cut.offsets), "where it decides")], "compared")
-            index = self._node("ArgMax", [scores], "class", axis=1, keepdims=0)
-        return self._node("Gather", [self._constant(served_classes(self.domain), "classes"), index], "label", axis=0)
+                scores = self.node("Sub", [scores, self.row(list(cut.offsets), "where it decides")], "compared")
+            index = self.node("ArgMax", [scores], "class", axis=1, keepdims=0)
+        return self.node("Gather", [self.constant(served_classes(self.domain), "classes"), index], "label", axis=0)
 
     def _probabilities(self, scores: str) -> str:
         forest, shown_as = self.model.forest, scores
         if forest.cut.link == "probability":
             if forest.outputs == 1:
-                rest = self._node("Sub", [self._row([1.0], "one"), scores], "against")
-                shown_as = self._node("Concat", [rest, scores], "both", axis=1)
-            return self._node("Cast", [shown_as], "probabilities", to=FLOAT)
+                rest = self.node("Sub", [self.row([1.0], "one"), scores], "against")
+                shown_as = self.node("Concat", [rest, scores], "both", axis=1)
+            return self.node("Cast", [shown_as], "probabilities", to=FLOAT)
         if forest.outputs == 1 and forest.cut.slope != 1:
-            shown_as = self._node("Mul", [shown_as, self._row([forest.cut.slope], "slope")], "steep")
-        logits = self._node("Cast", [shown_as], "logits", to=FLOAT)
-        if forest.outputs > 1:
-            return self._node("Softmax", [logits], "probabilities", axis=1)
-        both = self._node("Concat", [self._node("Neg", [logits], "against"), logits], "odds", axis=1)
-        return self._node("Sigmoid", [both], "probabilities")
-
-    # --- small things ---
-
-    def _node(self, operator: str, inputs: list[str], name: str, *, domain: str = "", **attributes: Any) -> str:
-        output = self._fresh(name)
-        self.nodes.append(
-            self.helper.make_node(operator, inputs, [output], name=output, domain=domain or None, **attributes)
-        )
-        return output
+            shown_as = self.node("Mul", [shown_as, self.row([forest.cut.slope], "slope")], "steep")
+        logits = self.node("Cast", [shown_as], "logits", to=FLOAT)
+        return self.probabilities(logits, forest.outputs)
 
     def _tensor(self, numbers: list[float]) -> onnx.TensorProto:
         return self.numpy_helper.from_array(np.array(numbers, np.float64))
-
-    def _constant(self, array: np.ndarray, name: str) -> str:
-        fresh = self._fresh(name)
-        self.constants.append(self.numpy_helper.from_array(array, fresh))
-        return fresh
-
-    def _axis(self) -> str:
-        return self._constant(np.array([1], np.int64), "axis")
-
-    def _row(self, numbers: list[float], name: str) -> str:
-        return self._constant(np.array([numbers], np.float64), name)
-
-    def _fresh(self, name: str) -> str:
-        """A name that no column and no other value has."""
-        found, count = name, 1
-        while found in self.taken:
-            count += 1
-            found = f"{name} {count}"
-        self.taken.add(found)
-        return found
 
 
 @dataclass(eq=False)

@@ -15,21 +15,18 @@ the declarations out too.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bornfair import __version__
 from bornfair.errors import InputError, shown
+from bornfair.models.graph_draft import GraphDraft
 from bornfair.people.columns import GapColumns, LevelColumns, NumberColumn, Step
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 
 if TYPE_CHECKING:
-    import onnx
-
     from bornfair.models.model import Model
     from bornfair.people.encoding import Encoding
     from bornfair.people.sensitive import CodedFeature
@@ -95,25 +92,13 @@ def as_text(values: Sequence[Value], name: str) -> list[str]:
     return texts
 
 
-class _Graph:
-    """Nodes and constants in the making."""
-
+class _Graph(GraphDraft):
     def __init__(self, model: Model, sensitive: bool) -> None:
-        from onnx import helper, numpy_helper
-
-        self.model, self.helper, self.numpy_helper = model, helper, numpy_helper
-        self.encoding, self.domain, self.missing = model.encoding, model.domain, model.encoding.policies.missing
-        self.declared = [f for f in self.domain.features if sensitive or f.name not in self.domain.sensitive]
-        if any(not feature.name for feature in self.declared):
-            raise InputError("a column has no name (''), which ONNX cannot express; give it one.")
-        self.taken = {feature.name for feature in self.declared}
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
+        super().__init__(model.domain, sensitive)
+        self.model, self.encoding, self.missing = model, model.encoding, model.encoding.policies.missing
         self.gaps: dict[str, str] = {}  # of numbers that may be missing: where it says that they are
 
     def build(self) -> bytes:
-        from onnx import checker
-
         logits, declare = self._network(self._encoded()), self.helper.make_tensor_value_info
         classes = self.helper.np_dtype_to_tensor_dtype(served_classes(self.domain).dtype)
         outputs = [
@@ -123,16 +108,8 @@ class _Graph:
         inputs = [declare(f.name, input_type(f, self.missing), ["rows", 1]) for f in self.declared]
         graph = self.helper.make_graph(self.nodes, "bornfair", inputs, outputs, self.constants)
         opset = max(OPSET, self.model.network.function.opset)
-        made = self.helper.make_model(
-            graph,
-            ir_version=9,
-            producer_name="bornfair",
-            producer_version=__version__,
-            opset_imports=[self.helper.make_opsetid("", opset), self.helper.make_opsetid("ai.onnx.ml", 3)],
-        )
-        self.helper.set_model_props(made, {METADATA: json.dumps(self.encoding.to_json(), ensure_ascii=False)})
-        checker.check_model(made)
-        return made.SerializeToString(deterministic=True)
+        versions, told = {"": opset, "ai.onnx.ml": 3}, {METADATA: self.encoding.to_json()}
+        return self.finished(graph, versions, 9, told)
 
     # --- raw columns to network input ---
 
@@ -155,9 +132,9 @@ class _Graph:
         blocks += [self._free_category(f, guards) for f in self.domain.free_features if not isinstance(f, NUMERIC)]
         if reads_sensitive(self.model):
             blocks += [self._code(coded, guards) for coded in self.domain.sensitive_space.features]
-        joined = self._node("Concat", blocks, "encoded", axis=1)
+        joined = self.node("Concat", blocks, "encoded", axis=1)
         for guard in guards:  # a factor of 1, or the run has stopped
-            joined = self._node("Mul", [joined, guard], "guarded")
+            joined = self.node("Mul", [joined, guard], "guarded")
         return joined
 
     def _numbers(self, features: list[Any], guards: list[str]) -> str:
@@ -165,31 +142,31 @@ class _Graph:
         steps = [dict(self._steps(f.name)) for f in features]
         if any("Min" in step or "Max" in step for step in steps):  # policies hold by Max and then Min
             most, least = ([s.get(end, none) for s in steps] for end, none in (("Min", LARGEST), ("Max", -LARGEST)))
-            raw = self._node("Min", [raw, self._row(most, "highest seen")], "held above")
-            raw = self._node("Max", [raw, self._row(least, "lowest seen")], "held")
-        shifted = self._node("Sub", [raw, self._row([s["Sub"] for s in steps], "centre")], "shifted")
-        scaled = self._node("Mul", [shifted, self._row([s["Mul"] for s in steps], "scale")], "scaled")
+            raw = self.node("Min", [raw, self.row(most, "highest seen")], "held above")
+            raw = self.node("Max", [raw, self.row(least, "lowest seen")], "held")
+        shifted = self.node("Sub", [raw, self.row([s["Sub"] for s in steps], "centre")], "shifted")
+        scaled = self.node("Mul", [shifted, self.row([s["Mul"] for s in steps], "scale")], "scaled")
         return self._cast(scaled, FLOAT, "numbers")
 
     def _raw_numbers(self, features: list[Any], guards: list[str]) -> str:
         """Raw numbers as double, imputed and clipped as the policies say; a guard stops the run at what they refuse."""
         policies = self.encoding.policies
-        raw = self._node("Concat", [self._double(f) for f in features], "raw numbers", axis=1)
+        raw = self.node("Concat", [self._double(f) for f in features], "raw numbers", axis=1)
         if policies.missing == "impute":
-            fill = self._row([float(self.encoding.fill[f.name]) for f in features], "fill")
-            raw = self._node("Where", [self._node("IsNaN", [raw], "missing"), fill, raw], "imputed")
+            fill = self.row([float(self.encoding.fill[f.name]) for f in features], "fill")
+            raw = self.node("Where", [self.node("IsNaN", [raw], "missing"), fill, raw], "imputed")
         low, high = [float(f.low) for f in features], [float(f.high) for f in features]
         allowed = low, high
         if policies.outside != "error":  # then only NaN and infinity are refused
             allowed = [-LARGEST] * len(features), [LARGEST] * len(features)
-        above = self._node("GreaterOrEqual", [raw, self._row(allowed[0], "least")], "not too low")
-        below = self._node("LessOrEqual", [raw, self._row(allowed[1], "most")], "not too high")
-        whole = self._cast(self._node("And", [above, below], "allowed"), INT64, "allowed 0/1")
-        every = self._node("ReduceMin", [whole, self._axes(1)], "all allowed", keepdims=0)
+        above = self.node("GreaterOrEqual", [raw, self.row(allowed[0], "least")], "not too low")
+        below = self.node("LessOrEqual", [raw, self.row(allowed[1], "most")], "not too high")
+        whole = self._cast(self.node("And", [above, below], "allowed"), INT64, "allowed 0/1")
+        every = self.node("ReduceMin", [whole, self.axis()], "all allowed", keepdims=0)
         guards.append(self._refusal(every, "a number is missing, infinite or outside its range"))
         if policies.outside == "clip":
-            raw = self._node("Max", [raw, self._row(low, "low")], "clipped below")
-            raw = self._node("Min", [raw, self._row(high, "high")], "clipped")
+            raw = self.node("Max", [raw, self.row(low, "low")], "clipped below")
+            raw = self.node("Min", [raw, self.row(high, "high")], "clipped")
         return raw
 
     def _double(self, feature: Feature) -> str:
@@ -198,16 +175,16 @@ class _Graph:
         if not feature.missing:
             kind = input_type(feature, self.missing)
             return name if kind == DOUBLE else self._cast(name, DOUBLE, f"double {name}")
-        self.gaps[name] = self._node("IsNaN", [name], f"gap {name}")
-        fill = self._row([float(self.encoding.fill[name])], f"shown for a gap of {name}")
-        return self._node("Where", [self.gaps[name], fill, name], f"without gaps {name}")
+        self.gaps[name] = self.node("IsNaN", [name], f"gap {name}")
+        fill = self.row([float(self.encoding.fill[name])], f"shown for a gap of {name}")
+        return self.node("Where", [self.gaps[name], fill, name], f"without gaps {name}")
 
     def _refusal(self, allowed: str, why: str) -> str:
         """1 where `allowed` is 1; else the run stops, and onnxruntime shows the node's name: why.
 
         A one-hot encoder that knows the one value 1 is the only standard operator that refuses anything.
         """
-        return self._node("OneHotEncoder", [allowed], f"refused: {why}", domain="ai.onnx.ml", cats_int64s=[1], zeros=0)
+        return self.node("OneHotEncoder", [allowed], f"refused: {why}", domain="ai.onnx.ml", cats_int64s=[1], zeros=0)
 
     def _free_category(self, feature: Feature, guards: list[str]) -> str:
         """A category as the network sees it: where twins look alike, by a table with the same row for each of them."""
@@ -219,10 +196,10 @@ class _Graph:
     def _looked_up(self, feature: Feature, table: np.ndarray, guards: list[str], rows: str, name: str) -> str:
         """A category, or true/false, as the row that a table has for it."""
         if feature.kind == "boolean":
-            no, yes = (self._constant(row[None], f"code of {feature.name}") for row in table)
-            return self._node("Where", [feature.name, yes, no], f"encoded {feature.name}")
-        known = self._constant(table, rows)
-        return self._node("MatMul", [self._category(feature, guards), known], name)
+            no, yes = (self.constant(row[None], f"code of {feature.name}") for row in table)
+            return self.node("Where", [feature.name, yes, no], f"encoded {feature.name}")
+        known = self.constant(table, rows)
+        return self.node("MatMul", [self._category(feature, guards), known], name)
 
     def _category(self, feature: Feature, guards: list[str]) -> str:
         """One-hot, [rows, categories]; true/false as one column 0/1."""
@@ -248,17 +225,17 @@ class _Graph:
             elif ignore:  # unseen ones are ignored, missing ones are not
                 present = self._positions(column, f"{feature.name} is there", {"": 0}, 1)
                 guard = self._refusal(present, f"{feature.name} is missing")
-                guards.append(self._node("Squeeze", [guard, self._axes(1)], f"guard {feature.name}"))
+                guards.append(self.node("Squeeze", [guard, self.axis()], f"guard {feature.name}"))
         known = {"cats_strings" if text else "cats_int64s": names}
-        hot = self._node(
+        hot = self.node(
             "OneHotEncoder", [column], f"one-hot {feature.name}", domain="ai.onnx.ml", zeros=int(ignore), **known
         )
-        return self._node("Squeeze", [hot, self._axes(1)], f"encoded {feature.name}")
+        return self.node("Squeeze", [hot, self.axis()], f"encoded {feature.name}")
 
     def _positions(self, column: str, name: str, known: dict[str, int], other: int) -> str:
         """Texts as whole numbers."""
         keys, numbers = list(known), list(known.values())
-        return self._node(
+        return self.node(
             "LabelEncoder", [column], name, domain="ai.onnx.ml",
             keys_strings=keys, values_int64s=numbers, default_int64=other,
         )  # fmt: skip
@@ -271,7 +248,7 @@ class _Graph:
             return self._looked_up(feature, coded.table, guards, f"codes of {feature.name}", code)
         value = self._raw_numbers([feature], guards)
         for operator, number in self._steps(feature.name):
-            value = self._node(operator, [value, self._row([number], code)], code)
+            value = self.node(operator, [value, self.row([number], code)], code)
         return self._cast(value, FLOAT, f"encoded {feature.name}")
 
     # --- the network ---
@@ -281,59 +258,27 @@ class _Graph:
         columns = graph_columns(self.encoding, reads_sensitive(self.model))
         for i, layer in enumerate(network.layers):
             if i:
-                value = self._node(network.function.operator, [value], f"activation {i}")
+                value = self.node(network.function.operator, [value], f"activation {i}")
             weight = layer.weight if i else layer.weight[:, columns]
-            parameters = [self._constant(weight, f"weight {i}"), self._constant(layer.bias, f"bias {i}")]
-            value = self._node("Gemm", [value, *parameters], f"layer {i}", transB=1)
+            parameters = [self.constant(weight, f"weight {i}"), self.constant(layer.bias, f"bias {i}")]
+            value = self.node("Gemm", [value, *parameters], f"layer {i}", transB=1)
         return value
 
     def _label(self, logits: str) -> str:
         if self.model.network.outputs == 1:
-            zero = self._constant(np.zeros(1, np.float32), "zero")
-            yes = self._cast(self._node("Greater", [logits, zero], "yes"), INT64, "yes 0/1")
-            index = self._node("Squeeze", [yes, self._axes(1)], "class")
+            zero = self.constant(np.zeros(1, np.float32), "zero")
+            yes = self._cast(self.node("Greater", [logits, zero], "yes"), INT64, "yes 0/1")
+            index = self.node("Squeeze", [yes, self.axis()], "class")
         else:
-            index = self._node("ArgMax", [logits], "class", axis=1, keepdims=0)
-        return self._node("Gather", [self._constant(served_classes(self.domain), "classes"), index], "label", axis=0)
+            index = self.node("ArgMax", [logits], "class", axis=1, keepdims=0)
+        return self.node("Gather", [self.constant(served_classes(self.domain), "classes"), index], "label", axis=0)
 
     def _probabilities(self, scores: str) -> str:
         logits = scores
         if self.model.offsets:  # it does not decide at ½
-            offsets = self._constant(np.array(self.model.offsets, np.float32), "where it decides")
-            logits = self._node("Add", [scores, offsets], "logits")
-        if self.model.network.outputs > 1:
-            return self._node("Softmax", [logits], "probabilities", axis=1)
-        both = self._node("Concat", [self._node("Neg", [logits], "against"), logits], "odds", axis=1)
-        return self._node("Sigmoid", [both], "probabilities")
-
-    # --- small things ---
-
-    def _node(self, operator: str, inputs: list[str], name: str, *, domain: str = "", **attributes: Any) -> str:
-        output = self._fresh(name)
-        self.nodes.append(
-            self.helper.make_node(operator, inputs, [output], name=output, domain=domain or None, **attributes)
-        )
-        return output
+            offsets = self.constant(np.array(self.model.offsets, np.float32), "where it decides")
+            logits = self.node("Add", [scores, offsets], "logits")
+        return self.probabilities(logits, self.model.network.outputs)
 
     def _cast(self, value: str, element: int, name: str) -> str:
-        return self._node("Cast", [value], name, to=element)
-
-    def _constant(self, array: np.ndarray, name: str) -> str:
-        fresh = self._fresh(name)
-        self.constants.append(self.numpy_helper.from_array(array, fresh))
-        return fresh
-
-    def _row(self, numbers: list[float], name: str) -> str:
-        return self._constant(np.array([numbers], np.float64), name)
-
-    def _axes(self, axis: int) -> str:
-        return self._constant(np.array([axis], np.int64), "axis")
-
-    def _fresh(self, name: str) -> str:
-        """A name that no column and no other value has."""
-        found, count = name, 1
-        while found in self.taken:
-            count += 1
-            found = f"{name} {count}"
-        self.taken.add(found)
-        return found
+        return self.node("Cast", [value], name, to=element)

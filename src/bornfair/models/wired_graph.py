@@ -8,22 +8,21 @@ common and of constants, go through it in one batch, and the mean of their share
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bornfair import __version__
 from bornfair.errors import InputError
+from bornfair.models.graph_draft import GraphDraft
 from bornfair.models.onnx_graph import BOOL, DOUBLE, FLOAT, INT64, STRING, as_text, input_type, served_classes
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.twins.folding import Folding
 
 if TYPE_CHECKING:
-    import onnx
+    pass
 
 WIRED = "bornfair.wired"
 UNSEEN = "(not in the domain)"
@@ -80,35 +79,24 @@ def around(core: Core, domain: Domain, method: Method, *, at: float | None = Non
     return _Around(core, domain, method, sensitive).build(at)
 
 
-class _Around:
-    """Nodes and constants in the making."""
-
+class _Around(GraphDraft):
     def __init__(self, core: Core, domain: Domain, method: Method, sensitive: bool) -> None:
-        from onnx import helper, numpy_helper
-
-        self.helper, self.numpy_helper = helper, numpy_helper
-        self.core, self.domain, self.method, self.folding = core, domain, method, Folding(domain)
+        self.core, self.method, self.folding = core, method, Folding(domain)
         if method == "average":
             self.folding.check()
         if method != "as it is" and not domain.free_features:
             raise InputError("every feature is sensitive; what twins have in common is nothing to decide from.")
         if method == "merge" and (read := core.features & set(domain.sensitive)):
             raise InputError(f"the model reads {sorted(read)}, which is sensitive; average it, or train it without.")
-        self.declared = [f for f in domain.features if sensitive or f.name not in domain.sensitive]
-        if any(not feature.name for feature in self.declared):
-            raise InputError("a column has no name (''), which ONNX cannot express; give it one.")
+        super().__init__(domain, sensitive)
         self.prefix = "model/"
         while any(feature.name.startswith(self.prefix) for feature in domain.features):
             self.prefix = f"the {self.prefix}"
-        self.taken = {feature.name for feature in domain.features}
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
+        self.taken |= {feature.name for feature in domain.features}
         self.made: dict[tuple[str, int], str] = {}
         self.versions = _versions(core.model)
 
     def build(self, at: float | None) -> bytes:
-        from onnx import checker
-
         model = self.core.model
         read = _read_in(model.graph)
         for taken in self.core.takes:
@@ -119,12 +107,10 @@ class _Around:
         classes = served_classes(self.domain)
         compared = shares
         if at is not None:
-            compared = self._node(
-                "Sub", [shares, self._constant(np.array([[1 - at, at]]), "where it decides")], "apart"
-            )
-        index = self._node("ArgMax", [compared], "class", axis=1, keepdims=0)
-        label = self._node("Gather", [self._constant(classes, "classes"), index], "label", axis=0)
-        shown = self._node("Cast", [shares], "probabilities", to=FLOAT)
+            compared = self.node("Sub", [shares, self.constant(np.array([[1 - at, at]]), "where it decides")], "apart")
+        index = self.node("ArgMax", [compared], "class", axis=1, keepdims=0)
+        label = self.node("Gather", [self.constant(classes, "classes"), index], "label", axis=0)
+        shown = self.node("Cast", [shares], "probabilities", to=FLOAT)
         declare = self.helper.make_tensor_value_info
         kind = self.helper.np_dtype_to_tensor_dtype(classes.dtype)
         outputs = [declare(label, kind, ["rows"]), declare(shown, FLOAT, ["rows", len(classes)])]
@@ -135,28 +121,19 @@ class _Around:
             added = graph.sparse_initializer.add()
             added.CopyFrom(sparse)
             added.values.name = self.prefix + sparse.values.name
-        made = self.helper.make_model(
-            graph,
-            ir_version=min(max(model.ir_version, 8), 14),
-            producer_name="bornfair",
-            producer_version=__version__,
-            opset_imports=[self.helper.make_opsetid(domain, version) for domain, version in self.versions.items()],
-            functions=list(model.functions),
-        )
         told: dict[str, Any] = {"method": self.method, "versions": self.folding.size if self.method == "average" else 1}
         if at is not None:
             told["above"] = at
-        self.helper.set_model_props(made, {WIRED: json.dumps(told)})
-        checker.check_model(made)
-        return made.SerializeToString(deterministic=True)
+        ir_version = min(max(model.ir_version, 8), 14)
+        return self.finished(graph, self.versions, ir_version, {WIRED: told}, model.functions)
 
     # --- raw columns to theirs ---
 
     def _fed(self, taken: Taken) -> None:
         columns = [self._versions_of(self.domain.feature(name), taken) for name in taken.features]
-        value = self._node("Concat", columns, f"columns of {taken.name}", axis=1) if len(columns) > 1 else columns[0]
+        value = self.node("Concat", columns, f"columns of {taken.name}", axis=1) if len(columns) > 1 else columns[0]
         if taken.rank == 1:
-            value = self._node("Reshape", [value, self._constant(np.array([-1]), "flat")], f"flat {taken.name}")
+            value = self.node("Reshape", [value, self.constant(np.array([-1]), "flat")], f"flat {taken.name}")
         self.nodes.append(self.helper.make_node("Identity", [value], [self.prefix + taken.name]))
 
     def _versions_of(self, feature: Feature, taken: Taken) -> str:
@@ -169,7 +146,7 @@ class _Around:
         for values, turns in self.folding.versions():
             value = self._folded(feature, turns.get(name, 0)) if place is None else self._same(feature, values[place])
             parts.append(self._as_taken(feature, value, taken))
-        return self._node("Concat", parts, f"versions of {name}", axis=0) if len(parts) > 1 else parts[0]
+        return self.node("Concat", parts, f"versions of {name}", axis=0) if len(parts) > 1 else parts[0]
 
     def _folded(self, feature: Feature, turn: int) -> str:
         """A column of which twins have the same, as a version has it."""
@@ -183,24 +160,24 @@ class _Around:
     def _unfolded(self, feature: Feature, turn: int) -> str:
         name = feature.name
         if isinstance(feature, NUMERIC):
-            total = self._constant(np.array([[self.folding.total(name) + 0.0]]), f"total {name}")
-            other = self._node("Sub", [total, name], f"mirrored {name}")
-            again = self._node("Sub", [total, other], f"again {name}")  # never −0.0, which a twin would have as 0.0
-            return self._node("Max" if turn else "Min", [again, other], f"folded {name}")
+            total = self.constant(np.array([[self.folding.total(name) + 0.0]]), f"total {name}")
+            other = self.node("Sub", [total, name], f"mirrored {name}")
+            again = self.node("Sub", [total, other], f"again {name}")  # never −0.0, which a twin would have as 0.0
+            return self.node("Max" if turn else "Min", [again, other], f"folded {name}")
         goes = self.folding.places(name, turn)
         if feature.kind == "boolean":
             return self._same(feature, bool(goes[0]))
         levels, first = list(feature.levels()), self.folding.places(name, 0)
         text = input_type(feature, "impute") == STRING
         keys = as_text(levels, name) if text else levels
-        place = self._node(
+        place = self.node(
             "LabelEncoder", [name], f"orbit {name}", domain="ai.onnx.ml", default_int64=len(levels),
             values_int64s=first, **{"keys_strings" if text else "keys_int64s": keys},
         )  # fmt: skip
         shown: list[Any] = [keys[i] for i in goes]
         shown.append(UNSEEN if text else max(map(int, levels)) + 1)
-        table = self._constant(np.array(shown, object if text else np.int64), f"levels {name}")
-        return self._node("Gather", [table, place], f"version {name}", axis=0)
+        table = self.constant(np.array(shown, object if text else np.int64), f"levels {name}")
+        return self.node("Gather", [table, place], f"version {name}", axis=0)
 
     def _same(self, feature: Feature, value: Value) -> str:
         """A column that holds one value for everybody."""
@@ -209,8 +186,8 @@ class _Around:
             held = np.array([[str(value)]], object)
         else:
             held = np.array([[value]], {BOOL: np.bool_, INT64: np.int64, DOUBLE: np.float64}[kind])
-        constant = self._constant(held, f"value of {feature.name}")
-        return self._node("Expand", [constant, self._shape()], f"all {feature.name}")
+        constant = self.constant(held, f"value of {feature.name}")
+        return self.node("Expand", [constant, self._shape()], f"all {feature.name}")
 
     def _shape(self) -> str:
         """[rows, 1], from a column that twins share."""
@@ -220,7 +197,7 @@ class _Around:
             if not seen:
                 raise InputError("rules exchange every value of every feature; there is nothing to decide from.")
             source = seen[0].name if still else self._folded(seen[0], 0)
-            self.made["", 0] = self._node("Shape", [source], "rows and 1")
+            self.made["", 0] = self.node("Shape", [source], "rows and 1")
         return self.made["", 0]
 
     def _as_taken(self, feature: Feature, value: str, taken: Taken) -> str:
@@ -234,7 +211,7 @@ class _Around:
                 "the model reads it."
             )
         if (value, taken.element) not in self.made:
-            self.made[value, taken.element] = self._node("Cast", [value], f"cast {feature.name}", to=taken.element)
+            self.made[value, taken.element] = self.node("Cast", [value], f"cast {feature.name}", to=taken.element)
         return self.made[value, taken.element]
 
     # --- theirs to the decision ---
@@ -243,50 +220,27 @@ class _Around:
         """What theirs shows as shares of the classes in double."""
         count = len(served_classes(self.domain))
         single = self.core.form in ("share", "logit")
-        value = self._node("Reshape", [value, self._constant(np.array([-1, 1 if single else count]), "flat")], "scores")
-        value = self._node("Cast", [value], "scores", to=DOUBLE)
+        value = self.node("Reshape", [value, self.constant(np.array([-1, 1 if single else count]), "flat")], "scores")
+        value = self.node("Cast", [value], "scores", to=DOUBLE)
         if self.core.form == "logits":
-            return self._node("Softmax", [value], "shares", axis=1)
+            return self.node("Softmax", [value], "shares", axis=1)
         if not single:
             return value
         if self.core.form == "logit":
-            value = self._node("Sigmoid", [value], "share")
-        rest = self._node("Sub", [self._constant(np.array([[1.0]]), "one"), value], "against")
-        return self._node("Concat", [rest, value], "shares", axis=1)
+            value = self.node("Sigmoid", [value], "share")
+        rest = self.node("Sub", [self.constant(np.array([[1.0]]), "one"), value], "against")
+        return self.node("Concat", [rest, value], "shares", axis=1)
 
     def _mean(self, shares: str) -> str:
         if self.method != "average" or self.folding.size == 1:
             return shares
-        sizes = self._constant(np.array([self.folding.size, -1, len(served_classes(self.domain))]), "versions apart")
-        apart = self._node("Reshape", [shares, sizes], "shares of versions")
+        sizes = self.constant(np.array([self.folding.size, -1, len(served_classes(self.domain))]), "versions apart")
+        apart = self.node("Reshape", [shares, sizes], "shares of versions")
         if self.versions[""] >= 13:
-            total = self._node("ReduceSum", [apart, self._constant(np.array([0]), "first axis")], "sum", keepdims=0)
+            total = self.node("ReduceSum", [apart, self.constant(np.array([0]), "first axis")], "sum", keepdims=0)
         else:
-            total = self._node("ReduceSum", [apart], "sum", axes=[0], keepdims=0)
-        return self._node("Div", [total, self._constant(np.array([[float(self.folding.size)]]), "versions")], "mean")
-
-    # --- small things ---
-
-    def _node(self, operator: str, inputs: list[str], name: str, *, domain: str = "", **attributes: Any) -> str:
-        output = self._fresh(name)
-        self.nodes.append(
-            self.helper.make_node(operator, inputs, [output], name=output, domain=domain or None, **attributes)
-        )
-        return output
-
-    def _constant(self, array: np.ndarray, name: str) -> str:
-        fresh = self._fresh(name)
-        self.constants.append(self.numpy_helper.from_array(array, fresh))
-        return fresh
-
-    def _fresh(self, name: str) -> str:
-        """A name that no column and no other value has."""
-        found, count = name, 1
-        while found in self.taken or found.startswith(self.prefix):
-            count += 1
-            found = f"{name} {count}"
-        self.taken.add(found)
-        return found
+            total = self.node("ReduceSum", [apart], "sum", axes=[0], keepdims=0)
+        return self.node("Div", [total, self.constant(np.array([[float(self.folding.size)]]), "versions")], "mean")
 
 
 def _versions(model: Any) -> dict[str, int]:

@@ -77,10 +77,7 @@ class ForestModel:
 
     @property
     def classes(self) -> np.ndarray:
-        label = self.domain.label
-        if label is None:
-            raise InputError("this domain has no label, so the model's classes have no names.")
-        return np.array(label.classes)
+        return self.domain.classes
 
     @property
     def thresholds(self) -> dict[str, float]:

@@ -44,10 +44,7 @@ class Model:
 
     @property
     def classes(self) -> np.ndarray:
-        label = self.domain.label
-        if label is None:
-            raise InputError("this domain has no label, so the model's classes have no names.")
-        return np.array(label.classes)
+        return self.domain.classes
 
     @property
     def thresholds(self) -> dict[str, float]:

@@ -50,10 +50,7 @@ class WiredModel:
 
     @property
     def classes(self) -> np.ndarray:
-        label = self.domain.label
-        if label is None:
-            raise InputError("this domain has no label, so the model's classes have no names.")
-        return np.array(label.classes)
+        return self.domain.classes
 
     @cached_property
     def graph(self) -> Any:

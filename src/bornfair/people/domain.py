@@ -98,6 +98,13 @@ class Domain(Population):
         """How many outputs a network for this label has: one logit for two classes, else one for each class."""
         return 1 if self.label is None or len(self.label.classes) == 2 else len(self.label.classes)
 
+    @property
+    def classes(self) -> np.ndarray:
+        """The names of the classes, in order."""
+        if self.label is None:
+            raise InputError("this domain has no label, so the model's classes have no names.")
+        return np.array(self.label.classes)
+
     @cached_property
     def sensitive_space(self) -> SensitiveSpace:
         return SensitiveSpace.of(self)

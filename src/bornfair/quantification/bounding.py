@@ -63,7 +63,8 @@ class Halving(Look):
             boxes=len(boxes),
         )
         undecided = np.clip(found.likely_undecided, 1e-9, 1.0) * mass
-        return tally, waiting(boxes, mass, undecided, found.variable, found.alive)[left & ~stuck]
+        alive = np.packbits(found.alive, axis=1)  # which hidden neurons may be active, eight in a byte
+        return tally, waiting(boxes, mass, undecided, variable=found.variable, alive=alive)[left & ~stuck]
 
     def only_person(self, root: Boxes, clock: Clock) -> tuple[Tally, Boxes]:
         """Where every feature is sensitive, all people are versions of one: there is nothing to cut."""

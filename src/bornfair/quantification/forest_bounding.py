@@ -8,32 +8,12 @@ import numpy as np
 
 from bornfair.quantification.forest_panel import Panel
 from bornfair.quantification.forest_weights import CellWeights
-from bornfair.quantification.variables import DOWN
+from bornfair.quantification.tally import Tally, waiting
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.forest_branching import Branching
 from bornfair.verification.forest_judge import Bounds, Judge, told_apart
 from bornfair.verification.forest_search import split_of
 from bornfair.verification.frontier import Look, Portion
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Masses of boxes that are done."""
-
-    certified: float = 0.0
-    falsified: float = 0.0
-    stuck: float = 0.0
-    boxes: int = 0
-    credited: bool = False
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.certified + other.certified,
-            self.falsified + other.falsified,
-            self.stuck + other.stuck,
-            self.boxes + other.boxes,
-            self.credited or other.credited,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +66,7 @@ class ForestHalving(Look):
         feature[blind], cut[blind] = split_of(
             self.branching, rest.low[blind], rest.high[blind], masks[left[blind]], some
         )
-        return tally, waiting(rest, mass[left], undecided, feature, cut)
+        return tally, waiting(rest, mass[left], undecided, feature=feature, cut=cut)
 
     def _one_by_one(self, boxes: Boxes) -> tuple[float, float, float]:
         """The masses of fair, unfair and unclear people of small boxes."""
@@ -112,18 +92,11 @@ class ForestCrediting(Look):
 
 
 def write_credit(boxes: Boxes, which: np.ndarray, found: np.ndarray) -> None:
-    """Write down beside boxes the masses of the shares that are proven of them."""
+    """Write down beside boxes the shares that are proven of them."""
     facts = boxes.facts
     mass, (certified, falsified) = facts["mass"][which], found.T
-    facts["certified"][which], facts["falsified"][which] = mass * DOWN * certified, mass * DOWN * falsified
+    facts["certified"][which], facts["falsified"][which] = certified, falsified
     facts["undecided"][which] = np.maximum(mass * (1 - certified - falsified), 0.0)
-
-
-def waiting(boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, feature: np.ndarray, cut: np.ndarray) -> Boxes:
-    unknown = np.full(len(boxes), np.nan)
-    return boxes.knowing(
-        mass=mass, undecided=undecided, feature=feature, cut=cut, certified=unknown, falsified=unknown.copy()
-    )
 
 
 def _points(low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -20,11 +19,12 @@ from bornfair.errors import InputError
 from bornfair.models.forest_model import ForestModel
 from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.quantification.confident import NARROW, Looks, Parts, clopper_pearson, needed_samples, take_looks
-from bornfair.quantification.forest_bounding import ForestCrediting, ForestHalving, Tally, waiting, write_credit
+from bornfair.quantification.forest_bounding import ForestCrediting, ForestHalving, write_credit
 from bornfair.quantification.forest_panel import Panel
 from bornfair.quantification.forest_sample import ForestSample, drawn_from, sampled, together
 from bornfair.quantification.forest_weights import CellWeights
 from bornfair.quantification.records import SURE, Estimate, Shares
+from bornfair.quantification.tally import Tally, added, rounded_down, waiting
 from bornfair.quantification.variables import Marginal
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock, Say, Timeout
@@ -130,7 +130,7 @@ class Measurement:
         width, everybody = len(judge.sizes), np.full(1, weights.total)
         whole = np.zeros((1, width), np.int64), (judge.sizes - 1)[None]
         root = Boxes(*judge.cells.narrowed(*whole)[:2])
-        root = waiting(root, everybody, everybody, np.zeros(1, np.int64), np.zeros(1, np.int64))
+        root = waiting(root, everybody, everybody, feature=np.zeros(1, np.int64), cut=np.zeros(1, np.int64))
         self.frontier: Frontier[Boxes, Tally] = Frontier(
             root, Tally(), clock, MEMORY // (16 * width + 48), lambda: self.frontier.shelve_half("undecided")
         )
@@ -143,18 +143,11 @@ class Measurement:
         except KeyboardInterrupt:
             reason = INTERRUPTED
         self.clock.report(lambda: f"{reason}: {self._progress()}", at_once=True)
-        tally, total = _with_credit(frontier.tally, frontier.open), self.weights.total
-        whole = self.weights.exact and not tally.credited
-        down = 1.0 if whole else 1 - 2.0**-51 * (tally.boxes + 1000)
-        certified, falsified = (_rounded_down(part * down, total) for part in (tally.certified, tally.falsified))
-        counts = None
-        if whole:
-            fair, unfair = int(tally.certified), int(tally.falsified)
-            counts = {"certified": fair, "falsified": unfair, "undecided": int(total) - fair - unfair}
+        tally, total = frontier.tally.with_credit(frontier.open), self.weights.total
+        certified, falsified, counts = tally.shares(total, self.weights.exact)
         return Shares(
-            certified, min(falsified, 1.0 - certified), _estimate(sample, certified, falsified), tally.boxes,
-            reason=reason, interrupted=reason == INTERRUPTED, counts=counts,
-            confident=looks.within(min(falsified, 1.0 - certified), certified),
+            certified, falsified, _estimate(sample, certified, falsified), tally.boxes, reason=reason,
+            interrupted=reason == INTERRUPTED, counts=counts, confident=looks.within(falsified, certified),
         )  # fmt: skip
 
     def _decide(self) -> str:
@@ -207,7 +200,7 @@ class Measurement:
 
     def _undecided(self) -> float:
         """Which share is not proven."""
-        proven = _with_credit(self.frontier.tally, self.frontier.open)
+        proven = self.frontier.tally.with_credit(self.frontier.open)
         return 1 - (proven.certified + proven.falsified) / self.weights.total
 
     def _progress(self) -> str:
@@ -239,7 +232,7 @@ class Measurement:
             return
         rounded = 2.0**-51 * (tally.boxes + len(open_) + 1000)
         shares = (tally.falsified, tally.certified, float(open_.facts["mass"].sum()))
-        unfair, fair, drawn = (_rounded_down(part * (1 - rounded), total) for part in shares)
+        unfair, fair, drawn = (rounded_down(part * (1 - rounded), total) for part in shares)
         parts = Parts(unfair, fair, drawn, 8 * rounded * (len(self.judge.sizes) + 1))
         affordable = PLANNED * clock.left * self.sample.count / max(self.sample.seconds, 1e-9)
         take_looks(
@@ -279,25 +272,6 @@ class Measurement:
             write_credit(self.frontier.open, np.array([under_way.popleft()]), seen.found)
             self.seconds_each = (self.clock.now() - began) / done
             self.clock.report(self._progress)
-
-
-def added(tally: Tally, found: tuple[Tally, Boxes]) -> tuple[Tally, Boxes]:
-    """The tally after some boxes, and what is open of them."""
-    return tally + found[0], found[1]
-
-
-def _with_credit(tally: Tally, boxes: Boxes) -> Tally:
-    fair, unfair = (float(np.nansum(boxes.facts[name])) for name in ("certified", "falsified"))
-    return replace(
-        tally, certified=tally.certified + fair, falsified=tally.falsified + unfair,
-        credited=tally.credited or fair > 0 or unfair > 0,
-    )  # fmt: skip
-
-
-def _rounded_down(part: float, total: float) -> float:
-    """part / total, never above it, and a multiple of 2^-53, so that shares of 1 add up exactly."""
-    exact = Fraction(part) / Fraction(total)
-    return (exact.numerator * 2**53 // exact.denominator) / 2**53
 
 
 def _estimate(sample: ForestSample, certified: float = 0.0, falsified: float = 0.0) -> Estimate:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain, plain_level
+from bornfair.errors import plain_level
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.network import decisions
 from bornfair.people.features import NUMERIC, Value
@@ -100,18 +100,7 @@ def forest_affected(
         twins = replay_forest_people(model, [own, versions.of(person, pair[1])], pair)
         if not twins.unfair_in:
             continue
-        names, decided = class_names(model), twins.decisions[twins.unfair_in[0]]
-        records.append(
-            Affected(
-                row=plain(frame.index[row]),
-                person=dict(twins.people[0]),
-                twin=dict(twins.people[1]),
-                decisions=tuple(names[index] for index in decided),
-                scores=tuple(treated.scores[row, version].tolist() for version in pair),
-                gap=float(treated.gap[row]),
-                undo=_undo(judge, model, person),
-            )
-        )
+        records.append(treated.affected(model, frame, row, twins, _undo(judge, model, person)))
     return records
 
 

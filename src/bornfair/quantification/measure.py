@@ -28,7 +28,7 @@ from bornfair.quantification.forms import Bounder
 from bornfair.quantification.leads import cheaper
 from bornfair.quantification.records import SURE, Estimate, Moment, Shares
 from bornfair.quantification.remainder import Remainder
-from bornfair.quantification.tally import Tally, added, rounded_down, waiting
+from bornfair.quantification.tally import Tally, added, waiting
 from bornfair.quantification.variables import Marginal, Variables, variables
 from bornfair.twins.relation import Relation, band_relation, free_space, twin_relation
 from bornfair.verification.boxes import Boxes
@@ -156,7 +156,8 @@ class _Measurement:
         self.pace, self.paced_at = PROOFS_PER_SECOND, 10 * owner.together
         everybody = np.array([self.variables.total])
         neurons = sum(owner.network.widths[1:-1])
-        root = waiting(self.variables.root, everybody, everybody, np.zeros(1, np.int64), np.ones((1, neurons), bool))
+        alive = np.packbits(np.ones((1, neurons), bool), axis=1)
+        root = waiting(self.variables.root, everybody, everybody, variable=np.zeros(1, np.int64), alive=alive)
         most_open = MEMORY // (16 * self.variables.free.width + 24 + neurons // 8)
         self.frontier = Frontier(root, Tally(), clock, most_open, self._make_room)
         self.looks, self.crowd, self.workers = looks, Crowd(owner), workers
@@ -216,15 +217,7 @@ class _Measurement:
 
     def _shares(self, sample: Sample, reason: str) -> Shares:
         tally, total = self._tally.with_credit(self.frontier.open), self.variables.total
-        # Whole numbers were added without error; of others, each addition may have rounded up.
-        whole = self.variables.exact and not tally.credited
-        down = 1.0 if whole else 1 - 2.0**-51 * (tally.boxes + 1000)
-        certified, falsified = (rounded_down(part * down, total) for part in (tally.certified, tally.falsified))
-        falsified = min(falsified, 1.0 - certified)
-        counts = None
-        if whole:
-            fair, unfair = int(tally.certified), int(tally.falsified)
-            counts = {"certified": fair, "falsified": unfair, "undecided": int(total) - fair - unfair}
+        certified, falsified, counts = tally.shares(total, self.variables.exact)
         found = Shares(
             certified, falsified, estimated(sample, certified, falsified), tally.boxes, reason=reason,
             interrupted=reason == INTERRUPTED, counts=counts, confident=self.looks.within(falsified, certified),

@@ -106,18 +106,8 @@ def outside_affected(
             continue
         if not twins.unfair_in:
             continue
-        names = class_names(model)
         people.append(person)
-        records.append(
-            Affected(
-                row=plain(frame.index[row]),
-                person=dict(twins.people[0]),
-                twin=dict(twins.people[1]),
-                decisions=tuple(names[index] for index in twins.decisions["executed"]),
-                scores=tuple(treated.scores[row, version].tolist() for version in pair) if model.shows_scores else (),
-                gap=float(treated.gap[row]) if model.shows_scores else None,
-            )
-        )
+        records.append(treated.affected(model, frame, row, twins))
     undone = (_undo(model, versions, person, clock.part(1 / (len(people) - i))) for i, person in enumerate(people))
     return [dataclasses.replace(one, undo=undo) for one, undo in zip(records, undone, strict=True)]
 

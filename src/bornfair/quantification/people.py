@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain, plain_level
+from bornfair.errors import InputError, plain_level
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
@@ -227,18 +227,7 @@ def most_affected(
         twins = replay(model, person, pair)
         if not twins.unfair_in:
             continue  # these two are decided alike when replayed
-        names, decided = class_names(model), twins.decisions[twins.unfair_in[0]]
-        records.append(
-            Affected(
-                row=plain(frame.index[row]),
-                person=dict(twins.people[0]),
-                twin=dict(twins.people[1]),
-                decisions=tuple(names[index] for index in decided),
-                scores=tuple(found.scores[row, version].tolist() for version in pair),
-                gap=float(found.gap[row]),
-                undo=_undo(model, lens, person),
-            )
-        )
+        records.append(found.affected(model, frame, row, twins, _undo(model, lens, person)))
     return records
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from bornfair.quantification.variables import DOWN
 from bornfair.verification.boxes import Boxes
 
 
@@ -32,28 +33,27 @@ class Tally:
     def with_credit(self, boxes: Boxes) -> Tally:
         """With the masses that are proven of parts of open boxes, as far as anybody has looked."""
         certified, falsified = (
-            float(np.nansum(boxes.facts[name] * boxes.facts["mass"]) * (1 - 2.0**-40))
-            for name in ("certified", "falsified")
+            float(np.nansum(boxes.facts[name] * boxes.facts["mass"]) * DOWN) for name in ("certified", "falsified")
         )
-        return replace(
-            self,
-            certified=self.certified + certified,
-            falsified=self.falsified + falsified,
-            credited=self.credited + certified + falsified,
-        )
+        return self + Tally(certified, falsified, credited=certified + falsified)
+
+    def shares(self, total: float, exact: bool) -> tuple[float, float, dict[str, int] | None]:
+        """Certified and falsified share of everybody, and how many people that are where these can be counted."""
+        # Whole numbers were added without error; of others, each addition may have rounded up.
+        whole = exact and not self.credited
+        down = 1.0 if whole else 1 - 2.0**-51 * (self.boxes + 1000)
+        certified, falsified = (rounded_down(part * down, total) for part in (self.certified, self.falsified))
+        fair, unfair = int(self.certified), int(self.falsified)
+        counts = {"certified": fair, "falsified": unfair, "undecided": int(total) - fair - unfair} if whole else None
+        return certified, min(falsified, 1.0 - certified), counts
 
 
-def waiting(
-    boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, variable: np.ndarray, alive: np.ndarray
-) -> Boxes:  # fmt: skip
-    """Open boxes: mass, what is likely undecided of it, the variable to cut, which hidden neurons may be active (eight
-    in a byte), and what shares of them are proven to be certified and falsified (NaN: nobody has looked).
+def waiting(boxes: Boxes, mass: np.ndarray, undecided: np.ndarray, **facts: np.ndarray) -> Boxes:
+    """Open boxes: mass, what is likely undecided of it, where to cut, and what shares of them are proven to be
+    certified and falsified (NaN: nobody has looked).
     """
     certified, falsified = np.full((2, len(boxes)), np.nan)
-    return boxes.knowing(
-        mass=mass, undecided=undecided, variable=variable, alive=np.packbits(alive, axis=1),
-        certified=certified, falsified=falsified,
-    )  # fmt: skip
+    return boxes.knowing(mass=mass, undecided=undecided, certified=certified, falsified=falsified, **facts)
 
 
 def added(tally: Tally, found: tuple[Tally, Boxes]) -> tuple[Tally, Boxes]:

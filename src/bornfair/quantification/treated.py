@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain_level
+from bornfair.errors import plain, plain_level
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.opaque import AnyModel, OpaqueModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Value
+from bornfair.quantification.records import Affected
 from bornfair.twins.versions import Versions
 from bornfair.verification.lens import lead_ranges
+from bornfair.verification.replay import Replay
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +35,24 @@ class Treatment:
     @property
     def share_unfair(self) -> float:
         return float(np.mean(~self.fair)) if len(self.fair) else 0.0
+
+    def affected(
+        self, model: AnyModel, frame: pd.DataFrame, row: int, twins: Replay, undo: Mapping[str, Any] | None = None
+    ) -> Affected:
+        """The record of a row whose own version and twin were replayed, and are decided differently."""
+        names, decided = class_names(model), twins.decisions[twins.unfair_in[0]]
+        shows_scores = not isinstance(model, OpaqueModel) or model.shows_scores
+        return Affected(
+            row=plain(frame.index[row]),
+            person=dict(twins.people[0]),
+            twin=dict(twins.people[1]),
+            decisions=tuple(names[index] for index in decided),
+            scores=tuple(self.scores[row, version].tolist() for version in (self.own[row], self.twin[row]))
+            if shows_scores
+            else (),
+            gap=float(self.gap[row]) if shows_scores else None,
+            undo=undo,
+        )
 
 
 def telling_pair(

@@ -15,6 +15,7 @@ from bornfair.models.network import Layer, Network
 from bornfair.proof.checker import check
 from bornfair.report.report import from_json
 from bornfair.training.calibration import calibration
+from bornfair.training.plan import Plan, shared_split
 from samples import make_people
 
 
@@ -49,6 +50,39 @@ def test_weights_count_and_a_handful_of_rows_is_not_believed_blindly():
     assert calibration(scores, classes, np.zeros(4)) == calibration(scores, classes)
     with pytest.raises(InputError, match="calibrate=True needs rows that training keeps aside"):
         calibration(np.zeros((0, 1)), np.zeros(0, int))
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_no_line_nearby_is_likelier_with_one_row_of_doubt(outputs):
+    random = np.random.default_rng(2)
+    scores, weights = 3 * random.normal(size=(25, outputs)), random.random(25)
+    classes = random.integers(0, max(outputs, 2), 25)
+    found = calibration(scores, classes, weights)
+    assert found == calibration(scores, classes, 4 * weights)  # they count against each other only
+
+    def doubted_loss(line):
+        shares = probabilities(np.exp(line[0]) * scores + line[1:])
+        return line @ line / 2 - 25 * weights @ np.log(shares[np.arange(25), classes]) / weights.sum()
+
+    line = np.array([np.log(found.slope), *found.shifts])
+    steps = 0.01 * np.concatenate([np.eye(1 + outputs), -np.eye(1 + outputs)])
+    assert all(doubted_loss(line + step) > doubted_loss(line) for step in steps)
+    certain = calibration(np.array([[-0.02], [0.02]] * 200), np.array([0, 1] * 200))
+    assert certain.slope == pytest.approx(np.exp(5.0))  # as far as it goes, however sure they are
+
+
+def test_the_weights_of_the_rows_kept_aside_count(fitted):
+    people, X, *_ = fitted
+    answers, weights = (people["grant"] == "yes").to_numpy().astype(int), np.random.default_rng(3).random(400) ** 4
+    options = {"hidden": [3], "epochs": 2, "validation_fraction": 0.3, "random_state": 7}
+    clf = FairClassifier(["sex"], calibrate=True, **options).fit(X, people["grant"], sample_weight=weights)
+    line = clf.certificate_.training["calibrated"]
+    shares = clf.predict_proba(X)
+    scores = (np.log(shares[:, 1:]) - np.log(shares[:, :1]) - line["shifts"]) / line["slope"]  # before the line
+    _, aside = shared_split(answers, Plan(validation_fraction=0.3, seed=7))
+    expected = calibration(scores[aside], answers[aside], weights[aside])
+    assert (line["slope"], *line["shifts"]) == pytest.approx((expected.slope, *expected.shifts), rel=1e-3, abs=1e-4)
+    assert line["slope"] != pytest.approx(calibration(scores[aside], answers[aside]).slope, rel=0.02)
 
 
 @pytest.fixture(scope="module")

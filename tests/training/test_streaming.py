@@ -12,8 +12,9 @@ from bornfair.people.domain import Domain
 from bornfair.people.policies import Policies
 from bornfair.people.sources import Source
 from bornfair.training import cache as caching
-from bornfair.training import streaming
+from bornfair.training import streamed_fit, streaming
 from bornfair.training.cache import KEPT_ASIDE, TRAINING, VALIDATION, Layout, Shares
+from bornfair.training.calibration import Calibration
 from bornfair.training.fitting import Recipe
 from bornfair.training.loops import inputs_of
 from bornfair.training.options import TrainingOptions
@@ -165,6 +166,25 @@ def test_killed_within_an_epoch_and_resumed_it_ends_with_the_same_bytes(
     assert found.training.history[0].loss == expected.training.history[0].loss
     with pytest.raises(InputError, match="belongs to a run with"):
         fitted(streamed, tmp_path / "rows", checkpoint_path=tmp_path / "saved", resume=True, balanced=True)
+
+
+def test_calibration_is_by_the_validation_rows_and_counts_as_training_does(streamed, whole_run, monkeypatch):
+    given = []
+
+    def doubled(*rows):
+        given.append(rows)
+        return Calibration(2.0, (0.5,), 1)
+
+    monkeypatch.setattr(streamed_fit, "calibration", doubled)
+    folder = whole_run[2]  # nothing is encoded again
+    found, _ = fitted(streamed, folder, options={"calibrate": True, "epochs": 0}, balanced=True)
+    [(scores, answers, weights)] = given
+    rows = json.loads((folder / "cache.json").read_text())["counts"]
+    assert scores.shape == (rows[VALIDATION], 1) and len(answers) == rows[VALIDATION] != rows[TRAINING]
+    np.testing.assert_array_equal(weights, caching.balancing(answers))
+    last, trained = found.model.network.layers[-1], found.training.network.layers[-1]
+    np.testing.assert_allclose(last.weight, 2 * trained.weight)
+    np.testing.assert_allclose(last.bias, 2 * trained.bias + 0.5)
 
 
 def test_a_window_is_dealt_out_so_that_every_row_comes_once(streamed, whole_run):

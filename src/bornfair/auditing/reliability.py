@@ -25,9 +25,7 @@ def reliability_of(shown: np.ndarray, answers: np.ndarray, classes: np.ndarray) 
     """
     known = answers >= 0
     shown, answers = np.asarray(shown, np.float64)[known], answers[known]
-    if not len(shown) or not np.isfinite(shown).all() or shown.min() < 0 or shown.max() > 1:
-        return {}
-    if not np.allclose(shown.sum(axis=1), 1, atol=1e-3):
+    if not len(shown) or shown.min() < 0 or shown.max() > 1 or not np.allclose(shown.sum(axis=1), 1, atol=1e-3):
         return {}
     two = shown.shape[1] == 2
     predicted = shown[:, 1] if two else shown.max(axis=1)

@@ -44,19 +44,28 @@ def test_bins_hold_equally_many_people_and_twenty_at_least():
     first = found.bins[0]
     assert (first.predicted, first.happened) == (pytest.approx(shown[:20].mean()), 7 / 20)
     assert (first.low, first.high) == pytest.approx((beta.ppf(0.025, 7, 14), beta.ppf(0.975, 8, 13)))
+    assert len(reliability_of(pairs(np.linspace(0, 1, 999)), np.zeros(999, int), TWO)["reliability"].bins) == 10
     # Whoever is told the same is in the same bin, and the mean difference is that of people, not of bins.
     tied = reliability_of(pairs([0.2] * 30 + [0.9] * 70), np.array([1] * 30 + [1] * 63 + [0] * 7), TWO)["reliability"]
     assert [one.rows for one in tied.bins] == [30, 70] and tied.error == pytest.approx(0.3 * 0.8)
 
 
+def test_of_three_classes_the_likeliest_counts():
+    shares = np.repeat([[0.6, 0.3, 0.1], [0.1, 0.2, 0.7]], 60, axis=0)
+    found = reliability_of(shares, np.array([0, 2] * 60), THREE)
+    assert found["reliability"].of == "" and [one.happened for one in found["reliability"].bins] == [0.5, 0.5]
+    assert found["brier"] == pytest.approx((0.26 + 1.26 + 1.34 + 0.14) / 8)
+
+
 def test_the_report_says_and_draws_what_was_found():
-    bins = ReliabilityBin(0.2, 0.6, 0.5, 0.7, 1_000), ReliabilityBin(0.75, 0.8, 0.7, 0.9, 3_000)
+    shares = (0.2, 0.6, 0.5, 0.7, 1_000), (0.75, 0.8, 0.7, 0.9, 2_500), (0.9, 0.95, 0.9, 1.0, 500)
+    bins = tuple(ReliabilityBin(*one) for one in shares)
     found = Reliability("yes", bins, 0.1375)
     text, _, numbers = reliability(SimpleNamespace(reliability=found))
     assert isinstance(text, Text) and isinstance(numbers.blocks[0], Table)
     assert "On 4,000 rows, the probability of" in text.text and "13.8 points apart" in text.text
-    assert "In 1 of 2 groups" in text.text and "(95\N{NO-BREAK SPACE}% intervals)" in text.text
-    assert [row.cells[3] for row in numbers.blocks[0].rows] == ["1,000", "3,000"]
+    assert "In 1 of 3 groups" in text.text and "(95\N{NO-BREAK SPACE}% intervals)" in text.text
+    assert [row.cells[3] for row in numbers.blocks[0].rows] == ["1,000", "2,500", "500"]
     assert [re.sub(r"[^\d.]", "", cell) for cell in numbers.blocks[0].rows[0].cells[:2]] == ["20.0", "60.0"]
     assert list(reliability(SimpleNamespace(reliability=None))) == []
     drawn = charts.reliability(600, found)

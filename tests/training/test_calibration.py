@@ -8,7 +8,6 @@ import onnxruntime
 import pytest
 
 from bornfair import FairClassifier, audit
-from bornfair.auditing.reliability import reliability_of
 from bornfair.errors import InputError
 from bornfair.models.model import probabilities
 from bornfair.models.network import Layer, Network
@@ -143,8 +142,3 @@ def test_the_audit_sets_probabilities_against_what_happened(fitted):
     assert page.count('class="whisker"') >= 10
     with pytest.raises(InputError, match="error of reliability"):
         dataclasses.replace(found, error=1.5)
-    shares = np.repeat([[0.6, 0.3, 0.1], [0.1, 0.2, 0.7]], 60, axis=0)
-    three = reliability_of(shares, np.array([0, 2] * 60), np.array(["a", "b", "c"]))
-    assert three["reliability"].of == "" and [one.happened for one in three["reliability"].bins] == [0.5, 0.5]
-    assert three["brier"] == pytest.approx((0.26 + 1.26 + 1.34 + 0.14) / 8)
-    assert reliability_of(2 * shares, np.zeros(120, int), np.array(["a", "b", "c"])) == {}, "no probabilities"

@@ -1,11 +1,14 @@
 """Training on a table read in windows: the same numbers as in memory, fair after every epoch, resumed exactly."""
 
+import dataclasses
 import json
+from typing import ClassVar
 
 import jax
 import numpy as np
 import pytest
 
+from bornfair import checkpoint
 from bornfair.errors import InputError
 from bornfair.people import sources, survey
 from bornfair.people.domain import Domain
@@ -16,6 +19,7 @@ from bornfair.training import streamed_fit, streaming
 from bornfair.training.cache import KEPT_ASIDE, TRAINING, VALIDATION, Layout, Shares
 from bornfair.training.calibration import Calibration
 from bornfair.training.fitting import Recipe
+from bornfair.training.hosts import Hosts
 from bornfair.training.loops import inputs_of
 from bornfair.training.options import TrainingOptions
 from bornfair.training.streamed_fit import fit_streamed, survey_table
@@ -202,6 +206,49 @@ def test_a_window_is_dealt_out_so_that_every_row_comes_once(streamed, whole_run)
     assert mixed.shape == all_rows.shape and not np.array_equal(mixed, all_rows)
     order = lambda array: array[np.lexsort(array.T)]  # noqa: E731
     assert np.array_equal(order(mixed), order(all_rows))
+
+
+class Second(Hosts):
+    """The second of two processes, and what the first one says whenever all are asked."""
+
+    answers: ClassVar[list[bytes]] = []
+
+    def gathered(self, content):
+        return [self.answers.pop(0), content]
+
+
+def test_the_second_process_counts_all_rows_takes_the_checkpoint_of_the_first_and_writes_none(
+    streamed, whole_run, tmp_path
+):
+    (found, _), _, folder = whole_run
+    layout = Layout(found.model.encoding, streamed[0].survey)
+    facts = json.loads((folder / "cache.json").read_text())
+    cache = caching.Cache(folder, layout, facts["counts"], facts["classes"], facts["mark"])
+    plan = Recipe.of(TrainingOptions(hidden=[8], epochs=1, batch_size=256, learning_rate=1e-9), 0).plan(ROWS)
+    given = found.training.members, cache, found.response, plan, None, found.embedding
+    second = Second(1, 2)
+    second.answers[:] = [b"[1900, 50]", b"[1800, 100]"]
+    run = streaming.StreamedRun(*given, second, balanced=True)
+    rows = facts["counts"]
+    assert run.share == streaming.Share((1900, rows[TRAINING]), (50, rows[VALIDATION]))
+    assert run.steps == -(-1900 // 256) > -(-rows[TRAINING] // 256)
+    together = np.add([1800, 100], facts["classes"][TRAINING])
+    np.testing.assert_array_equal(run.weights, caching.class_weights(together.tolist()))
+    alone = streaming.StreamedRun(*given, balanced=True)
+    assert alone._order(0, 640).tolist() != run._order(0, 640).tolist()  # rows of their own, in orders of their own
+
+    second.answers[:] = [b"another mark"]
+    kept = jax.tree.map(lambda weight: 2 * weight, run.initial_state(None).parameters)
+    state = dataclasses.replace(run.initial_state(None), parameters=kept)
+    checkpoint.save(tmp_path / "first", state.saved(), expected=run._fingerprint())
+    second.answers[:] = [b"another mark", b"there", (tmp_path / "first").read_bytes()]
+    trained = run.trained((), tmp_path / "second", resume=True)
+    assert not second.answers and not (tmp_path / "second").exists()
+    last, first = trained.members[0].layers[-1].weight, found.training.members[0].layers[-1].weight
+    np.testing.assert_allclose(last, 2 * first, rtol=1e-4)
+    second.answers[:] = [b"other rows", b"there", (tmp_path / "first").read_bytes()]
+    with pytest.raises(InputError, match="belongs to a run with"):
+        run.trained((), tmp_path / "second", resume=True)
 
 
 @pytest.mark.filterwarnings("ignore::bornfair.FairnessWarning")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bornfair.parallel import Workers
-from bornfair.quantification.confident import NARROW, Looks, Parts, needed_samples, take_looks
+from bornfair.quantification.confident import NARROW, Draw, Looks, Parts, needed_samples, take_looks
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.estimate import Sample
 from bornfair.quantification.tally import Tally, rounded_down
@@ -18,7 +18,10 @@ from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
 
 CONFIDING = 1 / 3  # share of the time in which people of open boxes are drawn
-SLOWER = 1.2  # times as long it may take where there are many boxes to draw from, and nothing is in the caches
+PACED = 1 / 3  # of the time, after which it is measured again how long that takes: by then boxes are many
+SLOWER = 1.3  # times as long it may take where boxes are more than when it was measured,
+MORE = 3.0  # and to get ready for them, which takes as long as they are many
+BATCHES = 2  # more than needed: one tells how long it takes, and the last one is not over when time is
 PLANNED = 0.9  # of the time that is left for it: the look that is planned must not come too late
 
 
@@ -30,34 +33,41 @@ class Remainder:
     ) -> None:  # fmt: skip
         self.crowd, self.sample, self.looks, self.most_samples = crowd, sample, looks, most_samples
         self.workers, self.seed, self.is_drawn = workers, seed, False
-        self.each = 0.0  # seconds for a person, as far as is known
+        self.each, self.ready, self.paced_at = 0.0, 0.0, -np.inf
+        """Seconds for a person and to get ready, as far as is known, and since when."""
         looks.look(sample.surely_unfair, sample.close, sample.count, Parts())
 
     @property
     def _variables(self) -> Variables:
         return self.crowd.variables
 
-    def measure_pace(self, boxes: Boxes, clock: Clock) -> None:
+    def measure_pace(self, boxes: Boxes, clock: Clock) -> Draw:
         """Find out how long it takes to draw and judge people of boxes; nobody looks at those who are drawn for it."""
-        began, count = clock.now(), self.crowd.batch
-        self.crowd.drawn_from(boxes)(count, np.random.default_rng(self.seed))
-        self.each = max(clock.now() - began, 0.0) / count / self.workers.jobs
+        count, began = max(min(self.crowd.batch, self.most_samples), 1), clock.now()
+        draw, ready = self.crowd.drawn_from(boxes), clock.now()
+        draw(count, np.random.default_rng(self.seed))
+        self.each = max(clock.now() - ready, 0.0) / count / self.workers.jobs
+        self.ready, self.paced_at = max(ready - began, 0.0), clock.spent
+        return draw
 
     def time_needed(self, tally: Tally, boxes: Boxes, clock: Clock) -> float:
         """Seconds that the clock should leave for drawing from these open boxes."""
         if self.is_drawn or self.looks.width <= NARROW:
             return 0.0
-        return min(SLOWER * self._needed(tally, boxes) * self.each, CONFIDING * clock.timeout)
+        if self.paced_at < PACED * clock.timeout <= clock.spent and len(boxes):
+            self.measure_pace(boxes, clock)
+        people = self._needed(tally, boxes) + BATCHES * self.crowd.batch
+        return min(SLOWER * people * self.each + MORE * self.ready, CONFIDING * clock.timeout)
 
     def draw(self, tally: Tally, boxes: Boxes, clock: Clock) -> None:
         """Draw people of the open boxes, and look how many of them are unfair."""
         self.is_drawn = True
         if not len(boxes) or self.looks.width <= NARROW or clock.is_up:
             return
-        self.measure_pace(boxes, clock)
+        draw = self.measure_pace(boxes, clock)
         affordable = PLANNED * clock.left / self.each if self.each > 0 else np.inf
         take_looks(
-            self.looks, self.crowd.drawn_from(boxes), self._parts(tally, boxes),
+            self.looks, draw, self._parts(tally, boxes),
             min(self._needed(tally, boxes), affordable), clock, self.seed,
             most=self.most_samples, together=self.crowd.batch, workers=self.workers,
         )  # fmt: skip

@@ -173,7 +173,8 @@ class FairWrapper(TableClassifier):
     def _explained(self, error: Exception, table: pd.DataFrame) -> Exception:
         """An error of the inner estimator, with what it has to do with the wrapper."""
         said = " ".join(str(error).split())[:300]
-        gone = [name for name in self.domain_.sensitive if name in said] if self.method == "merge" else []
+        told = f"{said} {error.__cause__ or ''}"  # some versions of scikit-learn name a column in the cause only
+        gone = [name for name in self.domain_.sensitive if name in told] if self.method == "merge" else []
         if gone:
             return InputError(
                 f"the inner estimator asks for {shown(gone)}, which method 'merge' does not show it ({said}); leave "

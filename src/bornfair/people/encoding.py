@@ -109,7 +109,7 @@ class Encoding:
         for feature in domain.features:
             present = _column(feature, table).dropna()
             if not isinstance(feature, NUMERIC):
-                fill[feature.name] = plain_value(present.mode().iloc[0]) if len(present) else feature.levels()[0]
+                fill[feature.name] = _most_frequent(feature, present) if len(present) else feature.levels()[0]
                 continue
             numbers = numbers_of(feature, present)
             hold = hold_tails and feature.name not in domain.sensitive
@@ -401,3 +401,11 @@ def _column(feature: Feature, table: pd.DataFrame) -> pd.Series:
     if feature.name not in table.columns:
         raise InputError(unknown_column(feature.name, list(table.columns)))
     return table[feature.name]
+
+
+def _most_frequent(feature: Feature, present: pd.Series) -> Value:
+    """Of several the first in the domain; values of different kinds, as 1 and 'one', need no order of their own."""
+    counts = present.value_counts()
+    often = [plain_value(value) for value, count in counts.items() if count == counts.max()]
+    places = {level: place for place, level in enumerate(feature.levels())}
+    return min(often, key=lambda value: places.get(value, len(places)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,15 +137,20 @@ def note_categories(
     steps: Sequence[tuple[str, Any]], names: Sequence[str], known: dict[str, tuple[Value, ...]]
 ) -> None:
     """Which categories encoders know for raw columns."""
+    for name, categories in _encoded(steps, names):
+        known.setdefault(name, values_of(categories))
+
+
+def _encoded(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Raw columns that encoders read, with the categories that these know."""
     for _, step in steps:
         kind = type(step).__name__
         if kind == "ColumnTransformer":
             for _, inner, places in parts_of(step, names):
-                note_categories(inner, [names[i] for i in places], known)
+                yield from _encoded(inner, [names[i] for i in places])
             return
         if kind in ("OneHotEncoder", "OrdinalEncoder"):
-            for name, categories in zip(names, step.categories_, strict=False):
-                known.setdefault(name, values_of(categories))
+            yield from zip(names, step.categories_, strict=False)
             return
         if kind != "SimpleImputer":
             return
@@ -162,7 +167,10 @@ def fills_of(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str
     kind = type(steps[0][1]).__name__ if steps else ""
     if kind == "SimpleImputer":
         found = zip(names, steps[0][1].statistics_, strict=True)
-        return {name: plain_value(value) for name, value in found if not pd.isna(value)}
+        fills = {name: plain_value(value) for name, value in found if not pd.isna(value)}
+        # None is not NaN to an imputer: it went through, and is a category of its own to the encoder behind.
+        own = {name for name, known in _encoded(steps[1:], list(fills)) if pd.isna(np.asarray(known, object)).any()}
+        return {name: value for name, value in fills.items() if name not in own}
     if kind != "ColumnTransformer":
         return {}
     filled: dict[str, Value] = {}

@@ -2,10 +2,13 @@
 
 import gzip
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from bornfair.errors import InputError
+from bornfair.people.reading import Reading
+from bornfair.people.sources import Source
 from bornfair.people.tables import as_pandas, read_table
 
 
@@ -76,3 +79,23 @@ def test_numbers_beyond_all_formats_are_named(tmp_path):
     (tmp_path / "t.csv").write_text(f"a,b\n1,2\n{10**400},3\n")
     with pytest.raises(InputError, match=r"column 'a' holds a number of 1,329 bits in row 1"):
         read_table(tmp_path / "t.csv")
+
+
+def test_a_number_too_large_for_pandas_makes_no_texts_of_the_others(tmp_path):
+    """Whatever pandas does by itself, which depends on its version."""
+    large = [10**19, -(10**20), 10**40]
+    rows = [f"{number};{number};1,5;1,5;7;a" for number in large] + [
+        "1;;1e400;1.5;x;1",
+        f"2;3; -2 ;2,5;{10**20};{10**20}",
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["whole;holed;real;mixed;text;code", *rows]) + "\n")
+    told = Reading(delimiter=";", decimal=",")
+    table = read_table(tmp_path / "t.csv", told)
+    assert table["whole"].tolist() == [*large, 1, 2]
+    assert table["holed"].dropna().tolist() == [*large, 3] and table["holed"].isna().sum() == 1
+    assert table["real"].dtype == float and table["real"].tolist() == [1.5, 1.5, 1.5, np.inf, -2.0]
+    for name, cells in (("mixed", ["1,5"] * 3 + ["1.5", "2,5"]), ("text", ["7"] * 3 + ["x", str(10**20)])):
+        assert table[name].tolist() == cells, "not all are numbers as the file writes them"
+    assert table["code"].tolist() == ["a", "a", "a", "1", str(10**20)]
+    (batch,) = Source.at(str(tmp_path / "t.csv"), told).batches()
+    assert batch.table.equals(table)

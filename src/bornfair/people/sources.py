@@ -21,7 +21,15 @@ import pandas as pd
 from bornfair.errors import InputError, shown
 from bornfair.people.features import unknown_column
 from bornfair.people.reading import AS_SHOWN, Reading
-from bornfair.people.tables import as_pandas, check_cells_have_names, csv_form, told_of_reading, unpacked, with_numbers
+from bornfair.people.tables import (
+    as_pandas,
+    check_cells_have_names,
+    csv_form,
+    told_of_reading,
+    unpacked,
+    with_large_numbers,
+    with_numbers,
+)
 
 STREAMED_FROM = 10**9  # bytes of a single file; below it is read as a whole
 CELLS = 2**21  # of a batch
@@ -199,8 +207,9 @@ class Source:
                 yield self._checked(_with_categories(batch).to_pandas()[wanted])
             return
         form = self._form(part.file)
-        with self._open(part.file) as stream:
-            for table in pd.read_csv(stream, chunksize=rows, low_memory=False, **form):
+        with self._open(part.file) as stream, pd.read_csv(stream, chunksize=rows, low_memory=False, **form) as tables:
+            for read in tables:
+                table = with_large_numbers(read, form["decimal"])
                 check_cells_have_names(self.files[part.file], table, form["sep"])
                 self._check_file(part.file, list(map(str, table.columns)), wanted)
                 yield self._checked(table[wanted].reset_index(drop=True))

@@ -97,7 +97,7 @@ def with_numbers(table: pd.DataFrame, reading: Reading) -> pd.DataFrame:
 
 def _read_csv(source: Path, reading: Reading) -> pd.DataFrame:
     form = csv_form(source, reading, lambda: unpacked(source))
-    table = pd.read_csv(source, **form)
+    table = with_large_numbers(pd.read_csv(source, **form), form["decimal"])
     check_cells_have_names(source, table, form["sep"])
     separator, header = form["sep"], _header(lambda: unpacked(source), form["encoding"])
     if table.shape[1] == 1 and (other := _separator(header, besides=separator)) != separator:
@@ -115,6 +115,35 @@ def csv_form(source: str | Path, reading: Reading, opened: Callable[[], IO[bytes
         "sep": reading.delimiter or _separator(_header(opened, encoding)), "encoding": encoding,
         "decimal": reading.decimal or ".", "keep_default_na": False, "na_values": [""],
     }  # fmt: skip
+
+
+_MOST_DIGITS = 4_300  # that Python turns into a whole number
+
+
+def with_large_numbers(table: pd.DataFrame, decimal: str) -> pd.DataFrame:
+    """The table, with columns of numbers that pandas left as texts because one of them was too large for it.
+
+    When it does so depends on its version, and such texts would be taken for categories.
+
+    >>> with_large_numbers(pd.DataFrame({"a": ["1", str(2**65)], "b": ["1", "x"]}), ".").to_dict("list")
+    {'a': [1, 36893488147419103232], 'b': ['1', 'x']}
+    """
+    sign = re.escape(decimal)
+    number = re.compile(rf"\s*[+-]?(?:\d+{sign}?\d*|{sign}\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
+    for name in table.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes]]:
+        first = next((cell for cell in table[name] if isinstance(cell, str) and cell), "")
+        if not number.fullmatch(first):  # which spares most columns the rest
+            continue
+        cells = table[name].tolist()
+        texts = {cell for cell in cells if cell != "" and not pd.isna(cell)}
+        if not all(isinstance(text, str) and number.fullmatch(text) for text in texts):
+            continue
+        whole = all(text.strip().lstrip("+-").isdecimal() and len(text) <= _MOST_DIGITS for text in texts)
+        values = {text: int(text) if whole else float(text.replace(decimal, ".")) for text in texts}
+        if max(map(abs, values.values())) > (2**63 - 1 if whole else np.finfo(np.float64).max):
+            kept = [values.get(cell, np.nan) for cell in cells]
+            table[name] = pd.Series(kept, index=table.index, dtype=object if whole else np.float64)
+    return table
 
 
 def check_cells_have_names(source: str | Path, table: pd.DataFrame, separator: str) -> None:

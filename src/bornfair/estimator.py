@@ -56,10 +56,13 @@ class FairClassifier(TrainingOptions, TableClassifier):
     draws : random responses per row and step for 'sampled' and 'population_sampled'.
     calibrate : fit a rising line through the scores on the rows kept for early stopping, so that probabilities mean
         what they say. It becomes part of the last layer: one network, one proof; thresholds are of what comes out.
-    embedding : how the network sees numbers: 'piecewise' (as shares of bins, cut where a small tree cuts them),
-        'quantiles' (bins of equally many people), or 'none' (as they are). A preset's embedding goes with its own
-        `hidden`, with activation 'relu' and init 'exact'; with others numbers are seen as they are unless asked for.
+    embedding : how the network sees numbers: as shares of bins, which are cut where boosted trees cut them ('boosted'),
+        where a small tree on that number does ('piecewise'), or into equally many people ('quantiles'); or as they are
+        ('none'). A preset's embedding goes with its own `hidden`, with activation 'relu' and init 'exact'; with others
+        numbers are seen as they are unless asked for.
     bins : how many bins a number has at most.
+    taught : how much of what is learnt about a row is the word of boosted trees, 0 to 1; they read no sensitive column,
+        and have not learnt from that row. They are thrown away after training.
     members : so many networks are trained side by side, and the mean of their scores decides: one network, one proof.
     rotate : each member keeps other rows aside for early stopping, so that together they learn from all of them; not
         with `calibrate`, which needs rows that none has learnt from.
@@ -167,7 +170,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
             self._members, frame, self._class_indices(labels), self.model_.encoding, recipe,
             resolve_response(recipe, self.domain_), threshold=self.threshold, plan=once,
             weights=self._weights(labels, sample_weight), callbacks=tuple(self.callbacks),
-            optimiser_state=self._optimiser_state, embedding=self._embedding,
+            optimiser_state=self._optimiser_state, embedding=self._embedding, whole=False,
         )  # fmt: skip
         return self._keep(fitted)
 

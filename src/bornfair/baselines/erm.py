@@ -38,6 +38,7 @@ class _PlainTraining(Baseline):
     patience: int | Literal["auto"] | None = None
     embedding: str | None = None
     bins: int | None = None
+    taught: float | None = None
     members: int | None = None
     rotate: bool | None = None
     averaging: float | None = None
@@ -61,7 +62,7 @@ class _PlainTraining(Baseline):
             sensitive_width=sensitive.shape[1], hidden=recipe.widths,
             outputs=data.outputs, activation=self.activation, seed=data.seed,
         )  # fmt: skip
-        table = TrainingData(data.free, data.labels, sensitive=sensitive)
+        table = recipe.taught_by(data.encoding, TrainingData(data.free, data.labels, sensitive=sensitive))
         training = train(starts, table, Response("none"), plan, embedding=embedding)
         self.history_ = training.history
         return training.network

@@ -40,6 +40,7 @@ class TrainingData:
     true_index: np.ndarray | None = None  # int [rows]: the true position in S (sampled, or γ ≠ 0)
     codes: np.ndarray | None = None  # float32 [|S|, sensitive]
     weights: np.ndarray | None = None  # float [rows]
+    targets: np.ndarray | None = None  # float32 [rows, outputs]: what is learnt in place of the classes
 
     def scores(self, network: Network, rows: np.ndarray | None = None) -> np.ndarray:
         """What a network over the free columns and the codes gives these people. The encoded table is not made whole
@@ -113,7 +114,7 @@ class TableRun(Run):
     def described(self) -> tuple[str, Sequence[np.ndarray | None]]:
         start, data = self.starts[0], self.data
         settings = repr((self.plan.record(), asdict(self.response), start.widths, start.activation))
-        return settings, (data.free, data.classes, data.sensitive, data.true_index, data.weights)
+        return settings, (data.free, data.classes, data.sensitive, data.true_index, data.weights, data.targets)
 
     def one_epoch(self, state: State, keep: Callable[[State], None]) -> State:
         began = time.perf_counter()
@@ -154,6 +155,8 @@ def _on_device(data: TrainingData, response: Response, collapsed: bool) -> dict[
     if data.weights is not None:
         scaled = np.asarray(data.weights, np.float64) / np.mean(data.weights)
         table["weights"] = jax.device_put(scaled.astype(np.float32))
+    if data.targets is not None:
+        table["targets"] = jax.device_put(data.targets)
     if not collapsed and response.mode != "none":
         table["codes"] = jax.device_put(_needed(data.codes, "the codes of all sensitive values"))
         if true is None and response.reads_values:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from bornfair.checks import choice, whole
 from bornfair.models.network import Layer, Network
 from bornfair.people.encoding import Encoding, aligned_zeros
 from bornfair.people.features import NUMERIC
+from bornfair.training.teacher import boosted_cuts
 
-Bins = Literal["tree", "quantiles"]
+Bins = Literal["boosted", "tree", "quantiles"]
 ROWS_FOR_KNOTS = 50_000  # knots hardly move beyond, and a long table is not held up
 NARROWEST = 2.0**-12  # of the range: narrower bins would lose digits where the hinges above them cancel in float32
 LEAST_LEAF = 10  # people in a bin of the tree, and at least this share of them:
@@ -122,11 +123,12 @@ def piecewise(
 ) -> Embedding:
     """Knots for every free number, from rows to train on; columns that are not numbers are handed on.
 
-    kind 'tree': where a small decision tree on this number alone cuts, which is where the labels change; 'quantiles':
-    equally many people in each bin. A number of few values has a knot at each.
+    kind 'boosted': where boosted trees on all free columns cut (if there are too few rows for them, as 'tree'); 'tree':
+    where a small decision tree on this number alone cuts, which is where the labels change; 'quantiles': equally many
+    people in each bin. A number of few values has a knot at each.
     """
     whole("bins", bins, 2)
-    choice("kind of bins", kind, ("tree", "quantiles"))
+    choice("kind of bins", kind, get_args(Bins))
     if len(free) > ROWS_FOR_KNOTS:
         rows = np.sort(np.random.default_rng([seed, 2]).choice(len(free), ROWS_FOR_KNOTS, replace=False))
         free, classes = free[rows], classes[rows]
@@ -134,13 +136,18 @@ def piecewise(
     if weights is not None:
         counted = np.asarray(weights) > 0
         free, classes, weights = free[counted], classes[counted], np.asarray(weights, np.float64)[counted]
-    cuts = functools.partial(_tree_cuts, classes=classes) if kind == "tree" else _quantiles
-    numbers = set(number_columns(encoding))
-    found: list[np.ndarray | None] = []
-    for column in range(encoding.free_width):
-        own = free[:, column]
-        cut = functools.partial(cuts, own, bins, weights=weights)
-        found.append(_knots(own, cut, bins) if column in numbers else None)
+    boosted = boosted_cuts(encoding, free, classes, weights, most=bins - 1, seed=seed) if kind == "boosted" else None
+
+    def cuts(column: int) -> np.ndarray:
+        if boosted is not None:
+            return boosted.get(column, np.zeros(0))
+        if kind == "quantiles":
+            return _quantiles(free[:, column], bins, weights)
+        return _tree_cuts(free[:, column], bins, classes, weights)
+
+    found: list[np.ndarray | None] = [None] * encoding.free_width
+    for column in number_columns(encoding):
+        found[column] = _knots(free[:, column], functools.partial(cuts, column), bins)
     return Embedding(tuple(found))
 
 
@@ -151,10 +158,11 @@ def number_columns(encoding: Encoding) -> list[int]:
     return [places[name].start for name in numeric if name not in encoding.merged]
 
 
-def _knots(own: np.ndarray, cuts: Any, bins: int) -> np.ndarray:
+def _knots(own: np.ndarray, cuts: Callable[[], np.ndarray], bins: int) -> np.ndarray:
     values = np.unique(own)
     if len(values) > bins + 1:
-        values = np.unique(np.concatenate([values[:1], np.asarray(cuts(), np.float32), values[-1:]]))
+        inside = np.asarray(cuts(), np.float32)
+        values = np.unique(np.concatenate([values[:1], inside.clip(values[0], values[-1]), values[-1:]]))
     kept: list[float] = []
     gap = (values[-1] - values[0]) * NARROWEST if len(values) else 0.0
     for value in values.tolist():
@@ -163,7 +171,7 @@ def _knots(own: np.ndarray, cuts: Any, bins: int) -> np.ndarray:
     return np.array(kept, np.float32)
 
 
-def _tree_cuts(own: np.ndarray, bins: int, *, classes: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+def _tree_cuts(own: np.ndarray, bins: int, classes: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     from sklearn.tree import DecisionTreeClassifier
 
     leaf = max(LEAST_LEAF, round(LEAF_SHARE * len(own)))
@@ -172,7 +180,7 @@ def _tree_cuts(own: np.ndarray, bins: int, *, classes: np.ndarray, weights: np.n
     return tree.threshold[tree.children_left >= 0]
 
 
-def _quantiles(own: np.ndarray, bins: int, *, weights: np.ndarray | None) -> np.ndarray:
+def _quantiles(own: np.ndarray, bins: int, weights: np.ndarray | None) -> np.ndarray:
     shares = np.linspace(0, 1, bins + 1)[1:-1]
     if weights is None:
         return np.quantile(own, shares)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import choice
+from bornfair.checks import choice, number
 from bornfair.errors import InputError, plain
 from bornfair.models.network import Network
 from bornfair.models.operating import Threshold
@@ -44,10 +44,11 @@ from bornfair.training.start import (
     fair_start,
     parse_start,
 )
+from bornfair.training.teacher import taught
 from bornfair.verification.confirm import confirm_encoded
 
-NOT_OF_THE_PLAN = ("hidden", "init", "embedding", "bins")
-EMBEDDINGS: dict[str, Bins] = {"piecewise": "tree", "quantiles": "quantiles", "none": "tree"}
+NOT_OF_THE_PLAN = ("hidden", "init", "embedding", "bins", "taught")
+EMBEDDINGS: dict[str, Bins] = {"boosted": "boosted", "piecewise": "tree", "quantiles": "quantiles", "none": "tree"}
 """The embeddings by name, and where their knots come from."""
 
 
@@ -120,6 +121,16 @@ class Recipe(TrainingOptions):
         own = None if weights is None else np.asarray(weights)[rows]
         bins = self.settings["bins"]
         return piecewise(encoding, free[rows], classes[rows], own, bins=bins, kind=EMBEDDINGS[kind], seed=self.seed)
+
+    def taught_by(self, encoding: Encoding, data: TrainingData) -> TrainingData:
+        """The same rows, with what the network is to learn of them where trees have a word in it."""
+        share, plan = self.settings["taught"], self.plan(len(data.classes))
+        number("taught", share, 0.0, 1.0)
+        if not share or not plan.epochs:
+            return data
+        rows, _ = shared_split(data.classes, plan)
+        targets = taught(encoding, data.free, data.classes, data.weights, rows, share=share, seed=self.seed)
+        return dataclasses.replace(data, targets=targets)
 
     @property
     def widths(self) -> Any:
@@ -196,7 +207,7 @@ def fit_table(
     return continue_fit(
         starts, table, classes, encoding, recipe, response,
         start=start, weights=weights, threshold=threshold, callbacks=callbacks, checkpoint_path=checkpoint_path,
-        resume=resume, embedding=embedding,
+        resume=resume, embedding=embedding, whole=whole,
     )  # fmt: skip
 
 
@@ -217,13 +228,18 @@ def continue_fit(
     resume: bool = False,
     optimiser_state: list[np.ndarray] | None = None,
     embedding: Embedding | None = None,
+    whole: bool = True,
 ) -> Fitted:
-    """Train a given network further, let it decide at the threshold asked for, and certify what came out."""
+    """Train a given network further, let it decide at the threshold asked for, and certify what came out.
+
+    whole: these rows are all there are, so that trees may have a word in what is learnt.
+    """
     starts = (network,) if isinstance(network, Network) else tuple(network)
     plan = plan or recipe.plan(len(table))
     free_width = encoding.free_width if embedding is None else embedding.width
     unread = response.preserves_fairness and all(own.ignores_sensitive(free_width) for own in starts)
     data = training_data(table, classes, encoding, response, weights, unread=unread)
+    data = recipe.taught_by(encoding, data) if whole else data
     training = train(
         starts,
         data,
@@ -257,6 +273,7 @@ def continue_fit(
         measured=measured,
         embedding=embedding,
         calibrated=calibrated,
+        taught=0.0 if data.targets is None else recipe.settings["taught"],
     )  # fmt: skip
     if encoding.domain.sensitive and not verdict and response.mode != "none":
         warnings.warn(certificate.claim, FairnessWarning, stacklevel=2)

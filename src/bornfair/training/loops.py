@@ -47,9 +47,9 @@ class Regularised:
             values = jnp.where(kept, act(values) / (1 - self.dropout), 0.0) @ weight.T + bias
         return values
 
-    def loss(self, scores: jax.Array, classes: jax.Array) -> jax.Array:
-        """Cross entropy of each row with its class, and a little with all classes alike."""
-        own = classification_loss(scores, classes)
+    def loss(self, scores: jax.Array, classes: jax.Array, targets: jax.Array | None) -> jax.Array:
+        """Cross entropy of each row with its class, or with what it is taught, and a little with all classes alike."""
+        own = classification_loss(scores, classes) if targets is None else taught_loss(scores, targets)
         if not self.label_smoothing:
             return own
         if scores.shape[1] == 1:
@@ -94,7 +94,7 @@ def batch_loss_of(
         if response is None:
             weight, bias = parameters[0]
             scores = regularised.forward(parameters, inputs @ weight.T + bias, activation, key)
-            losses = regularised.loss(scores, table["classes"][rows])
+            losses = regularised.loss(scores, table["classes"][rows], _targets(table, rows))
         else:
             losses = _responded_loss(
                 parameters, inputs, table, rows, key, response, free_width, activation, regularised
@@ -280,8 +280,21 @@ def _responded_loss(
             probabilities = jnp.asarray(response.matrix(size), jnp.float32)[true]
     copies = first.shape[1]
     scores = regularised.forward(parameters, first.reshape(-1, first.shape[-1]), activation, key)
-    losses = regularised.loss(scores, jnp.repeat(table["classes"][rows], copies))
+    targets = _targets(table, rows)
+    targets = None if targets is None else jnp.repeat(targets, copies, axis=0)
+    losses = regularised.loss(scores, jnp.repeat(table["classes"][rows], copies), targets)
     return jnp.sum(losses.reshape(-1, copies) * probabilities, axis=1)
+
+
+def _targets(table: dict[str, jax.Array], rows: jax.Array) -> jax.Array | None:
+    return table["targets"][rows] if "targets" in table else None
+
+
+def taught_loss(scores: jax.Array, targets: jax.Array) -> jax.Array:
+    """Cross entropy of each row with how likely each class is; with one output, the second one."""
+    if scores.shape[1] == 1:
+        return jax.nn.softplus(scores[:, 0]) - scores[:, 0] * targets[:, 0]
+    return optax.softmax_cross_entropy(scores, targets)
 
 
 def classification_loss(scores: jax.Array, classes: jax.Array) -> jax.Array:

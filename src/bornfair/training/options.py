@@ -36,8 +36,12 @@ CALIBRATE = (
     "say; twins stay equal."
 )
 EMBEDDING = (
-    "How the network sees numbers: piecewise (as shares of bins from a small tree), quantiles (of equally many), or "
-    "none (as they are: with --hidden, or another activation or start, too)."
+    "How the network sees numbers: as shares of bins that boosted trees cut (boosted), or a small tree (piecewise), or "
+    "of equally many (quantiles); or none (as they are: with --hidden, or another activation or start, too)."
+)
+TAUGHT = (
+    "How much of what is learnt about a row is the word of boosted trees, 0 to 1; they read no sensitive column, and "
+    "have not learnt from that row."
 )
 
 
@@ -64,6 +68,7 @@ class TrainingOptions:
     bins: int | None = field(
         default=None, metadata=typed(int | None, "Bins of each number, at most, where they are piecewise.")
     )
+    taught: float | None = field(default=None, metadata=typed(float | None, TAUGHT))
     members: int | None = field(
         default=None, metadata=typed(int | None, "Networks that are trained side by side; their mean decides.")
     )

@@ -44,6 +44,7 @@ def certify(
     measured: Sequence[dict[str, Any]] = (),
     embedding: Embedding | None = None,
     calibrated: Calibration | None = None,
+    taught: float = 0.0,
 ) -> Certificate:
     """The certificate of a model that was just trained, and perhaps projected onto the fair ones afterwards."""
     if not verdict and model.domain.sensitive:
@@ -60,6 +61,7 @@ def certify(
             "sensitive_weights_untouched": training.collapsed,
             "history": [_timeless(asdict(record)) for record in training.history],
             **({} if embedding is None else {"embedding": {"bins": embedding.bins, "columns": embedding.width}}),
+            **({"taught": taught} if taught else {}),
             **({"projected": True} if projected else {}),
             **({} if calibrated is None else {"calibrated": asdict(calibrated)}),
             **({} if threshold is None else {"threshold": Asked.of(threshold).text, "thresholds": model.thresholds}),

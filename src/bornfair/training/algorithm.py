@@ -40,7 +40,8 @@ class TrainingData:
     true_index: np.ndarray | None = None  # int [rows]: the true position in S (sampled, or γ ≠ 0)
     codes: np.ndarray | None = None  # float32 [|S|, sensitive]
     weights: np.ndarray | None = None  # float [rows]
-    targets: np.ndarray | None = None  # float32 [rows, outputs]: what is learnt in place of the classes
+    targets: np.ndarray | None = None
+    """What is learnt in place of the classes, float32 [rows, outputs], or one such for each member."""
 
     def scores(self, network: Network, rows: np.ndarray | None = None) -> np.ndarray:
         """What a network over the free columns and the codes gives these people. The encoded table is not made whole

@@ -27,7 +27,7 @@ from bornfair.training.calibration import calibration
 from bornfair.training.embedding import Bins, Embedding, piecewise
 from bornfair.training.epochs import Callback, Training
 from bornfair.training.options import TrainingOptions
-from bornfair.training.plan import Plan, shared_split
+from bornfair.training.plan import Plan, shared_split, split
 from bornfair.training.presets import resolve_automatic, settings
 from bornfair.training.projection import projection
 from bornfair.training.provenance import certify, measured_in_training
@@ -44,7 +44,7 @@ from bornfair.training.start import (
     fair_start,
     parse_start,
 )
-from bornfair.training.teacher import taught
+from bornfair.training.teacher import taught, taught_apart
 from bornfair.verification.confirm import confirm_encoded
 
 NOT_OF_THE_PLAN = ("hidden", "init", "embedding", "bins", "taught")
@@ -128,8 +128,12 @@ class Recipe(TrainingOptions):
         number("taught", share, 0.0, 1.0)
         if not share or not plan.epochs:
             return data
-        rows, _ = shared_split(data.classes, plan)
-        targets = taught(encoding, data.free, data.classes, data.weights, rows, share=share, seed=self.seed)
+        told = encoding, data.free, data.classes, data.weights
+        if plan.rotates:
+            aside = [split(data.classes, plan, part)[1] for part in range(plan.parts)]
+            targets = taught_apart(*told, aside, share=share, seed=self.seed)[np.arange(plan.members) % plan.parts]
+        else:
+            targets = taught(*told, shared_split(data.classes, plan)[0], share=share, seed=self.seed)
         return dataclasses.replace(data, targets=targets)
 
     @property

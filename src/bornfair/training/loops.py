@@ -235,9 +235,13 @@ def compiled_loops(
         (loss, right, count), _ = jax.lax.scan(chunk, (zero, zero, zero), chunks)
         return loss / count, right / count
 
-    side_by_side = epoch if members == 1 else jax.vmap(epoch, in_axes=(0, 0, 0, None, 0, None, 0, None))
+    def side_by_side(parameters: Any, state: Any, averaged: Any, table: dict[str, jax.Array], *given: Any) -> Any:
+        own = {name: 0 if name == "targets" and array.ndim == 3 else None for name, array in table.items()}
+        each_epoch = jax.vmap(epoch, in_axes=(0, 0, 0, own, 0, None, 0, None))
+        return each_epoch(parameters, state, averaged, table, *given)
+
     each = jax.vmap(evaluation, in_axes=(0, None, 0)) if own_rows and members > 1 else evaluation
-    return jax.jit(side_by_side), jax.jit(each)
+    return jax.jit(epoch if members == 1 else side_by_side), jax.jit(each)
 
 
 def row_weights(table: dict[str, jax.Array], rows: jax.Array) -> jax.Array:

@@ -64,6 +64,11 @@ class Plan:
         """Whether members do keep other rows aside."""
         return self.rotate and self.members > 1 and self.validation_fraction > 0
 
+    @property
+    def parts(self) -> int:
+        """Of how many parts of the rows members keep one aside each."""
+        return max(2, round(1 / self.validation_fraction))
+
     def record(self) -> dict[str, Any]:
         """All that was chosen; of what is off by default, only what was switched on."""
         usual = {"dropout": 0.0, "label_smoothing": 0.0, "members": 1, "rotate": False, "averaging": 0.0}
@@ -78,7 +83,7 @@ def split(classes: np.ndarray, plan: Plan, member: int = 0) -> tuple[np.ndarray,
     generator = np.random.default_rng([plan.seed, 1])
     held_out = np.zeros(len(classes), dtype=bool)  # of too few rows nobody: then there is no early stopping
     if plan.rotates:
-        parts = max(2, round(1 / plan.validation_fraction))
+        parts = plan.parts
         order = np.concatenate([generator.permutation(np.flatnonzero(classes == v)) for v in np.unique(classes)])
         held_out[order[member % parts :: parts]] = len(classes) >= 2 * parts
     else:

@@ -7,7 +7,9 @@ trees that have not learnt from it; and they are thrown away, so that what is sh
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,29 +92,74 @@ def taught(
     """What the network is to learn of each row of the free columns, float32 [rows, outputs]: its class and, for a share
     of it, how likely trees find each class that have learnt from other rows. Only `rows` are learnt from.
     """
-    reading, outputs = Reading.of(encoding), encoding.domain.outputs
-    seen = reading.columns(free)
-    positions = np.arange(outputs) if outputs > 1 else np.array([1])
-    targets = (classes[:, None] == positions).astype(np.float32)
-    part = np.zeros(len(rows), np.int64)
+    lesson, part = _Lesson(encoding, free, classes, weights, share, seed), np.zeros(len(rows), np.int64)
     order = np.random.default_rng([seed, 3]).permutation(len(rows))
-    order = order[np.argsort(classes[rows][order], kind="stable")]  # every class in all parts
-    part[order] = np.arange(len(rows)) % FOLDS
+    part[order[np.argsort(classes[rows][order], kind="stable")]] = np.arange(len(rows)) % FOLDS  # each class in all
+    targets = lesson.own.copy()
     for fold in range(FOLDS):
-        others, own = rows[part != fold], rows[part == fold]
-        counted = None if weights is None else np.asarray(weights)[others]
-        grown = _grown(reading, seen[others], classes[others], counted, seed)
-        if grown is None:
-            continue
-        known = np.isin(classes[own], grown.classes_)
-        own = own[known]  # of the others the trees know nothing
-        for start in range(0, len(own), CHUNK):
-            some = own[start : start + CHUNK]
-            likely = np.zeros((len(some), max(outputs, 2)), np.float32)
-            with _one_thread():
-                likely[:, grown.classes_] = grown.predict_proba(seen[some])
-            targets[some] = (1 - share) * targets[some] + share * likely[:, positions]
+        own = rows[part == fold]
+        targets[own] = lesson.of(own, lesson.trees(rows[part != fold]))
     return targets
+
+
+def taught_apart(
+    encoding: Encoding,
+    free: np.ndarray,
+    classes: np.ndarray,
+    weights: np.ndarray | None,
+    aside: Sequence[np.ndarray],
+    *,
+    share: float,
+    seed: int,
+) -> np.ndarray:
+    """The same for members each of which keeps other rows aside, float32 [parts, rows, outputs]: what whoever keeps a
+    part aside is to learn. Its trees have learnt nothing from that part either: these rows tell when to stop.
+    """
+    lesson, part = _Lesson(encoding, free, classes, weights, share, seed), np.full(len(classes), -1)
+    for number, rows in enumerate(aside):
+        part[rows] = number
+    targets = np.tile(lesson.own, (len(aside), 1, 1))
+    for one, other in itertools.combinations(range(len(aside)), 2):
+        trees = lesson.trees(np.flatnonzero((part != one) & (part != other)))
+        targets[one, aside[other]] = lesson.of(aside[other], trees)
+        targets[other, aside[one]] = lesson.of(aside[one], trees)
+    return targets
+
+
+class _Lesson:
+    """Rows as trees read them, and what is to be learnt of some of them when trees have their share in it."""
+
+    def __init__(
+        self,
+        encoding: Encoding,
+        free: np.ndarray,
+        classes: np.ndarray,
+        weights: np.ndarray | None,
+        share: float,
+        seed: int,
+    ) -> None:
+        self.reading, outputs = Reading.of(encoding), encoding.domain.outputs
+        self.seen, self.classes, self.weights = self.reading.columns(free), classes, weights
+        self.share, self.seed = share, seed
+        self.positions = np.arange(outputs) if outputs > 1 else np.array([1])
+        self.own = (classes[:, None] == self.positions).astype(np.float32)
+
+    def trees(self, rows: np.ndarray) -> Any:
+        counted = None if self.weights is None else np.asarray(self.weights)[rows]
+        return _grown(self.reading, self.seen[rows], self.classes[rows], counted, self.seed)
+
+    def of(self, rows: np.ndarray, trees: Any) -> np.ndarray:
+        targets = self.own[rows]
+        if trees is None:
+            return targets
+        (known,) = np.nonzero(np.isin(self.classes[rows], trees.classes_))  # of others the trees know nothing
+        for start in range(0, len(known), CHUNK):
+            some = known[start : start + CHUNK]
+            likely = np.zeros((len(some), max(len(self.positions), 2)), np.float32)
+            with _one_thread():
+                likely[:, trees.classes_] = trees.predict_proba(self.seen[rows[some]])
+            targets[some] = (1 - self.share) * targets[some] + self.share * likely[:, self.positions]
+        return targets
 
 
 def _grown(reading: Reading, seen: np.ndarray, classes: np.ndarray, weights: np.ndarray | None, seed: int) -> Any:

@@ -263,7 +263,7 @@ def test_a_column_may_have_any_number_of_values():
     people["grant"] = np.where(people["balance"] + 3e8 * (people["sex"] == "m") > 6e8, "yes", "no")
     model = FairClassifier(["sex"], response="none", hidden=[4], epochs=40, random_state=0)
     model.fit(people.drop(columns="grant"), people["grant"])
-    found = quantify(model, people.drop(columns="grant"), over="data", timeout=2)
+    found = quantify(model, people.drop(columns="grant"), over="data", timeout=60)
     # The only free feature: weighted as in the table, people are the table's.
     assert found.counts is not None and sum(found.counts.values()) == 200
     share = found.people.unfair / 200

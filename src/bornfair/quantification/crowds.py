@@ -23,7 +23,7 @@ from bornfair.verification.boxes import Boxes
 
 NUMBERS = 2**17  # per array: what fits the caches
 DRAWN = 2**21  # numbers drawn between two looks at the clock, where everybody is judged by intervals
-WORK = 2**33  # multiplications between two looks at the clock, at most
+WORK = 2**32  # multiplications between two looks at the clock, at most
 OWN = np.float32(1 + 2.0**-10)  # more than rounding takes from a bound that is a sum of so many
 LEAST = np.float32(2.0**-100)  # far more than underflow takes from such a sum
 UNIT = np.float32(4 * EXECUTIONS["float32"].unit)  # relative: how far inputs may be off
@@ -92,7 +92,7 @@ class Crowd:
         views = len(self.owner.relation.views)
         if not self.quick:
             return int(np.clip(DRAWN // (max(self.network.widths) * views), 64, 2**16))
-        return int(np.clip(WORK // (self.network.parameters * views), 64, 2**18))
+        return int(np.clip(WORK // (self.network.parameters * views), 64, 2**17))
 
     # --- the network, prepared ---
 

@@ -40,7 +40,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     ----------
     sensitive_features : name (or, for arrays, position) of the column in which twins may differ, or a list of several.
     twins : rules for twins beyond that, as 'sex: Male<->Female, relationship: Husband<->Wife'.
-    preset : 'default'; 'accurate', which takes some four times as long; or 'paper' for the setting of the paper's
+    preset : 'default'; 'accurate', which takes some five times as long; or 'paper' for the setting of the paper's
         experiments. Options left None follow the preset.
     hidden : hidden widths, or one of 'paper', 'shallow', 'deep', 'large'.
     activation : 'relu', 'tanh', 'sigmoid' or 'gelu'.

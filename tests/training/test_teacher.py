@@ -100,10 +100,14 @@ def test_members_learn_nothing_from_the_rows_that_tell_them_when_to_stop(encoded
     assert few.shape == (2, ROWS, 1)
 
 
-def test_each_member_learns_what_is_told_to_it(people):
+def test_each_member_learns_what_is_told_to_it_and_one_hears_how_far_it_is(people):
     X, y = people.drop(columns="grant"), people["grant"]
-    rotating = SMALL | {"members": 3, "rotate": True, "validation_fraction": 0.25}
-    one, other = FairClassifier(["sex"], **rotating).fit(X, y), FairClassifier(["sex"], **rotating).fit(X, y)
+    rotating, heard = SMALL | {"members": 3, "rotate": True, "validation_fraction": 0.25}, []
+    with teacher.trees_told(lambda done, total: heard.append((done, total))):
+        one = FairClassifier(["sex"], **rotating).fit(X, y)
+    assert heard == [(done, 6) for done in range(1, 7)], "each pair of four parts"
+    other = FairClassifier(["sex"], **rotating).fit(X, y)
+    assert len(heard) == 6, "whoever does not ask hears nothing"
     assert bytes_of(one) == bytes_of(other) and one.certificate_.verdict.proof == "structural"
     assert bytes_of(one) != bytes_of(FairClassifier(["sex"], **rotating | {"taught": 0.0}).fit(X, y))
 

@@ -121,18 +121,30 @@ def training_progress(label: str, *, quiet: bool) -> Iterator[Callable[[Epoch], 
     )
 
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("epochs"),
-        TimeElapsedColumn(), TextColumn("at most"), TimeRemainingColumn(), TextColumn("left, loss {task.fields[loss]}"),
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[what]}"),
+        TimeElapsedColumn(), TextColumn("at most"), TimeRemainingColumn(), TextColumn("left{task.fields[loss]}"),
     )  # fmt: skip
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(label, total=None, loss="–")
+    trees = bar.add_task(label, total=None, what="times trees were grown", loss="", visible=False)
+    task = bar.add_task(label, total=None, what="epochs", loss="", visible=False)
 
     def advance(epoch: Epoch) -> None:
         bar.start()  # not before: what is refused leaves one sentence, and no line of a bar
-        bar.update(task, total=epoch.epochs, completed=epoch.record.epoch, loss=f"{epoch.record.loss:.4f}")
+        if bar.tasks[task].completed == 0:
+            bar.reset(task)  # time counts from here
+            bar.update(trees, visible=False)
+        loss = f", loss {epoch.record.loss:.4f}"
+        bar.update(task, total=epoch.epochs, completed=epoch.record.epoch, loss=loss, visible=True)
+
+    def grown(done: int, total: int) -> None:
+        bar.start()
+        bar.update(trees, total=total, completed=done, visible=True)
+
+    from bornfair.training.teacher import trees_told
 
     try:
-        yield advance
+        with trees_told(grown):
+            yield advance
     finally:
         if bar.live.is_started:
             bar.stop()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +25,20 @@ FOLDS = 5
 MOST_ROWS = 50_000  # that trees are grown from: more hardly change them, and a long table is not held up
 FEWEST = 20  # rows of a class that trees are taught
 MOST_CATEGORIES = 250  # that scikit-learn's trees take as such
+
+Told = Callable[[int, int], None]
+"""Hears how often trees have been grown, and how often they will be."""
+_told: ContextVar[Told] = ContextVar("told", default=lambda done, total: None)
+
+
+@contextmanager
+def trees_told(told: Told) -> Iterator[None]:
+    """Whoever fits in here is told how far the trees are, which come before the first epoch."""
+    before = _told.set(told)
+    try:
+        yield
+    finally:
+        _told.reset(before)
 
 
 @dataclass(frozen=True)
@@ -99,6 +115,7 @@ def taught(
     for fold in range(FOLDS):
         own = rows[part == fold]
         targets[own] = lesson.of(own, lesson.trees(rows[part != fold]))
+        _told.get()(fold + 1, FOLDS)
     return targets
 
 
@@ -119,10 +136,12 @@ def taught_apart(
     for number, rows in enumerate(aside):
         part[rows] = number
     targets = np.tile(lesson.own, (len(aside), 1, 1))
-    for one, other in itertools.combinations(range(len(aside)), 2):
+    pairs = list(itertools.combinations(range(len(aside)), 2))
+    for done, (one, other) in enumerate(pairs, 1):
         trees = lesson.trees(np.flatnonzero((part != one) & (part != other)))
         targets[one, aside[other]] = lesson.of(aside[other], trees)
         targets[other, aside[one]] = lesson.of(aside[one], trees)
+        _told.get()(done, len(pairs))
     return targets
 
 

@@ -260,6 +260,8 @@ def test_what_is_not_fair_by_construction_is_not_trained_in_batches(streamed, tm
     for options in ({"response": "sampled"}, {"response": "none"}, {"gamma": 1.0}, {"init": "near_zero"}):
         with pytest.raises(InputError, match="without its sensitive values"):
             fitted(streamed, tmp_path / "rows", options=options)
+    with pytest.raises(InputError, match=r"taught=0\.5 needs the whole table in memory"):
+        fitted(streamed, tmp_path / "rows", options={"taught": 0.5})
     assert not (tmp_path / "rows").exists()
 
 

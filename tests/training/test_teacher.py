@@ -112,6 +112,16 @@ def test_each_member_learns_what_is_told_to_it_and_one_hears_how_far_it_is(peopl
     assert bytes_of(one) != bytes_of(FairClassifier(["sex"], **rotating | {"taught": 0.0}).fit(X, y))
 
 
+def test_who_goes_on_with_one_network_is_taught_for_one(people):
+    X, y = people.drop(columns="grant"), people["grant"]
+    apart = {"rotate": True, "validation_fraction": 0.25}
+    one, other = (
+        FairClassifier(["sex"], **SMALL, warm_start=True).fit(X, y).set_params(members=members, **apart).fit(X, y)
+        for members in (1, 3)  # the network that is there goes on, however many were asked for later
+    )
+    assert bytes_of(one) == bytes_of(other)
+
+
 def test_rows_kept_aside_and_rare_classes_keep_their_class(people, encoded):
     _, free, _ = encoded
     classes = np.where(people["height"] > 0.2, 2, 0)

@@ -62,7 +62,7 @@ class _PlainTraining(Baseline):
             sensitive_width=sensitive.shape[1], hidden=recipe.widths,
             outputs=data.outputs, activation=self.activation, seed=data.seed,
         )  # fmt: skip
-        table = recipe.taught_by(data.encoding, TrainingData(data.free, data.labels, sensitive=sensitive))
+        table = recipe.taught_by(data.encoding, TrainingData(data.free, data.labels, sensitive=sensitive), plan)
         training = train(starts, table, Response("none"), plan, embedding=embedding)
         self.history_ = training.history
         return training.network

@@ -122,9 +122,9 @@ class Recipe(TrainingOptions):
         bins = self.settings["bins"]
         return piecewise(encoding, free[rows], classes[rows], own, bins=bins, kind=EMBEDDINGS[kind], seed=self.seed)
 
-    def taught_by(self, encoding: Encoding, data: TrainingData) -> TrainingData:
+    def taught_by(self, encoding: Encoding, data: TrainingData, plan: Plan) -> TrainingData:
         """The same rows, with what the network is to learn of them where trees have a word in it."""
-        share, plan = self.settings["taught"], self.plan(len(data.classes))
+        share = self.settings["taught"]
         number("taught", share, 0.0, 1.0)
         if not share or not plan.epochs:
             return data
@@ -243,7 +243,7 @@ def continue_fit(
     free_width = encoding.free_width if embedding is None else embedding.width
     unread = response.preserves_fairness and all(own.ignores_sensitive(free_width) for own in starts)
     data = training_data(table, classes, encoding, response, weights, unread=unread)
-    data = recipe.taught_by(encoding, data) if whole else data
+    data = recipe.taught_by(encoding, data, plan) if whole else data
     training = train(
         starts,
         data,
@@ -269,7 +269,7 @@ def continue_fit(
         model = projection(model)
         verdict = confirm_encoded(model.network, model.encoding)
     measured = []
-    if optimiser_state is None:  # one more batch of many would be told as if it were all
+    if whole:  # one more batch of many would be told as if it were all
         measured = measured_in_training(model, table if projected else data, classes, plan)
     certificate = certify(
         model, verdict, start=start, response=response, plan=plan, training=training, projected=projected,

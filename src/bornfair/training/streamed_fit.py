@@ -141,6 +141,10 @@ def fit_streamed(
     response = resolve_response(recipe, domain)
     if domain.sensitive and not (response.preserves_fairness and isinstance(recipe.start, (Exact, FromModel))):
         raise InputError(NEEDS_SENSITIVE)  # before anything is encoded
+    if recipe.taught:
+        raise InputError(
+            f"taught={recipe.taught!r} needs the whole table in memory, and this one is read in batches; leave it out."
+        )
     shares = Shares.of(survey.rows, test_fraction, recipe.settings["validation_fraction"])
     plan = recipe.plan(max(round(survey.rows * (1 - shares.kept_aside)), 1))
     part = shares.parts(survey.addresses, seed)

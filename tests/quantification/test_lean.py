@@ -11,8 +11,9 @@ import pytest
 import bornfair.quantification.drawing as drawing
 from bornfair.models.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
-from bornfair.people.encoding import Encoding, Scale
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
+from bornfair.people.scales import Scale
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.drawing import Drawing
 from bornfair.quantification.forms import Bounder

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bornfair.models.rounding import EXECUTIONS
 from bornfair.quantification.confident import Draw
 from bornfair.quantification.drawing import Drawing
 from bornfair.quantification.forms import Bounder
-from bornfair.quantification.lean import Lean, bounded_in_float32, sure_classes, views_alike
+from bornfair.quantification.lean import LEAST, MACHINE, UNIT, Lean, bounded_in_float32, sure_classes, views_alike
 from bornfair.quantification.points import PAD, sure_people, treated
 from bornfair.verification.boxes import Boxes
 
@@ -25,8 +24,6 @@ NUMBERS = 2**17  # per array: what fits the caches
 DRAWN = 2**21  # numbers drawn between two looks at the clock, where everybody is judged by intervals
 WORK = 2**32  # multiplications between two looks at the clock, at most
 OWN = np.float32(1 + 2.0**-10)  # more than rounding takes from a bound that is a sum of so many
-LEAST = np.float32(2.0**-100)  # far more than underflow takes from such a sum
-UNIT = np.float32(4 * EXECUTIONS["float32"].unit)  # relative: how far inputs may be off
 
 
 class _Dense(NamedTuple):
@@ -41,7 +38,7 @@ class _Dense(NamedTuple):
 
     @staticmethod
     def of(weight: np.ndarray, bias: np.ndarray, terms: int) -> _Dense:
-        gamma = np.float32(EXECUTIONS["float32"].gamma(terms + 8) * (1 + 2.0**-10))
+        gamma = np.float32(MACHINE.gamma(terms + 8) * (1 + 2.0**-10))
         weight = np.ascontiguousarray(weight.T, np.float32)
         return _Dense(weight, bias.astype(np.float32), np.abs(weight), gamma)
 

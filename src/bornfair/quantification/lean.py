@@ -42,8 +42,9 @@ class Lean:
 
     >>> from bornfair.models.network import Layer, Network
     >>> from bornfair.people.domain import Domain
-    >>> from bornfair.people.encoding import Encoding, Scale
+    >>> from bornfair.people.encoding import Encoding
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature
+    >>> from bornfair.people.scales import Scale
     >>> from bornfair.quantification.variables import variables
     >>> from bornfair.twins.relation import twin_relation
     >>> who = Domain(features=(IntegerFeature(name="x", low=0, high=9), BooleanFeature(name="s")), sensitive=("s",))

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 import bornfair.quantification.alive as alive
+import bornfair.quantification.few_sums as few_sums
+import bornfair.quantification.grids as grids
 import bornfair.quantification.measure as engine
+import bornfair.quantification.shares as shares
 from bornfair.models.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
@@ -128,6 +131,9 @@ def case(seed, activation):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "FEW", int(rng.choice([1, 1, 4, 64])))
         patch.setattr(alive, "NARROW", int(rng.choice([0, alive.NARROW])))  # dead neurons are left out of small layers
+        for part in (grids, shares):  # how much is rounded, and how coarse grids are
+            patch.setattr(part, "COMBINED", int(rng.choice([1, 8, part.COMBINED])))
+        patch.setattr(few_sums, "CELLS", {1: int(rng.integers(6, 14)), 2: int(rng.integers(10, 17))})
         options = {"timeout": FOREVER, "samples": 50, "marginals": marginals, "arithmetic": arithmetic}
         part = shares_of(model, most_boxes=int(rng.integers(1, 40)), **options)
         wrong = mistakes(model, part, fair, unfair, False)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bornfair.models.model import Model
+from bornfair.quantification.few_sums import MOST_SUMS, prove_by_few
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.leads import judge_boxes, prove
 from bornfair.quantification.points import judge_people
@@ -17,6 +18,10 @@ from bornfair.quantification.tally import Tally, waiting
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
 from bornfair.verification.frontier import Look, Portion
+
+MANY = 255  # sums that have to be known together: more than can be looked at, or looked at already
+EFFORT = 1.0  # for each of few sums, of looking at them, where cutting is 1: it takes longer and tells more
+ROUNDED = 0.01  # share of a box that is left open when a sum's distribution is bounded in bins
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +35,8 @@ class Halving(Look):
     """What each column is likely to add to the first lead: like categories stay together when a group is cut."""
     few: int
     """People in a box who are looked at one by one rather than cut apart."""
+    reducible: bool
+    """Whether boxes where few sums tell all can be looked at for these."""
 
     def look(self, portion: Portion) -> tuple[Tally, Boxes]:
         """Cut all of these boxes, and of what comes of them those with most undecided mass, as often as it is said."""
@@ -64,12 +71,33 @@ class Halving(Look):
         )
         undecided = np.clip(found.likely_undecided, 1e-9, 1.0) * mass
         alive = np.packbits(found.alive, axis=1)  # which hidden neurons may be active, eight in a byte
-        return tally, waiting(boxes, mass, undecided, variable=found.variable, alive=alive)[left & ~stuck]
+        few = np.where((found.few > 0) & (found.few <= MOST_SUMS) & self.reducible, found.few, MANY)
+        worth = (undecided + ROUNDED * mass) / np.where(few < MANY, EFFORT * few, 1.0)
+        facts = {"variable": found.variable, "alive": alive, "few": few, "worth": worth}
+        return tally, waiting(boxes, mass, undecided, **facts)[left & ~stuck]
 
     def only_person(self, root: Boxes, clock: Clock) -> tuple[Tally, Boxes]:
         """Where every feature is sensitive, all people are versions of one: there is nothing to cut."""
         fair, unfair, unknown = judge_people(self.model, self.owner, root, self.declared, clock)
         return Tally(fair, unfair, unknown, boxes=1), root[np.arange(0)]
+
+
+@dataclass(frozen=True, eq=False)
+class Reducing(Look):
+    """Proves what it can of parts of boxes where few sums tell all; what is left open of them is known then."""
+
+    owner: Bounder
+
+    def look(self, portion: Portion) -> tuple[Tally, Boxes]:
+        boxes = portion.boxes
+        certified, falsified = prove_by_few(self.owner, boxes)
+        undecided = np.maximum(1 - certified - falsified, 1e-9) * boxes.facts["mass"]
+        better = undecided < boxes.facts["undecided"]  # other bounds may promise more
+        certified, falsified = (np.where(better, part, np.nan) for part in (certified, falsified))
+        undecided = np.where(better, undecided, boxes.facts["undecided"])
+        # Once is enough: next time they are cut.
+        facts = {"certified": certified, "falsified": falsified, "undecided": undecided, "worth": undecided}
+        return Tally(), boxes.knowing(**facts, few=np.full(len(boxes), MANY))
 
 
 @dataclass(frozen=True, eq=False)

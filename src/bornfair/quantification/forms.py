@@ -124,7 +124,7 @@ def _from_lines(owner: Bounder, low: np.ndarray, high: np.ndarray) -> Bounds:
         )
     width = owner.nodes.widths(below[0].table).sum(axis=0)
     alive = np.ones((len(low), sum(owner.network.widths[1:-1])), bool)
-    return Bounds(below, above, found.same, width, alive)
+    return Bounds(below, above, found.same, width, alive, np.full(len(low), sum(owner.network.widths)))
 
 
 def _of_all(sums: Sums, pairs: int, extreme: Callable[..., np.ndarray]) -> Sums:

@@ -31,6 +31,7 @@ class Judged(NamedTuple):
     likely_undecided: np.ndarray  # share [boxes]: a guess
     variable: np.ndarray  # to be cut; -1 where none can be
     alive: np.ndarray  # bool [boxes, hidden neurons]: which may be active
+    few: np.ndarray  # int [boxes]: how many sums tell all
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +137,7 @@ def judge_boxes(owner: Bounder, boxes: Boxes) -> Judged:
         likely = np.minimum(leads.joint.likely_classes[0].sum(axis=0), 1.0)
         unfair = np.minimum(leads.likely_falsified()[0], 1 - likely)
         variable = _variable_to_cut(owner.nodes, boxes, bounds)
-    return Judged(certified, falsified, 1 - likely - unfair, variable, bounds.alive)
+    return Judged(certified, falsified, 1 - likely - unfair, variable, bounds.alive, bounds.few)
 
 
 def _bounds(owner: Bounder, boxes: Boxes) -> Bounds:

@@ -20,10 +20,11 @@ from bornfair.models.model import Model
 from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.parallel.task import keep_freed_memory
 from bornfair.quantification.alive import count_alive
-from bornfair.quantification.bounding import Crediting, Halving
+from bornfair.quantification.bounding import MANY, Crediting, Halving, Reducing
 from bornfair.quantification.confident import Looks
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.estimate import Sample, draw, estimated
+from bornfair.quantification.few_sums import serves
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.leads import cheaper
 from bornfair.quantification.records import SURE, Estimate, Moment, Shares
@@ -62,6 +63,7 @@ SPARE = 0.03  # share of the time that is worth going on for
 MOMENTS = 200  # at most, of a history
 MEMORY = 2**30  # bytes of open boxes
 MOST_TOGETHER = 512  # boxes bounded in one call
+ALIKE = 32  # boxes where few sums tell all, in one call
 
 
 def shares_of(
@@ -157,7 +159,11 @@ class _Measurement:
         everybody = np.array([self.variables.total])
         neurons = sum(owner.network.widths[1:-1])
         alive = np.packbits(np.ones((1, neurons), bool), axis=1)
-        root = waiting(self.variables.root, everybody, everybody, variable=np.zeros(1, np.int64), alive=alive)
+        none = np.zeros(1, np.int64)
+        root = waiting(
+            self.variables.root, everybody, everybody, variable=none, alive=alive, few=none + MANY, worth=everybody
+        )
+        self.apart = owner
         most_open = MEMORY // (16 * self.variables.free.width + 24 + neurons // 8)
         self.frontier = Frontier(root, Tally(), clock, most_open, self._make_room)
         self.looks, self.crowd, self.workers = looks, Crowd(owner), workers
@@ -236,7 +242,7 @@ class _Measurement:
         return TOO_CLOSE if self.frontier.tally.stuck else "everybody is decided"
 
     def _step(self) -> str | None:
-        """Cut the open boxes with most undecided mass, unless enough is known."""
+        """Look at the open boxes with most undecided mass for what it takes, unless enough is known."""
         frontier, together = self.frontier, self.owner.together
         self._remember()
         if frontier.tally.boxes >= self.most_boxes:
@@ -252,7 +258,13 @@ class _Measurement:
         batches = max(together // 2, 1) * SIDE_BY_SIDE
         if left < 2 * turns * batches:
             turns = 1
-        self._cut(frontier.wave("undecided", batches, max(left // (2 * turns), 1)), turns)
+        rows = frontier.wave("worth", batches, max(left // (2 * turns), 1))
+        few, worth = (frontier.open.facts[name][rows] for name in ("few", "worth"))
+        soon = (few < MANY) & ((worth >= worth.max() / 2) | (few < MANY).all())
+        if soon.any():
+            self._reduce(rows[soon])
+        else:
+            self._cut(rows[few == MANY], turns)
         if frontier.tally.boxes > 2 * self.paced_at:
             self._measure_pace()
         return None
@@ -300,6 +312,10 @@ class _Measurement:
         batch = max(self._together(counts) // 2, 1)
         self.frontier.replace(rows, batch, added, self._reserve, self._halving, self.workers, turns)
 
+    def _reduce(self, rows: np.ndarray) -> None:
+        """Prove what can be proven of parts of these open boxes, where few sums tell all."""
+        self.frontier.replace(rows, ALIKE, added, self._reserve, Reducing(self.apart), self.workers)
+
     def _together(self, counts: np.ndarray) -> int:
         """How many boxes to bound in one call, where on average so many neurons are alive."""
         whole = sum(self.owner.network.widths[1:-1])
@@ -311,7 +327,7 @@ class _Measurement:
         """The work on boxes; another one when they are bounded in another way."""
         if self._work is None or self._work.owner is not self.owner:
             plain = Model(self.model.network, self.model.encoding)
-            self._work = Halving(plain, self.owner, self.declared, self.order, FEW)
+            self._work = Halving(plain, self.owner, self.declared, self.order, FEW, serves(self.apart))
         return self._work
 
     def _make_room(self) -> None:

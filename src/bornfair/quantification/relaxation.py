@@ -49,9 +49,10 @@ class Bounds(NamedTuple):
     same: np.ndarray  # bool [boxes]: all views are one function there
     merit: np.ndarray  # [variables, boxes]: how much of the bounds' width a cut of this variable may remove
     alive: np.ndarray  # bool [boxes, hidden neurons]: which may be active there
+    few: np.ndarray  # int [boxes]: how many sums tell all there
 
 
-def _line(top: np.ndarray, bottom: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def line_over(top: np.ndarray, bottom: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where relu bends between these ends, and the slope and the height at 0 of the line above it (0 or 1, and 0,
     where it does not bend). The line below it is the same without the height.
     """
@@ -59,6 +60,15 @@ def _line(top: np.ndarray, bottom: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     slope = np.where(bends, top / np.where(bends, top - bottom, 1.0), np.where(top > 0, 1.0, 0.0))
     lift = np.where(bends, np.maximum(-slope * bottom, top - slope * top) * (1 + 2.0**-40) + FLOOR, 0.0)
     return bends, slope, lift
+
+
+def fewest(alive: list[np.ndarray], bends: list[np.ndarray], outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many sums tell all, from how many neurons of each hidden layer are alive and bend [boxes]: the least, and the
+    layer down to which only what bends is looked at.
+    """
+    before = np.cumsum([np.zeros_like(bends[0]), *bends], axis=0)
+    counts = before + np.stack([*alive, np.full_like(bends[0], outputs)])
+    return counts.min(axis=0), counts.argmin(axis=0)
 
 
 class ReluPass:
@@ -105,7 +115,8 @@ class ReluPass:
         up = [self._unless_flawed(sums, np.inf) for sums in tops]
         alive = [self.picked.may_be_active(i, tops) for i, tops in enumerate(self.tops)]
         fine = np.asarray(self.fine.reshape(self.views, self.boxes).all(axis=0))
-        return Bounds(down, up, self._same(alive, fine), merit, np.concatenate(alive).T | ~fine[:, None])
+        few = self._fewest(alive)
+        return Bounds(down, up, self._same(alive, fine), merit, np.concatenate(alive).T | ~fine[:, None], few)
 
     def _unless_flawed(self, sums: Sums, nothing: float) -> Sums:
         """[pairs, items] → [views · pairs, boxes]; where a number overflowed, nothing is claimed."""
@@ -156,8 +167,8 @@ class ReluPass:
             constants.append(middle + picked.of_neurons(bias[view]))
             sizes.append(size + picked.of_neurons(bias_size[view]))
         size, beside = np.concatenate(sizes, axis=1), np.repeat(inputs, self.boxes)
-        self._pad = np.concatenate(pads, axis=1)
-        error = self._error(0, size, size, beside) + self._pad
+        self.pad = np.concatenate(pads, axis=1)
+        error = self._error(0, size, size, beside) + self.pad
         constant, table = np.concatenate(constants, axis=1), np.concatenate(tables, axis=2)
         self._middle, self._terms = constant, np.concatenate(terms, axis=2)
         return Sums(constant + error, table), Sums(constant - error, table)
@@ -213,7 +224,7 @@ class ReluPass:
         keep = np.where(top <= 0, 0.0, np.where((bottom >= 0) | (mean > 0), 1.0, 0.0))
         if known:
             # The ends known from affine forms may be tighter than the tables: then a line is better than Jensen's.
-            bends, slope, lift = _line(top, bottom)
+            bends, slope, lift = line_over(top, bottom)
             slope = np.where(bends, slope, keep)
             line = slope * upper.constant + lift
             at_mean = line + slope * nodes.mean(upper.table)
@@ -251,10 +262,10 @@ class ReluPass:
         """Take relu of the affine forms of layer i − 1 and send them through layer i."""
         layer = self.weights[i - 1]
         top, bottom = self.tops[-1], self.bottoms[-1]
-        _, slope, lift = _line(top, bottom)
+        _, slope, lift = line_over(top, bottom)
         if i == 1:
             self._spreads: list[tuple[np.ndarray, np.ndarray]] = []
-            self._affine_error, self._affine_size = self.errors[0] + self._pad, self.sizes[0]
+            self._affine_error, self._affine_size = self.errors[0] + self.pad, self.sizes[0]
         self._terms = layer.times(layer.weight, slope[:, None] * self._terms)
         self._middle = layer.times(layer.weight, slope * self._middle + lift / 2) + layer.bias
         spreads = []
@@ -324,7 +335,7 @@ class ReluPass:
         constant = sign * layer.bias - self.errors[i]
         for j in reversed(range(1, i)):
             top, bottom, own = self.tops[j], self.bottoms[j], self.sizes[j]
-            bends, slope, lift = _line(top, bottom)
+            bends, slope, lift = line_over(top, bottom)
             flat = np.where(bends, top > -bottom, slope)
             up, down = np.maximum(rows, 0.0), np.minimum(rows, 0.0)
             constant = constant + (down * lift).sum(axis=1) - self.slack * ((up - down) * (own + lift)).sum(axis=1)
@@ -347,11 +358,17 @@ class ReluPass:
         rows = rows if rows.ndim == 2 else rows[:, None]
         total = np.zeros((self.variables.count, self.views * self.boxes))
         for i in reversed(range(len(self.widths))):
-            bends, slope, _ = _line(self.tops[i], self.bottoms[i])
+            bends, slope, _ = line_over(self.tops[i], self.bottoms[i])
             total += np.einsum("ki,kvi->vi", np.abs(rows) * bends, self.widths[i])
             if i:
                 rows = self.weights[i - 1].back(rows * slope)
         return np.nan_to_num(total).reshape(self.variables.count, self.views, self.boxes).sum(axis=1)
+
+    def _fewest(self, alive: list[np.ndarray]) -> np.ndarray:
+        """How many sums tell the outputs, in each box."""
+        low = [self.picked.may_be_active(i, -bottoms) for i, bottoms in enumerate(self.bottoms)]
+        bends = [(one & other).sum(axis=0) for one, other in zip(alive, low, strict=True)]
+        return fewest([part.sum(axis=0) for part in alive], bends, len(self.arrays.layers[-1].bias))[0]
 
     def _same(self, alive: list[np.ndarray], fine: np.ndarray) -> np.ndarray:
         """Whether what tells the views apart reaches dead neurons only. The argument is that of `backward`."""

@@ -17,8 +17,8 @@ from bornfair.quantification.relaxation import Sums
 from bornfair.quantification.variables import Variables
 from bornfair.verification.boxes import Boxes
 
-PIECES = 256  # parts of a number's range, each taken at its smallest value; of one of two numbers of a block:
-PAIR_PIECES = 32
+PIECES = 256  # parts of a number's range, each taken at its smallest value
+COMBINED = 1024  # values of several blocks that are added up without rounding
 TOGETHER = 64  # boxes transformed in one call
 LOSS = 2.0**-44  # relative to the sizes of all terms: far more than the roundings of evaluating a table
 
@@ -34,7 +34,6 @@ def surely_above(nodes: Nodes, boxes: Boxes, sums: Sums, bins: int = 1024) -> np
 
 
 def _above(nodes: Nodes, boxes: Boxes, sums: Sums, bins: int) -> np.ndarray:
-    count = len(boxes)
     low, high = nodes.lowest(sums.table), nodes.highest(sums.table)
     size = np.maximum(np.abs(low), np.abs(high)).sum(axis=0) + np.abs(sums.constant)
     base = sums.constant + low.sum(axis=0) - LOSS * size - 1e-300
@@ -42,28 +41,64 @@ def _above(nodes: Nodes, boxes: Boxes, sums: Sums, bins: int) -> np.ndarray:
     reach = span.sum(axis=0)
     width = np.where(reach > 0, reach, 1.0) * ((1 + 2.0**-30) / (bins - 1))
     sound = np.isfinite(base) & np.isfinite(reach)
-    product = np.ones((count, bins // 2 + 1), np.complex128)
-    used = 0
-    for block in range(nodes.blocks):
-        rows = np.flatnonzero((span[block] >= width) & sound)
-        if not len(rows):
-            continue
-        used += 1
-        values, chances = _pieces(nodes, block, boxes[rows], sums.table[:, rows])
-        index = (values - low[block, rows][:, None]) * ((1 - 2.0**-40) / width[rows])[:, None]
-        flat = np.minimum(index.astype(np.int64), bins - 1)  # cuts off, and a value rounded below the lowest is 0
-        flat += bins * np.arange(len(rows))[:, None]
-        mass = np.bincount(flat.ravel(), chances.ravel(), minlength=bins * len(rows)).reshape(len(rows), bins)
-        product[rows] *= fft.rfft(mass, axis=1)
-    chance = fft.irfft(product, n=bins, axis=1)
-    needed = -base / width
+    table = np.where(sound, sums.table, 0.0)
+    # What a block adds beyond its lowest value, in bins; a block that adds less than a bin is left at its lowest.
+    parts = [
+        _Part(((values - low[block][:, None]) * ((1 - 2.0**-40) / width)[:, None]).clip(0.0), chances)
+        for block in np.flatnonzero(((span >= width) & sound).any(axis=1))
+        for values, chances in [_pieces(nodes, int(block), boxes, table)]
+    ]
+    *others, last = _combined(parts) or [_Part(np.zeros((len(boxes), 1)), np.ones((len(boxes), 1)))]
+    tail = _at_least(others, len(boxes), bins)
+    needed = np.where(sound, -base / width, np.inf)[:, None] - last.added
     needed = np.floor(needed + 2.0**-40 * (np.abs(needed) + 1)) + 1
-    tail = np.where(np.arange(bins) >= needed[:, None], chance, 0.0).sum(axis=1)
+    index = np.where(sound[:, None], needed.clip(0, bins), bins).astype(np.int64)
+    found = (np.take_along_axis(tail, index, axis=1) * last.chances).sum(axis=1)
     # A transform of length n errs by at most log2(n)·6u relative to its norm (Higham, Accuracy and Stability, §24.1);
     # a product of these, transformed back and summed over up to n bins, by the following, with room to spare.
-    error = 2.0**-46 * (used + 2) * np.log2(bins) * np.sqrt(bins)
-    found = np.where(needed <= 0, 1.0, np.clip(tail - error, 0.0, 1.0))
-    return np.where(sound, found, 0.0)
+    error = 2.0**-46 * (len(parts) + 2) * np.log2(bins) * np.sqrt(bins)
+    return np.where(needed.max(axis=1) <= 0, 1.0, np.clip(found - error, 0.0, 1.0)) * sound
+
+
+class _Part(NamedTuple):
+    """What some blocks add together, in bins, and with what chances: [boxes, values]."""
+
+    added: np.ndarray
+    chances: np.ndarray
+
+    def joined(self, other: _Part) -> _Part:
+        added = self.added[:, :, None] + other.added[:, None, :]
+        chances = self.chances[:, :, None] * other.chances[:, None, :]
+        return _Part(added.reshape(len(added), -1), chances.reshape(len(added), -1))
+
+
+def _combined(parts: list[_Part]) -> list[_Part]:
+    """The same in fewer parts, whose values are added up without rounding: those with most of them last."""
+    found: list[_Part] = []
+    for part in sorted(parts, key=lambda one: -one.chances.shape[1]):
+        room = [i for i, one in enumerate(found) if one.chances.shape[1] * part.chances.shape[1] <= COMBINED]
+        if room:
+            found[room[0]] = found[room[0]].joined(part)
+        else:
+            found.append(part)
+    return sorted(found, key=lambda one: one.chances.shape[1])
+
+
+def _at_least(parts: list[_Part], count: int, bins: int) -> np.ndarray:
+    """The chance that the parts, each rounded down, add up to so many bins or more: [boxes, bins + 1]."""
+    masses: list[np.ndarray] = []
+    for part in parts:
+        flat = np.minimum(part.added.astype(np.int64), bins - 1) + bins * np.arange(count)[:, None]
+        masses.append(np.bincount(flat.ravel(), part.chances.ravel(), minlength=bins * count).reshape(count, bins))
+    chance = masses[0] if masses else np.eye(1, bins).repeat(count, axis=0)
+    if len(masses) > 1:
+        product = fft.rfft(masses[0], axis=1)
+        for mass in masses[1:]:
+            product *= fft.rfft(mass, axis=1)
+        chance = fft.irfft(product, n=bins, axis=1)
+    tail = np.zeros((count, bins + 1))
+    np.cumsum(chance[:, ::-1], axis=1, out=tail[:, 1:])
+    return tail[:, ::-1]
 
 
 def _pieces(nodes: Nodes, block: int, boxes: Boxes, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -75,10 +110,16 @@ def _pieces(nodes: Nodes, block: int, boxes: Boxes, table: np.ndarray) -> tuple[
         total = weights.sum(axis=1, keepdims=True)
         return table[nodes.parts[block - pairs - singles - len(variables.groups)][0]].T, weights / total
     if block >= pairs:
-        axis = _Axis.of(variables, int(nodes.singles[block - pairs]), boxes, PIECES)
+        axis = Axis.of(variables, int(nodes.singles[block - pairs]), boxes, PIECES)
         values = table[[part.start + block - pairs for part in nodes.parts[1 if pairs else 0]]].T
         return np.minimum(axis.at(values, axis.first), axis.at(values, axis.last)), axis.chances
-    first, second = (_Axis.of(variables, int(number), boxes, PAIR_PIECES) for number in nodes.pairs[block])
+    numbers = [int(number) for number in nodes.pairs[block]]
+    columns = variables.numbers[numbers]
+    width = (boxes.high - boxes.low)[:, columns].max(axis=0) + 2
+    most = np.where(variables.places.lattice[columns], width, PIECES).clip(2, PIECES).astype(np.int64)
+    while most.prod() > COMBINED and most.max() > 2:
+        most[most.argmax()] = max(most.max() // 2, 2)
+    first, second = (Axis.of(variables, number, boxes, int(n)) for number, n in zip(numbers, most, strict=True))
     values = table[[part.start + block for part in nodes.parts[0]]].T.reshape(-1, 3, 3)
     ends = []
     for one in first.ends():
@@ -89,7 +130,7 @@ def _pieces(nodes: Nodes, block: int, boxes: Boxes, table: np.ndarray) -> tuple[
     return np.minimum.reduce(ends).reshape(len(boxes), -1), chances.reshape(len(boxes), -1)
 
 
-class _Axis(NamedTuple):
+class Axis(NamedTuple):
     """One number cut into pieces, none of which reaches across its middle: where each begins and ends, from −1 to 1."""
 
     first: np.ndarray  # [boxes, pieces]
@@ -97,7 +138,7 @@ class _Axis(NamedTuple):
     chances: np.ndarray
 
     @staticmethod
-    def of(variables: Variables, number: int, boxes: Boxes, most: int) -> _Axis:
+    def of(variables: Variables, number: int, boxes: Boxes, most: int) -> Axis:
         column = variables.numbers[number]
         low, high = boxes.low[:, column][:, None], boxes.high[:, column][:, None]
         width = np.where(high > low, high - low, 1.0)
@@ -126,7 +167,7 @@ class _Axis(NamedTuple):
             begin, end = (np.concatenate([places, *ends], axis=1) for places in (begin, end))
         total = chances.sum(axis=1, keepdims=True)
         first, last = (np.clip(2 * place / width - 1, -1.0, 1.0) for place in (begin, end))
-        return _Axis(first, last, chances / np.where(total > 0, total, 1.0))
+        return Axis(first, last, chances / np.where(total > 0, total, 1.0))
 
     def ends(self) -> list[np.ndarray]:
         """Both ends of all pieces; once, where every piece is a single person."""

@@ -13,6 +13,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.quantification.affine_forms import BoxNetwork
 from bornfair.quantification.few_sums import FewSums, prove_by_few, serves
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.grids import Choices, Grid
@@ -94,11 +95,11 @@ def test_leads_lie_where_the_sums_say_in_every_view(seed):
     box = random_box(rng, owner.variables.places)
     done = ReluPass(owner, *owner.variables.places.bounds(box))
     done.run()
-    few = FewSums(done, 0, np.ones(sum(model.network.widths[1:-1]), bool))
+    few = FewSums(BoxNetwork(done, 0, np.ones(sum(model.network.widths[1:-1]), bool)))
     free = owner.variables.places.values(weighed(owner, box)[0])
     reach = 10.0 ** rng.uniform(-6, 1, few.count)
     middle = few.rows @ free.T + rng.uniform(-1, 1, (few.count, len(free))) * reach[:, None]
-    forms = few.outputs(middle, reach)
+    forms = few.leads(middle, reach)
     low, high = ((forms.values[:, 0] + sign * forms.reach).reshape(len(owner.pairs), -1, len(free)) for sign in (-1, 1))
     for v, view in enumerate(owner.relation.views):
         scores = values_of(model.network, view(free))
@@ -122,7 +123,7 @@ def test_what_few_sums_prove_is_never_more_than_counting_gives(seed):
     decided = scores[..., 0] > 0 if scores.shape[2] == 1 else scores.argmax(axis=2)
     unfair = float(weights[(decided != decided[:, :1]).any(axis=1)].sum())
     alive = np.packbits(np.ones((1, sum(model.network.widths[1:-1])), bool), axis=1)
-    certified, falsified = prove_by_few(owner, box.knowing(alive=alive))
+    certified, falsified = prove_by_few(owner, box.knowing(alive=alive), 1024)
     assert falsified[0] <= unfair + 1e-12
     assert certified[0] <= 1 - unfair + 1e-12
 
@@ -162,7 +163,7 @@ def whole(owner):
 @pytest.mark.parametrize("layers", [1, 4, 9])
 def test_no_layer_makes_it_wider_where_one_sum_tells_all(layers):
     owner, unfair = deep(layers)
-    certified, falsified = prove_by_few(owner, whole(owner))
+    certified, falsified = prove_by_few(owner, whole(owner), 4096)
     assert 1 - certified[0] - falsified[0] < 0.01
     assert falsified[0] == pytest.approx(unfair, abs=0.02) and unfair > 0.02
     plain = sum(part[0] for part in prove(owner, whole(owner), 4096))
@@ -174,7 +175,7 @@ def test_real_numbers_and_categories_add_to_sums_too():
         RealFeature(name="r", low=0.0, high=20.0), CategoricalFeature(name="c", categories=("k", "l", "m")),
     )  # fmt: skip
     owner, unfair = deep(2, features=features)
-    certified, falsified = prove_by_few(owner, whole(owner))
+    certified, falsified = prove_by_few(owner, whole(owner), 4096)
     assert falsified[0] == pytest.approx(unfair, abs=0.03)
     assert 1 - certified[0] - falsified[0] < 0.02
 
@@ -184,4 +185,4 @@ def test_a_number_that_overflows_claims_nothing():
     huge = Layer(np.full((1, 4), 3e38, np.float32), np.zeros(1))
     owner = Bounder(Network((*owner.network.layers[:-1], huge)), owner.relation, owner.variables)
     assert serves(owner)
-    assert [float(part[0]) for part in prove_by_few(owner, whole(owner))] == [0.0, 0.0]
+    assert [float(part[0]) for part in prove_by_few(owner, whole(owner), 4096)] == [0.0, 0.0]

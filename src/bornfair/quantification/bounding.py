@@ -14,12 +14,12 @@ from bornfair.quantification.few_sums import MOST_SUMS, prove_by_few
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.leads import judge_boxes, prove
 from bornfair.quantification.points import judge_people
+from bornfair.quantification.relaxation import MANY
 from bornfair.quantification.tally import Tally, waiting
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
 from bornfair.verification.frontier import Look, Portion
 
-MANY = 255  # sums that have to be known together: more than can be looked at, or looked at already
 EFFORT = 1.0  # for each of few sums, of looking at them, where cutting is 1: it takes longer and tells more
 ROUNDED = 0.01  # share of a box that is left open when a sum's distribution is bounded in bins
 
@@ -87,10 +87,11 @@ class Reducing(Look):
     """Proves what it can of parts of boxes where few sums tell all; what is left open of them is known then."""
 
     owner: Bounder
+    bins: int
 
     def look(self, portion: Portion) -> tuple[Tally, Boxes]:
         boxes = portion.boxes
-        certified, falsified = prove_by_few(self.owner, boxes)
+        certified, falsified = prove_by_few(self.owner, boxes, self.bins)
         undecided = np.maximum(1 - certified - falsified, 1e-9) * boxes.facts["mass"]
         better = undecided < boxes.facts["undecided"]  # other bounds may promise more
         certified, falsified = (np.where(better, part, np.nan) for part in (certified, falsified))

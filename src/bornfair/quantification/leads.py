@@ -16,7 +16,7 @@ import numpy as np
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.nodes import Nodes
 from bornfair.quantification.relaxation import Bounds, Sums
-from bornfair.quantification.shares import LOSS, likely_above, surely_above
+from bornfair.quantification.shares import LOSS, likely_above, lowest_of_views, surely_above
 from bornfair.verification.boxes import Boxes
 
 WORTH = 1e-3  # expected shares of a box below this are not computed
@@ -62,7 +62,7 @@ class _Leads:
     @property
     def joint(self) -> _Leads:
         """All views as one: sums below the same lead's sums in all of them."""
-        return replace(self, alternatives=[_lowest_of_views(self.nodes, sums) for sums in self.alternatives])
+        return replace(self, alternatives=[lowest_of_views(self.nodes, sums) for sums in self.alternatives])
 
     def least(self) -> np.ndarray:
         """The smallest value each lead can have [views, leads, boxes]."""
@@ -115,15 +115,6 @@ class _Leads:
                     some = Sums(sums.constant[views[at], lead, rows[at]], sums.table[views[at], lead, :, rows[at]].T)
                     missing[at] += 1 - surely_above(self.nodes, self.boxes[rows[at]], some, bins)
         return 1 - missing
-
-
-def _lowest_of_views(nodes: Nodes, sums: Sums) -> Sums:
-    """One sum below the same lead's sums in all views: the lowest of their values at each node, means taken apart."""
-    means = nodes.middle(sums.table)
-    size = np.abs(sums.constant) + 2 * np.abs(sums.table).sum(axis=-2)
-    constant = sums.constant + means.sum(axis=-2) - LOSS * size
-    table = sums.table - nodes.at_nodes(means)
-    return Sums(constant.min(axis=0, keepdims=True), table.min(axis=0, keepdims=True))
 
 
 def judge_boxes(owner: Bounder, boxes: Boxes) -> Judged:

@@ -20,7 +20,7 @@ from bornfair.models.model import Model
 from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.parallel.task import keep_freed_memory
 from bornfair.quantification.alive import count_alive
-from bornfair.quantification.bounding import MANY, Crediting, Halving, Reducing
+from bornfair.quantification.bounding import Crediting, Halving, Reducing
 from bornfair.quantification.confident import Looks
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.estimate import Sample, draw, estimated
@@ -28,6 +28,7 @@ from bornfair.quantification.few_sums import serves
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.leads import cheaper
 from bornfair.quantification.records import SURE, Estimate, Moment, Shares
+from bornfair.quantification.relaxation import MANY
 from bornfair.quantification.remainder import Remainder
 from bornfair.quantification.tally import Tally, added, waiting
 from bornfair.quantification.variables import Marginal, Variables, variables
@@ -314,7 +315,7 @@ class _Measurement:
 
     def _reduce(self, rows: np.ndarray) -> None:
         """Prove what can be proven of parts of these open boxes, where few sums tell all."""
-        self.frontier.replace(rows, ALIKE, added, self._reserve, Reducing(self.apart), self.workers)
+        self.frontier.replace(rows, ALIKE, added, self._reserve, Reducing(self.apart, BINS), self.workers)
 
     def _together(self, counts: np.ndarray) -> int:
         """How many boxes to bound in one call, where on average so many neurons are alive."""

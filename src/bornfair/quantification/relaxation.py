@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 AFFINE_COST = 4e6  # multiplications per box beyond which hidden layers are bounded without affine forms
 SUBSTITUTION_COST = 8_000  # and without lines substituted backwards
+MANY = 255  # sums: more than can be looked at together
 
 
 class Sums(NamedTuple):
@@ -71,11 +72,24 @@ def fewest(alive: list[np.ndarray], bends: list[np.ndarray], outputs: int) -> tu
     return counts.min(axis=0), counts.argmin(axis=0)
 
 
+def bottleneck(alive: list[np.ndarray]) -> np.ndarray:
+    """The first hidden layer in which a single neuron is alive, from how many are [boxes] in each; 0: there is none.
+
+    A layer that reads the inputs, or is read by the outputs, is none: other bounds serve as well.
+    """
+    single = np.stack([np.zeros_like(alive[0]), *alive[1:-1]]) == 1
+    return np.asarray(single.argmax(axis=0))
+
+
 class ReluPass:
     """One batch through a ReLU network. Items are views × boxes, views first; arrays are [neurons, …, items]."""
 
-    def __init__(self, owner: Bounder, low: np.ndarray, high: np.ndarray, alive: np.ndarray | None = None) -> None:
-        """`alive` [boxes, hidden neurons]: which may be active, as far as is known."""
+    def __init__(
+        self, owner: Bounder, low: np.ndarray, high: np.ndarray, alive: np.ndarray | None = None, *,
+        remember: bool = False,
+    ) -> None:  # fmt: skip
+        """`alive` [boxes, hidden neurons]: which may be active, as far as is known. `remember` the bounds of sums."""
+        self.remembered: list[tuple[Sums, Sums]] | None = [] if remember else None  # of each hidden layer: U, L
         self.variables, self.nodes, self.arrays = owner.variables, owner.nodes, owner.arrays
         self.low, self.high, self.boxes = low, high, len(low)
         self.views, self.hull = owner.bounded_views, owner.bounded_views < len(owner.relation.views)
@@ -186,6 +200,8 @@ class ReluPass:
 
     def _relu(self, upper: Sums, lower: Sums) -> tuple[Sums, Sums]:
         """Bounds of relu(z) from bounds of z; remembers what was learnt of z."""
+        if self.remembered is not None:
+            self.remembered.append((upper, lower))
         nodes = self.nodes
         high, low = nodes.highest(upper.table), nodes.lowest(upper.table)
         middle, half = high / 2 + low / 2, high / 2 - low / 2
@@ -365,10 +381,12 @@ class ReluPass:
         return np.nan_to_num(total).reshape(self.variables.count, self.views, self.boxes).sum(axis=1)
 
     def _fewest(self, alive: list[np.ndarray]) -> np.ndarray:
-        """How many sums tell the outputs, in each box."""
+        """How many sums tell the outputs, in each box: of a single neuron of a layer, if no other is alive in it."""
         low = [self.picked.may_be_active(i, -bottoms) for i, bottoms in enumerate(self.bottoms)]
         bends = [(one & other).sum(axis=0) for one, other in zip(alive, low, strict=True)]
-        return fewest([part.sum(axis=0) for part in alive], bends, len(self.arrays.layers[-1].bias))[0]
+        counts = [part.sum(axis=0) for part in alive]
+        few = fewest(counts, bends, len(self.arrays.layers[-1].bias))[0]
+        return np.where(bottleneck(counts) > 0, np.minimum(few, 1), few)
 
     def _same(self, alive: list[np.ndarray], fine: np.ndarray) -> np.ndarray:
         """Whether what tells the views apart reaches dead neurons only. The argument is that of `backward`."""

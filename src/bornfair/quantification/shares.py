@@ -23,6 +23,15 @@ TOGETHER = 64  # boxes transformed in one call
 LOSS = 2.0**-44  # relative to the sizes of all terms: far more than the roundings of evaluating a table
 
 
+def lowest_of_views(nodes: Nodes, sums: Sums) -> Sums:
+    """One sum below those of all views [views, …]: the lowest of their values at each node, means taken apart."""
+    means = nodes.middle(sums.table)
+    size = np.abs(sums.constant) + 2 * np.abs(sums.table).sum(axis=-2)
+    constant = sums.constant + means.sum(axis=-2) - LOSS * size
+    table = sums.table - nodes.at_nodes(means)
+    return Sums(constant.min(axis=0, keepdims=True), table.min(axis=0, keepdims=True))
+
+
 def surely_above(nodes: Nodes, boxes: Boxes, sums: Sums, bins: int = 1024) -> np.ndarray:
     """Lower bounds on the share of each box where constant [boxes] + Σ_i table_i [nodes, boxes] > 0."""
     parts = [np.zeros(0)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
 from bornfair.quantification.affine_forms import BoxNetwork
+from bornfair.quantification.bottlenecks import Bottlenecks
 from bornfair.quantification.few_sums import FewSums, prove_by_few, serves
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.grids import Choices, Grid
@@ -71,6 +74,7 @@ def test_a_grid_counts_nobody_whose_sums_lie_elsewhere(seed):
     above = np.array([np.quantile(row, rng.random()) for row in true])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grids, "COMBINED", int(rng.choice([1, 8, grids.COMBINED])))
+        patch.setattr(grids, "PIECES", int(rng.choice([2, 4, grids.PIECES])))
         cells = {1: 10, 2: 14}[sums]
         grid = Grid.of(Choices.of(owner.variables, box, *ends), 0, rows, cells, lambda middle, reach: reach + 1e-9)
 
@@ -81,7 +85,7 @@ def test_a_grid_counts_nobody_whose_sums_lie_elsewhere(seed):
     found = grid.decided(decide)
     assert found[0] <= weights[(true > above[:, None]).all(axis=0)].sum() + 1e-12
     assert found[1] <= weights[(true < above[:, None]).any(axis=0)].sum() + 1e-12
-    near = 2 * grid.rounded * grid.step[:, None]
+    near = 2 * (grid.rounded * grid.step + grid.beyond)[:, None]
     assert found[0] >= weights[(true > above[:, None] + near).all(axis=0)].sum() - 1e-6
     assert found[1] >= weights[(true < above[:, None] - near).any(axis=0)].sum() - 1e-6
 
@@ -186,3 +190,70 @@ def test_a_number_that_overflows_claims_nothing():
     owner = Bounder(Network((*owner.network.layers[:-1], huge)), owner.relation, owner.variables)
     assert serves(owner)
     assert [float(part[0]) for part in prove_by_few(owner, whole(owner), 4096)] == [0.0, 0.0]
+
+
+# --- one neuron of a later layer ---
+
+
+def narrow(rng, *, count=5, depth=3, apart=1.0):
+    """Some neurons, then one of them alone, then layers again; s moves what they read."""
+    features = tuple(IntegerFeature(name=f"x{k}", low=0, high=9) for k in range(3))
+    domain = Domain(
+        features=(*features, BooleanFeature(name="s")), sensitive=("s",), label=Label(name="y", classes=(0, 1))
+    )
+    encoding = Encoding(domain, {f.name: Scale(centre=4.5, exponent=2) for f in features})
+    widths = [encoding.width, count, 1, *[4] * depth, 1]
+    layers = []
+    for a, b in itertools.pairwise(widths):
+        weight = rng.normal(size=(b, a)) + (0.5 if b == 4 else 0.0)
+        weight[:, -1] *= 1.0 if layers else apart
+        layers.append(Layer(weight, rng.normal(size=b)))
+    relation = twin_relation(encoding)
+    return Bounder(Network(tuple(layers)), relation, variables(encoding, relation.free))
+
+
+@settings(max_examples=60)
+@given(SEEDS)
+def test_what_one_neuron_proves_is_never_more_than_counting_gives(seed):
+    rng = np.random.default_rng(seed)
+    owner = narrow(rng, count=int(rng.integers(1, 4)), depth=int(rng.integers(1, 4)), apart=float(rng.choice([1, 4])))
+    box = random_box(rng, owner.variables.places)
+    people, weights = weighed(owner, box)
+    free = owner.variables.places.values(people)
+    scores = np.stack([values_of(owner.network, view(free))[:, 0] for view in owner.relation.views], axis=1)
+    unfair = float(weights[((scores > 0) != (scores > 0)[:, :1]).any(axis=1)].sum())
+    done = ReluPass(owner, *owner.variables.places.bounds(box), remember=True)
+    done.run()
+    found = Bottlenecks(owner, done, 1024)
+    found.look(0, BoxNetwork(done, 0, np.ones(sum(owner.network.widths[1:-1]), bool)))
+    assert found.certified(box)[0] <= 1 - unfair + 1e-12
+
+
+def test_behind_one_neuron_no_layer_makes_it_wider():
+    shares = {"plain": [], "narrow": []}
+    for seed in range(40):
+        owner = narrow(np.random.default_rng(seed), count=12, depth=5)
+        shares["plain"].append(sum(part[0] for part in prove(owner, whole(owner), 2048)))
+        shares["narrow"].append(sum(part[0] for part in prove_by_few(owner, whole(owner), 2048)))
+    left = {name: 1 - np.mean(part) for name, part in shares.items()}
+    assert left["narrow"] < left["plain"] / 2
+
+
+def test_one_neuron_tells_below_and_above_an_end():
+    features = tuple(IntegerFeature(name=f"x{k}", low=0, high=9) for k in range(3))
+    domain = Domain(
+        features=(*features, BooleanFeature(name="s")), sensitive=("s",), label=Label(name="y", classes=(0, 1))
+    )
+    encoding = Encoding(domain, {f.name: Scale(centre=0.0, exponent=0) for f in features})
+    one, nothing = np.ones((1, 1)), np.zeros(1)
+    first, last = Layer(np.array([[1.0, 1.0, 1.0, 2.0]]), np.array([3.0])), Layer(one, np.array([-16.5]))
+    relation = twin_relation(encoding)
+    network = Network((first, Layer(one, nothing), Layer(one, nothing), Layer(one, nothing), last))
+    owner = Bounder(network, relation, variables(encoding, relation.free))
+    total = np.add.outer(np.add.outer(np.arange(10), np.arange(10)), np.arange(10))
+    unfair = float(((total > 11.5) & (total < 15.5)).mean())  # s is −1 or 1
+    done = ReluPass(owner, *owner.variables.places.bounds(owner.variables.root), remember=True)
+    done.run()
+    found = Bottlenecks(owner, done, 4096)
+    found.look(0, BoxNetwork(done, 0, np.ones(4, bool)))
+    assert found.certified(owner.variables.root)[0] == pytest.approx(1 - unfair, abs=1e-6)

@@ -92,12 +92,13 @@ class Reducing(Look):
     def look(self, portion: Portion) -> tuple[Tally, Boxes]:
         boxes = portion.boxes
         certified, falsified = prove_by_few(self.owner, boxes, self.bins)
-        undecided = np.maximum(1 - certified - falsified, 1e-9) * boxes.facts["mass"]
-        better = undecided < boxes.facts["undecided"]  # other bounds may promise more
+        mass, guess = boxes.facts["mass"], boxes.facts["undecided"]
+        undecided = np.maximum(1 - certified - falsified, 1e-9) * mass
+        better = undecided < guess + ROUNDED * mass  # other bounds may promise more
         certified, falsified = (np.where(better, part, np.nan) for part in (certified, falsified))
-        undecided = np.where(better, undecided, boxes.facts["undecided"])
+        undecided, worth = np.where(better, undecided, guess), np.where(better, undecided, guess + ROUNDED * mass)
         # Once is enough: next time they are cut.
-        facts = {"certified": certified, "falsified": falsified, "undecided": undecided, "worth": undecided}
+        facts = {"certified": certified, "falsified": falsified, "undecided": undecided, "worth": worth}
         return Tally(), boxes.knowing(**facts, few=np.full(len(boxes), MANY))
 
 

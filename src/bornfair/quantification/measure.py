@@ -58,7 +58,7 @@ PATIENT = 50_000  # boxes after which there is one turn more: sooner, the order 
 SIDE_BY_SIDE = 4  # batches of a wave, at least, whether or not several are bounded at once
 PROVING = 0.85  # share of the time in which open boxes are credited, at most
 PROOFS_PER_SECOND = 2_000.0  # until it has been measured
-MARGIN = 1.05  # it may turn out slower; the least promising come last
+MARGIN = 1.1  # it may turn out slower; the least promising come last
 AFTER_INTERRUPT = 1.2  # seconds, so that there is an answer within two
 SPARE = 0.03  # share of the time that is worth going on for
 MOMENTS = 200  # at most, of a history
@@ -156,7 +156,7 @@ class _Measurement:
         self.declared, self.wanted, self.precision, self.clock = declared, wanted, precision, clock
         self.most_boxes = sys.maxsize if most_boxes is None else most_boxes
         self.history: list[Moment] = []
-        self.pace, self.paced_at = PROOFS_PER_SECOND, 10 * owner.together
+        self.pace, self.paced_at = PROOFS_PER_SECOND, owner.together
         everybody = np.array([self.variables.total])
         neurons = sum(owner.network.widths[1:-1])
         alive = np.packbits(np.ones((1, neurons), bool), axis=1)
@@ -216,6 +216,8 @@ class _Measurement:
         while True:
             reason, spare = self._search(), SPARE * self.clock.timeout
             self._credit(self.frontier.open, self.clock.before(self._time_to_draw()))
+            # Where it was slower than foreseen: what nobody has looked at would be left open as a whole.
+            self._credit(self.frontier.open, self.clock.before(self._time_to_draw() / 2))
             if reason == TIME_IS_UP and self.clock.left - self._time_to_draw() > spare:
                 continue  # it was faster than foreseen
             self.remainder.draw(self._tally, self.frontier.open, self.clock)
@@ -303,7 +305,7 @@ class _Measurement:
         some = self.frontier.open[rows]
         self.owner = cheaper(replace(self.owner, hull=False), some)
         self._credit(some, self.clock)
-        self.paced_at = max(self.frontier.tally.boxes, 10 * self.owner.together)
+        self.paced_at = max(self.frontier.tally.boxes, self.owner.together)
 
     def _cut(self, rows: np.ndarray, turns: int = 1) -> None:
         """Put the halves of these open boxes in their place, as far as time allows; of halves too in more turns."""

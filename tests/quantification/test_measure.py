@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import bornfair.quantification.alive as alive
 import bornfair.quantification.bounding as bounding
+import bornfair.quantification.estimate as sampling
 import bornfair.quantification.forms as forms
 import bornfair.quantification.measure as engine
 from bornfair.errors import InputError
@@ -333,6 +334,23 @@ def test_an_interrupt_while_crediting_keeps_what_was_credited(after):
         found = shares_of(model, timeout=FOREVER, samples=200, most_boxes=16)
     assert found.interrupted
     assert mistakes(model, found, fair, unfair, False) is None
+
+
+def test_an_interrupt_while_sampling_keeps_those_who_were_drawn(monkeypatch):
+    calls, original = [], sampling.disagree
+
+    def interrupt(values):
+        calls.append(len(values))
+        if len(calls) > 2:
+            raise KeyboardInterrupt
+        return original(values)
+
+    monkeypatch.setattr(sampling, "CHUNK", 2000)
+    monkeypatch.setattr(sampling, "disagree", interrupt)
+    found = shares_of(slab(), timeout=FOREVER, samples=100_000)
+    assert found.interrupted and found.reason == "interrupted"
+    assert found.estimate.samples == calls[0] + calls[1]
+    assert found.confident.low <= 0.1 <= found.confident.high < 1
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

@@ -32,6 +32,7 @@ class Sample:
     order: np.ndarray
     surely_unfair: int = 0  # in every arithmetic that is asked about
     close: int = 0  # too close to call
+    interrupted: bool = False  # there would have been more
 
 
 def estimated(sample: Sample, certified: float = 0.0, falsified: float = 0.0) -> Estimate:
@@ -61,26 +62,31 @@ def people_at_random(
 
 
 def draw(owner: Bounder, crowd: Crowd, count: int, *, seed: int, clock: Clock) -> Sample:
-    """Draw people, and decide them and their twins."""
-    width = owner.variables.free.width
-    seen = found = open_ = surely = close = 0
-    kept, gaps, moments = np.zeros((0, width)), np.zeros(0), np.zeros((2, width))
-    for people, free, values in people_at_random(owner, count, seed=[seed, 271828], clock=clock):
-        unfair, known = disagree(values), crowd.judge(free)
-        surely, close = surely + int(known[1].sum()), close + int((~(known[0] | known[1])).sum())
-        if owner.has_bands:
-            open_ += int((~unfair & ~known[0]).sum())
-        gap = lead_ranges(values[unfair]).gap if unfair.any() else np.zeros(0)
-        kept, gaps = np.concatenate([kept, people[unfair]]), np.concatenate([gaps, gap])
-        best = np.argsort(-gaps, kind="stable")[:KEPT]
-        kept, gaps = kept[best], gaps[best]
-        lead = values[:, 0, 0] if owner.network.outputs == 1 else values[:, 0, 1] - values[:, 0, 0]
-        moments += np.stack([np.nan_to_num(lead) @ people, people.sum(axis=0)])
-        seen += len(people)
-        found += int(unfair.sum())
+    """Draw people, and decide them and their twins. An interrupt ends it with those who were drawn until then."""
+    width, interrupted = owner.variables.free.width, False
+    # Replaced by one assignment, so that an interrupt finds all of it or nothing.
+    counts, kept, gaps, moments = state = np.zeros(5, np.int64), np.zeros((0, width)), np.zeros(0), np.zeros((2, width))
+    try:
+        for people, free, values in people_at_random(owner, count, seed=[seed, 271828], clock=clock):
+            counts, kept, gaps, moments = state
+            unfair, known = disagree(values), crowd.judge(free)
+            open_ = ~unfair & ~known[0] if owner.has_bands else np.zeros(0, bool)
+            new = [len(people), unfair.sum(), open_.sum(), known[1].sum(), (~(known[0] | known[1])).sum()]
+            gap = lead_ranges(values[unfair]).gap if unfair.any() else np.zeros(0)
+            kept, gaps = np.concatenate([kept, people[unfair]]), np.concatenate([gaps, gap])
+            best = np.argsort(-gaps, kind="stable")[:KEPT]
+            lead = values[:, 0, 0] if owner.network.outputs == 1 else values[:, 0, 1] - values[:, 0, 0]
+            more = np.stack([np.nan_to_num(lead) @ people, people.sum(axis=0)])
+            state = counts + np.array(new, np.int64), kept[best], gaps[best], moments + more
+    except KeyboardInterrupt:
+        interrupted = True
+        if not state[0][0]:
+            raise
+    counts, kept, _, moments = state
+    seen, found, open_count, surely, close = (int(part) for part in counts)
     # The mean lead of those who are 1 in a column, for one-hot columns.
     order = moments[0] / np.maximum(moments[1], 1e-9)
-    return Sample(seen, found, open_, kept, order, surely, close)
+    return Sample(seen, found, open_count, kept, order, surely, close, interrupted)
 
 
 def disagree(values: np.ndarray) -> np.ndarray:

@@ -189,6 +189,8 @@ class _Measurement:
             return _all_certified(self.variables, reason, estimated(sample))
         keep_freed_memory()
         self.remainder = Remainder(self.crowd, sample, self.looks, most_samples, self.workers, seed)
+        if sample.interrupted:
+            return self._shares(sample, INTERRUPTED)
         if samples >= SAMPLES:
             self.remainder.measure_pace(self.frontier.open, clock)
         self.order = sample.order  # categories that act alike on the first lead stay together when a group is cut

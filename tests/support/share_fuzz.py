@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import bornfair.quantification.alive as alive
+import bornfair.quantification.bounding as bounding
 import bornfair.quantification.few_sums as few_sums
 import bornfair.quantification.grids as grids
 import bornfair.quantification.measure as engine
@@ -133,7 +134,9 @@ def case(seed, activation):
         patch.setattr(alive, "NARROW", int(rng.choice([0, alive.NARROW])))  # dead neurons are left out of small layers
         for part in (grids, shares):  # how much is rounded, and how coarse grids are
             patch.setattr(part, "COMBINED", int(rng.choice([1, 8, part.COMBINED])))
-        patch.setattr(few_sums, "CELLS", {1: int(rng.integers(6, 14)), 2: int(rng.integers(10, 17))})
+        patch.setattr(few_sums, "CELLS", {1: int(rng.integers(6, 14)), 2: int(rng.integers(10, 15))})
+        patch.setattr(few_sums, "MOST_CELLS", {1: 14, 2: 15})
+        patch.setattr(bounding, "CROWD", int(rng.choice([1, 30, bounding.CROWD])))
         options = {"timeout": FOREVER, "samples": 50, "marginals": marginals, "arithmetic": arithmetic}
         part = shares_of(model, most_boxes=int(rng.integers(1, 40)), **options)
         wrong = mistakes(model, part, fair, unfair, False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bornfair.models.model import Model
-from bornfair.quantification.few_sums import MOST_SUMS, prove_by_few
+from bornfair.quantification.few_sums import LOOKS, MOST_SUMS, prove_by_few
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.leads import judge_boxes, prove
 from bornfair.quantification.points import judge_people
@@ -22,6 +22,10 @@ from bornfair.verification.frontier import Look, Portion
 
 EFFORT = 1.0  # for each of few sums, of looking at them, where cutting is 1: it takes longer and tells more
 ROUNDED = 0.01  # share of a box that is left open when a sum's distribution is bounded in bins
+LESS = 1.1  # times as much may be left open of halves; else a box is put aside as if it were
+LATER = 8.0  # times less worth to look at
+ENOUGH = 1e-6  # share of a box: who wants to know more cuts it
+CROWD = 2**12  # people in a box for whom a grid is worth its while
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,16 +45,16 @@ class Halving(Look):
     def look(self, portion: Portion) -> tuple[Tally, Boxes]:
         """Cut all of these boxes, and of what comes of them those with most undecided mass, as often as it is said."""
         clock, batch = Clock(portion.seconds), len(portion.boxes)
-        tally, open_ = self._cut(portion.boxes, clock)
+        tally, open_ = self.cut(portion.boxes, clock)
         for _ in range((portion.note or 1) - 1):
             if not len(open_) or clock.is_up:
                 break
             order = np.argsort(-open_.facts["undecided"], kind="stable")
-            more, parts = self._cut(open_[order[:batch]], clock)
+            more, parts = self.cut(open_[order[:batch]], clock)
             tally, open_ = tally + more, Boxes.joined(open_[order[batch:]], parts)
         return tally, open_
 
-    def _cut(self, boxes: Boxes, clock: Clock) -> tuple[Tally, Boxes]:
+    def cut(self, boxes: Boxes, clock: Clock) -> tuple[Tally, Boxes]:
         halves = self.owner.variables.halves(boxes, boxes.facts["variable"], self.order, ("alive",))
         return self.bounded(halves, clock)
 
@@ -59,9 +63,10 @@ class Halving(Look):
         variables = self.owner.variables
         mass, found = variables.mass(boxes), judge_boxes(self.owner, boxes)
         left = ~(found.certified | found.falsified) & (mass > 0)
-        few = np.flatnonzero(left & (variables.places.count(boxes) <= self.few))
-        fair, unfair, unknown = judge_people(self.model, self.owner, boxes[few], self.declared, clock)
-        left[few] = False
+        people = variables.places.count(boxes)
+        alone = np.flatnonzero(left & (people <= self.few))
+        fair, unfair, unknown = judge_people(self.model, self.owner, boxes[alone], self.declared, clock)
+        left[alone] = False
         stuck = left & (found.variable < 0)
         tally = Tally(
             certified=float(mass[found.certified].sum()) + fair,
@@ -71,9 +76,10 @@ class Halving(Look):
         )
         undecided = np.clip(found.likely_undecided, 1e-9, 1.0) * mass
         alive = np.packbits(found.alive, axis=1)  # which hidden neurons may be active, eight in a byte
-        few = np.where((found.few > 0) & (found.few <= MOST_SUMS) & self.reducible, found.few, MANY)
-        worth = (undecided + ROUNDED * mass) / np.where(few < MANY, EFFORT * few, 1.0)
-        facts = {"variable": found.variable, "alive": alive, "few": few, "worth": worth}
+        reducible = (found.few > 0) & (found.few <= MOST_SUMS) & (people > CROWD) & self.reducible
+        few = np.where(reducible, found.few, MANY)
+        worth, looks = (undecided + ROUNDED * mass) / _effort(few), np.zeros(len(boxes), np.int64)
+        facts = {"variable": found.variable, "alive": alive, "few": few, "worth": worth, "looks": looks}
         return tally, waiting(boxes, mass, undecided, **facts)[left & ~stuck]
 
     def only_person(self, root: Boxes, clock: Clock) -> tuple[Tally, Boxes]:
@@ -84,22 +90,54 @@ class Halving(Look):
 
 @dataclass(frozen=True, eq=False)
 class Reducing(Look):
-    """Proves what it can of parts of boxes where few sums tell all; what is left open of them is known then."""
+    """Proves what it can of parts of boxes where few sums tell all; what is left open of them is known then. Boxes that
+    come again are looked at on finer grids, and then as halves.
+    """
 
     owner: Bounder
+    halving: Halving
     bins: int
 
     def look(self, portion: Portion) -> tuple[Tally, Boxes]:
-        boxes = portion.boxes
-        certified, falsified = prove_by_few(self.owner, boxes, self.bins)
-        mass, guess = boxes.facts["mass"], boxes.facts["undecided"]
+        boxes, clock = portion.boxes, Clock(portion.seconds)
+        finest = boxes.facts["looks"] >= LOOKS
+        tally, found = Tally(boxes=len(boxes)), [self._reduced(boxes[~finest], clock)]
+        for i in np.flatnonzero(finest):
+            more, parts = self._halves(boxes[np.array([i])], clock)
+            tally, found = tally + more, [*found, parts]
+        return tally, Boxes.joined(*found)
+
+    def _reduced(self, boxes: Boxes, clock: Clock) -> Boxes:
+        if not len(boxes):
+            return boxes
+        facts, mass = boxes.facts, boxes.facts["mass"]
+        certified, falsified, by_sums = prove_by_few(self.owner, boxes, self.bins, clock)
         undecided = np.maximum(1 - certified - falsified, 1e-9) * mass
-        better = undecided < guess + ROUNDED * mass  # other bounds may promise more
-        certified, falsified = (np.where(better, part, np.nan) for part in (certified, falsified))
-        undecided, worth = np.where(better, undecided, guess), np.where(better, undecided, guess + ROUNDED * mass)
-        # Once is enough: next time they are cut.
-        facts = {"certified": certified, "falsified": falsified, "undecided": undecided, "worth": worth}
-        return Tally(), boxes.knowing(**facts, few=np.full(len(boxes), MANY))
+        before = facts["undecided"] + ROUNDED * mass * np.isnan(facts["certified"])
+        better = undecided < before  # what else is known, or promised by other bounds
+        again = by_sums & (better | (facts["looks"] > 0)) & (undecided > ENOUGH * mass)
+        few = np.where(again, facts["few"], MANY)
+        looks = facts["looks"] + 1
+        new = {"certified": certified, "falsified": falsified, "undecided": undecided}
+        new = {name: np.where(better, part, facts[name]) for name, part in new.items()}
+        worth = np.where(better, undecided, before) / _effort(few, looks)
+        return boxes.knowing(**new, few=few, looks=looks, worth=worth)
+
+    def _halves(self, box: Boxes, clock: Clock) -> tuple[Tally, Boxes]:
+        """The halves of a box; if much more is known of the whole, it comes once again later."""
+        tally, parts = self.halving.cut(box, clock)
+        few = parts.facts["few"] < MANY
+        parts = parts.knowing(looks=np.where(few, LOOKS - 1, 0))
+        parts = Boxes.joined(parts[~few], self._reduced(parts[few], clock))
+        left = parts.facts["undecided"].sum() + ROUNDED * parts.facts["mass"][np.isnan(parts.facts["certified"])].sum()
+        if left + tally.stuck <= LESS * box.facts["undecided"][0] or box.facts["looks"][0] > LOOKS:
+            return tally, parts
+        return Tally(), box.knowing(worth=box.facts["worth"] / LATER, looks=box.facts["looks"] + 1)
+
+
+def _effort(few: np.ndarray, looks: np.ndarray | int = 0) -> np.ndarray:
+    """How long it takes to look at boxes, of which some were looked at for few sums before."""
+    return np.where(few < MANY, EFFORT * few * 4.0**looks, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

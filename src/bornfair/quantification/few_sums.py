@@ -18,12 +18,17 @@ from bornfair.quantification.bottlenecks import Bottlenecks
 from bornfair.quantification.grids import Choices, Grid
 from bornfair.quantification.relaxation import ReluPass, fewest
 from bornfair.verification.boxes import Boxes
+from bornfair.verification.clock import Clock
 
 if TYPE_CHECKING:
     from bornfair.quantification.forms import Bounder
 
 CELLS = {1: 13, 2: 16}  # for so many sums there are grids, of 2^13 cells for one of them
 MOST_SUMS = max(CELLS)
+MOST_CELLS = {1: 16, 2: 20}
+HEAVY = 64  # such a part of everybody is worth
+FINER = 2  # a grid of 2^2 times as many cells; and so does every further look at a box
+LOOKS = 2  # before it is cut
 
 
 def serves(owner: Bounder) -> bool:
@@ -98,11 +103,19 @@ class FewSums:
         return np.nan_to_num(np.abs(self.leads(middle[:, None], reach).values[:, 1:]).max(axis=(0, 2)))
 
 
-def prove_by_few(owner: Bounder, boxes: Boxes, bins: int) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of boxes that are certified and falsified, where few sums tell all, or one neuron: lower bounds."""
+def prove_by_few(
+    owner: Bounder, boxes: Boxes, bins: int, clock: Clock | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shares of boxes that are certified and falsified, where few sums tell all, or one neuron: lower bounds; and of
+    which boxes it was by sums. Boxes that had `looks` before get finer grids; nothing is said of boxes for which there
+    is no time.
+    """
     ends = owner.variables.places.bounds(boxes)
     alive = np.unpackbits(boxes.facts["alive"], axis=1, count=sum(owner.network.widths[1:-1])).astype(bool)
     certified, falsified = np.zeros((2, len(boxes)))
+    by_sums = np.zeros(len(boxes), bool)
+    finer = boxes.facts.get("looks", np.zeros(len(boxes), np.int64))
+    finer = finer + (HEAVY * owner.variables.mass(boxes) >= owner.variables.total)
     with np.errstate(all="ignore"):  # what overflows is not finite, and claims nothing
         done = ReluPass(owner, *ends, remember=True)
         done.run()
@@ -110,19 +123,23 @@ def prove_by_few(owner: Bounder, boxes: Boxes, bins: int) -> tuple[np.ndarray, n
         choices = Choices.of(owner.variables, boxes, *ends)
         narrow = Bottlenecks(owner, done, bins)
         for i in range(len(boxes)):
+            if i and clock is not None and clock.is_up:
+                break
             network = BoxNetwork(done, i, alive[i])
             few = FewSums(network)
             if few.count in CELLS and network.fine and not mixed[i]:
-                certified[i], falsified[i] = _proven(owner, choices, i, few)
+                by_sums[i] = True
+                cells = min(CELLS[few.count] + FINER * int(finer[i]), MOST_CELLS[few.count])
+                certified[i], falsified[i] = _proven(owner, choices, i, few, cells)
             elif network.fine:
                 narrow.look(i, network)
         by_one = narrow.certified(boxes)
         certified = np.maximum(certified, np.where(mixed & (by_one < 1), 0.0, by_one))
-    return certified, np.minimum(falsified, np.maximum(1 - certified - 2.0**-40, 0.0))
+    return certified, np.minimum(falsified, np.maximum(1 - certified - 2.0**-40, 0.0)), by_sums
 
 
-def _proven(owner: Bounder, choices: Choices, box: int, few: FewSums) -> np.ndarray:
-    grid = Grid.of(choices, box, few.rows, CELLS[few.count], few.steepness)
+def _proven(owner: Bounder, choices: Choices, box: int, few: FewSums, cells: int) -> np.ndarray:
+    grid = Grid.of(choices, box, few.rows, cells, few.steepness)
 
     def decide(middle: np.ndarray, reach: np.ndarray) -> np.ndarray:
         wins = sure_wins(few.leads(middle, reach), owner.pairs)

@@ -61,6 +61,7 @@ PROOFS_PER_SECOND = 2_000.0  # until it has been measured
 MARGIN = 1.1  # it may turn out slower; the least promising come last
 AFTER_INTERRUPT = 1.2  # seconds, so that there is an answer within two
 SPARE = 0.03  # share of the time that is worth going on for
+SPARED = 0.01  # share of everybody that may stay without a look at parts of boxes
 MOMENTS = 200  # at most, of a history
 MEMORY = 2**30  # bytes of open boxes
 MOST_TOGETHER = 512  # boxes bounded in one call
@@ -162,7 +163,14 @@ class _Measurement:
         alive = np.packbits(np.ones((1, neurons), bool), axis=1)
         none = np.zeros(1, np.int64)
         root = waiting(
-            self.variables.root, everybody, everybody, variable=none, alive=alive, few=none + MANY, worth=everybody
+            self.variables.root,
+            everybody,
+            everybody,
+            variable=none,
+            alive=alive,
+            few=none + MANY,
+            worth=everybody,
+            looks=none,
         )
         self.apart = owner
         most_open = MEMORY // (16 * self.variables.free.width + 24 + neurons // 8)
@@ -213,13 +221,15 @@ class _Measurement:
             return added(tally, (halving.only_person if alone else halving.bounded)(root, self.clock))
 
         self.frontier.replace(np.arange(1), 1, first)
-        if not alone:
+        if (self.frontier.open.facts["few"] < MANY).any():
+            self._reduce(np.arange(1))
+        elif not alone:
             self._dive(sample)
         while True:
             reason, spare = self._search(), SPARE * self.clock.timeout
             self._credit(self.frontier.open, self.clock.before(self._time_to_draw()))
-            # Where it was slower than foreseen: what nobody has looked at would be left open as a whole.
-            self._credit(self.frontier.open, self.clock.before(self._time_to_draw() / 2))
+            if self._not_credited() > SPARED:  # it was slower than foreseen; all of that would be left open
+                self._credit(self.frontier.open, self.clock.before(self._time_to_draw() / 2))
             if reason == TIME_IS_UP and self.clock.left - self._time_to_draw() > spare:
                 continue  # it was faster than foreseen
             self.remainder.draw(self._tally, self.frontier.open, self.clock)
@@ -295,6 +305,11 @@ class _Measurement:
         unknown = int(np.isnan(self.frontier.open.facts["certified"]).sum())
         return min(MARGIN * unknown / self.pace, PROVING * self.clock.timeout) + self._time_to_draw()
 
+    def _not_credited(self) -> float:
+        """The share of everybody in open boxes at whose parts nobody has looked."""
+        facts = self.frontier.open.facts
+        return float(facts["mass"][np.isnan(facts["certified"])].sum()) / self.variables.total
+
     def _time_to_draw(self) -> float:
         return self.remainder.time_needed(self._tally, self.frontier.open, self.clock)
 
@@ -319,7 +334,9 @@ class _Measurement:
 
     def _reduce(self, rows: np.ndarray) -> None:
         """Prove what can be proven of parts of these open boxes, where few sums tell all."""
-        self.frontier.replace(rows, ALIKE, added, self._reserve, Reducing(self.apart, BINS), self.workers)
+        self.frontier.replace(
+            rows, ALIKE, added, self._reserve, Reducing(self.apart, self._halving, BINS), self.workers
+        )
 
     def _together(self, counts: np.ndarray) -> int:
         """How many boxes to bound in one call, where on average so many neurons are alive."""

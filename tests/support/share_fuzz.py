@@ -135,7 +135,7 @@ def case(seed, activation):
         for part in (grids, shares):  # how much is rounded, and how coarse grids are
             patch.setattr(part, "COMBINED", int(rng.choice([1, 8, part.COMBINED])))
         patch.setattr(few_sums, "CELLS", {1: int(rng.integers(6, 14)), 2: int(rng.integers(10, 15))})
-        patch.setattr(few_sums, "MOST_CELLS", {1: 14, 2: 15})
+        patch.setattr(grids, "MOST_CELLS", {1: 14, 2: 15})
         patch.setattr(bounding, "CROWD", int(rng.choice([1, 30, bounding.CROWD])))
         options = {"timeout": FOREVER, "samples": 50, "marginals": marginals, "arithmetic": arithmetic}
         part = shares_of(model, most_boxes=int(rng.integers(1, 40)), **options)

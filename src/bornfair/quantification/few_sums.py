@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 CELLS = {1: 13, 2: 16}  # for so many sums there are grids, of 2^13 cells for one of them
 MOST_SUMS = max(CELLS)
-MOST_CELLS = {1: 16, 2: 20}
 HEAVY = 64  # such a part of everybody is worth
 FINER = 2  # a grid of 2^2 times as many cells; and so does every further look at a box
 LOOKS = 2  # before it is cut
@@ -129,7 +128,7 @@ def prove_by_few(
             few = FewSums(network)
             if few.count in CELLS and network.fine and not mixed[i]:
                 by_sums[i] = True
-                cells = min(CELLS[few.count] + FINER * int(finer[i]), MOST_CELLS[few.count])
+                cells = CELLS[few.count] + FINER * int(finer[i])
                 certified[i], falsified[i] = _proven(owner, choices, i, few, cells)
             elif network.fine:
                 narrow.look(i, network)

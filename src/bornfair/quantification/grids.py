@@ -21,6 +21,7 @@ PIECES = 512  # parts of a number's range, at most, which are taken for one valu
 COMBINED = 2**13  # combinations of values that are added up exactly
 LEAST = 5  # of a sum's range there are 2^5 steps, at least
 ROUNDINGS = 4  # parts: where there are more, so many times as many cells
+MOST_CELLS = {1: 16, 2: 20}  # as powers of two, for one sum and for two
 COARSE = {1: 8, 2: 4}  # a sum's range is first looked at in 2^8 parts, where there is one of them
 FINER = {1: 32, 2: 4}  # and then in so many times as many
 NOBODY = 1e-13  # shares of a box that are not looked at
@@ -171,7 +172,8 @@ def _bits(steepness: np.ndarray, cells: int, parts: int) -> np.ndarray:
     part that is rounded.
     """
     count, least = len(steepness), max(LEAST, int(4 * parts).bit_length())
-    cells = max(cells + max(int(np.ceil(np.log2(parts / ROUNDINGS))), 0), least * count)
+    cells += max(int(np.ceil(np.log2(parts / ROUNDINGS))), 0)
+    cells = max(min(cells, MOST_CELLS[count]), least * count)
     wanted = np.log2(np.maximum(steepness, 1e-12 * steepness.max(initial=0.0)) + 1e-300)
     wanted = wanted - wanted.mean() + cells / count
     found = np.clip(np.round(wanted).astype(np.int64), least, cells - least * (count - 1))

@@ -233,6 +233,14 @@ def a_thousand_people():
     return single(features, [*layers, (rng.normal(size=(1, 4)), np.array([0.3]))])
 
 
+def test_the_last_box_may_be_decided_when_the_pace_would_be_measured(monkeypatch):
+    monkeypatch.setattr(forms, "NUMBERS", 1)  # one box at a time, so that it is measured as soon as there are three
+    monkeypatch.setattr(engine, "FEW", 1)
+    model = single((IntegerFeature(name="x", low=0, high=1),), [(np.array([[1.0, 0.25]]), np.array([-0.5]))])
+    found = shares_of(model, timeout=FOREVER, samples=50)
+    assert found.reason == "everybody is decided" and found.undecided == 0.0
+
+
 def test_a_lattice_run_to_its_end_is_counted_out():
     model = a_thousand_people()
     people, unfair = unfair_people(model)

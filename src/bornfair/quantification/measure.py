@@ -280,7 +280,7 @@ class _Measurement:
             self._reduce(rows[soon])
         else:
             self._cut(rows[few == MANY], turns)
-        if frontier.tally.boxes > 2 * self.paced_at:
+        if frontier.tally.boxes > 2 * self.paced_at and len(frontier.open):
             self._measure_pace()
         return None
 

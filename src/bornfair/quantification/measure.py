@@ -173,7 +173,7 @@ class _Measurement:
             looks=none,
         )
         self.apart = owner
-        most_open = MEMORY // (16 * self.variables.free.width + 24 + neurons // 8)
+        most_open = MEMORY // (16 * self.variables.free.width + 64 + neurons // 8)
         self.frontier = Frontier(root, Tally(), clock, most_open, self._make_room)
         self.looks, self.crowd, self.workers = looks, Crowd(owner), workers
         self._work: Halving | None = None

@@ -125,10 +125,11 @@ def _pieces(nodes: Nodes, block: int, boxes: Boxes, table: np.ndarray) -> tuple[
     numbers = [int(number) for number in nodes.pairs[block]]
     columns = variables.numbers[numbers]
     width = (boxes.high - boxes.low)[:, columns].max(axis=0) + 2
-    most = np.where(variables.places.lattice[columns], width, PIECES).clip(2, PIECES).astype(np.int64)
-    while most.prod() > COMBINED and most.max() > 2:
-        most[most.argmax()] = max(most.max() // 2, 2)
-    first, second = (Axis.of(variables, number, boxes, int(n)) for number, n in zip(numbers, most, strict=True))
+    most = [int(n) for n in np.where(variables.places.lattice[columns], width, PIECES).clip(2, PIECES)]
+    while most[0] * most[1] > COMBINED and max(most) > 2:
+        more = most.index(max(most))
+        most[more] = max(most[more] // 2, 2)
+    first, second = (Axis.of(variables, number, boxes, n) for number, n in zip(numbers, most, strict=True))
     values = table[[part.start + block for part in nodes.parts[0]]].T.reshape(-1, 3, 3)
     ends = []
     for one in first.ends():

@@ -15,6 +15,8 @@ from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.proof.bundle import FairModel
+from bornfair.quantification import shares_of
 from bornfair.quantification.affine_forms import BoxNetwork
 from bornfair.quantification.bottlenecks import Bottlenecks
 from bornfair.quantification.few_sums import FewSums, prove_by_few, serves
@@ -257,3 +259,22 @@ def test_one_neuron_tells_below_and_above_an_end():
     found = Bottlenecks(owner, done, 4096)
     found.look(0, BoxNetwork(done, 0, np.ones(4, bool)))
     assert found.certified(owner.variables.root)[0] == pytest.approx(1 - unfair, abs=1e-6)
+
+
+def test_nothing_that_is_known_of_a_box_is_lost_when_it_is_cut():
+    rng = np.random.default_rng(0)
+    features = tuple(IntegerFeature(name=f"x{k}", low=0, high=49) for k in range(20))
+    domain = Domain(
+        features=(*features, BooleanFeature(name="s")), sensitive=("s",), label=Label(name="y", classes=(0, 1))
+    )
+    encoding = Encoding(domain, {f.name: Scale(centre=24.5, exponent=5) for f in features})
+    widths = [encoding.width, 1, 5, 5, 5, 1]
+    layers = [
+        Layer(rng.normal(size=(b, a)) * np.sqrt(2 / a), 0.1 * rng.normal(size=b)) for a, b in itertools.pairwise(widths)
+    ]
+    shift = np.array([0.1], np.float32)  # one class always wins, but bounds of all layers do not tell
+    layers[-1] = Layer(layers[-1].weight, layers[-1].bias + shift)
+    model = FairModel(Network(tuple(layers)), encoding)
+    for boxes in (1, 5, 20, 60):  # one grid tells all
+        found = shares_of(model, timeout=1e9, most_boxes=boxes, samples=100, most_samples=0)
+        assert found.undecided < 1e-4

@@ -24,7 +24,6 @@ EFFORT = 1.0  # for each of few sums, of looking at them, where cutting is 1: it
 ROUNDED = 0.01  # share of a box that is left open when a sum's distribution is bounded in bins
 LESS = 1.1  # times as much may be left open of halves; else a box is put aside as if it were
 LATER = 8.0  # times less worth to look at
-ENOUGH = 1e-6  # share of a box: who wants to know more cuts it
 CROWD = 2**12  # people in a box for whom a grid is worth its while
 
 
@@ -115,8 +114,7 @@ class Reducing(Look):
         undecided = np.maximum(1 - certified - falsified, 1e-9) * mass
         before = facts["undecided"] + ROUNDED * mass * np.isnan(facts["certified"])
         better = undecided < before  # what else is known, or promised by other bounds
-        again = by_sums & (better | (facts["looks"] > 0)) & (undecided > ENOUGH * mass)
-        few = np.where(again, facts["few"], MANY)
+        few = np.where(by_sums & (better | (facts["looks"] > 0)), facts["few"], MANY)
         looks = facts["looks"] + 1
         new = {"certified": certified, "falsified": falsified, "undecided": undecided}
         new = {name: np.where(better, part, facts[name]) for name, part in new.items()}

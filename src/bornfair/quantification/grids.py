@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import fft
 
-from bornfair.quantification.shares import Axis
+from bornfair.quantification.shares import Axis, combined
 from bornfair.quantification.variables import Variables
 from bornfair.verification.boxes import Boxes
 
@@ -33,6 +33,10 @@ class _Part(NamedTuple):
 
     values: np.ndarray
     chances: np.ndarray
+
+    @property
+    def size(self) -> int:
+        return len(self.chances)
 
     def joined(self, other: _Part) -> _Part:
         values = self.values[:, None] + other.values[None]
@@ -59,7 +63,7 @@ class Grid(NamedTuple):
         `steepness` tells how much what is asked changes along each sum, about, from the middle and half the length of
         the sums' ranges: so fine they are looked at.
         """
-        parts, beyond = _combined(choices.parts(box, rows)), np.abs(rows) @ choices.beyond[box]
+        parts, beyond = combined(choices.parts(box, rows), COMBINED), np.abs(rows) @ choices.beyond[box]
         low, high = (np.array([f(part.values, axis=0) for part in parts]) for f in (np.min, np.max))
         first, length = low.sum(axis=0), (high - low).sum(axis=0)
         size = np.maximum(np.abs(low), np.abs(high)).sum(axis=0) + length
@@ -152,19 +156,6 @@ class Choices(NamedTuple):
             added = mine[:, values[box]].T if isinstance(column, slice) else values[box][:, None] * mine
             found.append(_Part(added, chances[box]))
         return found
-
-
-def _combined(parts: list[_Part]) -> list[_Part]:
-    """The same in fewer parts: the largest first, each put to the first where there is room."""
-    found: list[_Part] = []
-    for part in sorted(parts, key=lambda one: -len(one.chances)):
-        for i, one in enumerate(found):
-            if len(one.chances) * len(part.chances) <= COMBINED:
-                found[i] = one.joined(part)
-                break
-        else:
-            found.append(part)
-    return found
 
 
 def _bits(steepness: np.ndarray, cells: int, parts: int) -> np.ndarray:

@@ -6,7 +6,7 @@ width, which can only make the sum smaller; what the fast Fourier transform errs
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from scipy import fft
@@ -57,7 +57,9 @@ def _above(nodes: Nodes, boxes: Boxes, sums: Sums, bins: int) -> np.ndarray:
         for block in np.flatnonzero(((span >= width) & sound).any(axis=1))
         for values, chances in [_pieces(nodes, int(block), boxes, table)]
     ]
-    *others, last = _combined(parts) or [_Part(np.zeros((len(boxes), 1)), np.ones((len(boxes), 1)))]
+    # Those with most values are looked up one by one, and are never rounded.
+    whole = sorted(combined(parts, COMBINED), key=lambda one: one.size)
+    *others, last = whole or [_Part(np.zeros((len(boxes), 1)), np.ones((len(boxes), 1)))]
     tail = _at_least(others, len(boxes), bins)
     needed = np.where(sound, -base / width, np.inf)[:, None] - last.added
     needed = np.floor(needed + 2.0**-40 * (np.abs(needed) + 1)) + 1
@@ -75,22 +77,39 @@ class _Part(NamedTuple):
     added: np.ndarray
     chances: np.ndarray
 
+    @property
+    def size(self) -> int:
+        return self.chances.shape[1]
+
     def joined(self, other: _Part) -> _Part:
         added = self.added[:, :, None] + other.added[:, None, :]
         chances = self.chances[:, :, None] * other.chances[:, None, :]
         return _Part(added.reshape(len(added), -1), chances.reshape(len(added), -1))
 
 
-def _combined(parts: list[_Part]) -> list[_Part]:
-    """The same in fewer parts, whose values are added up without rounding: those with most of them last."""
-    found: list[_Part] = []
-    for part in sorted(parts, key=lambda one: -one.chances.shape[1]):
-        room = [i for i, one in enumerate(found) if one.chances.shape[1] * part.chances.shape[1] <= COMBINED]
-        if room:
-            found[room[0]] = found[room[0]].joined(part)
+class Joinable(Protocol):
+    """Values of some variables together."""
+
+    @property
+    def size(self) -> int: ...
+
+    def joined(self, other: Self) -> Self: ...
+
+
+Values = TypeVar("Values", bound=Joinable)
+
+
+def combined(parts: list[Values], most: int) -> list[Values]:
+    """The same in fewer parts of up to so many values: the largest first, each put to the first where there is room."""
+    found: list[Values] = []
+    for part in sorted(parts, key=lambda one: -one.size):
+        for i, one in enumerate(found):
+            if one.size * part.size <= most:
+                found[i] = one.joined(part)
+                break
         else:
             found.append(part)
-    return sorted(found, key=lambda one: one.chances.shape[1])
+    return found
 
 
 def _at_least(parts: list[_Part], count: int, bins: int) -> np.ndarray:

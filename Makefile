@@ -65,7 +65,7 @@ pins:
 	@$(PYTHON) .ci/pins.py $(foreach version,3.11 3.12 3.13,$$(.ci/python $(version)))
 
 clean:
-	rm -rf $(VENV) .venv-* demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .jax-cache
 
 $(VENV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bornfair needs Python 3.11 or newer, found " + sys.version.split()[0] + "; run: make PYTHON=python3.11 " + "$(MAKECMDGOALS)")'

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import jax
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +13,14 @@ from hypothesis import HealthCheck, settings
 from samples import make_people
 
 HERE = Path(__file__).parent
+
+# Tests compile the same programs many times. Each worker has its own folder, which no other process writes to:
+# JAX does not write entries atomically.
+jax.config.update(
+    "jax_compilation_cache_dir", str(HERE.parent / ".jax-cache" / os.environ.get("PYTEST_XDIST_WORKER", "main"))
+)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 settings.register_profile(
     "bornfair",

@@ -4,7 +4,7 @@ from hostile_files import run
 
 
 def test_hostile_files_are_answered_in_a_sentence():
-    summary = run(80, seed=0)
-    assert summary.cases == 80 and not summary.wrong, "\n".join(summary.wrong)
-    assert summary.outcomes["status 2"] > 30, "most are refused"
-    assert sum(summary.outcomes[f"status {status}"] for status in (0, 1, 3)) > 5, "some are still good"
+    summary = run(40, seed=0)
+    assert summary.cases == 40 and not summary.wrong, "\n".join(summary.wrong)
+    assert summary.outcomes["status 2"] > 15, "most are refused"
+    assert sum(summary.outcomes[f"status {status}"] for status in (0, 1, 3)) > 2, "some are still good"

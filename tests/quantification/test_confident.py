@@ -4,6 +4,7 @@ than what is too close to call.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import tracemalloc
 
@@ -24,7 +25,7 @@ from bornfair.people.features import BooleanFeature, CategoricalFeature, Integer
 from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import Shares, shares_of
-from bornfair.quantification.confident import Looks, Parts, confident, take_looks
+from bornfair.quantification.confident import FirstSample, Looks, Parts, confident, take_looks
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.points import sure_people
@@ -62,37 +63,134 @@ def share_covered(runs=2000):
 def test_intervals_hold_the_truth_as_often_as_they_say(monkeypatch):
     assert share_covered() >= 0.9
     # Were every look allowed to err as if it were the only one, too many would be wrong.
-    monkeypatch.setattr(Looks, "allowed", lambda self, *, planned: 1 - self.confidence)
+    monkeypatch.setattr(Looks, "begin", lambda self, goals, planned=None: self.__dict__.update(
+        _allowed=dict.fromkeys(goals, 1 - self.confidence), series=self.series + 1, _seen=0
+    ))  # fmt: skip
     assert share_covered() < 0.9
 
 
-def test_all_looks_together_may_err_as_often_as_one_interval_may():
-    looks = Looks(0.99)
-    errors = looks.allowed(planned=True) + confidence.LOOKS * looks.allowed(planned=False)
-    assert errors == pytest.approx(0.01)
-    for _ in range(confidence.LOOKS + 5):
-        looks.look(1, 0, 10, Parts(), planned=True)
-    assert (looks.taken, looks.planned_taken, looks.over) == (confidence.LOOKS, True, True)
-    before = looks.low, looks.high
+def share_missed_by_samples_that_end_when_they_mislead(looked, runs=1500, size=2000):
+    """How often a sample of a fair coin misses the truth if it ends, as if time were up, as soon as it misleads."""
+    rng, missed = np.random.default_rng(2), 0
+    for _ in range(runs):
+        found, looks = rng.random(size) < 0.5, Looks(0.2)
+        counts = np.arange(1, size + 1)
+        far = np.abs(2 * np.cumsum(found) - counts) > 2.3 * np.sqrt(counts)
+        far[:100] = False
+        looked(looks, found[: int(far.argmax()) + 1 if far.any() else size])
+        missed += not looks.low <= 0.5 <= looks.high
+    return missed / runs
+
+
+def test_a_first_sample_that_ends_when_it_misleads_errs_no_more_than_its_share():
+    def as_fixed(looks, found):
+        looks.look_first(FirstSample.of(2000).after(found, np.zeros_like(found)))
+
+    def wherever_it_ended(looks, found):
+        looks.begin([len(found)])
+        looks.look(int(found.sum()), 0, len(found), Parts())
+
+    share = Looks(0.2).share
+    assert share == pytest.approx(0.1)
+    assert share_missed_by_samples_that_end_when_they_mislead(as_fixed) <= share
+    assert share_missed_by_samples_that_end_when_they_mislead(wherever_it_ended) > 1.5 * share
+
+
+def test_a_sample_is_looked_at_where_it_was_fixed_before(monkeypatch):
+    """Of a measurement whose time for it is up after some people of the sample."""
+    monkeypatch.setattr("bornfair.quantification.estimate.CHUNK", 2**12)  # some 500 at a time
+    ticks = itertools.count()
+    clock = Clock(2.0, now=lambda: next(ticks) / 100)
+    found = shares_of(half_known(), timeout=clock, samples=100_000, most_samples=0)
+    assert 1000 < found.estimate.samples < 100_000  # it was cut short
+    assert found.confident.samples in FirstSample.of(100_000).goals
+    assert found.estimate.samples / 1.5 - 1 <= found.confident.samples < found.estimate.samples
+
+
+def test_series_that_are_broken_off_until_one_misleads_err_no_more_than_all_may(monkeypatch):
+    """Somebody interrupts every series whose first draws do not mislead, and begins anew."""
+
+    def share_missed(runs=250):
+        missed = 0
+        for run in range(runs):
+            looks, rng = Looks(0.8), np.random.default_rng(run)
+
+            def draw(count, _, rng=rng, limits=looks):
+                found = int(rng.binomial(count, 0.5))
+                error = max(limits._allowed.values(), default=1.0)
+                low, high = confidence.clopper_pearson(found, count, 1 - error)
+                if low <= 0.5 <= high:
+                    raise KeyboardInterrupt
+                return found, 0
+
+            for _ in range(20):
+                with contextlib.suppress(KeyboardInterrupt):
+                    take_looks(looks, draw, Parts(), 300.0, Clock(), run, narrow=0.0, most=300, together=300)
+            missed += not looks.low <= 0.5 <= looks.high
+        return missed / runs
+
+    assert share_missed() <= 0.2 + 0.05  # two standard deviations of 250 runs
+    # Were only those looks paid for that are taken, nearly all would be wrong.
+    monkeypatch.setattr(Looks, "share", property(lambda self: (1 - self.confidence) / 2))
+    assert share_missed() > 0.5
+
+
+def test_every_series_has_random_numbers_of_its_own():
+    """Also if the one before was broken off before anybody looked."""
+    drawn, clock = [], iter([*[0.0] * 6, *[9.0] * 50])
+
+    def draw(count, rng):
+        drawn.append(rng.random())
+        return count // 2, 0
+
+    looks = Looks()
+    take_looks(looks, draw, Parts(), 600.0, Clock(1.0, now=lambda: next(clock)), 7, narrow=0.0, most=600, together=50)
+    assert drawn and looks.samples == 0
+    take_looks(looks, draw, Parts(), 600.0, Clock(), 7, narrow=0.0, most=600, together=50)
+    assert looks.samples == 600 and len(set(drawn)) == len(drawn)
+
+
+def test_all_series_together_may_err_as_often_as_one_interval_may():
+    looks, spent = Looks(0.99), 0.0
+    for series in range(60):
+        planned = None if series % 3 == 0 else 30
+        before = looks.share
+        looks.begin([10, 20, 30], planned)
+        assert sum(looks._allowed.values()) == pytest.approx(before)
+        spent += before
+    assert 0.0099 < spent <= 0.01 + 1e-15
+
+
+def test_nobody_looks_twice_or_at_a_number_that_was_not_fixed():
+    looks = Looks()
+    looks.begin([1000, 2000])
+    looks.look(500, 0, 1999, Parts())
+    assert (looks.low, looks.high, looks.samples) == (0.0, 1.0, 0)
     looks.look(500, 0, 1000, Parts())
-    looks.look(500, 0, 1000, Parts(), planned=True)
-    assert (looks.low, looks.high) == before
+    looks.look(900, 0, 2000, Parts())
+    before = looks.low, looks.high, looks.samples
+    assert looks.samples == 2000
+    looks.look(0, 0, 2000, Parts())
+    assert (looks.low, looks.high, looks.samples) == before
+
+
+def looked_at(*sample, parts=None):
+    looks = Looks()
+    looks.begin([10_000])
+    looks.look(*sample, parts or Parts())
+    return looks
 
 
 def test_what_is_too_close_to_call_counts_against_both_ends():
-    known, open_ = Looks(), Looks()
-    known.look(300, 0, 10_000, Parts())
-    open_.look(300, 200, 10_000, Parts())
+    known, open_ = looked_at(300, 0, 10_000), looked_at(300, 200, 10_000)
     assert open_.low == known.low
     assert open_.high > known.high + 0.015
-    lost = Looks()  # a tenth of everybody is neither proven nor drawn from
-    lost.look(300, 0, 10_000, Parts(drawn=0.9))
+    lost = looked_at(300, 0, 10_000, parts=Parts(drawn=0.9))  # a tenth is neither proven nor drawn from
     assert lost.low < known.low and lost.high > known.high + 0.08
 
 
 def test_an_interval_is_not_wider_than_what_is_proven_and_never_empty():
-    looks = Looks()
-    looks.look(300, 0, 10_000, Parts())
+    looks = looked_at(300, 0, 10_000)
     assert looks.within(0.03, 0.969) == Confident(0.03, 1 - 0.969, looks.confidence, 10_000)
     assert looks.within(0.2, 0.7) == Confident(0.2, 1 - 0.7, looks.confidence, 10_000)  # proofs are right
     with pytest.raises(InputError, match="low ≤ high"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bornfair.quantification.remainder as remainder
-from bornfair.quantification.confident import Looks
+from bornfair.quantification.confident import FirstSample, Looks
 from bornfair.quantification.estimate import Sample
 from bornfair.quantification.remainder import Remainder
 from bornfair.quantification.tally import Tally
@@ -39,7 +39,8 @@ class Crowd:
 
 def made(timeout=60.0, most=10**8):
     crowd = Crowd()
-    sample = Sample(200_000, 500, 0, np.zeros((0, 1)), np.zeros(1), 500, 0)
+    first = FirstSample.of(200_000).after(np.arange(200_000) < 500, np.zeros(200_000, bool))
+    sample = Sample(200_000, 500, 0, np.zeros((0, 1)), np.zeros(1), first)
     workers = types.SimpleNamespace(jobs=1, ordered=lambda work, items, patience: map(work, items))
     found = Remainder(crowd, sample, Looks(), most, workers, 0)
     boxes = Boxes(np.zeros((4, 1)), np.ones((4, 1))).knowing(mass=np.full(4, 0.05 * TOTAL))

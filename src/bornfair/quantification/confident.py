@@ -1,16 +1,16 @@
 """Between which shares does the truth lie, almost certainly? Samples of what no proof decides, beside what one does.
 
-People are drawn from the part of the domain that is left open, and each of them is fair, unfair or too close to call.
-There are at most so many looks at how many of each were drawn, when there are numbers of them that were fixed before,
-and each look may err with its part of α, one of them with half of it: so what all looks agree on holds with confidence
-1 − α, whenever somebody stops (docs/theory.md).
+People are drawn from the part of the domain that is left open. Each is fair, unfair or too close to call. Draws come in
+series. Before the first draw of a series, the numbers of draws at which it may be looked at are fixed, and its share of
+α is spent, whether or not these looks are taken. So the intersection of all intervals holds with confidence 1 − α,
+whenever and for whatever reason drawing stops (docs/theory.md §9).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,10 +18,14 @@ from bornfair.parallel import ALONE, Workers
 from bornfair.quantification.records import CONFIDENCE, SURE, Confident
 from bornfair.verification.clock import Clock
 
-LOOKS = 32  # at most, however often somebody begins anew
-EARLY = 6  # looks before the one that is planned to suffice
+SERIES = (1 / 8, 5 / 8, 1 / 8)  # shares of α: of a sample of everybody, of the main series, and of the next,
+LATER = 1 / 2  # and of each later series, relative to the one before
+MAIN = 4 / 5  # share of its series that the look gets which is planned to suffice
+LOOKS = 32  # of a series, beside the last
+EARLY = 6  # of them before the one that is planned to suffice
 GROWTH = 1.5  # how many times as many people there are at the next look
 FEWEST = 256  # people at a look
+FIRST_FEWEST = 16  # at one of the first sample, which is asked of slow models too
 TOGETHER = 2**15  # people drawn between two looks at the clock
 NARROW = 3e-4  # share below which an interval is narrow enough
 MOST = 2**27  # people drawn, unless somebody wants more
@@ -67,42 +71,63 @@ class Parts:
 
 
 class Looks:
-    """All looks at samples so far: the interval on which they agree."""
+    """All looks at all series of draws so far: the interval on which they agree.
+
+    >>> looks = Looks(0.99)
+    >>> looks.begin([1000, 2000])
+    >>> looks.look(100, 0, 1500, Parts()), looks.samples  # not one of the numbers that were fixed before
+    (None, 0)
+    >>> looks.look(200, 0, 2000, Parts()), looks.samples, looks.low < 0.1 < looks.high
+    (None, 2000, True)
+    """
 
     def __init__(self, confidence: float = SURE) -> None:
-        self.confidence, self.taken, self.samples, self.planned_taken = confidence, 0, 0, False
+        self.confidence, self.series, self.samples = confidence, 0, 0
         self.low, self.high = 0.0, 1.0
+        self._allowed: dict[int, float] = {}
+        self._seen = 0
 
     @property
     def width(self) -> float:
         return self.high - self.low
 
-    def allowed(self, *, planned: bool) -> float:
-        """With which probability a look may err: the one that is planned with half of 1 − confidence, all others
-        together with the other half.
-        """
-        return (1 - self.confidence) / 2 / (1 if planned else LOOKS)
-
     @property
-    def over(self) -> bool:
-        return self.taken >= LOOKS
+    def share(self) -> float:
+        """With which probability the next series may err: all of them add up to 1 − confidence at most."""
+        last = len(SERIES) - 1
+        return (1 - self.confidence) * SERIES[min(self.series, last)] * LATER ** max(self.series - last, 0)
 
-    def look(
-        self, unfair: int, unknown: int, count: int, parts: Parts, *, before: int = 0, planned: bool = False
-    ) -> None:
-        """Take in a sample of `count` people of whom so many are unfair, and so many too close to call; `before` of
-        them were there at the last look. One look may be `planned`.
+    def begin(self, goals: Sequence[int], planned: int | None = None) -> None:
+        """Fix the numbers of draws at which the next series may be looked at, before the first of these draws.
+
+        Its share of the error is spent now: time and what is seen may decide which looks are taken. The `planned`
+        look gets most of it, the others the same.
         """
-        planned = planned and not self.planned_taken
-        if self.over and not planned:
+        share, others = self.share, [goal for goal in goals if goal != planned]
+        main = 0.0 if planned is None else MAIN if others else 1.0
+        self._allowed = {goal: share * (1 - main) / len(others) for goal in others}
+        if planned is not None:
+            self._allowed[planned] = share * main
+        self.series, self._seen = self.series + 1, 0
+
+    def look(self, unfair: int, unknown: int, count: int, parts: Parts) -> None:
+        """Take in the first `count` draws of this series, of whom so many are unfair, and so many too close to call.
+
+        Nothing is taken in at a number that was not fixed before.
+        """
+        error = self._allowed.pop(count, None)
+        if error is None:
             return
-        low, high = _ends(unfair, unfair + unknown, count, self.allowed(planned=planned))
+        low, high = _ends(unfair, unfair + unknown, count, error)
         low, rest = low * (1 - OUTWARD), (1 - high) * (1 - OUTWARD)
-        # First what is spent: whoever interrupts it loses a look, and no more.
-        self.taken, self.planned_taken = self.taken + (not planned), self.planned_taken or planned
-        self.samples += count - before
+        self.samples, self._seen = self.samples + count - self._seen, count
         self.low = max(self.low, parts.unfair + parts.drawn * low - parts.slack)
         self.high = min(self.high, 1 - parts.fair - parts.drawn * rest + parts.slack)
+
+    def look_first(self, sample: FirstSample, parts: Parts | None = None) -> None:
+        """The first series: a sample of everybody, at the last of its fixed numbers that it reached."""
+        self.begin(sample.goals)
+        self.look(*sample.reached, parts or Parts())
 
     def within(self, unfair: float, fair: float) -> Confident:
         """What looks and proofs say together; should they exclude each other, what is proven."""
@@ -112,13 +137,56 @@ class Looks:
         return Confident(low, max(low, high), self.confidence, self.samples)
 
 
+@dataclass(frozen=True)
+class FirstSample:
+    """A sample that may end early, and how it stood at the last number of people that was fixed before.
+
+    >>> sample = FirstSample.of(1000)
+    >>> sample.goals[-3:]
+    (444, 666, 1000)
+    >>> sample.after(np.arange(700) < 70, np.zeros(700, bool)).reached  # the first 666 of 700
+    (70, 0, 666)
+    """
+
+    goals: tuple[int, ...]
+    unfair: int = 0
+    unknown: int = 0
+    count: int = 0
+    reached: tuple[int, int, int] = (0, 0, 0)
+    """How many of the first so many were unfair, how many too close to call, and how many that is."""
+
+    @staticmethod
+    def of(count: int) -> FirstSample:
+        """A sample of so many people, if there is time."""
+        found = [count]
+        while found[-1] / GROWTH >= FIRST_FEWEST:
+            found.append(int(found[-1] / GROWTH))
+        return FirstSample(tuple(reversed(found)))
+
+    def after(self, unfair: np.ndarray, unknown: np.ndarray) -> FirstSample:
+        """With more people, in the order in which they were drawn: which are unfair, and which too close to call."""
+        reached = self.reached
+        for goal in self.goals:
+            if self.count < goal <= self.count + len(unfair):
+                some = slice(goal - self.count)
+                counts = (int(np.count_nonzero(which[some])) for which in (unfair, unknown))
+                reached = (*(a + b for a, b in zip((self.unfair, self.unknown), counts, strict=True)), goal)
+        return replace(
+            self, unfair=self.unfair + int(np.count_nonzero(unfair)),
+            unknown=self.unknown + int(np.count_nonzero(unknown)), count=self.count + len(unfair), reached=reached,
+        )  # fmt: skip
+
+
+NOBODY = FirstSample(())
+
+
 def needed_samples(unfair: float, drawn: float, looks: Looks, narrow: float = NARROW) -> float:
     """About how many people to draw from a share `drawn` of everybody, of whom `unfair` (of everybody) are treated
     unfairly, for an interval that is no wider.
     """
     from scipy.special import ndtri
 
-    deviations = -2 * float(ndtri(looks.allowed(planned=not looks.planned_taken) / 2))
+    deviations = -2 * float(ndtri(MAIN * looks.share / 2))
     chance = min(unfair / drawn, 0.5) if drawn > 0 else 0.0
     return float((deviations * drawn / narrow) ** 2 * chance * (1 - chance) + deviations**2 * drawn / narrow)
 
@@ -173,16 +241,15 @@ def take_looks(
     together: int = TOGETHER,
     workers: Workers = ALONE,
 ) -> None:
-    """Draw people and look at them, until the interval is narrow, or there are enough of them, or time is up.
+    """Draw a series of people and look at them, until the interval is narrow, or there are enough of them, or time is
+    up.
 
-    One look is at the number of people that was planned, some come before and some after. These numbers hang on nothing
-    that is seen of them: who chose the moment by what is seen would be wrong more often. What was drawn since the last
-    look is lost.
+    One look is at the number of people that was planned, some come before and some after. All these numbers are fixed
+    before the first draw. What was drawn since the last look is lost.
     """
     goals = _goals(planned, most)
-    the_planned = min((goal for goal in goals if goal >= int(min(planned, most))), default=most)
+    looks.begin(goals, min((goal for goal in goals if goal >= int(min(planned, most))), default=most))
     unfair = unknown = count = 0
-    begun = looks.taken
 
     def batches(goal: int) -> Iterator[tuple[int, int]]:
         """How many to draw, and how many were drawn before: each batch has random numbers of its own."""
@@ -191,17 +258,17 @@ def take_looks(
                 return
             yield min(together, goal - start), start
 
-    drawn = _Drawn(draw, (seed, 314159, begun))
+    drawn = _Drawn(draw, (seed, 314159, looks.series - 1))  # no series has the random numbers of another one
     for goal in goals:
-        if looks.over or looks.width <= narrow:
+        if looks.width <= narrow:
             return
-        before, seen = count, np.zeros(3, np.int64)
+        seen = np.zeros(3, np.int64)
         for found in workers.ordered(drawn, batches(goal), lambda: max(clock.left, 0.0) + GRACE):
             seen += found
         unfair, unknown, count = unfair + int(seen[0]), unknown + int(seen[1]), count + int(seen[2])
         if count < goal:
             return
-        looks.look(unfair, unknown, count, parts, before=before, planned=goal == the_planned)
+        looks.look(unfair, unknown, count, parts)
 
 
 @dataclass(frozen=True, eq=False)

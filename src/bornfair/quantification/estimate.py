@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bornfair.models.network import decisions
-from bornfair.quantification.confident import clopper_pearson
+from bornfair.quantification.confident import NOBODY, FirstSample, clopper_pearson
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.records import Estimate
@@ -30,8 +30,7 @@ class Sample:
     open: int  # neither found unfair nor known to be fair
     unfair: np.ndarray
     order: np.ndarray
-    surely_unfair: int = 0  # in every arithmetic that is asked about
-    close: int = 0  # too close to call
+    first: FirstSample = NOBODY  # who is unfair in every arithmetic that is asked about
     interrupted: bool = False  # there would have been more
 
 
@@ -65,28 +64,30 @@ def draw(owner: Bounder, crowd: Crowd, count: int, *, seed: int, clock: Clock) -
     """Draw people, and decide them and their twins. An interrupt ends it with those who were drawn until then."""
     width, interrupted = owner.variables.free.width, False
     # Replaced by one assignment, so that an interrupt finds all of it or nothing.
-    counts, kept, gaps, moments = state = np.zeros(5, np.int64), np.zeros((0, width)), np.zeros(0), np.zeros((2, width))
+    counts, first = np.zeros(3, np.int64), FirstSample.of(count)
+    _, _, kept, gaps, moments = state = counts, first, np.zeros((0, width)), np.zeros(0), np.zeros((2, width))
     try:
         for people, free, values in people_at_random(owner, count, seed=[seed, 271828], clock=clock):
-            counts, kept, gaps, moments = state
+            counts, first, kept, gaps, moments = state
             unfair, known = disagree(values), crowd.judge(free)
             open_ = ~unfair & ~known[0] if owner.has_bands else np.zeros(0, bool)
-            new = [len(people), unfair.sum(), open_.sum(), known[1].sum(), (~(known[0] | known[1])).sum()]
+            new = [len(people), unfair.sum(), open_.sum()]
+            first = first.after(known[1], ~(known[0] | known[1]))
             gap = lead_ranges(values[unfair]).gap if unfair.any() else np.zeros(0)
             kept, gaps = np.concatenate([kept, people[unfair]]), np.concatenate([gaps, gap])
             best = np.argsort(-gaps, kind="stable")[:KEPT]
             lead = values[:, 0, 0] if owner.network.outputs == 1 else values[:, 0, 1] - values[:, 0, 0]
             more = np.stack([np.nan_to_num(lead) @ people, people.sum(axis=0)])
-            state = counts + np.array(new, np.int64), kept[best], gaps[best], moments + more
+            state = counts + np.array(new, np.int64), first, kept[best], gaps[best], moments + more
     except KeyboardInterrupt:
         interrupted = True
         if not state[0][0]:
             raise
-    counts, kept, _, moments = state
-    seen, found, open_count, surely, close = (int(part) for part in counts)
+    counts, first, kept, _, moments = state
+    seen, found, open_count = (int(part) for part in counts)
     # The mean lead of those who are 1 in a column, for one-hot columns.
     order = moments[0] / np.maximum(moments[1], 1e-9)
-    return Sample(seen, found, open_count, kept, order, surely, close, interrupted)
+    return Sample(seen, found, open_count, kept, order, first, interrupted)
 
 
 def disagree(values: np.ndarray) -> np.ndarray:

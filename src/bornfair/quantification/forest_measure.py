@@ -137,7 +137,7 @@ class Measurement:
 
     def run(self, sample: ForestSample, looks: Looks, most_samples: int) -> Shares:
         frontier, self.sample, self.looks, self.most_samples = self.frontier, sample, looks, most_samples
-        looks.look(sample.unfair, sample.unknown, sample.count, Parts())
+        looks.look_first(sample.first)
         try:
             reason = self._decide()
         except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.models.forest_model import ForestModel
-from bornfair.quantification.confident import Draw
+from bornfair.quantification.confident import NOBODY, Draw, FirstSample
 from bornfair.quantification.forest_weights import CellWeights
 from bornfair.quantification.variables import Marginal
 from bornfair.verification.boxes import Boxes
@@ -24,10 +24,20 @@ WORDS = 1 << 22  # of bits that are looked at between two looks at the clock
 class ForestSample:
     """How many people were found unfair, of how many, and how many were too close to call."""
 
-    count: int = 0
-    unfair: int = 0
-    unknown: int = 0
+    first: FirstSample = NOBODY
     seconds: float = 0.0
+
+    @property
+    def count(self) -> int:
+        return self.first.count
+
+    @property
+    def unfair(self) -> int:
+        return self.first.unfair
+
+    @property
+    def unknown(self) -> int:
+        return self.first.unknown
 
 
 def together(judge: Judge) -> int:
@@ -38,11 +48,10 @@ def together(judge: Judge) -> int:
 def sampled(judge: Judge, weights: CellWeights, count: int, *, seed: Sequence[int], clock: Clock) -> ForestSample:
     """People of the whole distribution; fewer if time runs short."""
     rng, step, began = np.random.default_rng(seed), together(judge), clock.now()
-    seen = found = unknown = 0
-    while seen < count and (not seen or not clock.is_up):
-        unfair, unclear = judge.treated(weights.draw(min(step, count - seen), rng))
-        seen, found, unknown = seen + len(unfair), found + int(unfair.sum()), unknown + int(unclear.sum())
-    return ForestSample(seen, found, unknown, clock.now() - began)
+    first = FirstSample.of(count)
+    while first.count < count and (not first.count or not clock.is_up):
+        first = first.after(*judge.treated(weights.draw(min(step, count - first.count), rng)))
+    return ForestSample(first, clock.now() - began)
 
 
 def drawn_from(judge: Judge, weights: CellWeights, boxes: Boxes) -> Draw:

@@ -16,7 +16,15 @@ import pandas as pd
 from bornfair.errors import InputError
 from bornfair.models.opaque import OpaqueModel, Unsteady, wires_of
 from bornfair.people.tables import as_pandas
-from bornfair.quantification.confident import NARROW, Looks, Parts, clopper_pearson, needed_samples, take_looks
+from bornfair.quantification.confident import (
+    NARROW,
+    FirstSample,
+    Looks,
+    Parts,
+    clopper_pearson,
+    needed_samples,
+    take_looks,
+)
 from bornfair.quantification.outside_draw import Drawn, unfair_among
 from bornfair.quantification.records import SURE, Confident, Estimate, Shares
 from bornfair.quantification.subpopulation import limits_of, rows_within
@@ -114,14 +122,14 @@ def shares_outside(
 
 def _estimated(asked: _Asked, drawn: Drawn, looks: Looks, clock: Clock, seed: int, *, some_only: bool) -> Estimate:
     """A first sample, as large as the time allows."""
-    rng, count, unfair = np.random.default_rng([seed, 271828]), 0, 0
-    while count < SAMPLES and (not count or not clock.is_up):
-        size = min(max(asked.model.together(asked.versions.size, clock.left), 16), SAMPLES - count)
-        unfair += int(asked(drawn(size, rng)).sum())
-        count += size
-    looks.look(unfair, count - unfair if some_only else 0, count, Parts())
-    low, high = clopper_pearson(unfair, count)
-    return Estimate(unfair / count, low, 1.0 if some_only else high, count)
+    rng, first = np.random.default_rng([seed, 271828]), FirstSample.of(SAMPLES)
+    while first.count < SAMPLES and (not first.count or not clock.is_up):
+        size = min(max(asked.model.together(asked.versions.size, clock.left), 16), SAMPLES - first.count)
+        found = asked(drawn(size, rng))
+        first = first.after(found, ~found & some_only)
+    looks.look_first(first)
+    low, high = clopper_pearson(first.unfair, first.count)
+    return Estimate(first.unfair / first.count, low, 1.0 if some_only else high, first.count)
 
 
 def _counted_out(asked: _Asked, total: int, clock: Clock) -> Shares:

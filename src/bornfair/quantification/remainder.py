@@ -35,7 +35,7 @@ class Remainder:
         self.workers, self.seed, self.is_drawn = workers, seed, False
         self.each, self.ready, self.paced_at = 0.0, 0.0, -np.inf
         """Seconds for a person and to get ready, as far as is known, and since when."""
-        looks.look(sample.surely_unfair, sample.close, sample.count, Parts())
+        looks.look_first(sample.first)
 
     @property
     def _variables(self) -> Variables:

@@ -4,7 +4,7 @@
 
 From Coq Require Import ZArith ZArithRing Qcanon.
 From BornFair Require Import FiniteSums Optimisers ExactPreservation.
-From BornFair Require GroupPreservation.
+From BornFair Require GroupPreservation Structural Relus.
 
 Definition integers : ring := Build_ring Z 0%Z 1%Z Z.add Z.mul Z.sub Z.opp InitialRing.Zth.
 Definition fractions : ring := Build_ring Qc 0%Qc 1%Qc Qcplus Qcmult Qcminus Qcopp Qcrt.
@@ -97,3 +97,49 @@ Definition husbands_and_wives_stay_alike := GroupPreservation.versions_alike_aft
   ltac:(intros [] moved; try discriminate moved; apply Qc_is_canon; reflexivity)
   half
   ltac:(apply Qc_is_canon; reflexivity).
+
+(** * ReLUs that are never active, and weights that cancel *)
+
+(** Two neurons read the sensitive value; the second is twice the first. Behind them one neuron reads 2·first − second,
+    the other −first; the output adds these two up and reads nothing else. *)
+Definition whole (n : Z) : Relus.rationals := Q2Qc (QArith_base.Qmake n 1).
+
+Definition made (wide : nat) (rows : list (list Z)) : Structural.layer Relus.rationals :=
+  {| Structural.width := wide;
+     Structural.weights := fun n i => whole (nth i (nth n rows []) 0%Z);
+     Structural.biases := fun n => whole 0;
+     Structural.activation := fun _ => Relus.relu |}.
+
+Definition reading := made 2 [[1; 1]; [2; 2]]%Z.
+Definition hiding := made 2 [[2; -1]; [-1; 0]]%Z.
+Definition adding := made 2 [[1; 1]]%Z.
+
+Definition doubled : Relus.group Relus.rationals :=
+  {| Relus.members := [(0%nat, whole 1); (1%nat, whole 2)]; Relus.row := fun _ => whole 1; Relus.base := whole 0 |}.
+
+Definition behind (groups : list (Relus.group Relus.rationals)) : Relus.stages Relus.rationals :=
+  [(groups, hiding); ([], adding)].
+
+(** Two sensitive values: input 1 is 1 or −1. *)
+Definition twin (code : Z) : Structural.view Relus.rationals nat nat :=
+  {| Structural.matrix := fun i _ => if Nat.eqb i 0 then whole 1 else whole 0;
+     Structural.offset := fun i => if Nat.eqb i 0 then whole 0 else whole code |}.
+
+Definition flagged (dying : bool) (groups : list (Relus.group Relus.rationals)) : bool :=
+  Relus.flags_of Relus.rationals Relus.rational_is_zero Relus.rational_not_above dying (behind groups)
+    (Structural.cancelling Relus.rationals Relus.rational_is_zero reading [0%nat] (twin 1) (twin (-1))) 0%nat.
+
+Lemma doubled_is_one_function : Relus.relu_network reading (behind [doubled]).
+Proof.
+  repeat split; try (intros; reflexivity); try contradiction; try (repeat constructor; simpl; intuition discriminate);
+    try (intros i [<- | [<- | []]]; simpl; tauto);
+    destruct H as [<- | []]; destruct H0 as [pair | [pair | []]]; injection pair as <- <-; try reflexivity;
+    intros j [<- | [<- | []]]; apply Qc_is_canon; reflexivity.
+Qed.
+
+(** The output is the same for twins; without either of the two rules no flag says so. *)
+Example both_rules_prove_it : flagged true [doubled] = true.
+Proof. reflexivity. Qed.
+
+Example each_rule_is_needed : flagged false [doubled] = false /\ flagged true [] = false.
+Proof. split; reflexivity. Qed.

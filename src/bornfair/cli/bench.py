@@ -165,7 +165,8 @@ COMMANDS = (
     ),
     Command(
         "authors", "authors",
-        "How much of the distance to the paper's numbers do its authors' released settings explain? On census.",
+        "How much does it change if census is read as 13 whole numbers, as other public networks read it? Beside the "
+        "paper's numbers.",
         (SEEDS, epochs(None, "Epochs, for a quick look.")), (SEED,),
     ),
     Command(

@@ -190,8 +190,8 @@ def measure(run: Run) -> Outcome:
 
 
 def _negation_fairness(classifier: Any, people: pd.DataFrame) -> float | None:
-    """The share whose decision survives negating one code, which is how the paper's authors change an age; of a
-    category with several values nothing is negated.
+    """The share whose decision survives negating one code, as the paper's authors do in their scripts; of a category
+    with several values nothing is negated.
 
     Our own measure asks for one decision at every age: negating asks for two ages, mirrored in the range, only.
     """

@@ -107,7 +107,7 @@ def _count(own: Sequence[Outcome]) -> str:
 
 
 def negated(outcomes: Sequence[Outcome]) -> Lines:
-    """Two measures for age: one decision at every age (ours), or the same when its code is negated (the authors')."""
+    """Two measures for age: one decision at every age (ours), or the same when its code is negated."""
     lines: Lines = [("dataset (attribute)", "method", "same at every age", "code negated", "paper")]
     for row in PAPER:
         for method in METHODS:

@@ -169,8 +169,8 @@ class FirstSample:
         for goal in self.goals:
             if self.count < goal <= self.count + len(unfair):
                 some = slice(goal - self.count)
-                counts = (int(np.count_nonzero(which[some])) for which in (unfair, unknown))
-                reached = (*(a + b for a, b in zip((self.unfair, self.unknown), counts, strict=True)), goal)
+                more, unclear = (int(np.count_nonzero(which[some])) for which in (unfair, unknown))
+                reached = self.unfair + more, self.unknown + unclear, goal
         return replace(
             self, unfair=self.unfair + int(np.count_nonzero(unfair)),
             unknown=self.unknown + int(np.count_nonzero(unknown)), count=self.count + len(unfair), reached=reached,

@@ -1,4 +1,4 @@
-"""What is the forest that is closest to this one and does not read the sensitive values? Its mean over them.
+"""Which forest is closest to this one in mean square and does not read the sensitive values? Its mean over them.
 
 A tree that does not read them stays as it is. Any other is restricted to each sensitive value (the splits that read it
 are gone, one way remains), equal restrictions are counted together, and the mean of those that are left is one tree

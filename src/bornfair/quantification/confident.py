@@ -124,10 +124,10 @@ class Looks:
         self.low = max(self.low, parts.unfair + parts.drawn * low - parts.slack)
         self.high = min(self.high, 1 - parts.fair - parts.drawn * rest + parts.slack)
 
-    def look_first(self, sample: FirstSample, parts: Parts | None = None) -> None:
+    def look_first(self, sample: FirstSample) -> None:
         """The first series: a sample of everybody, at the last of its fixed numbers that it reached."""
         self.begin(sample.goals)
-        self.look(*sample.reached, parts or Parts())
+        self.look(*sample.reached, Parts())
 
     def within(self, unfair: float, fair: float) -> Confident:
         """What looks and proofs say together; should they exclude each other, what is proven."""

@@ -1,4 +1,6 @@
-"""About how many people are treated unfairly? A random sample with an exact confidence interval: never a proof."""
+"""About how many people are treated unfairly? A random sample with a confidence interval, which is exact unless time
+cuts the sample short (docs/theory.md §9): never a proof.
+"""
 
 from __future__ import annotations
 

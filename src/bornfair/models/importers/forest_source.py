@@ -65,11 +65,12 @@ class ForestSource:
 
     @property
     def wanted(self) -> Wanted:
-        known = dict(self.categories)
+        names = self.forest.names if self.named else None
+        known: dict[str | int, tuple[Value, ...]] = dict(self.categories)
         for column in self.forest.columns:
             if column.table is not None:
-                known.setdefault(self.forest.names[column.source], tuple(value for value, _ in column.table))
-        names = self.forest.names if self.named else None
+                key = column.source if names is None else names[column.source]
+                known.setdefault(key, tuple(value for value, _ in column.table))
         plain = not known and self.over is None
         return Wanted(self.origin, names, len(self.forest.names), known, numbers=plain, gaps=True)
 

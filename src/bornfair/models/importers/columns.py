@@ -167,7 +167,8 @@ def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
     for feature in domain.features:
         known = categories.get(feature.name, ())
         if known and not isinstance(feature, BooleanFeature):
-            seen = tuple(v for v in feature.levels() if v not in known) if _few(feature) else ()
+            there = set(frame[feature.name].dropna())
+            seen = tuple(v for v in feature.levels() if v in there and v not in known) if _few(feature) else ()
             features.append(CategoricalFeature(name=feature.name, categories=known + seen).model_dump())
         else:
             few = feature.kind == "real" or feature.name in sensitive

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain, plain_value
+from bornfair.errors import InputError, plain, plain_value, shown
+from bornfair.models.importers.affine import CannotRead
 from bornfair.models.importers.columns import Wanted
+from bornfair.models.importers.scikit_encoders import ENCODERS, gap_of, is_gap
 from bornfair.people.features import Value
 
 THRESHOLDED = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
@@ -27,6 +30,8 @@ class Opened:
     point: Point | None
     names: tuple[str, ...] | None  # of all columns it was fitted on; None if they had none
     wanted: Wanted
+    gaps: dict[str, Any]
+    """Columns that encoders take as objects, by name or "0", "1", …; and what stands for a gap there: NaN or None."""
 
     @staticmethod
     def of(given: Any) -> Opened:
@@ -47,27 +52,48 @@ class Opened:
         if not hasattr(final, "classes_"):
             raise InputError(f"the {kind} ends with {type(final).__name__}, which is not a classifier.")
         fitted = getattr(model, "feature_names_in_", None)
+        try:
+            gaps = _gaps(
+                transformers, [str(name) for name in (range(model.n_features_in_) if fitted is None else fitted)]
+            )
+        except CannotRead as error:
+            raise InputError(f"the {kind}: an encoder {error}.") from error
         if fitted is None:
             wanted = Wanted(f"the {kind}", None, int(model.n_features_in_), numbers=False)
-            return Opened(model, transformers, name, final, point, None, wanted)
+            return Opened(model, transformers, name, final, point, None, wanted, gaps)
         names = tuple(str(column) for column in fitted)
         known: dict[str, tuple[Value, ...]] = {}
         note_categories(transformers, names, known)
         wanted = Wanted(f"the {kind}", used(transformers, names), None, known, numbers=False)
-        return Opened(model, transformers, name, final, point, names, wanted)
+        return Opened(model, transformers, name, final, point, names, wanted, gaps)
 
     def given(self, table: pd.DataFrame, columns: Sequence[str]) -> Any:
-        """A table as the estimator takes it; numbers as float64, as in a table with gaps, however whole they are: an
-        imputer insists on the kind it was fitted with.
+        """A table as the estimator takes it: whole numbers as float64, because an imputer insists on the kind it was
+        fitted with; objects where an encoder was fitted on objects.
         """
-        read = table[list(columns)]
-        whole = [name for name, dtype in read.dtypes.items() if pd.api.types.is_integer_dtype(dtype)]
-        read = read.astype(dict.fromkeys(whole, np.float64))
+        keys = [str(place) for place in range(len(columns))] if self.wanted.names is None else self.wanted.names
+        read = pd.concat([self._column(key, table[name]) for key, name in zip(keys, columns, strict=True)], axis=1)
         if self.names is None or self.wanted.names is None:
             numeric = all(pd.api.types.is_numeric_dtype(dtype) for dtype in read.dtypes)
             return read.to_numpy(np.float64 if numeric else object)
         renamed = read.set_axis(list(self.wanted.names), axis=1)
         return renamed.reindex(columns=list(self.names))  # columns that the model drops are empty
+
+    def _column(self, key: str, column: pd.Series) -> pd.Series:
+        if key in self.gaps or column.dtype == object:
+            values = np.array(column, dtype=object)
+            values[column.isna().to_numpy()] = self.gaps.get(key, math.nan)
+            return pd.Series(values, column.index, dtype=object, name=column.name)
+        return column.astype(np.float64) if pd.api.types.is_integer_dtype(column.dtype) else column
+
+
+def _gaps(transformers: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, categories in _encoded(transformers, names):
+        gap = gap_of(categories)
+        if np.asarray(categories).dtype.kind == "O" and found.get(name, math.nan) is not None:
+            found[name] = gap
+    return found
 
 
 def label_of(name: str, step: Any) -> str:
@@ -130,7 +156,37 @@ def positions(chosen: Any, names: Sequence[str]) -> list[int]:
     items = [plain(item) for item in ([chosen] if isinstance(chosen, (str, int)) else list(chosen))]
     if items and all(isinstance(item, bool) for item in items):
         return [i for i, item in enumerate(items) if item]
+    unknown = [item for item in items if isinstance(item, str) and item not in names]
+    if unknown:
+        raise InputError(
+            f"a ColumnTransformer takes {shown(unknown)}, which the step before does not name; let it take "
+            "columns by position, or put it first."
+        )
     return [names.index(item) if isinstance(item, str) else range(len(names))[int(item)] for item in items]
+
+
+def names_behind(step: Any, count: int) -> tuple[str, ...]:
+    """The names of the columns that a transformer makes, where it names them."""
+    try:
+        names = tuple(map(str, step.get_feature_names_out()))
+    except (AttributeError, ValueError, TypeError):  # NotFittedError is a ValueError
+        names = ()
+    return names if len(names) == count else tuple(f"column {i}" for i in range(count))
+
+
+def statistics_of(imputer: Any) -> list[Any]:
+    """What a SimpleImputer fills in for NaN, by column."""
+    missing = imputer.missing_values
+    if imputer.add_indicator:
+        raise CannotRead("marks what was missing (add_indicator), which is not supported; mark it in the table")
+    if not (isinstance(missing, float) and math.isnan(missing)):
+        raise CannotRead(
+            f"fills in {missing!r} instead of NaN, which is not supported; replace that by NaN in the table"
+        )
+    found = [plain(value) for value in imputer.statistics_]
+    if any(is_gap(value) for value in found):
+        raise CannotRead("drops a column that was empty when it was fitted, which is not supported; leave it out")
+    return found
 
 
 def note_categories(
@@ -149,7 +205,7 @@ def _encoded(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> Iterator
             for _, inner, places in parts_of(step, names):
                 yield from _encoded(inner, [names[i] for i in places])
             return
-        if kind in ("OneHotEncoder", "OrdinalEncoder"):
+        if kind in ENCODERS:
             yield from zip(names, step.categories_, strict=False)
             return
         if kind != "SimpleImputer":

@@ -15,7 +15,7 @@ import numpy as np
 
 from bornfair.errors import InputError, shown
 from bornfair.models.importers.affine import CannotRead
-from bornfair.models.importers.scikit_encoders import ENCODERS, gap_of, lookups
+from bornfair.models.importers.scikit_encoders import ENCODERS, knows_gap, lookups
 from bornfair.models.importers.scikit_pipeline import label_of, names_behind, parts_of, statistics_of
 from bornfair.models.split_columns import SplitColumn
 
@@ -130,7 +130,7 @@ def _looked_up(step: Any, given: list[SplitColumn]) -> list[SplitColumn]:
         if not filled and not _is_raw(column):
             raise CannotRead("encodes columns that were transformed before, which is not supported")
         missing = lookup.missing
-        if isinstance(column, _Filled) and gap_of(categories) is not None:  # None is not NaN to an imputer
+        if isinstance(column, _Filled) and not knows_gap(categories):  # None goes through an imputer of NaN
             missing = lookup.of(column.fill)
         for i in range(lookup.made.shape[1]):
             table = tuple(zip(lookup.known, lookup.made[:, i].tolist(), strict=True))

@@ -42,6 +42,10 @@ def is_gap(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
+def knows_gap(categories: Any) -> bool:
+    return any(is_gap(plain(category)) for category in categories)
+
+
 def gap_of(categories: Any) -> Any:
     """What stands for a gap in a column with these categories: NaN, unless None is one of them."""
     gaps = [value for value in map(plain, categories) if is_gap(value)]

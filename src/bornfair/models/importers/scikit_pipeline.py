@@ -13,7 +13,7 @@ import pandas as pd
 from bornfair.errors import InputError, plain, plain_value, shown
 from bornfair.models.importers.affine import CannotRead
 from bornfair.models.importers.columns import Wanted
-from bornfair.models.importers.scikit_encoders import ENCODERS, gap_of, is_gap
+from bornfair.models.importers.scikit_encoders import ENCODERS, gap_of, is_gap, knows_gap
 from bornfair.people.features import Value
 
 THRESHOLDED = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
@@ -89,8 +89,10 @@ class Opened:
 
 def _gaps(transformers: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, categories in _encoded(transformers, names):
+    for name, categories, imputed in _encoded(transformers, names):
         gap = gap_of(categories)
+        if imputed and knows_gap(categories):  # which went through the imputer, so that it was not NaN
+            gap = None
         if np.asarray(categories).dtype.kind == "O" and found.get(name, math.nan) is not None:
             found[name] = gap
     return found
@@ -193,23 +195,26 @@ def note_categories(
     steps: Sequence[tuple[str, Any]], names: Sequence[str], known: dict[str, tuple[Value, ...]]
 ) -> None:
     """Which categories encoders know for raw columns."""
-    for name, categories in _encoded(steps, names):
+    for name, categories, _ in _encoded(steps, names):
         known.setdefault(name, values_of(categories))
 
 
-def _encoded(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Raw columns that encoders read, with the categories that these know."""
+def _encoded(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> Iterator[tuple[str, Any, bool]]:
+    """Raw columns that encoders read, with the categories that these know, and whether an imputer stands before."""
+    imputed = False
     for _, step in steps:
         kind = type(step).__name__
         if kind == "ColumnTransformer":
             for _, inner, places in parts_of(step, names):
-                yield from _encoded(inner, [names[i] for i in places])
+                for name, categories, behind in _encoded(inner, [names[i] for i in places]):
+                    yield name, categories, behind or imputed
             return
         if kind in ENCODERS:
-            yield from zip(names, step.categories_, strict=False)
+            yield from ((name, known, imputed) for name, known in zip(names, step.categories_, strict=False))
             return
         if kind != "SimpleImputer":
             return
+        imputed = True
 
 
 def values_of(categories: Any) -> tuple[Value, ...]:
@@ -225,7 +230,7 @@ def fills_of(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str
         found = zip(names, steps[0][1].statistics_, strict=True)
         fills = {name: plain_value(value) for name, value in found if not pd.isna(value)}
         # None is not NaN to an imputer: it went through, and is a category of its own to the encoder behind.
-        own = {name for name, known in _encoded(steps[1:], list(fills)) if pd.isna(np.asarray(known, object)).any()}
+        own = {name for name, known, _ in _encoded(steps[1:], list(fills)) if knows_gap(known)}
         return {name: value for name, value in fills.items() if name not in own}
     if kind != "ColumnTransformer":
         return {}

@@ -52,19 +52,17 @@ class Opened:
         if not hasattr(final, "classes_"):
             raise InputError(f"the {kind} ends with {type(final).__name__}, which is not a classifier.")
         fitted = getattr(model, "feature_names_in_", None)
+        names = None if fitted is None else tuple(str(column) for column in fitted)
+        order = names or tuple(str(place) for place in range(int(model.n_features_in_)))
         try:
-            gaps = _gaps(
-                transformers, [str(name) for name in (range(model.n_features_in_) if fitted is None else fitted)]
-            )
+            gaps = _gaps(transformers, order)
         except CannotRead as error:
             raise InputError(f"the {kind}: an encoder {error}.") from error
-        if fitted is None:
-            wanted = Wanted(f"the {kind}", None, int(model.n_features_in_), numbers=False)
-            return Opened(model, transformers, name, final, point, None, wanted, gaps)
-        names = tuple(str(column) for column in fitted)
-        known: dict[str, tuple[Value, ...]] = {}
-        note_categories(transformers, names, known)
-        wanted = Wanted(f"the {kind}", used(transformers, names), None, known, numbers=False)
+        known: dict[str | int, tuple[Value, ...]] = {}
+        for column, categories, _ in _encoded(transformers, order):
+            known.setdefault(column if names else int(column), values_of(categories))
+        read = None if names is None else used(transformers, names)
+        wanted = Wanted(f"the {kind}", read, None if names else len(order), known, numbers=False)
         return Opened(model, transformers, name, final, point, names, wanted, gaps)
 
     def given(self, table: pd.DataFrame, columns: Sequence[str]) -> Any:
@@ -91,8 +89,11 @@ def _gaps(transformers: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict
     found: dict[str, Any] = {}
     for name, categories, imputed in _encoded(transformers, names):
         gap = gap_of(categories)
-        if imputed and knows_gap(categories):  # which went through the imputer, so that it was not NaN
-            gap = None
+        if imputed and knows_gap(categories) and gap is not None:
+            raise CannotRead(
+                "knows NaN behind an imputer of NaN: a data frame between them turns None into NaN, depending on the "
+                "other rows of a batch; write gaps as NaN and fit it again"
+            )
         if np.asarray(categories).dtype.kind == "O" and found.get(name, math.nan) is not None:
             found[name] = gap
     return found
@@ -191,14 +192,6 @@ def statistics_of(imputer: Any) -> list[Any]:
     return found
 
 
-def note_categories(
-    steps: Sequence[tuple[str, Any]], names: Sequence[str], known: dict[str, tuple[Value, ...]]
-) -> None:
-    """Which categories encoders know for raw columns."""
-    for name, categories, _ in _encoded(steps, names):
-        known.setdefault(name, values_of(categories))
-
-
 def _encoded(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> Iterator[tuple[str, Any, bool]]:
     """Raw columns that encoders read, with the categories that these know, and whether an imputer stands before."""
     imputed = False
@@ -212,9 +205,9 @@ def _encoded(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> Iterator
         if kind in ENCODERS:
             yield from ((name, known, imputed) for name, known in zip(names, step.categories_, strict=False))
             return
-        if kind != "SimpleImputer":
+        if kind != "SimpleImputer" and not (kind == "FunctionTransformer" and step.func is None):
             return
-        imputed = True
+        imputed |= kind == "SimpleImputer"
 
 
 def values_of(categories: Any) -> tuple[Value, ...]:

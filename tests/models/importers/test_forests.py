@@ -404,5 +404,5 @@ def test_catboost_is_read_over_a_table_with_missing_categories(tmp_path, written
     domain = model.domain.replaced(
         features=[f.model_dump() | ({"missing": True} if f.name == "job" else {}) for f in model.domain.features]
     )
-    with pytest.raises(InputError, match="'job' may be missing in the domain, but .* refuses missing values there"):
+    with pytest.raises(InputError, match=r"'job' may be missing in the domain, but .* refuses missing values there"):
         load_model(source, domain=domain)

@@ -36,7 +36,7 @@ class Wanted:
     origin: str  # what messages call the model
     names: tuple[str, ...] | None
     count: int | None = None  # None if the model does not say
-    categories: Mapping[str | int, tuple[Value, ...]] = field(default_factory=dict)
+    categories: Mapping[Any, tuple[Value, ...]] = field(default_factory=dict)
     """By the input's name; by its position where columns are taken by position."""
     numbers: bool = True  # whether columns taken by position must be numbers
     gaps: bool = False  # whether it decides about people of whom something is missing, each gap as it is

@@ -57,7 +57,7 @@ class ForestSource:
     judge: Judge | None = None
     classes: tuple[Value, ...] | None = None
     notes: tuple[str, ...] = ()
-    categories: dict[str, tuple[Value, ...]] = dataclasses.field(default_factory=dict)
+    categories: dict[Any, tuple[Value, ...]] = dataclasses.field(default_factory=dict)
     fills: dict[str, Value] = dataclasses.field(default_factory=dict)
     native: Native | None = None
     over: Callable[[Domain, tuple[str, ...]], Forest] | None = None
@@ -66,7 +66,7 @@ class ForestSource:
     @property
     def wanted(self) -> Wanted:
         names = self.forest.names if self.named else None
-        known: dict[str | int, tuple[Value, ...]] = dict(self.categories)
+        known: dict[Any, tuple[Value, ...]] = dict(self.categories)
         for column in self.forest.columns:
             if column.table is not None:
                 key = column.source if names is None else names[column.source]

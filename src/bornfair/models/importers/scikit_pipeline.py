@@ -58,7 +58,7 @@ class Opened:
             gaps = _gaps(transformers, order)
         except CannotRead as error:
             raise InputError(f"the {kind}: an encoder {error}.") from error
-        known: dict[str | int, tuple[Value, ...]] = {}
+        known: dict[Any, tuple[Value, ...]] = {}
         for column, categories, _ in _encoded(transformers, order):
             known.setdefault(column if names else int(column), values_of(categories))
         read = None if names is None else used(transformers, names)

@@ -202,9 +202,12 @@ LIGHT = {
     "plain": {"objective": "binary"},
     "classes": {"objective": "multiclass", "num_class": 3},
     "mean": {"objective": "binary", "boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6},
+    "mean of one tree": {
+        "objective": "binary", "boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6, "num_iterations": 1,
+    },
     "categories": {"objective": "binary"},
     "gaps": {"objective": "binary"},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", LIGHT)
@@ -216,7 +219,7 @@ def test_lightgbm_reads_what_is_written_and_gives_the_same_scores(kind, people, 
     chosen = ["group", "sex"] if kind == "categories" else "auto"
     options = {"num_leaves": 7, "min_data_in_leaf": 5, "verbose": -1, "min_data_per_group": 5, "cat_smooth": 1}
     data = lightgbm.Dataset(rows, people[target], categorical_feature=chosen)
-    lightgbm.train(options | LIGHT[kind], data, 10).save_model(path)
+    lightgbm.train({"num_iterations": 10} | options | LIGHT[kind], data).save_model(path)
     table = people.drop(columns="y" if target == "lane" else "lane")
     found = repair(path, table, target=target, sensitive_features=["sex"])
     assert found.verdict == "verified" and found.replaced > 0

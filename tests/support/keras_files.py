@@ -79,7 +79,8 @@ def config_of(layers: list[dict[str, Any]], version: int, kind: str = "Sequentia
             history = {"class_name": "__keras_tensor__", "config": {"keras_history": [before, 0, 0]}}
             inbound: Any = [[[before, 0, 0, {}]]] if version == 2 else [{"args": [history], "kwargs": {}}]
             one |= {"name": names[i], "inbound_nodes": inbound if i else []}
-    return {"class_name": kind, "config": {"name": "model", "layers": chain}}
+    ends = {key: [[chain[at]["config"]["name"], 0, 0]] for key, at in (("input_layers", 0), ("output_layers", -1))}
+    return {"class_name": kind, "config": {"name": "model", "layers": chain, **(ends if kind == "Functional" else {})}}
 
 
 def write_h5(path: Path, config: dict[str, Any], weights: Weights, version: int) -> Path:

@@ -27,7 +27,7 @@ from bornfair.models.importers.forest_files import forest_file
 from bornfair.models.importers.forest_source import ForestSource, compared
 from bornfair.models.importers.reading import Reading
 from bornfair.models.network import decisions
-from bornfair.models.writers.lightgbm_text import lightgbm_text
+from bornfair.models.writers.lightgbm_text import lightgbm_text, takes_mean
 from bornfair.models.writers.xgboost_json import held_base, xgboost_json
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.proof.bundle import FairForest
@@ -139,11 +139,12 @@ def repair_forest(
     native, forest = model.native, model.forest
     lightgbm = native is not None and native.suffix == ".txt"
     outputs = [tree % forest.outputs for tree in range(forest.trees)] if lightgbm else None
-    mean = mean_forest(model, over, outputs=outputs, copies=not (lightgbm and forest.summation.divisor != 1))
+    fixed = takes_mean(native)  # of one tree, too, whose sum is divided by 1
+    mean = mean_forest(model, over, outputs=outputs, copies=not fixed)
     if say:
         say(f"{len(mean.replaced):,} of {forest.trees:,} trees read {shown(model.domain.sensitive)}; averaged.")
     plain = dataclasses.replace(model, forest=mean.forest, original=None, native=None, certificate=None)
-    shift = _shift(model, plain, rows.known) if fine_tune else np.zeros(forest.outputs)
+    shift = _shift(model, plain, rows.known) if fine_tune and not fixed else np.zeros(forest.outputs)
     fair, written = _rebased(mean, shift, native)
     notes = [MERGED.format(library=native.library)] if native is not None and mean.merges else []
     repaired = FairForest.of(dataclasses.replace(plain, forest=fair, note=""))

@@ -385,3 +385,24 @@ def test_who_refuses_gaps_is_asked_about_people_without():
     assert model.domain.gappy == ()
     with pytest.raises(InputError, match=r"'wage' may be missing in the domain, but .* refuses missing values there"):
         load_model(original, domain=model.domain.edit("wage", missing=True))
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["object", "file"])
+def test_catboost_is_read_over_a_table_with_missing_categories(tmp_path, written):
+    """CatBoost itself refuses them, so that nobody has one in the domain, and rows with one are left out."""
+    original = cat(one_hot_max_size=20, cat_features=["job", "sex"])
+    original.fit(TEXTS, TWO)
+    source = original
+    if written:
+        source = str(tmp_path / "m.json")
+        original.save_model(source, format="json")
+    gappy = TEXTS.assign(job=TEXTS.job.where(RNG.random(ROWS) > 0.1), wage=TEXTS.wage.where(RNG.random(ROWS) > 0.1))
+    model = load_model(source, table=gappy, sensitive=["sex"])
+    assert not model.domain.feature("job").missing and model.domain.feature("wage").missing
+    whole = gappy[gappy.job.notna()]
+    assert (model.predict(whole).astype(int) == original.predict(whole)).all()
+    domain = model.domain.replaced(
+        features=[f.model_dump() | ({"missing": True} if f.name == "job" else {}) for f in model.domain.features]
+    )
+    with pytest.raises(InputError, match=r"'job' may be missing in the domain, but .* refuses missing values there"):
+        load_model(source, domain=domain)

@@ -6,14 +6,14 @@ said by a domain, or read off a table; only categories may come from the model i
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
 from bornfair.errors import InputError, shown
+from bornfair.models.deciding import feeding
 from bornfair.people.domain import Domain
 from bornfair.people.features import (
     BooleanFeature,
@@ -22,7 +22,6 @@ from bornfair.people.features import (
     IntegerFeature,
     Label,
     Value,
-    unknown_column,
 )
 from bornfair.people.inference import infer_label, listed, with_gaps
 from bornfair.people.labels import answered
@@ -37,7 +36,8 @@ class Wanted:
     origin: str  # what messages call the model
     names: tuple[str, ...] | None
     count: int | None = None  # None if the model does not say
-    categories: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    categories: Mapping[Any, tuple[Value, ...]] = field(default_factory=dict)
+    """By the input's name; by its position where columns are taken by position."""
     numbers: bool = True  # whether columns taken by position must be numbers
     gaps: bool = False  # whether it decides about people of whom something is missing, each gap as it is
 
@@ -129,7 +129,7 @@ def with_classes(
 
 def _read(wanted: Wanted, domain: Domain) -> tuple[str, ...]:
     if wanted.names is not None:
-        return tuple(matching(name, domain.names, wanted.origin) for name in wanted.names)
+        return feeding(wanted.names, domain.names, wanted.origin)
     if wanted.count is not None and wanted.count != len(domain.features):
         raise InputError(
             f"{wanted.origin} takes {wanted.count} numbers, but the domain has {len(domain.features)} features "
@@ -145,21 +145,6 @@ def _read(wanted: Wanted, domain: Domain) -> tuple[str, ...]:
     return domain.names
 
 
-def matching(name: str, known: Sequence[str], origin: str) -> str:
-    """The feature behind an input's name; exporters replace what is not a letter or digit."""
-    if name in known:
-        return name
-    alike = [k for k in known if _plain(k) == _plain(name)]
-    if len(alike) == 1:
-        return alike[0]
-    reason = unknown_column(name, known, "input").replace("is not in the table", "is not among the columns given")
-    raise InputError(f"{origin}: {reason}")
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^0-9a-z]", "_", name.lower())
-
-
 def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
     """As the table shows; of what the model does not read only the sensitive columns are kept.
 
@@ -167,19 +152,23 @@ def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
     """
     frame, names, target = table, [str(column) for column in table.columns], who.target
     inputs = [name for name in names if name != target]
+    read = tuple(inputs)
     if wanted.names is not None:
-        read = [matching(name, inputs, wanted.origin) for name in wanted.names]
+        read = feeding(wanted.names, inputs, wanted.origin)
         asked = [item for item in who.sensitive or () if isinstance(item, str) and item in inputs]
         frame = table[[name for name in names if name in {*read, *asked, target}]]
     domain = Domain.infer(frame if target is None else frame.drop(columns=target), gaps=False)
     if target is not None:  # rows without an answer are people all the same
         domain = domain.replaced(label=infer_label(target, answered(frame[target])).model_dump())
     sensitive = {sensitive_name(item, domain) for item in who.sensitive or ()}
+    keys: Sequence[str | int] = range(len(read)) if wanted.names is None else wanted.names
+    categories = {column: wanted.categories.get(key, ()) for key, column in zip(keys, read, strict=True)}
     features = []
     for feature in domain.features:
-        known = _known(wanted, feature.name)
+        known = categories.get(feature.name, ())
         if known and not isinstance(feature, BooleanFeature):
-            seen = tuple(v for v in feature.levels() if v not in known) if _few(feature) else ()
+            there = set(frame[feature.name].dropna())
+            seen = tuple(v for v in feature.levels() if v in there and v not in known) if _few(feature) else ()
             features.append(CategoricalFeature(name=feature.name, categories=known + seen).model_dump())
         else:
             few = feature.kind == "real" or feature.name in sensitive
@@ -191,13 +180,6 @@ def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
     return domain.replaced(features=[(with_gaps(f) if f.name in gappy else f).model_dump() for f in domain.features])
 
 
-def _known(wanted: Wanted, name: str) -> tuple[Value, ...]:
-    for key, categories in wanted.categories.items():
-        if key == name or _plain(key) == _plain(name):
-            return categories
-    return ()
-
-
 def _few(feature: Feature) -> bool:
     whole = isinstance(feature, IntegerFeature) and len(feature.levels()) <= MOST_LEVELS
     return whole or isinstance(feature, CategoricalFeature)
@@ -205,10 +187,10 @@ def _few(feature: Feature) -> bool:
 
 def _of_categories(wanted: Wanted) -> Domain:
     names = wanted.names or ()
-    open_ended = [name for name in names if not _known(wanted, name)]
+    open_ended = [name for name in names if not wanted.categories.get(name)]
     if not names or open_ended:
         what = f"the ranges of {shown(open_ended)}" if names else f"its {wanted.count or ''} inputs".replace("  ", " ")
         raise InputError(
             f"{wanted.origin} does not say who exists: give a domain with {what}, or a table to read them off."
         )
-    return Domain(features=tuple(CategoricalFeature(name=name, categories=_known(wanted, name)) for name in names))
+    return Domain(features=tuple(CategoricalFeature(name=name, categories=wanted.categories[name]) for name in names))

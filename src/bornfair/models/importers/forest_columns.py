@@ -8,14 +8,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bornfair.errors import InputError, plain, plain_value, shown
-from bornfair.models.importers.scikit_pipeline import label_of, parts_of
+from bornfair.errors import InputError, shown
+from bornfair.models.importers.affine import CannotRead
+from bornfair.models.importers.scikit_encoders import ENCODERS, knows_gap, lookups
+from bornfair.models.importers.scikit_pipeline import label_of, names_behind, parts_of, statistics_of
 from bornfair.models.split_columns import SplitColumn
-from bornfair.people.features import Value
 
 Given = Sequence[SplitColumn | None]  # None: a column that the model does not take
 
@@ -29,8 +31,10 @@ def transformed(step: Any, label: str, given: Given, origin: str, names: Sequenc
         made: list[SplitColumn | None] = []
         for part, inner, places in parts_of(step, names):
             some: Given = [given[i] for i in places]
+            read = tuple(names[i] for i in places)
             for name, one in inner:
-                some = transformed(one, label_of(f"{part}: {name}", one), some, origin, [""] * len(some))
+                some = transformed(one, label_of(f"{part}: {name}", one), some, origin, read)
+                read = names_behind(one, len(some))
             made += some
         return made
     if kind not in TRANSFORMERS and hasattr(step, "get_support"):
@@ -47,7 +51,7 @@ def transformed(step: Any, label: str, given: Given, origin: str, names: Sequenc
         there.append(column)
     try:
         return list(TRANSFORMERS[kind](step, there))
-    except _Refused as error:
+    except CannotRead as error:
         raise InputError(f"{origin}: {label} {error}.") from error
 
 
@@ -60,17 +64,15 @@ def composed(columns: Sequence[SplitColumn], made: Given, origin: str) -> tuple[
         before = made[column.source]
         if before is None:
             raise InputError(f"{origin} reads a column that the model was not asked to take.")
-        if column.table is not None and (before.steps or before.table is not None):
+        if column.table is not None and not _is_raw(before):
             raise InputError(f"{origin} looks up categories that were transformed before, which is not supported.")
         if column.table is not None:
             found.append(dataclasses.replace(column, source=before.source))
         else:
-            found.append(dataclasses.replace(before, steps=before.steps + column.steps))
+            found.append(
+                SplitColumn(before.source, before.steps + column.steps, before.table, before.other, before.missing)
+            )
     return tuple(found)
-
-
-class _Refused(Exception):
-    """Why a transformer is not supported, as the end of a sentence."""
 
 
 def _affine(*parts: tuple[str, Callable[[Any], Any]]) -> Callable[[Any, list[SplitColumn]], list[SplitColumn]]:
@@ -95,68 +97,54 @@ def _then(column: SplitColumn, name: str, number: float) -> SplitColumn:
     return dataclasses.replace(column, steps=(*column.steps, (name, float(number))))
 
 
+@dataclass(frozen=True)
+class _Filled(SplitColumn):
+    """A raw column whose gaps an imputer fills: an encoder behind it looks the filled value up."""
+
+    fill: Any = None
+
+
 def _imputed(step: Any, given: list[SplitColumn]) -> list[SplitColumn]:
-    if step.add_indicator or plain(step.missing_values) == plain(step.missing_values):
-        raise _Refused("marks or fills in something else than NaN, which is not supported")
-    made = []
-    for column, value in zip(given, (plain(value) for value in step.statistics_), strict=True):
-        if isinstance(value, float) and math.isnan(value):
-            raise _Refused("drops a column that was empty when it was fitted; leave that column out")
-        if isinstance(value, str):
-            raise _Refused("fills in categories, which is not supported; mark them as a category of their own")
-        made.append(_then(column, "missing is", float(value)))
+    made: list[SplitColumn] = []
+    for column, value in zip(given, statistics_of(step), strict=True):
+        is_number = isinstance(value, (bool, int, float))
+        if not _is_raw(column):
+            if not is_number:
+                raise CannotRead("fills in categories that were transformed before, which is not supported")
+            made.append(_then(column, "missing is", float(value)))
+            continue
+        steps = (("missing is", float(value)),) if is_number else ()
+        made.append(_Filled(column.source, steps, fill=value))
     return made
 
 
-def _known(step: Any, j: int, column: SplitColumn) -> list[Any]:
-    if column.steps or column.table is not None:
-        raise _Refused("encodes columns that were transformed before, which is not supported")
-    if getattr(step, "_infrequent_enabled", False) and any(c is not None for c in step.infrequent_categories_):
-        raise _Refused("joins infrequent categories, which is not supported; join them in the table")
-    return [plain(category) for category in step.categories_[j]]
+def _is_raw(column: SplitColumn) -> bool:
+    return not column.steps and column.table is None and not isinstance(column, _Filled)
 
 
-def _is_gap(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def _one_hot(step: Any, given: list[SplitColumn]) -> list[SplitColumn]:
+def _looked_up(step: Any, given: list[SplitColumn]) -> list[SplitColumn]:
+    """An encoder: for each column, one column for each number that it makes."""
     made = []
-    for j, column in enumerate(given):
-        known = _known(step, j, column)
-        dropped = None if step.drop_idx_ is None else step.drop_idx_[j]
-        other = None if step.handle_unknown == "error" else 0.0
-        for place, category in enumerate(known):
-            if dropped is not None and place == dropped:
-                continue
-            table = tuple((_value(v), 1.0 if i == place else 0.0) for i, v in enumerate(known) if not _is_gap(v))
-            gaps = any(map(_is_gap, known))
-            missing = float(_is_gap(category)) if gaps else math.nan if other is None else 0.0
-            made.append(SplitColumn(column.source, (), table, other, missing))
+    for column, lookup, categories in zip(given, lookups(step), step.categories_, strict=True):
+        filled = isinstance(column, _Filled) and len(column.steps) <= 1 and column.table is None
+        if not filled and not _is_raw(column):
+            raise CannotRead("encodes columns that were transformed before, which is not supported")
+        missing = lookup.missing
+        if isinstance(column, _Filled) and not knows_gap(categories):  # None goes through an imputer of NaN
+            missing = lookup.of(column.fill)
+        for i in range(lookup.made.shape[1]):
+            table = tuple(zip(lookup.known, lookup.made[:, i].tolist(), strict=True))
+            other = None if lookup.other is None else float(lookup.other[i])
+            made.append(
+                SplitColumn(column.source, (), table, other, math.nan if missing is None else float(missing[i]))
+            )
     return made
-
-
-def _ordinal(step: Any, given: list[SplitColumn]) -> list[SplitColumn]:
-    made = []
-    for j, column in enumerate(given):
-        known = _known(step, j, column)
-        other = None if step.handle_unknown == "error" else float(step.unknown_value)
-        table = tuple((_value(v), float(i)) for i, v in enumerate(known) if not _is_gap(v))
-        gaps = any(map(_is_gap, known))
-        missing = float(step.encoded_missing_value) if gaps else math.nan if other is None else other
-        made.append(SplitColumn(column.source, (), table, other, missing))
-    return made
-
-
-def _value(category: Any) -> Value:
-    value = plain_value(category)
-    return int(value) if isinstance(value, float) and value == round(value) else value
 
 
 def _identity(step: Any, given: list[SplitColumn]) -> list[SplitColumn]:
     func = getattr(step.func, "func", step.func)  # histogram boosting checks its numbers by one
     if func is not None and getattr(func, "__module__", "") != "sklearn.utils.validation":
-        raise _Refused("applies a function of yours, which cannot be read; apply it to the table before")
+        raise CannotRead("applies a function of yours, which cannot be read; apply it to the table before")
     return given
 
 
@@ -165,8 +153,7 @@ def _mean(step: Any) -> Any:
 
 
 TRANSFORMERS: dict[str, Callable[[Any, list[SplitColumn]], list[SplitColumn]]] = {
-    "OneHotEncoder": _one_hot,
-    "OrdinalEncoder": _ordinal,
+    **dict.fromkeys(ENCODERS, _looked_up),
     "StandardScaler": _affine(("minus", _mean), ("over", lambda s: s.scale_)),
     "MinMaxScaler": _affine(("times", lambda s: s.scale_), ("plus", lambda s: s.min_)),
     "MaxAbsScaler": _affine(("over", lambda s: s.scale_)),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bornfair.errors import InputError, plain_value, shown
 from bornfair.models.forest import Forest
@@ -27,7 +28,7 @@ from bornfair.models.importers.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.importers.xgboost_file import SEVERAL, XgboostModel, xgboost_model
 from bornfair.models.split_columns import columns_of
 from bornfair.people.domain import Domain
-from bornfair.people.features import Value
+from bornfair.people.features import Value, known_levels
 
 DISTRIBUTIONS = {"xgboost": ("xgboost", "xgboost-cpu"), "lightgbm": ("lightgbm",), "catboost": ("catboost",)}
 
@@ -293,7 +294,7 @@ def _catboost_source(origin: str, found: CatboostModel, run: Callable[[Rows], Ro
     def over(domain: Domain, names: tuple[str, ...]) -> Forest:
         tables = {}
         for source in found.categorical:
-            levels = domain.feature(names[source]).levels()
+            levels = known_levels(domain.feature(names[source]))
             if domain.feature(names[source]).kind == "real":
                 raise InputError(f"{origin} takes '{names[source]}' for a category; list its values in the domain.")
             probes = [np.full(len(levels), 0.0) for _ in names]
@@ -321,6 +322,9 @@ def _hashes(
 
 
 def _category_text(value: Any) -> str:
+    """As CatBoost reads it; like CatBoost, it takes no gap, which users write as a category of its own."""
+    if pd.isna(value):
+        raise InputError("CatBoost takes no missing category; write it as a category of its own, such as 'missing'.")
     if isinstance(value, float) and value == round(value):
         return str(int(value))
     return str(value)

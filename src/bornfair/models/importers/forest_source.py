@@ -57,7 +57,7 @@ class ForestSource:
     judge: Judge | None = None
     classes: tuple[Value, ...] | None = None
     notes: tuple[str, ...] = ()
-    categories: dict[str, tuple[Value, ...]] = dataclasses.field(default_factory=dict)
+    categories: dict[Any, tuple[Value, ...]] = dataclasses.field(default_factory=dict)
     fills: dict[str, Value] = dataclasses.field(default_factory=dict)
     native: Native | None = None
     over: Callable[[Domain, tuple[str, ...]], Forest] | None = None
@@ -65,11 +65,12 @@ class ForestSource:
 
     @property
     def wanted(self) -> Wanted:
-        known = dict(self.categories)
+        names = self.forest.names if self.named else None
+        known: dict[Any, tuple[Value, ...]] = dict(self.categories)
         for column in self.forest.columns:
             if column.table is not None:
-                known.setdefault(self.forest.names[column.source], tuple(value for value, _ in column.table))
-        names = self.forest.names if self.named else None
+                key = column.source if names is None else names[column.source]
+                known.setdefault(key, tuple(value for value, _ in column.table))
         plain = not known and self.over is None
         return Wanted(self.origin, names, len(self.forest.names), known, numbers=plain, gaps=True)
 

@@ -1,4 +1,4 @@
-"""What does a Keras file compute? Dense stacks from .h5 and .keras, by their published layout and without TensorFlow.
+"""Reader of dense stacks in Keras files (.h5 and .keras), by their published layout and without TensorFlow.
 
 The configuration is JSON and the weights are arrays; nothing else of the file is looked at, and nothing is executed.
 """
@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from bornfair.errors import InputError, shown
-from bornfair.models.importers.dense_stack import StackSource, Step, normalisation
+from bornfair.models.importers.dense_stack import StackSource, Step
+from bornfair.models.importers.keras_layers import OTHERWISE, READERS, Layer, is_of_keras, layer_of, run
 
 SECONDS = 120  # for reading a file
 Weights = Callable[[str, str], list[np.ndarray]]  # of the layer of a name and a class
@@ -31,8 +32,9 @@ def read_keras(path: Path) -> StackSource:
     text, layers = _contents(path)
     try:
         config = json.loads(text)
-        weights = _weights(layers, numbered=path.suffix.lower() == ".keras")
-        return StackSource(f"'{path}'", _steps(path, config, weights))
+        found = _layers(path, config, _weights(layers, numbered=path.suffix.lower() == ".keras"))
+        steps = [step for layer in found for step in _steps(path, layer)]
+        return StackSource(f"'{path}'", steps, outputs=lambda rows: run(found, rows))
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
@@ -74,43 +76,58 @@ def _weights(layers: dict[str, list[np.ndarray]], *, numbered: bool) -> Weights:
 # --- layers ---
 
 
-def _steps(path: Path, config: Any, weights: Weights) -> list[Step]:
+def _layers(path: Path, config: Any, weights: Weights) -> list[Layer]:
     kind, inner = config["class_name"], config["config"]
     layers = inner if isinstance(inner, list) else inner["layers"]
-    if kind not in ("Sequential", "Functional", "Model"):
+    if kind not in ("Sequential", "Functional", "Model") or not is_of_keras(config):
         raise InputError(f"'{path}' holds a {kind}; a stack of layers (Sequential) can be read.")
     if kind != "Sequential":
-        _check_chain(path, layers)
-    steps: list[Step] = []
+        _check_chain(path, inner)
+    found: list[Layer] = []
     for position, layer in enumerate(layers):
-        kind, settings = layer["class_name"], layer["config"]
-        name = settings.get("name", f"layer {position}")
-        label = f"layer '{name}' ({kind})"
-        found = weights(name, kind)
-        if kind not in READERS:
-            raise InputError(
-                f"'{path}': {label} is not supported; a stack of {shown(READERS, most=30)} can be read. Export other "
-                "models to ONNX (tf2onnx)."
-            )
-        try:
-            steps += READERS[kind](label, settings, found)
-        except (InputError, ValueError, IndexError) as error:
-            raise InputError(f"'{path}': {error}") from error
-    return steps
+        name = layer["config"].get("name", f"layer {position}")
+        found.append(layer_of(layer, name, weights(name, layer["class_name"]), f"'{path}': "))
+    names = [layer.get("name") for layer in found if layer.weights]
+    if len(set(names)) < len(names):
+        raise InputError(f"'{path}': two layers have one name; is the file broken?")
+    return found
 
 
-def _check_chain(path: Path, layers: list[Any]) -> None:
-    """A functional model must be one chain: each layer reads the one before it, and only that."""
-    before = None
-    for layer in layers:
+def _steps(path: Path, layer: Layer) -> list[Step]:
+    try:
+        return READERS[layer.kind](layer)
+    except (InputError, ValueError, IndexError) as error:
+        raise InputError(f"'{path}': {error}") from error
+
+
+def _check_chain(path: Path, inner: dict[str, Any]) -> None:
+    """A functional model must be one chain: each layer reads the one before it, and only that; the last one answers."""
+    before, names = None, []
+    for layer in inner["layers"]:
         name = layer.get("name", layer["config"].get("name"))
-        sources = _sources(layer.get("inbound_nodes", []))
+        nodes = layer.get("inbound_nodes", [])
+        sources = _sources(nodes)
         if sources != ([] if before is None else [before]):
             raise InputError(
                 f"'{path}': layer '{name}' reads {shown(sources) or 'nothing'}; only a chain of layers can be read. "
                 "Export other models to ONNX (tf2onnx)."
             )
+        called = {key: value for key, value in _arguments(nodes).items() if value not in (None, False)}
+        if called:
+            key, value = next(iter(called.items()))
+            raise InputError(
+                f"'{path}': layer '{name}' is called with {key} = {value!r:.80}, which is not supported; {OTHERWISE}."
+            )
         before = name
+        names.append(name)
+    for key, only in (("input_layers", names[0]), ("output_layers", names[-1])):
+        found = inner[key]
+        found = [found] if found and isinstance(found[0], str) else found
+        if _sources(found) != [only]:
+            raise InputError(
+                f"'{path}': its {key} are {shown(_sources(found)) or 'missing'}; only a chain of layers with one input "
+                f"('{names[0]}') and one output ('{names[-1]}') can be read. Export other models to ONNX (tf2onnx)."
+            )
 
 
 def _sources(nodes: Any) -> list[str]:
@@ -126,84 +143,12 @@ def _sources(nodes: Any) -> list[str]:
     return []
 
 
-def _dense(label: str, settings: dict[str, Any], weights: list[np.ndarray]) -> list[Step]:
-    needed = 2 if settings.get("use_bias", True) else 1
-    if len(weights) != needed or weights[0].ndim != 2 or (needed == 2 and weights[1].shape != weights[0].shape[1:]):
-        raise InputError(f"{label} has weights of the shapes {[w.shape for w in weights]}; is the file complete?")
-    bias = weights[1] if needed == 2 else np.zeros(weights[0].shape[1])
-    return [Step("dense", label, (weights[0], bias)), *_activation(label, settings.get("activation", "linear"))]
-
-
-def _activation(label: str, chosen: Any) -> list[Step]:
-    name = chosen.get("config", chosen.get("class_name")) if isinstance(chosen, dict) else chosen
-    name = name.get("name", "") if isinstance(name, dict) else name
-    if name in ("linear", None):
-        return []
-    found = ACTIVATIONS.get(name) if isinstance(name, str) else None
-    if found is None:
-        raise InputError(f"{label} has the activation {name!r}, which is not supported; use relu, tanh or sigmoid.")
-    kind, *numbers = found
-    return [Step(kind, label, tuple(numbers))]
-
-
-def _relu(label: str, settings: dict[str, Any], weights: list[np.ndarray]) -> list[Step]:
-    slope, threshold = float(settings.get("negative_slope") or 0.0), float(settings.get("threshold") or 0.0)
-    highest = settings.get("max_value")
-    if threshold or (slope and highest is not None):
-        raise InputError(f"{label} has a threshold, or a slope and a maximum, which is not supported; use plain ReLU.")
-    if highest is not None:
-        return [Step("clip", label, (0.0, float(highest)))]
-    return [Step("leaky", label, (slope,)) if slope else Step("relu", label)]
-
-
-def _leaky(label: str, settings: dict[str, Any], weights: list[np.ndarray]) -> list[Step]:
-    slope = settings.get("negative_slope", settings.get("alpha", 0.3))
-    slope = slope.get("value", 0.3) if isinstance(slope, dict) else slope
-    return [Step("leaky", label, (float(slope),))]
-
-
-def _batch_normalisation(label: str, settings: dict[str, Any], weights: list[np.ndarray]) -> list[Step]:
-    scale, centre = settings.get("scale", True), settings.get("center", True)
-    if len(weights) != 2 + bool(scale) + bool(centre) or any(w.shape != weights[0].shape for w in weights):
-        raise InputError(f"{label} has {len(weights)} arrays of weights; is the file complete?")
-    rest = list(weights)
-    gamma = rest.pop(0) if scale else np.ones(weights[0].shape)
-    beta = rest.pop(0) if centre else np.zeros(weights[0].shape)
-    return [normalisation(label, rest[0], rest[1], gamma, beta, float(settings.get("epsilon", 1e-3)))]
-
-
-def _normalisation(label: str, settings: dict[str, Any], weights: list[np.ndarray]) -> list[Step]:
-    if settings.get("invert") or len(weights) < 2:
-        raise InputError(f"{label} has no mean and variance in the file, or inverts them; adapt it before saving.")
-    spread = np.maximum(np.sqrt(weights[1].ravel()), 1e-7)
-    return [Step("scale", label, (1.0 / spread, -weights[0].ravel() / spread))]
-
-
-def _rescaling(label: str, settings: dict[str, Any], weights: list[np.ndarray]) -> list[Step]:
-    factor, shift = (np.asarray(settings.get(key, d), np.float64) for key, d in (("scale", 1.0), ("offset", 0.0)))
-    return [Step("scale", label, (factor, shift))]
-
-
-def _passed_on(label: str, settings: dict[str, Any], weights: list[np.ndarray]) -> list[Step]:
-    """Nothing happens at inference."""
-    return []
-
-
-ACTIVATIONS: dict[str, Any] = {
-    "relu": ("relu",), "tanh": ("tanh",), "sigmoid": ("sigmoid",), "softmax": ("softmax",), "gelu": ("gelu",),
-    "log_softmax": ("log_softmax",), "relu6": ("clip", 0.0, 6.0), "leaky_relu": ("leaky", 0.2),
-}  # fmt: skip
-READERS: dict[str, Callable[[str, dict[str, Any], list[np.ndarray]], list[Step]]] = {
-    "InputLayer": _passed_on,
-    "Dense": _dense,
-    "Activation": lambda label, settings, weights: _activation(label, settings.get("activation")),
-    "ReLU": _relu,
-    "LeakyReLU": _leaky,
-    "Softmax": lambda label, settings, weights: [Step("softmax", label)],
-    "BatchNormalization": _batch_normalisation,
-    "Normalization": _normalisation,
-    "Rescaling": _rescaling,
-    "Dropout": _passed_on,
-    "GaussianNoise": _passed_on,
-    "Flatten": _passed_on,
-}
+def _arguments(nodes: Any) -> dict[str, Any]:
+    """The keywords that a layer is called with."""
+    if isinstance(nodes, dict):
+        return dict(nodes.get("kwargs") or {})
+    if not isinstance(nodes, list):
+        return {}
+    if len(nodes) == 4 and isinstance(nodes[0], str):
+        return dict(nodes[3] or {})
+    return {key: value for node in nodes for key, value in _arguments(node).items()}

@@ -17,7 +17,16 @@ from bornfair.models.importers.dense_stack import Kind, Step, formed
 from bornfair.models.importers.head import Head, read_head
 from bornfair.models.importers.original import Original
 from bornfair.models.importers.reading import Meaning, Reading
-from bornfair.models.importers.scikit_pipeline import Opened, Point, fills_of, label_of, parts_of
+from bornfair.models.importers.scikit_encoders import ENCODERS, lookups
+from bornfair.models.importers.scikit_pipeline import (
+    Opened,
+    Point,
+    fills_of,
+    label_of,
+    names_behind,
+    parts_of,
+    statistics_of,
+)
 from bornfair.models.importers.source import Read
 
 Column = Forms | Cells  # [people, 1]
@@ -46,16 +55,16 @@ class ScikitSource:
         given: list[Column | None] = [read.get(name) for name in order]
         for name, step in self._transformers:
             given = list(_transformed(step, name, given, tape, origin, order))
-            order = tuple(f"column {i}" for i in range(len(given)))
+            order = names_behind(step, len(given))
         name, final = self._name, self._final
         try:
             steps = _classifier(final, label_of(name, final))
             row = concatenated([tape.forms(_there(column)) for column in given], 0)
             scores = formed(steps, row, origin)
             if self._point is not None and not asked.moves_the_decision:
-                head = _at_the_point(self._point, scores, final)
+                head = _at_the_point(self._point, scores, steps, final)
             else:
-                head = read_head(scores, _asked(asked, scores, final))
+                head = read_head(scores, _asked(asked, scores, steps))
         except CannotRead as error:
             raise InputError(f"{origin}: {label_of(name, final)} {error}.") from error
         classes = tuple(plain_value(value) for value in final.classes_)
@@ -108,8 +117,10 @@ def _transformed(
             raise InputError(f"{origin}: {label_of(name, step)} has transformer_weights, which are not supported.")
         for part, inner, places in parts_of(step, names):
             some: Sequence[Column | None] = [given[i] for i in places]
+            read = tuple(names[i] for i in places)
             for _, transformer in inner:
-                some = _transformed(transformer, part, some, tape, origin, [""] * len(some))
+                some = _transformed(transformer, part, some, tape, origin, read)
+                read = names_behind(transformer, len(some))
             made += some
         return made
     try:
@@ -125,34 +136,22 @@ def _transformed(
         raise InputError(f"{origin}: {label_of(name, step)} {error}.") from error
 
 
-def _looked_up(
-    made_of: Callable[[Any, int, Cell, np.ndarray], list[Cell]],
-) -> Callable[..., list[Column]]:
-    """An encoder: for each column, what is made of the position of its categories among those the encoder knows."""
-
-    def transform(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
-        if getattr(step, "_infrequent_enabled", False) and any(c is not None for c in step.infrequent_categories_):
-            raise CannotRead("joins infrequent categories, which is not supported; join them in the table")
-        made: list[Cell] = []
-        for j, (column, known) in enumerate(zip(given, step.categories_, strict=True)):
-            cell = tape.cells(column).cells[0]
-            made += made_of(step, j, cell, cell.places(known, strict=step.handle_unknown == "error"))
-        return [Cells((1,), (cell,)) for cell in made]
-
-    return transform
-
-
-def _one_hot(step: Any, column: int, cell: Cell, places: np.ndarray) -> list[Cell]:
-    hot = cell.one_hot(places, len(step.categories_[column]), np.array([0.0, 1.0]))
-    dropped = None if step.drop_idx_ is None else step.drop_idx_[column]
-    return [entry for i, entry in enumerate(hot) if dropped is None or i != dropped]
-
-
-def _ordinal(step: Any, column: int, cell: Cell, places: np.ndarray) -> list[Cell]:
-    numbers = places.astype(np.float64)
-    if (places < 0).any():
-        numbers[places < 0] = float(step.unknown_value)
-    return [Cell(cell.source, numbers)]
+def _looked_up(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
+    """An encoder: for each column, the numbers that it makes of each category."""
+    made: list[Column] = []
+    for column, lookup in zip(given, lookups(step), strict=True):
+        cell = tape.cells(column).cells[0]
+        rows = []
+        for level in cell.values:
+            row = lookup.of(plain(level))
+            if row is None:
+                raise CannotRead(
+                    f"does not know the category {plain(level)!r} of '{cell.source.name}', only {shown(lookup.known)}; "
+                    "take it out of the domain, or train with it"
+                )
+            rows.append(row)
+        made += [Cells((1,), (Cell(cell.source, numbers),)) for numbers in np.array(rows).T]
+    return made
 
 
 def _affine(factor: Callable[[Any], Any], shift: Callable[[Any], Any]) -> Callable[..., list[Column]]:
@@ -176,11 +175,7 @@ def _affine(factor: Callable[[Any], Any], shift: Callable[[Any], Any]) -> Callab
 
 def _imputed(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
     """People of a domain have all their values, so nothing is filled in."""
-    if step.add_indicator or plain(step.missing_values) == plain(step.missing_values):
-        raise CannotRead(
-            "marks or fills in something else than NaN, which is not supported; apply it to the table before, and "
-            "examine the rest of the pipeline"
-        )
+    statistics_of(step)
     return given
 
 
@@ -214,8 +209,7 @@ def _robust_shift(step: Any) -> Any:
 
 
 TRANSFORMERS: dict[str, Callable[..., Sequence[Column]]] = {
-    "OneHotEncoder": _looked_up(_one_hot),
-    "OrdinalEncoder": _looked_up(_ordinal),
+    **dict.fromkeys(ENCODERS, _looked_up),
     "StandardScaler": _affine(lambda s: _inverse(s.scale_), _standard_shift),
     "MinMaxScaler": _affine(lambda s: s.scale_, lambda s: s.min_),
     "MaxAbsScaler": _affine(lambda s: _inverse(s.scale_), lambda s: 0.0),
@@ -237,12 +231,14 @@ def _classifier(model: Any, name: str) -> list[Step]:
         raise CannotRead(f"is not supported; MLPClassifier, {', '.join(LINEAR)} can be read")
     weight = np.atleast_2d(np.asarray(model.coef_, np.float64))
     bias = np.broadcast_to(np.asarray(model.intercept_, np.float64), (len(weight),))
-    steps = [Step("dense", name, (weight.T, bias))]
-    if kind.startswith("LogisticRegression"):
-        several = len(weight) > 1
-        if several and (getattr(model, "multi_class", "auto") == "ovr" or model.solver == "liblinear"):
-            raise CannotRead("compares each class with the rest (ovr), which is not supported; fit it multinomial")
+    steps, several = [Step("dense", name, (weight.T, bias))], len(weight) > 1
+    logistic = kind.startswith("LogisticRegression")
+    if several and logistic and (getattr(model, "multi_class", "auto") == "ovr" or model.solver == "liblinear"):
+        raise CannotRead("compares each class with the rest (ovr), which is not supported; fit it multinomial")
+    if logistic or kind == "LinearDiscriminantAnalysis":
         steps.append(Step("softmax" if several else "sigmoid", name))
+    elif kind == "SGDClassifier" and model.loss == "log_loss" and not several:
+        steps.append(Step("sigmoid", name))
     return steps
 
 
@@ -258,26 +254,35 @@ def _perceptron(model: Any, name: str) -> list[Step]:
     return [*steps, Step("sigmoid" if logistic else "softmax", "output")]
 
 
-def _asked(asked: Reading, scores: Forms, final: Any) -> Reading:
-    """A classifier of scikit-learn has labels, and says itself what its score is."""
+def _asked(asked: Reading, scores: Forms, steps: Sequence[Step]) -> Reading:
+    """A classifier of scikit-learn has labels, and its last step says what its score is."""
     if asked.decision == "label" or (scores.size == 1 and asked.decision is None):
-        own: Meaning = "probability" if hasattr(final, "predict_proba") else "logit"
-        return replace(asked, decision=own if scores.size == 1 else None)
+        return replace(asked, decision=_meaning(steps) if scores.size == 1 else None)
     return asked
+
+
+def _meaning(steps: Sequence[Step]) -> Meaning:
+    return "probability" if steps[-1].kind == "sigmoid" else "logit"
 
 
 # --- thresholds that were fixed or tuned ---
 
 
-def _at_the_point(point: Point, scores: Forms, final: Any) -> Head:
+def _at_the_point(point: Point, scores: Forms, steps: Sequence[Step], final: Any) -> Head:
     """The decision at this point: at the threshold itself it is for the class that is named."""
     if scores.size > 2:
         raise CannotRead("tells more than two classes apart at one threshold, which is not supported")
     number, probability = point.threshold, point.of_probabilities
     if number is None:
         number = 0.5 if probability else 0.0
-    if not probability and hasattr(final, "predict_proba"):  # read as probabilities, a function of the score
+    shows = _meaning(steps) == "probability"
+    if not probability and shows:  # read as probabilities, a function of the score
         number, probability = 1.0 / (1.0 + math.exp(-number)), True
+    if probability and not shows:
+        if getattr(final, "loss", "") != "modified_huber":
+            raise CannotRead("has a threshold of probabilities that are not read from its scores; use its scores")
+        if 0 < number < 1:  # its probability is (score + 1) / 2, clipped
+            number, probability = 2.0 * number - 1.0, False
     if probability and not 0 < number < 1:
         raise CannotRead(f"decides from the probability {number:g} on, so that everybody gets the same decision")
     if not point.for_last:

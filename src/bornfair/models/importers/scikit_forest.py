@@ -27,6 +27,7 @@ from bornfair.models.importers.scikit_pipeline import (
     fills_of,
     label_of,
     leaves_zeros_out,
+    names_behind,
     steps_of,
     thawed,
 )
@@ -75,7 +76,7 @@ def scikit_forest(model: Any) -> ForestSource:
         steps.append((opened.name, inner))
     for name, step in steps:
         columns = transformed(step, label_of(name, step), columns, origin, order)
-        order = [f"column {i}" for i in range(len(columns))]
+        order = list(names_behind(step, len(columns)))
     family = _family(final)
     end = READERS[type(final).__name__](final, origin) if family is None else _foreign(final, family)
     if family == "xgboost" and leaves_zeros_out(opened.transformers):

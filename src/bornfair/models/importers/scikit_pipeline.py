@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain, plain_value
+from bornfair.errors import InputError, plain, plain_value, shown
+from bornfair.models.importers.affine import CannotRead
 from bornfair.models.importers.columns import Wanted
+from bornfair.models.importers.scikit_encoders import ENCODERS, gap_of, is_gap, knows_gap
 from bornfair.people.features import Value
 
 THRESHOLDED = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
@@ -27,6 +30,8 @@ class Opened:
     point: Point | None
     names: tuple[str, ...] | None  # of all columns it was fitted on; None if they had none
     wanted: Wanted
+    gaps: dict[str, Any]
+    """Columns that encoders take as objects, by name or "0", "1", …; and what stands for a gap there: NaN or None."""
 
     @staticmethod
     def of(given: Any) -> Opened:
@@ -47,27 +52,51 @@ class Opened:
         if not hasattr(final, "classes_"):
             raise InputError(f"the {kind} ends with {type(final).__name__}, which is not a classifier.")
         fitted = getattr(model, "feature_names_in_", None)
-        if fitted is None:
-            wanted = Wanted(f"the {kind}", None, int(model.n_features_in_), numbers=False)
-            return Opened(model, transformers, name, final, point, None, wanted)
-        names = tuple(str(column) for column in fitted)
-        known: dict[str, tuple[Value, ...]] = {}
-        note_categories(transformers, names, known)
-        wanted = Wanted(f"the {kind}", used(transformers, names), None, known, numbers=False)
-        return Opened(model, transformers, name, final, point, names, wanted)
+        names = None if fitted is None else tuple(str(column) for column in fitted)
+        order = names or tuple(str(place) for place in range(int(model.n_features_in_)))
+        try:
+            gaps = _gaps(transformers, order)
+        except CannotRead as error:
+            raise InputError(f"the {kind}: an encoder {error}.") from error
+        known: dict[Any, tuple[Value, ...]] = {}
+        for column, categories, _ in _encoded(transformers, order):
+            known.setdefault(column if names else int(column), values_of(categories))
+        read = None if names is None else used(transformers, names)
+        wanted = Wanted(f"the {kind}", read, None if names else len(order), known, numbers=False)
+        return Opened(model, transformers, name, final, point, names, wanted, gaps)
 
     def given(self, table: pd.DataFrame, columns: Sequence[str]) -> Any:
-        """A table as the estimator takes it; numbers as float64, as in a table with gaps, however whole they are: an
-        imputer insists on the kind it was fitted with.
+        """A table as the estimator takes it: whole numbers as float64, because an imputer insists on the kind it was
+        fitted with; objects where an encoder was fitted on objects.
         """
-        read = table[list(columns)]
-        whole = [name for name, dtype in read.dtypes.items() if pd.api.types.is_integer_dtype(dtype)]
-        read = read.astype(dict.fromkeys(whole, np.float64))
+        keys = [str(place) for place in range(len(columns))] if self.wanted.names is None else self.wanted.names
+        read = pd.concat([self._column(key, table[name]) for key, name in zip(keys, columns, strict=True)], axis=1)
         if self.names is None or self.wanted.names is None:
             numeric = all(pd.api.types.is_numeric_dtype(dtype) for dtype in read.dtypes)
             return read.to_numpy(np.float64 if numeric else object)
         renamed = read.set_axis(list(self.wanted.names), axis=1)
         return renamed.reindex(columns=list(self.names))  # columns that the model drops are empty
+
+    def _column(self, key: str, column: pd.Series) -> pd.Series:
+        if key in self.gaps or column.dtype == object:
+            values = np.array(column, dtype=object)
+            values[column.isna().to_numpy()] = self.gaps.get(key, math.nan)
+            return pd.Series(values, column.index, dtype=object, name=column.name)
+        return column.astype(np.float64) if pd.api.types.is_integer_dtype(column.dtype) else column
+
+
+def _gaps(transformers: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, categories, imputed in _encoded(transformers, names):
+        gap = gap_of(categories)
+        if imputed and knows_gap(categories) and gap is not None:
+            raise CannotRead(
+                "knows NaN behind an imputer of NaN: a data frame between them turns None into NaN, depending on the "
+                "other rows of a batch; write gaps as NaN and fit it again"
+            )
+        if np.asarray(categories).dtype.kind == "O" and found.get(name, math.nan) is not None:
+            found[name] = gap
+    return found
 
 
 def label_of(name: str, step: Any) -> str:
@@ -130,30 +159,55 @@ def positions(chosen: Any, names: Sequence[str]) -> list[int]:
     items = [plain(item) for item in ([chosen] if isinstance(chosen, (str, int)) else list(chosen))]
     if items and all(isinstance(item, bool) for item in items):
         return [i for i, item in enumerate(items) if item]
+    unknown = [item for item in items if isinstance(item, str) and item not in names]
+    if unknown:
+        raise InputError(
+            f"a ColumnTransformer takes {shown(unknown)}, which the step before does not name; let it take "
+            "columns by position, or put it first."
+        )
     return [names.index(item) if isinstance(item, str) else range(len(names))[int(item)] for item in items]
 
 
-def note_categories(
-    steps: Sequence[tuple[str, Any]], names: Sequence[str], known: dict[str, tuple[Value, ...]]
-) -> None:
-    """Which categories encoders know for raw columns."""
-    for name, categories in _encoded(steps, names):
-        known.setdefault(name, values_of(categories))
+def names_behind(step: Any, count: int) -> tuple[str, ...]:
+    """The names of the columns that a transformer makes, where it names them."""
+    try:
+        names = tuple(map(str, step.get_feature_names_out()))
+    except (AttributeError, ValueError, TypeError):  # NotFittedError is a ValueError
+        names = ()
+    return names if len(names) == count else tuple(f"column {i}" for i in range(count))
 
 
-def _encoded(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Raw columns that encoders read, with the categories that these know."""
+def statistics_of(imputer: Any) -> list[Any]:
+    """What a SimpleImputer fills in for NaN, by column."""
+    missing = imputer.missing_values
+    if imputer.add_indicator:
+        raise CannotRead("marks what was missing (add_indicator), which is not supported; mark it in the table")
+    if not (isinstance(missing, float) and math.isnan(missing)):
+        raise CannotRead(
+            f"fills in {missing!r} instead of NaN, which is not supported; replace that by NaN in the table"
+        )
+    found = [plain(value) for value in imputer.statistics_]
+    if any(is_gap(value) for value in found):
+        raise CannotRead("drops a column that was empty when it was fitted, which is not supported; leave it out")
+    return found
+
+
+def _encoded(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> Iterator[tuple[str, Any, bool]]:
+    """Raw columns that encoders read, with the categories that these know, and whether an imputer stands before."""
+    imputed = False
     for _, step in steps:
         kind = type(step).__name__
         if kind == "ColumnTransformer":
             for _, inner, places in parts_of(step, names):
-                yield from _encoded(inner, [names[i] for i in places])
+                for name, categories, behind in _encoded(inner, [names[i] for i in places]):
+                    yield name, categories, behind or imputed
             return
-        if kind in ("OneHotEncoder", "OrdinalEncoder"):
-            yield from zip(names, step.categories_, strict=False)
+        if kind in ENCODERS:
+            yield from ((name, known, imputed) for name, known in zip(names, step.categories_, strict=False))
             return
-        if kind != "SimpleImputer":
+        if kind != "SimpleImputer" and not (kind == "FunctionTransformer" and step.func is None):
             return
+        imputed |= kind == "SimpleImputer"
 
 
 def values_of(categories: Any) -> tuple[Value, ...]:
@@ -169,7 +223,7 @@ def fills_of(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str
         found = zip(names, steps[0][1].statistics_, strict=True)
         fills = {name: plain_value(value) for name, value in found if not pd.isna(value)}
         # None is not NaN to an imputer: it went through, and is a category of its own to the encoder behind.
-        own = {name for name, known in _encoded(steps[1:], list(fills)) if pd.isna(np.asarray(known, object)).any()}
+        own = {name for name, known, _ in _encoded(steps[1:], list(fills)) if knows_gap(known)}
         return {name: value for name, value in fills.items() if name not in own}
     if kind != "ColumnTransformer":
         return {}

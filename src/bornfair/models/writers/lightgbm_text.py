@@ -36,6 +36,14 @@ def lightgbm_text(native: Native, forest: Forest, origin: Sequence[int], replace
     return ("\n".join(lines) + "\n" + "".join(blocks) + end + rest).encode()
 
 
+def takes_mean(native: Native | None) -> bool:
+    """Whether LightGBM divides the sum of trees by their number (boosting "rf"), so that no tree may be added."""
+    if native is None or native.suffix != ".txt":
+        return False
+    head = native.content.decode().partition(MARK)[0]
+    return "average_output" in (line.strip() for line in head.splitlines())
+
+
 def _tree(planted: PlantedTree, place: int) -> str:
     forest, inner = planted.forest, planted.inner
     splits = np.flatnonzero(inner)

@@ -104,7 +104,7 @@ class Rule:
 def are_probabilities(numbers: np.ndarray) -> np.ndarray:
     """Which rows of numbers [rows, columns] may be probabilities: between 0 and 1, and with the sum 1 if several."""
     fit = ((numbers >= -STEP) & (numbers <= 1 + STEP)).all(axis=1)
-    return fit if numbers.shape[1] == 1 else fit & (np.abs(numbers.sum(axis=1) - 1) < SUM)
+    return np.asarray(fit if numbers.shape[1] == 1 else fit & (np.abs(numbers.sum(axis=1) - 1) < SUM))
 
 
 # --- which column feeds an input ---

@@ -344,7 +344,8 @@ def opaque_model(source: Any, who: Who, asked: Reading, *, unread: str = "") -> 
                 return None
             return dataclasses.replace(model, meant=moved).ask(table.dropna(subset=list(columns.names))).scores
 
-        model = dataclasses.replace(model, meant=at_threshold(meant, asked, values))
+        note = asked.for_classes(meant.classes).note
+        model = dataclasses.replace(model, meant=at_threshold(meant, asked, values), note=note)
     steadiness = _asked_again(model, people, model.meant.answers(trial))
     return dataclasses.replace(model, steadiness=steadiness, takes_gaps=_takes_gaps(model, table))
 

@@ -272,7 +272,7 @@ def at_threshold(meant: Meant, asked: Reading, values: Callable[[Meant], np.ndar
             f"{meant.origin} tells {len(meant.classes)} classes apart and cannot be read, so no threshold can be set "
             "for it; leave --threshold out."
         )
-    point = Asked.of(asked.threshold)
+    point = Asked.of(asked.threshold).for_classes(meant.classes)
     ((place, amount),) = point.by_class(meant.classes).items()
     moved = meant.for_class(place)
     if isinstance(amount, Top):

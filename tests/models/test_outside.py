@@ -14,7 +14,7 @@ from bornfair.models.importers.columns import Columns, Who
 from bornfair.models.importers.reading import Reading
 from bornfair.models.opaque import Steadiness, Unsteady, opaque_model
 from bornfair.models.outside.command import lines_read
-from bornfair.models.outside.said import said
+from bornfair.models.outside.said import from_mapping, said, said_together
 from bornfair.models.outside.sent import as_csv, as_records
 from outside_models import SMALL, WIDE, by_age, command, served
 
@@ -450,3 +450,123 @@ def test_named_columns_of_numbers_belong_to_the_classes_of_that_name():
         opened(named("p0", "p1"))
     numbers = SMALL.replaced(label={"name": "loan", "classes": [0, 1]})
     assert opened(named("1", "0"), numbers).meant.classes == (1, 0)
+
+
+# --- rare shapes of answers ---
+
+
+def test_answers_of_one_column_are_labels_or_numbers_like_plain_ones():
+    for values in (np.array([["a"], ["b"]]), np.array([[True], [False]]), pd.DataFrame({"x": ["a", "b"]})):
+        found = said(values, 2, "it")
+        assert found.numbers is None and found.labels.tolist() == np.asarray(values)[:, 0].tolist()
+    whole = said(np.array([[3], [4]]), 2, "it")
+    assert whole.labels.tolist() == [3, 4] and whole.numbers is None
+    assert said(pd.DataFrame({"p": [0.25, 0.5]}), 2, "it").numbers.tolist() == [[0.25], [0.5]]
+    assert said(pd.DataFrame({"p": [0.25, 0.5]}), 2, "it").classes is None
+    assert said(np.array([[1, 2], [3, 4]]), 2, "it").numbers.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    with pytest.raises(InputError, match=r"an array of shape \[2, 2\] of <U1; it must give one label"):
+        said(np.array([["a", "b"], ["c", "d"]]), 2, "it")
+    with pytest.raises(InputError, match=r"an array of shape \[2, 2\] of bool"):
+        said(np.ones((2, 2), bool), 2, "it")
+
+
+def test_a_service_may_answer_decisions_and_numbers_together():
+    def both(decisions, numbers):
+        return from_mapping({"decisions": decisions, "probabilities": numbers}, 2, "it")
+
+    for decisions in ([1, 0], [1.0, 0.0], [[1.0], [0.0]]):  # decimals are labels too, beside numbers
+        found = both(decisions, [0.75, 0.25])
+        assert found.labels.tolist() == [1, 0] and found.numbers.tolist() == [[0.75], [0.25]]
+    assert both(["a", "b"], [[0.5, 0.5], [0.25, 0.75]]).labels.tolist() == ["a", "b"]
+    with pytest.raises(InputError, match="probabilities that are no numbers; give numbers"):
+        both([1, 0], ["a", "b"])
+    assert from_mapping({"labels": ["a", "b"]}, 2, "it").numbers is None
+    assert from_mapping({"scores": [0.5, 2.0]}, 2, "it").labels is None
+
+
+def test_batches_must_be_answered_alike():
+    def parts(*answers):
+        return said_together([said(answer, len(answer), "it") for answer in answers], "it")
+
+    assert parts(["a"], ["b", "c"]).labels.tolist() == ["a", "b", "c"]
+    assert parts([0.5], [1]).numbers.tolist() == [[0.5], [1.0]]
+    for answers in (([0.5], ["a"]), ([0.5], [[0.5, 0.5]])):
+        with pytest.raises(InputError, match="answered some people by labels and others by numbers, or by more of th"):
+            parts(*answers)
+
+
+def test_later_answers_must_have_the_shape_of_the_trial():
+    def changing(first, later):
+        def answer(people):
+            return later(people) if answer.later else first(people)
+
+        answer.later = False
+        return answer
+
+    def numbers(people):
+        return people["age"].to_numpy(float) / 100
+
+    cases = [
+        (numbers, lambda t: np.stack([numbers(t)] * 2, axis=1), r"answered 2 numbers for each person, and 1 before"),
+        (numbers, lambda t: np.array(["yes"] * len(t)), "answered without numbers, which it gave before"),
+        (by_age, lambda t: np.stack([numbers(t)] * 2, axis=1), "answered numbers, and labels before; say what"),
+        (by_age, lambda t: np.array(["maybe"] * len(t)), "'maybe', which is not one of its classes 'no', 'yes'"),
+    ]
+    for first, later, message in cases:
+        answer = changing(first, later)
+        model = opened(answer)
+        model.predict(PEOPLE)
+        answer.later = True
+        with pytest.raises(InputError, match=message):
+            model.predict(PEOPLE)
+
+
+class Estimator:
+    """Anything with `predict`, `classes_` and what it shows besides."""
+
+    def __init__(self, classes, decide, shown):
+        self.classes_, self.predict, self.predict_proba = classes, decide, shown
+
+
+def test_labels_decide_and_numbers_are_only_shown_unless_the_user_says_otherwise():
+    def share(t):
+        return np.stack([1 - t["age"] / 70, t["age"] / 70], axis=1)
+
+    def strict(t):
+        return np.where(t["age"] > 45, "yes", "no")
+
+    estimator = Estimator(["no", "yes"], strict, share)
+    model = opened(estimator)
+    everyone = at_ages(40, 45, 46)
+    assert model.meant.by_label and model.predict(everyone).tolist() == ["no", "no", "yes"]
+    np.testing.assert_allclose(model.predict_proba(everyone), share(everyone))
+    assert opened(estimator, decision="probability").predict(everyone).tolist() == ["yes", "yes", "yes"]
+    assert opened(estimator, decision="label").predict(everyone).tolist() == ["no", "no", "yes"]
+    odd = Estimator(["no", "yes"], strict, lambda t: np.stack([t["age"] * 1.0, t["age"] * 2.0], axis=1))
+    shown = opened(odd)
+    assert shown.meant.numbers == "logit" and shown.predict(everyone).tolist() == ["no", "no", "yes"]
+    one = opened(lambda t: t["age"].to_numpy(float) / 50, decision="probability")
+    np.testing.assert_allclose(one.predict_proba(at_ages(40)), [[0.2, 0.8]])
+
+
+def test_what_a_trial_cannot_tell_is_asked():
+    with pytest.raises(InputError, match=r"decides 'yes' about all 256 people of a trial; say which other decisions"):
+        opened(lambda t: np.array(["yes"] * len(t)), NUMBERED)
+    assert opened(lambda t: np.ones(len(t), bool), NUMBERED).meant.classes == (False, True)
+    assert opened(lambda t: np.ones(len(t), int), NUMBERED).meant.classes == (0, 1)
+    with pytest.raises(InputError, match="decides 7 about all"):
+        opened(lambda t: np.full(len(t), 7), NUMBERED)
+    with pytest.raises(InputError, match=r"answers numbers, so that decision='label' does not fit; leave it out"):
+        opened(lambda t: np.ones((len(t), 2)), NUMBERED, decision="label")
+    with pytest.raises(InputError, match=r"answers 3 numbers for 2 classes 'no', 'yes'; give one for each"):
+        opened(lambda t: np.full((len(t), 3), 1 / 3))
+    three = SMALL.replaced(label={"name": "loan", "classes": ["a", "b", "c"]})
+    with pytest.raises(InputError, match=r"answers one number for 3 classes 'a', 'b', 'c'; give one for each"):
+        opened(lambda t: t["age"] / 50, three)
+    with pytest.raises(InputError, match="tells 3 classes apart and cannot be read, so no threshold can be set"):
+        opened(lambda t: np.full((len(t), 3), 1 / 3), three, threshold="a=0.3")
+    for threshold in (1.0, "no=1.0"):
+        with pytest.raises(InputError, match=r"threshold of a probability must lie between 0 and 1, found 1\.0"):
+            opened(lambda t: t["age"] / 50, threshold=threshold)
+    with pytest.raises(InputError, match="'yes=top 5%' is a share of a table's people; give a table, or a number"):
+        opened(lambda t: t["age"] / 50, threshold="top 5%")

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
 from bornfair import Command, Endpoint
@@ -547,6 +549,27 @@ def test_labels_decide_and_numbers_are_only_shown_unless_the_user_says_otherwise
     assert shown.meant.numbers == "logit" and shown.predict(everyone).tolist() == ["no", "no", "yes"]
     one = opened(lambda t: t["age"].to_numpy(float) / 50, decision="probability")
     np.testing.assert_allclose(one.predict_proba(at_ages(40)), [[0.2, 0.8]])
+
+
+def test_scores_are_above_0_where_an_estimator_with_a_threshold_of_its_own_decides():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=80), "s": rng.integers(0, 2, 80)})
+    fixed = FixedThresholdClassifier(GaussianNB(), threshold=0.2).fit(table, table["a"] + table["s"] > 0.5)
+    for options, threshold in (({}, 0.2), ({"decision": "probability"}, 0.5)):
+        model = opaque_model(fixed, Who(None, ["s"], table), Reading.of(options))
+        shares = fixed.predict_proba(table)[:, 1]
+        assert np.array_equal(model.scores(table)[:, 0] > 0, shares > threshold)
+        assert np.array_equal(model.predict(table), shares > threshold)
+        np.testing.assert_allclose(model.predict_proba(table)[:, 1], shares, atol=1e-12)
+
+
+@pytest.mark.parametrize("low", [0.0, -0.9])
+def test_two_scores_outside_0_and_1_are_compared_by_their_difference(low):
+    high = 1.4 + low  # below 0 on one side, or above 1 on the other
+    scores = two(lambda a: np.full(len(a), low), lambda a: low + (high - low) * (a - 20) / 29)
+    model = opened(scores, NUMBERED, threshold=0.35)
+    ages = np.arange(20, 50)
+    assert model.predict(at_ages(*ages)).tolist() == (1.4 * (ages - 20) / 29 > 0.35).astype(int).tolist()
 
 
 def test_what_a_trial_cannot_tell_is_asked():

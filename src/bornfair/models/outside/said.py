@@ -265,8 +265,6 @@ def meaning_of(trial: Said, source: Outside, label: Label | None, asked: Reading
 
 def at_threshold(meant: Meant, asked: Reading, values: Callable[[Meant], np.ndarray | None]) -> Meant:
     """The same, deciding where it is asked to; `values` gives the scores of the table's people, for "top 12%"."""
-    if asked.threshold is None:
-        return meant
     if len(meant.classes) > 2:
         raise InputError(
             f"{meant.origin} tells {len(meant.classes)} classes apart and cannot be read, so no threshold can be set "

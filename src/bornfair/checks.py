@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +25,18 @@ def number(name: str, value: object, low: float, high: float, *, open_low: bool 
         raise InputError(
             f"{name} must be a number {'above' if open_low else 'of at least'} {low:g}{upper}, found {value!r}."
         )
+
+
+def keywords(function: Callable[..., Any], given: Iterable[str], options: type) -> None:
+    """Refuse keyword arguments that neither a function nor its `options` (a TypedDict) know."""
+    allowed = tuple(options.__annotations__)
+    named = inspect.signature(function).parameters.values()
+    known = [one.name for one in named if one.kind is not inspect.Parameter.VAR_KEYWORD] + list(allowed)
+    for name in given:
+        if name not in allowed:
+            close = difflib.get_close_matches(name, known, 1, 0.5)
+            hint = f"did you mean '{close[0]}'? " if close else ""
+            raise InputError(f"{function.__name__} has no option '{name}'; {hint}it knows {shown(known, most=40)}.")
 
 
 def choice(name: str, value: object, allowed: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
@@ -282,6 +283,86 @@ def test_thresholds_that_were_tuned_are_read(table: pd.DataFrame) -> None:
         read = Question.of(tuned, numbers, sensitive_features=["sex"]).model
         assert (read.predict(numbers) == tuned.predict(numbers)).all()
         assert verify(tuned, numbers, sensitive_features=["sex"], timeout=3).verdict == "falsified"
+
+
+# --- which class a threshold is for ---
+
+
+def frauds(rows: int = 600) -> pd.DataFrame:
+    """A table in which the rare class comes first in the alphabet."""
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({"a": rng.normal(size=rows).round(3), "s": rng.integers(0, 2, rows)})
+    return table.assign(kind=np.where(table["a"] + rng.normal(size=rows) > 2.2, "fraud", "ok"))
+
+
+@pytest.mark.parametrize(
+    ("classes", "positive"),
+    [([0, 1], 1), ([1, 0], 1), ([0.0, 1.0], 1.0), (["0", "1"], "1"), ([-1, 1], 1), ([False, True], True),
+     (["no", "yes"], "yes"), (["Yes", "No"], "Yes"), (["n", "y"], "y"), (["negative", "positive"], "positive")],
+)  # fmt: skip
+def test_a_threshold_without_a_class_is_for_the_positive_one_of_a_known_pair(classes: list[Any], positive: Any) -> None:
+    ((name, amount),) = Asked.of(0.05).for_classes(classes).parts
+    assert (name, amount) == (positive, 0.05) and type(name) is type(positive)
+    assert Asked.of(0.05).by_class(classes) == {classes.index(positive): 0.05}
+    few = [positive] * 95 + [next(one for one in classes if one != positive)] * 5
+    assert Asked.of("top 5%").among(few).for_classes(classes).text == f"{positive}=top 5%"  # the pair comes first
+
+
+@pytest.mark.parametrize("classes", [["fraud", "ok"], ["bad", "good"], ["<=50K", ">50K"], [1, 2], ["a", "b"]])
+def test_a_threshold_without_a_class_is_refused_where_it_would_be_guessed(classes: list[Any]) -> None:
+    first, last = classes
+    with pytest.raises(InputError) as caught:
+        Asked.of("top 5%").by_class(classes)
+    assert f"write '{first}=top 5%' or '{last}=top 5%'" in str(caught.value)
+    for share in (0.2, 0.5, 0.8):  # 20 % of the rows are not rare
+        with pytest.raises(InputError, match="names no class"):
+            Asked.of(0.3).among([first] * round(100 * share) + [last] * round(100 - 100 * share)).by_class(classes)
+    rare_first, rare_last = ([rare] * 19 + [other] * 81 + [None] for rare, other in ((first, last), (last, first)))
+    assert Asked.of(0.3).among(rare_first).by_class(classes) == {0: 0.3}
+    assert Asked.of(0.3).among(rare_last).by_class(classes) == {1: 0.3}
+    assert Asked.of({first: 0.3}).among(rare_last).by_class(classes) == {0: 0.3}
+
+
+@pytest.mark.parametrize("opaque", [False, True], ids=["read", "asked"])
+@pytest.mark.parametrize("trees", [False, True], ids=["linear", "trees"])
+@pytest.mark.parametrize("threshold", ["top 5%", 0.05])
+def test_the_rare_class_of_the_target_is_chosen_whatever_its_place(opaque: bool, trees: bool, threshold: Any) -> None:
+    table = frauds()
+    numbers = table[["a", "s"]]
+    model = (RandomForestClassifier(8, random_state=0) if trees else LogisticRegression()).fit(numbers, table["kind"])
+    asked = Question.of(model, table, target="kind", sensitive_features=["s"], threshold=threshold, opaque=opaque)
+    chosen = asked.model.predict(numbers) == "fraud"
+    shares = model.predict_proba(numbers)[:, 0]
+    if threshold == 0.05:
+        clear = np.abs(shares - 0.05) > 1e-6
+        assert (chosen == (shares > 0.05))[clear].all() and chosen.sum() > 0
+    else:
+        assert 0.02 < chosen.mean() <= 0.05 and shares[chosen].min() > shares[~chosen].max()
+    assert f"fraud={threshold}" in asked.model.note
+    with pytest.raises(InputError, match=r"names no class.*write 'fraud=.*' or 'ok=.*'\."):
+        Question.of(model, numbers, sensitive_features=["s"], threshold=threshold, opaque=opaque)
+
+
+def test_training_verifying_and_predicting_say_which_class_a_threshold_is_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = frauds()
+    people, bundle = tmp_path / "people.csv", tmp_path / "bundle"
+    table.to_csv(people, index=False)
+    quick = ["--hidden", "4", "--epochs", "3", "--target", "kind", "--sensitive", "s", "--learning-rate", "0.05"]
+    assert run(["train", str(people), *quick, "--out", str(bundle), "--threshold", "top 5%"]) == 0
+    assert "fraud=top 5%" in capsys.readouterr().out
+    assert json.loads((bundle / "certificate.json").read_text())["training"]["threshold"] == "fraud=top 5%"
+    assert (load(bundle).predict(table) == "fraud").mean() < 0.08
+    assert run(["predict", str(bundle), str(people), "--threshold", "0.01"]) == 2
+    assert "write 'fraud=0.01' or 'ok=0.01'" in capsys.readouterr().err
+    assert run(["predict", str(bundle), str(people), "--threshold", "fraud=0.01", "--json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["threshold"] == "fraud=0.01" and "the threshold is fraud=0.01" in told.err
+    assert run(["verify", str(bundle), "--threshold", "fraud=0.01", "--json"]) == 0
+    assert "for fraud=0.01" in json.loads(capsys.readouterr().out)["reason"]
+    with pytest.raises(InputError, match="names no class"):
+        FairClassifier(["s"], hidden=[4], threshold=0.3).partial_fit(table[["a", "s"]], table["kind"], ["fraud", "ok"])
 
 
 # --- from the shell ---

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
 from bornfair import Command, Endpoint
@@ -14,7 +16,7 @@ from bornfair.models.importers.columns import Columns, Who
 from bornfair.models.importers.reading import Reading
 from bornfair.models.opaque import Steadiness, Unsteady, opaque_model
 from bornfair.models.outside.command import lines_read
-from bornfair.models.outside.said import said
+from bornfair.models.outside.said import from_mapping, said, said_together
 from bornfair.models.outside.sent import as_csv, as_records
 from outside_models import SMALL, WIDE, by_age, command, served
 
@@ -84,7 +86,8 @@ def test_what_numbers_are_and_where_they_decide_can_be_said():
     assert moved.predict(at).tolist() == ["no", "no", "yes"]
     assert moved.thresholds == {"yes": 4.0}
     share = opened(lambda t: t["age"] / 50, table=PEOPLE, threshold="top 25%")
-    assert np.mean(share.predict(PEOPLE) == "yes") <= 0.25 < np.mean(PEOPLE["age"] / 50 >= share.meant.cut) + 0.1
+    chosen = np.mean(share.predict(PEOPLE) == "yes")
+    assert chosen <= 0.25 < np.mean(PEOPLE["age"] / 50 >= share.thresholds["yes"]) + 0.1
     with pytest.raises(InputError, match="answers labels only, which decide themselves"):
         opened(by_age, threshold=0.3)
     with pytest.raises(InputError, match="threshold of a probability must lie between 0 and 1"):
@@ -301,3 +304,292 @@ def test_whoever_throws_is_named():
         InputError, match=r"the function broken could not decide about 16 people .*: KeyError: 'salary'\."
     ):
         opened(broken)
+
+
+# --- how numbers decide ---
+
+NUMBERED = SMALL.replaced(label=None)
+
+
+def two(first, last):
+    """A function that answers two numbers, made from a person's age."""
+    return lambda t: np.stack([first(t["age"].to_numpy(float)), last(t["age"].to_numpy(float))], axis=1)
+
+
+def at_ages(*ages):
+    return pd.DataFrame({"age": list(ages), "job": ["smith"] * len(ages), "woman": [True] * len(ages)})
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        (lambda a: a + 100, lambda a: a + 65 + 0 * a),  # never the last, although it is above 0
+        (lambda a: a - 90, lambda a: -a),  # negative both
+        (lambda a: 70 - a, lambda a: a),  # equal at 35
+        (lambda a: a / 100, lambda a: a / 60),  # within [0, 1], another sum than 1
+        (lambda a: 1 - a / 70, lambda a: a / 70),  # probabilities
+        (lambda a: np.where(a < 40, 0.5002, 0.4), lambda a: np.where(a < 30, 0.5004, 0.5)),  # their sum is rounded
+    ],
+)
+@pytest.mark.parametrize("decision", [None, "logit", "probability"])
+def test_the_larger_of_two_numbers_decides_and_the_first_where_they_are_equal(first, last, decision):
+    model = opened(two(first, last), NUMBERED, decision=decision)
+    everyone = at_ages(*range(20, 50))
+    ages = everyone["age"].to_numpy(float)
+    assert model.predict(everyone).tolist() == (last(ages) > first(ages)).astype(int).tolist()
+    scores = model.scores(everyone)
+    assert scores.shape == (30, 1) and ((scores[:, 0] > 0) == (last(ages) > first(ages))).all()
+
+
+def test_two_probabilities_are_shown_as_they_are_answered():
+    share = two(lambda a: 1 - a / 70, lambda a: a / 70)
+    everyone = at_ages(*range(20, 50))
+    for options in ({}, {"threshold": 0.6}, {"threshold": "0=0.6"}):
+        found = opened(share, NUMBERED, **options).predict_proba(everyone)
+        np.testing.assert_allclose(found, share(everyone), atol=1e-12)
+    logits = two(lambda a: a * 0 + 3, lambda a: a / 10)
+    odds = np.exp(everyone["age"].to_numpy(float) / 10 - 3)
+    for options in ({}, {"threshold": 0.6, "decision": "logit"}):
+        found = opened(logits, NUMBERED, **options).predict_proba(everyone)
+        np.testing.assert_allclose(found[:, 1], odds / (1 + odds), atol=1e-12)
+    three = opened(lambda t: np.stack([t["age"] / 100, t["age"] / 100, 1 - t["age"] / 50], axis=1), NUMBERED)
+    np.testing.assert_allclose(three.predict_proba(at_ages(40)), [[0.4, 0.4, 0.2]])
+    assert three.predict(at_ages(40, 20)).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "last_decided"),
+    [
+        ({"threshold": 0.6}, lambda p, q: q > 0.6),
+        ({"threshold": "1=0.6"}, lambda p, q: q > 0.6),
+        ({"threshold": "0=0.6"}, lambda p, q: p < 0.6),
+        ({"threshold": 0.3, "decision": "probability"}, lambda p, q: q > 0.3),
+        ({"threshold": "0=0.4", "decision": "probability"}, lambda p, q: p < 0.4),
+        ({"threshold": 0.2, "decision": "logit"}, lambda p, q: q - p > 0.2),
+        ({"threshold": "0=0.2", "decision": "logit"}, lambda p, q: q - p > -0.2),
+        ({"threshold": -0.2, "decision": "logit"}, lambda p, q: q - p > -0.2),
+    ],
+)
+def test_a_threshold_is_compared_with_the_number_of_its_class_or_the_difference(options, last_decided):
+    ages = np.arange(20, 50).astype(float)
+    share = two(lambda a: 1 - a / 70.5, lambda a: a / 70.5)
+    expected = last_decided(1 - ages / 70.5, ages / 70.5).astype(int).tolist()
+    assert 0 < sum(expected) < 30
+    assert opened(share, NUMBERED, **options).predict(at_ages(*range(20, 50))).tolist() == expected
+
+
+def test_numbers_that_do_not_sum_to_one_are_compared_only_as_the_user_says():
+    apart = two(lambda a: a / 100.3, lambda a: a / 60.7)
+    ages = np.arange(20, 50)
+    with pytest.raises(InputError, match=r"2 numbers between 0 and 1 that do not sum to 1; say what the threshold"):
+        opened(apart, NUMBERED, threshold=0.3)
+    for options, expected in (
+        ({"threshold": 0.6, "decision": "probability"}, ages / 60.7 > 0.6),
+        ({"threshold": "0=0.3", "decision": "probability"}, ages / 100.3 < 0.3),
+        ({"threshold": 0.2, "decision": "logit"}, ages / 60.7 - ages / 100.3 > 0.2),
+    ):
+        found = opened(apart, NUMBERED, **options).predict(at_ages(*ages))
+        assert found.tolist() == expected.astype(int).tolist() and 0 < expected.sum() < 30
+    wide = opened(two(lambda a: a * 0 + 3, lambda a: a / 10), NUMBERED, threshold=0.5)  # above 1: a difference
+    assert wide.predict(at_ages(34, 35, 36)).tolist() == [0, 0, 1] and wide.thresholds == {"1": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("place", "columns", "tiny"),
+    [(0, 1, 1.0), (0, 2, 1.0), (1, 1, 1.0), (1, 2, 1.0), (0, 2, 1e-18), (1, 1, 1e-18), (1, 2, 1e-18)],
+)
+def test_top_so_many_percent_have_the_largest_numbers_for_the_class(place, tiny, columns):
+    """Also where a number is so small that 1 less it is 1."""
+    rare = two(lambda a: 1 - tiny * a / 70, lambda a: tiny * a / 70)
+    if place == 0:
+        rare = two(lambda a: tiny * a / 70, lambda a: 1 - tiny * a / 70)
+    answer = rare if columns == 2 else lambda t: rare(t)[:, 1]
+    everyone = at_ages(*range(20, 50))
+    model = opened(answer, NUMBERED, table=everyone, threshold=f"{place}=top 10%")
+    chosen = everyone["age"].to_numpy()[model.predict(everyone) == place]
+    assert sorted(chosen.tolist()) == [47, 48, 49]
+
+
+def test_answers_must_stay_probabilities_if_they_were_in_the_trial():
+    def drifting(people):
+        drifting.times += 1
+        return people["age"].to_numpy(float) / (50 if drifting.times < 9 else 10)
+
+    drifting.times = 0
+    model = opened(drifting)
+    model.predict(PEOPLE)
+    drifting.times = 9
+    with pytest.raises(InputError, match=r"answered \d.*, which is no probability, after probabilities in a tr"):
+        model.predict(PEOPLE)
+    drifting.times = 0
+    said_so = opened(drifting, decision="probability")
+    drifting.times = 9
+    assert set(said_so.predict(PEOPLE)) == {"yes"}
+    near = opened(lambda t: np.full(len(t), 1 + 2.0**-24))  # the sum of some float32 numbers
+    assert near.meant.numbers == "probability" and near.predict(at_ages(20)).tolist() == ["yes"]
+
+
+def test_several_labels_are_no_scores():
+    several = two(lambda a: (a > 30).astype(float), lambda a: (a > 40).astype(float))
+    with pytest.raises(InputError, match=r"2 numbers that are 0 or 1 and do not sum to 1, which may be several labels"):
+        opened(several, NUMBERED)
+    assert opened(several, NUMBERED, decision="logit").predict(at_ages(20, 35, 45)).tolist() == [0, 0, 0]
+    one_hot = two(lambda a: (a <= 40).astype(float), lambda a: (a > 40).astype(float))
+    assert opened(one_hot, NUMBERED).predict(at_ages(40, 41)).tolist() == [0, 1]
+    votes = two(lambda a: np.full(len(a), 3.0), lambda a: np.round(a / 10))
+    assert opened(votes, NUMBERED).predict(at_ages(20, 30, 40)).tolist() == [0, 0, 1]
+
+
+def test_named_columns_of_numbers_belong_to_the_classes_of_that_name():
+    def named(*names):
+        return lambda t: pd.DataFrame({names[0]: t["age"] / 70, names[1]: 1 - t["age"] / 70})
+
+    assert opened(named("yes", "no")).predict(at_ages(34, 36)).tolist() == ["no", "yes"]
+    assert opened(named("no", "yes")).predict(at_ages(34, 36)).tolist() == ["yes", "no"]
+    assert opened(named(0, 1)).predict(at_ages(34, 36)).tolist() == ["yes", "no"]
+    assert opened(named("yes", "no"), NUMBERED).meant.classes == ("yes", "no")
+    with pytest.raises(InputError, match=r"names the classes 'p0', 'p1', but the label 'loan' has 'no', 'yes'"):
+        opened(named("p0", "p1"))
+    numbers = SMALL.replaced(label={"name": "loan", "classes": [0, 1]})
+    assert opened(named("1", "0"), numbers).meant.classes == (1, 0)
+
+
+# --- rare shapes of answers ---
+
+
+def test_answers_of_one_column_are_labels_or_numbers_like_plain_ones():
+    for values in (np.array([["a"], ["b"]]), np.array([[True], [False]]), pd.DataFrame({"x": ["a", "b"]})):
+        found = said(values, 2, "it")
+        assert found.numbers is None and found.labels.tolist() == np.asarray(values)[:, 0].tolist()
+    whole = said(np.array([[3], [4]]), 2, "it")
+    assert whole.labels.tolist() == [3, 4] and whole.numbers is None
+    assert said(pd.DataFrame({"p": [0.25, 0.5]}), 2, "it").numbers.tolist() == [[0.25], [0.5]]
+    assert said(pd.DataFrame({"p": [0.25, 0.5]}), 2, "it").classes is None
+    assert said(np.array([[1, 2], [3, 4]]), 2, "it").numbers.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    with pytest.raises(InputError, match=r"an array of shape \[2, 2\] of <U1; it must give one label"):
+        said(np.array([["a", "b"], ["c", "d"]]), 2, "it")
+    with pytest.raises(InputError, match=r"an array of shape \[2, 2\] of bool"):
+        said(np.ones((2, 2), bool), 2, "it")
+
+
+def test_a_service_may_answer_decisions_and_numbers_together():
+    def both(decisions, numbers):
+        return from_mapping({"decisions": decisions, "probabilities": numbers}, 2, "it")
+
+    for decisions in ([1, 0], [1.0, 0.0], [[1.0], [0.0]]):  # decimals are labels too, beside numbers
+        found = both(decisions, [0.75, 0.25])
+        assert found.labels.tolist() == [1, 0] and found.numbers.tolist() == [[0.75], [0.25]]
+    assert both(["a", "b"], [[0.5, 0.5], [0.25, 0.75]]).labels.tolist() == ["a", "b"]
+    with pytest.raises(InputError, match="probabilities that are no numbers; give numbers"):
+        both([1, 0], ["a", "b"])
+    assert from_mapping({"labels": ["a", "b"]}, 2, "it").numbers is None
+    assert from_mapping({"scores": [0.5, 2.0]}, 2, "it").labels is None
+
+
+def test_batches_must_be_answered_alike():
+    def parts(*answers):
+        return said_together([said(answer, len(answer), "it") for answer in answers], "it")
+
+    assert parts(["a"], ["b", "c"]).labels.tolist() == ["a", "b", "c"]
+    assert parts([0.5], [1]).numbers.tolist() == [[0.5], [1.0]]
+    for answers in (([0.5], ["a"]), ([0.5], [[0.5, 0.5]])):
+        with pytest.raises(InputError, match="answered some people by labels and others by numbers, or by more of th"):
+            parts(*answers)
+
+
+def test_later_answers_must_have_the_shape_of_the_trial():
+    def changing(first, later):
+        def answer(people):
+            return later(people) if answer.later else first(people)
+
+        answer.later = False
+        return answer
+
+    def numbers(people):
+        return people["age"].to_numpy(float) / 100
+
+    cases = [
+        (numbers, lambda t: np.stack([numbers(t)] * 2, axis=1), r"answered 2 numbers for each person, and 1 before"),
+        (numbers, lambda t: np.array(["yes"] * len(t)), "answered without numbers, which it gave before"),
+        (by_age, lambda t: np.stack([numbers(t)] * 2, axis=1), "answered numbers, and labels before; say what"),
+        (by_age, lambda t: np.array(["maybe"] * len(t)), "'maybe', which is not one of its classes 'no', 'yes'"),
+    ]
+    for first, later, message in cases:
+        answer = changing(first, later)
+        model = opened(answer)
+        model.predict(PEOPLE)
+        answer.later = True
+        with pytest.raises(InputError, match=message):
+            model.predict(PEOPLE)
+
+
+class Estimator:
+    """Anything with `predict`, `classes_` and what it shows besides."""
+
+    def __init__(self, classes, decide, shown):
+        self.classes_, self.predict, self.predict_proba = classes, decide, shown
+
+
+def test_labels_decide_and_numbers_are_only_shown_unless_the_user_says_otherwise():
+    def share(t):
+        return np.stack([1 - t["age"] / 70, t["age"] / 70], axis=1)
+
+    def strict(t):
+        return np.where(t["age"] > 45, "yes", "no")
+
+    estimator = Estimator(["no", "yes"], strict, share)
+    model = opened(estimator)
+    everyone = at_ages(40, 45, 46)
+    assert model.meant.by_label and model.predict(everyone).tolist() == ["no", "no", "yes"]
+    np.testing.assert_allclose(model.predict_proba(everyone), share(everyone))
+    assert opened(estimator, decision="probability").predict(everyone).tolist() == ["yes", "yes", "yes"]
+    assert opened(estimator, decision="label").predict(everyone).tolist() == ["no", "no", "yes"]
+    odd = Estimator(["no", "yes"], strict, lambda t: np.stack([t["age"] * 1.0, t["age"] * 2.0], axis=1))
+    shown = opened(odd)
+    assert shown.meant.numbers == "logit" and shown.predict(everyone).tolist() == ["no", "no", "yes"]
+    one = opened(lambda t: t["age"].to_numpy(float) / 50, decision="probability")
+    np.testing.assert_allclose(one.predict_proba(at_ages(40)), [[0.2, 0.8]])
+
+
+def test_scores_are_above_0_where_an_estimator_with_a_threshold_of_its_own_decides():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=80), "s": rng.integers(0, 2, 80)})
+    fixed = FixedThresholdClassifier(GaussianNB(), threshold=0.2).fit(table, table["a"] + table["s"] > 0.5)
+    for options, threshold in (({}, 0.2), ({"decision": "probability"}, 0.5)):
+        model = opaque_model(fixed, Who(None, ["s"], table), Reading.of(options))
+        shares = fixed.predict_proba(table)[:, 1]
+        assert np.array_equal(model.scores(table)[:, 0] > 0, shares > threshold)
+        assert np.array_equal(model.predict(table), shares > threshold)
+        np.testing.assert_allclose(model.predict_proba(table)[:, 1], shares, atol=1e-12)
+
+
+@pytest.mark.parametrize("low", [0.0, -0.9])
+def test_two_scores_outside_0_and_1_are_compared_by_their_difference(low):
+    high = 1.4 + low  # below 0 on one side, or above 1 on the other
+    scores = two(lambda a: np.full(len(a), low), lambda a: low + (high - low) * (a - 20) / 29)
+    model = opened(scores, NUMBERED, threshold=0.35)
+    ages = np.arange(20, 50)
+    assert model.predict(at_ages(*ages)).tolist() == (1.4 * (ages - 20) / 29 > 0.35).astype(int).tolist()
+
+
+def test_what_a_trial_cannot_tell_is_asked():
+    with pytest.raises(InputError, match=r"decides 'yes' about all 256 people of a trial; say which other decisions"):
+        opened(lambda t: np.array(["yes"] * len(t)), NUMBERED)
+    assert opened(lambda t: np.ones(len(t), bool), NUMBERED).meant.classes == (False, True)
+    assert opened(lambda t: np.ones(len(t), int), NUMBERED).meant.classes == (0, 1)
+    with pytest.raises(InputError, match="decides 7 about all"):
+        opened(lambda t: np.full(len(t), 7), NUMBERED)
+    with pytest.raises(InputError, match=r"answers numbers, so that decision='label' does not fit; leave it out"):
+        opened(lambda t: np.ones((len(t), 2)), NUMBERED, decision="label")
+    with pytest.raises(InputError, match=r"answers 3 numbers for 2 classes 'no', 'yes'; give one for each"):
+        opened(lambda t: np.full((len(t), 3), 1 / 3))
+    three = SMALL.replaced(label={"name": "loan", "classes": ["a", "b", "c"]})
+    with pytest.raises(InputError, match=r"answers one number for 3 classes 'a', 'b', 'c'; give one for each"):
+        opened(lambda t: t["age"] / 50, three)
+    with pytest.raises(InputError, match="tells 3 classes apart and cannot be read, so no threshold can be set"):
+        opened(lambda t: np.full((len(t), 3), 1 / 3), three, threshold="a=0.3")
+    for threshold in (1.0, "no=1.0"):
+        with pytest.raises(InputError, match=r"threshold of a probability must lie between 0 and 1, found 1\.0"):
+            opened(lambda t: t["age"] / 50, threshold=threshold)
+    with pytest.raises(InputError, match="'yes=top 5%' is a share of a table's people; give a table, or a number"):
+        opened(lambda t: t["age"] / 50, threshold="top 5%")

@@ -9,7 +9,7 @@ import pytest
 from bornfair.errors import InputError
 from bornfair.people.reading import Reading
 from bornfair.people.sources import Source
-from bornfair.people.tables import as_pandas, read_table
+from bornfair.people.tables import as_pandas, read_table, with_large_numbers
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -99,3 +99,21 @@ def test_a_number_too_large_for_pandas_makes_no_texts_of_the_others(tmp_path):
     assert table["code"].tolist() == ["a", "a", "a", "1", str(10**20)]
     (batch,) = Source.at(str(tmp_path / "t.csv"), told).batches()
     assert batch.table.equals(table)
+
+
+def test_numbers_are_kept_as_numbers_up_to_the_largest_that_a_format_holds():
+    largest = 2**63 - 1
+    kept = with_large_numbers(pd.DataFrame({"a": ["1", str(largest)], "b": ["1", str(largest + 1)]}), ".")
+    assert kept["a"].tolist() == ["1", str(largest)]  # which pandas would have read by itself
+    assert kept["b"].tolist() == [1, largest + 1]
+    decimals = with_large_numbers(
+        pd.DataFrame({"a": ["1.5", "1e308"], "b": ["1.5", "1e400"], "c": ["2.5", "-1e400"]}), "."
+    )
+    assert decimals["a"].tolist() == ["1.5", "1e308"]
+    assert decimals["b"].tolist() == [1.5, np.inf] and decimals["c"].tolist() == [2.5, -np.inf]
+
+
+@pytest.mark.parametrize("table", [[[1, 2]], {"a": [1]}, np.zeros((2, 2)), pd.Series([1, 2], name="a")])
+def test_what_is_no_data_frame_is_refused_in_a_sentence(table):
+    with pytest.raises(InputError, match=r"a table must be a pandas or polars data frame, found \w+; turn it into one"):
+        as_pandas(table)

@@ -3,16 +3,18 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 
-from bornfair import quantify
+from bornfair import Domain, quantify
 from bornfair.errors import InputError
 from bornfair.models.importers.columns import Who
 from bornfair.models.importers.reading import Reading
 from bornfair.models.opaque import opaque_model
+from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.outside_draw import Drawn
 from bornfair.quantification.outside_measure import shares_outside
-from bornfair.quantification.people import people_of, treatment
+from bornfair.quantification.people import own_decisions, people_of, treatment
 from bornfair.question import Question
 from outside_models import SMALL, WIDE, by_age, unfair_to
 
@@ -126,3 +128,66 @@ def test_noise_is_refused():
 
     with pytest.raises(InputError, match=r"decided the same person in two ways|does not answer the same row alike"):
         quantify(rarely, WIDE, timeout=60)
+
+
+def test_of_two_scores_the_larger_decides_who_is_treated_unfairly():
+    """Two scores above 0 that favour the first class for everybody, and two of which the larger depends on sex."""
+    ages = SMALL.replaced(label=None)
+
+    def fair(people):
+        last = np.where(people["woman"], 1.0, -1.0)
+        return np.stack([last + people["age"] / 10 - 4, last], axis=1)
+
+    def unfair(people):
+        first = people["age"] / 10 + people["woman"] * 0.6
+        return np.stack([first, np.full(len(people), 4.05)], axis=1)
+
+    found = quantify(fair, ages, sensitive_features=["woman"], timeout=5)
+    assert (found.confident.low, found.confident.high) == (0.0, 0.0)
+    found = quantify(unfair, ages, sensitive_features=["woman"], timeout=5)
+    assert found.confident.low == found.confident.high == 6 / 30
+
+
+GAPPY = Domain(
+    features=(
+        IntegerFeature(name="age", low=20, high=49, missing=True),
+        CategoricalFeature(name="sex", categories=("f", "m"), missing=True),
+    ),
+    sensitive=("sex",),
+    label=Label(name="loan", classes=("no", "yes")),
+)
+
+
+def with_gaps(people):
+    bonus = people["sex"].map({"f": 0.0, "m": 5.0}).fillna(2.0).to_numpy(float)
+    return np.where(people["age"].fillna(33.0).to_numpy(float) + bonus > 36, "yes", "no")
+
+
+@pytest.mark.parametrize("kind", ["asked", "forest"])
+def test_who_has_no_sensitive_value_is_decided_as_they_stand(kind):
+    table, domain, source = GAPPY.sample(139, seed=1), GAPPY, with_gaps
+    if kind == "forest":
+        sex = CategoricalFeature(name="sex", categories=(0, 1), missing=True)
+        domain = Domain(features=(GAPPY.features[0], sex), sensitive=("sex",), label=GAPPY.label)
+        decided, table = with_gaps(table), table.assign(sex=table["sex"].map({"f": 0.0, "m": 1.0}))
+        source = HistGradientBoostingClassifier(max_iter=20, min_samples_leaf=2).fit(table, decided)
+    asked = Question.of(source, domain=domain, table=table)
+    own = own_decisions(asked.model, asked.people, treatment(asked.model, asked.people))
+    assert table["sex"].isna().sum() > 30 and (own >= 0).all()
+    assert asked.model.classes[own].tolist() == list(source(table) if kind == "asked" else source.predict(table))
+
+
+def test_what_would_undo_it_is_found_for_people_with_gaps():
+    model = opaque_model(with_gaps, Who(GAPPY), Reading())
+    found = people_of(model, GAPPY.sample(139, seed=1), 20).most_affected
+    people = pd.DataFrame([one.person for one in found]).astype({"age": float})
+    assert people.isna().any(axis=0).all()
+    for one in found:
+        other = one.person | {name: value for name, (_, value) in one.undo["changes"].items()}
+        everyone = pd.DataFrame([other | {"sex": sex} for sex in ("f", "m", None)]).astype({"age": float})
+        assert set(with_gaps(everyone)) == {one.undo["decision"]} and set(one.undo["changes"]) == {"age"}
+    assert not {"f", "m"} >= {one.person["sex"] for one in found}
+    decisions_ = {(one.person["age"], one.person["sex"]): one.decisions[0] for one in found}
+    assert decisions_ == dict(
+        zip(decisions_, with_gaps(pd.DataFrame(list(decisions_), columns=["age", "sex"])), strict=True)
+    )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bornfair.errors import InputError
-from bornfair.training.response import Response
+from bornfair.training.response import Response, kept_and_other, privacy
 
 
 @given(st.integers(2, 9), st.floats(-5, 5))
@@ -68,3 +68,18 @@ def test_a_random_person_is_released_as_the_mean_row_of_the_matrix(size, gamma, 
 def test_bad_responses_are_explained(arguments, message):
     with pytest.raises(InputError, match=message):
         Response(*arguments)
+
+
+def test_a_response_needs_two_values_a_number_and_a_draw():
+    assert kept_and_other(2, 0.0) == (0.5, 0.5)
+    for size in (1, 0):
+        with pytest.raises(InputError, match=f"needs two or more sensitive values, found {size}"):
+            kept_and_other(size, 0.0)
+    with pytest.raises(InputError, match="γ must be a number, found NaN; 0 answers"):
+        kept_and_other(2, float("nan"))
+    assert privacy(-0.5) == 0.5 and privacy(0.5, np.int64(3)) == 1.5
+    for draws in (0, True, 1.0):
+        with pytest.raises(InputError, match="draws must be a whole number of 1 or more"):
+            privacy(0.5, draws)
+    with pytest.raises(InputError, match=r"γ must be a number, found NaN\."):
+        privacy(float("nan"), 2)

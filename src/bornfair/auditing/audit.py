@@ -16,7 +16,7 @@ from bornfair.auditing.by_group import by_group
 from bornfair.auditing.examination import examined, name_of, today
 from bornfair.auditing.many import Kept, all_of, located
 from bornfair.auditing.reliability import reliability_of
-from bornfair.checks import choice, number, whole
+from bornfair.checks import choice, keywords, number, whole
 from bornfair.errors import InputError, plain_value
 from bornfair.models import metrics
 from bornfair.models.forest_model import ForestModel
@@ -107,6 +107,7 @@ def audit(
     >>> report.documents[0].verdict.verdict, report.documents[0].people.unfair
     ('falsified', 4)
     """
+    keywords(audit, asking, Asking)
     check_question("auto", timeout)
     clock = Clock.of(timeout, say)
     number("least_share", least_share, 0.0, 1.0)

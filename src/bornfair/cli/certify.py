@@ -22,7 +22,7 @@ from bornfair.cli.options import (
     rows_of,
     started,
 )
-from bornfair.cli.output import STATUS, print_json, print_twins, tell
+from bornfair.cli.output import STATUS, print_json, print_twins, say, tell
 from bornfair.people.reading import Reading
 
 
@@ -83,12 +83,17 @@ def certify(
 
 def _of_bundle(bundle: Path, table: Any, threshold: list[str] | None, others: object) -> Any:
     from bornfair.errors import InputError
+    from bornfair.models.operating import Asked
     from bornfair.proof.bundle import load_bundle
 
     if others:
         raise InputError("a bundle says itself who is sensitive, who exists and who is whose twin; leave these out.")
     model = load_bundle(bundle)
-    return model.at(threshold, table) if threshold else model
+    if not threshold:
+        return model
+    point = Asked.of(threshold).for_classes(model.classes.tolist())
+    say(f"bornfair: the threshold is {point.text}.")
+    return model.at(point, table)
 
 
 def _of_forest(

@@ -130,7 +130,7 @@ Decision = Annotated[
 ]
 Threshold = Annotated[
     list[str] | None,
-    Option("--threshold", help="Above which probability the last class is decided: 0.05, 'top 12%', or CLASS=0.3."),
+    Option("--threshold", help="Above which probability a class is decided: CLASS=0.05 or 'CLASS=top 12%'."),
 ]
 Normalise = Annotated[
     str | None, Option("--normalise", help="yes or no: whether the means and ranges of a .nnet file are applied.")

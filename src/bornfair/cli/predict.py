@@ -52,14 +52,17 @@ def predict(
     from bornfair.files import write_atomically
     from bornfair.models.model import Model
     from bornfair.models.network import decisions
+    from bornfair.models.operating import Asked
     from bornfair.proof.bundle import load_bundle
 
     model = load_bundle(bundle)
     people = rows_of(table, reading)
     assert people is not None
     known = known_by(people, identifiers or [])
-    if threshold:
-        model = model.at(threshold, people)
+    point = Asked.of(threshold).for_classes(model.classes.tolist()) if threshold else None
+    if point is not None:
+        model = model.at(point, people)
+        say(f"bornfair: the threshold is {point.text}.")
     scores = model.scores(people)
     say_unseen(unseen_counts(model.domain, people), len(people))
     classes = model.classes.tolist()
@@ -71,7 +74,7 @@ def predict(
     if json:
         print_json({
             "bundle": str(bundle), "rows": len(decided), "classes": classes, **({"ids": known} if known else {}),
-            "thresholds": model.thresholds,
+            "threshold": None if point is None else point.text, "thresholds": model.thresholds,
             "predictions": decided, "probabilities": shares.tolist(), "out": None if out is None else str(out),
         })  # fmt: skip
     elif out is not None:

@@ -38,12 +38,14 @@ def predict_streamed(
     if json and out is None:
         raise InputError("--json of a table that is read in batches needs --out FILE for the predictions.")
     model, source = load_bundle(bundle), Source.at(table, reading)
-    if threshold:
-        if Asked.of(threshold).needs_people:
+    point = Asked.of(threshold).for_classes(model.classes.tolist()) if threshold else None
+    if point is not None:
+        if point.needs_people:
             raise InputError(
                 "--threshold top …% needs all rows at once; of a table that is read in batches, name the probability."
             )
-        model = model.at(threshold)
+        model = model.at(point)
+        say(f"bornfair: the threshold is {point.text}.")
     names = [name for name in model.domain.names if name in source.columns]
     source.check_columns([*model.domain.free_names, *identifiers])
     columns = list(dict.fromkeys([*names, *identifiers]))
@@ -86,7 +88,8 @@ def predict_streamed(
         )
     if json:
         print_json({
-            "bundle": str(bundle), "rows": rows, "classes": classes, "thresholds": model.thresholds, "out": str(out),
+            "bundle": str(bundle), "rows": rows, "classes": classes, "out": str(out),
+            "threshold": None if point is None else point.text, "thresholds": model.thresholds,
         })  # fmt: skip
     elif out is not None:
         tell(f"{rows:,} rows written to {out}")

@@ -93,6 +93,8 @@ def _print(found: Repaired | RepairedForest | RepairedGraph, bundle: str) -> Non
     else:
         facts = _forest_facts(found) if isinstance(found, RepairedForest) else _network_facts(found)
         on = "rows kept aside"
+    if found.original.note:
+        facts += [("original model", found.original.note)]
     facts += [("seconds", f"{found.seconds:.1f}"), ("bundle", bundle)]
     print_table(f"Measured on {found.changes.rows:,} {on}", ["", "result"], facts, numbers_from=2)
     if found.changes.groups:

@@ -181,6 +181,7 @@ class Streamed:
             "flip_stable": figures.get("flip_stable"),
             "twins": [rule_text(rule) for rule in domain.twins],
             "rows_measured": figures.get("rows", 0),
+            "threshold": certificate.training.get("threshold"),
             "thresholds": model.thresholds,
             "measured_on": figures.get("on", "nothing"),
             "measured": certificate.training.get("measured", []),

@@ -16,7 +16,7 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import whole
+from bornfair.checks import keywords, whole
 from bornfair.errors import InputError, plain_value
 from bornfair.explaining.person import Person, limits_around, person_of_domain, read_person, row_of
 from bornfair.models.forest_model import ForestModel
@@ -163,6 +163,7 @@ def explain(
     >>> found.verdict.verdict, found.decision, found.differing[0].changes, found.differing[0].decision
     ('falsified', 1, {'woman': (1, 0)}, 0)
     """
+    keywords(explain, asking, Asking)
     check_question("auto", timeout)
     whole("most", most, 0)
     clock = Clock.of(timeout, say)

@@ -53,7 +53,7 @@ class Model:
         """
         return thresholds_of(self.offsets, self.classes.tolist()) if self.offsets else {}
 
-    def at(self, threshold: Threshold | None, table: Any = None) -> Self:
+    def at(self, threshold: Threshold | Asked | None, table: Any = None) -> Self:
         """The same model, deciding elsewhere: 0.05, "top 12%" of the people of a table, "approve=0.3"; None for ½.
 
         What was proven of decisions is left behind; what was proven of scores, by structure, holds everywhere.

@@ -1,8 +1,11 @@
 """At which point does a model decide? Above a probability of its own, or for the top so many of a table.
 
-Of two classes the last is decided where its probability exceeds a threshold; of more, the class whose probability is
-the largest multiple of its threshold. Either is a shift of the scores, so that a model at any point is again one that
-decides by score > 0, or by the first largest score: every proof and every count speaks of it without knowing. What the
+Of two classes the one a threshold is for is decided where its probability exceeds the threshold; of more, the class
+whose probability is the largest multiple of its threshold. A threshold without a class is for the positive class of a
+pair such as 0 and 1 (`POSITIVE`), else for the one class with fewer than `RARE` of the target's rows, else refused.
+
+A threshold is a shift of the scores, so that a model at any point is again one that decides by score > 0, or by the
+first largest score: every proof and every count speaks of it without knowing. What the
 scores were shifted by is kept beside them (`Model.offsets`), to show probabilities.
 """
 
@@ -11,12 +14,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from bornfair.errors import InputError, plain, shown
+from bornfair.errors import InputError, plain, plain_value, shown
 from bornfair.people.features import Value
 
 Threshold = float | str | Sequence[str] | Mapping[Value, float | str]
@@ -26,6 +30,12 @@ USUAL = 0.5
 LEAST = 1e-12  # thresholds closer to 0 or 1 decide alike for everybody
 TOP = re.compile(r"top\s*(\d+(?:\.\d*)?|\.\d+)\s*%", re.IGNORECASE)
 HOW = "write 0.05, 'top 12%', or CLASS=0.3"
+RARE = 0.2  # a class with a smaller share of the target's rows is the one that a threshold is for
+POSITIVE = {
+    "1": ("0", "-1"), "true": ("false",), "yes": ("no",), "y": ("n",), "t": ("f",), "positive": ("negative",),
+    "pos": ("neg",),
+}  # fmt: skip
+"""Names of the positive class of two, with the other names that go with them."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +68,13 @@ class Top:
 
 @dataclass(frozen=True)
 class Asked:
-    """Which threshold is asked for which class; None: the last of two."""
+    """Which threshold is asked for which class; None: for the positive or the rare one of two."""
 
     parts: tuple[tuple[Value | None, float | Top], ...]
     logit: bool = False
     """Whether numbers are scores, and not probabilities."""
+    rare: Value | None = None
+    """The one rare class of the target's two, if it was looked at."""
 
     @staticmethod
     def of(threshold: Any) -> Asked:
@@ -93,11 +105,36 @@ class Asked:
         amounts = ((name, f"top {a.percent:g}%" if isinstance(a, Top) else f"{a:g}") for name, a in self.parts)
         return ", ".join(amount if name is None else f"{name}={amount}" for name, amount in amounts)
 
+    def among(self, answers: Any) -> Asked:
+        """The same, with the target's rare class in mind.
+
+        >>> Asked.of("top 5%").among(["ok"] * 9 + ["fraud"]).for_classes(["fraud", "ok"]).text
+        'fraud=top 5%'
+        """
+        counts = pd.Series(answers, dtype=object).dropna().value_counts()
+        rare = len(counts) == 2 and counts.iloc[-1] < RARE * counts.sum()
+        return replace(self, rare=plain_value(counts.index[-1]) if rare else None)
+
+    def for_classes(self, classes: Sequence[Value]) -> Asked:
+        """The same, with every class named."""
+        if len(classes) != 2 or all(name is not None for name, _ in self.parts):
+            return self
+        place = positive_place(classes)
+        if place is None and self.rare is not None:
+            place = next((i for i, name in enumerate(classes) if str(name) == str(self.rare)), None)
+        if place is None:
+            spelled = " or ".join(repr(replace(self, parts=((name, self.parts[0][1]),)).text) for name in classes)
+            raise InputError(
+                f"the threshold {self.text} names no class, and of {shown(classes)} neither is known to be the "
+                f"positive or the rare one; write {spelled}."
+            )
+        return replace(self, parts=tuple((classes[place] if name is None else name, a) for name, a in self.parts))
+
     def by_class(self, classes: Sequence[Value]) -> dict[int, float | Top]:
         """The same by the positions of the classes."""
         found: dict[int, float | Top] = {}
         texts = [str(name) for name in classes]
-        for name, amount in self.parts:
+        for name, amount in self.for_classes(classes).parts:
             if name is None and len(classes) > 2:
                 raise InputError(
                     f"there are {len(classes)} classes, so a threshold must name one, as {texts[-1]}=0.3; they are "
@@ -107,7 +144,8 @@ class Asked:
                 raise InputError(
                     f"the threshold is for the class {name!r}, which is not one of {shown(classes)}; name one of these."
                 )
-            place = len(classes) - 1 if name is None else _place(name, classes)
+            assert name is not None
+            place = _place(name, classes)
             if place in found:
                 raise InputError(f"the class {texts[place]!r} is given two thresholds; give one.")
             if isinstance(amount, Top) and len(classes) > 2:
@@ -139,6 +177,17 @@ class Asked:
                 return (math.nextafter(-amount.above(-scores[:, 0].astype(np.float64)), -math.inf),)
             return (amount.above(scores[:, 0]),)
         return (sign * (amount if self.logit else logit(_share(amount))),)
+
+
+def positive_place(classes: Sequence[Value]) -> int | None:
+    """The position of the positive one of two classes, if their names are such a pair.
+
+    >>> positive_place([False, True]), positive_place(["yes", "no"]), positive_place(["fraud", "ok"])
+    (1, 0, None)
+    """
+    words = [f"{name:g}" if isinstance(name, float) else str(name).strip().lower() for name in classes]
+    found = [i for i, word in enumerate(words) if words[1 - i] in POSITIVE.get(word, ())] if len(words) == 2 else []
+    return found[0] if found else None
 
 
 def logit(share: float) -> float:

@@ -18,18 +18,26 @@ from bornfair.people.written_numbers import as_numbers
 
 
 def as_pandas(table: Any) -> pd.DataFrame:
-    """A pandas table with string column names, from any data frame narwhals knows."""
+    """A pandas table from any data frame narwhals knows, a lazy one included; its columns have names or numbers."""
     if not isinstance(table, pd.DataFrame):
         import narwhals as nw
 
         try:
-            native = nw.from_native(table, eager_only=True)
+            found = nw.from_native(table)
+            native = found.collect() if isinstance(found, nw.LazyFrame) else found
         except TypeError as error:
             raise InputError(
                 f"a table must be a pandas or polars data frame, found {type(table).__name__}; "
                 "turn it into one, with a name for each column."
             ) from error
         table = _to_pandas(native)
+    named = [isinstance(name, str) for name in table.columns]
+    if any(named) and not all(named):
+        name, number = table.columns[named.index(True)], table.columns[named.index(False)]
+        raise InputError(
+            f"the table has columns named by a text ({name!r}) and by a {type(number).__name__} ({number!r}); give "
+            "every column a text as its name (table.columns = table.columns.astype(str))."
+        )
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
         raise InputError(f"the table has two columns named {shown(twice.unique())}; rename one.")

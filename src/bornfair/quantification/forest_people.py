@@ -56,7 +56,7 @@ _FIELDS = tuple(Treatment.__dataclass_fields__)
 def _judged(model: ForestModel, cells: Cells, versions: Versions, frame: pd.DataFrame, rows: np.ndarray) -> Treatment:
     tables = [versions.table(frame, version) for version in range(versions.size)]
     scores = np.stack([model.scores(one) for one in tables], axis=1)  # [rows, versions, outputs]
-    own, known = _own(cells, frame)
+    own, known = cells.own(frame)
     if model.original is None:
         decided = decisions(scores)
     else:
@@ -66,17 +66,6 @@ def _judged(model: ForestModel, cells: Cells, versions: Versions, frame: pd.Data
     own = np.where(known, own, pair[:, 0])
     twin = np.where(fair, own, pair[:, 1])
     return Treatment(fair, own, twin, decided, scores, np.where(fair, 0.0, distance(scores, own, twin)), rows)
-
-
-def _own(cells: Cells, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's version, where its sensitive values are given and belong to the domain."""
-    names = cells.domain.sensitive
-    if any(name not in frame.columns for name in names):
-        return np.zeros(len(frame), np.int64), np.zeros(len(frame), bool)
-    at = np.stack([cells.features[i].of(frame[cells.domain.names[i]].to_numpy()) for i in cells.sensitive], axis=1)
-    place = {tuple(row): i for i, row in enumerate(cells.twins.values.tolist())}
-    found = np.array([place.get(tuple(row), -1) for row in at.tolist()], np.int64)
-    return np.maximum(found, 0), found >= 0
 
 
 def forest_affected(

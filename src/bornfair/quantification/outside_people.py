@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain
 from bornfair.models.opaque import OpaqueModel, Unsteady, scores_of
-from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.tables import as_pandas
 from bornfair.quantification.records import Affected
 from bornfair.quantification.treated import Treatment, class_names, distance, person_of_row, telling_pair
-from bornfair.twins.versions import Versions
+from bornfair.twins.versions import Versions, own_versions
 from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.outside_replay import replay_outside
 from bornfair.verification.replay import falsified
@@ -56,22 +54,11 @@ _FIELDS = tuple(Treatment.__dataclass_fields__)
 def _judged(model: OpaqueModel, versions: Versions, frame: pd.DataFrame, rows: np.ndarray) -> Treatment:
     given = model.ask_versions(frame, versions)
     decided, scores = given.decided, scores_of(model, given)
-    own, _ = own_versions(model.domain, frame)
+    own, _ = own_versions(frame, model.domain.sensitive, versions.values)
     fair = (decided == decided[:, :1]).all(axis=1)
     pair = telling_pair(versions, scores, decided, own, np.ones(len(frame), bool), fair)
     twin = np.where(fair, own, pair[:, 1])
     return Treatment(fair, own, twin, decided, scores, np.where(fair, 0.0, distance(scores, own, twin)), rows)
-
-
-def own_versions(domain: Domain, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's version, where its sensitive values are given and belong to S."""
-    names = domain.sensitive
-    if any(name not in frame.columns for name in names):
-        return np.zeros(len(frame), np.int64), np.zeros(len(frame), bool)
-    position = {values: i for i, values in enumerate(domain.sensitive_space.values)}
-    rows = zip(*(frame[name].tolist() for name in names), strict=True)
-    found = np.array([position.get(tuple(plain(v) for v in row), -1) for row in rows], np.int64)
-    return np.maximum(found, 0), found >= 0
 
 
 def outside_decisions(model: OpaqueModel, table: pd.DataFrame, treated: Treatment) -> np.ndarray:
@@ -79,7 +66,7 @@ def outside_decisions(model: OpaqueModel, table: pd.DataFrame, treated: Treatmen
     the decision hangs on it. Nobody is asked about again.
     """
     found = np.full(len(table), -1)
-    _, known = own_versions(model.domain, table.iloc[treated.rows])
+    _, known = own_versions(table.iloc[treated.rows], model.domain.sensitive, model.domain.sensitive_space.values)
     own = treated.decided[np.arange(len(treated.rows)), treated.own]
     found[treated.rows] = np.where(known, own, np.where(treated.fair, treated.decided[:, 0], -1))
     return found
@@ -170,7 +157,8 @@ def _other_values(feature: Feature, own: Value, most: int) -> list[tuple[float, 
     """Other values of a feature with how far they are, the nearest first."""
     if not isinstance(feature, NUMERIC):
         return [(1.0, level) for level in feature.levels() if level != own][:most]
-    span, at = float(feature.high - feature.low) or 1.0, float(own)
+    span = float(feature.high - feature.low) or 1.0
+    at = float(feature.low if own is None else own)
     steps = span * 0.5 ** np.arange(2, 10)
     held = np.concatenate([np.linspace(feature.low, feature.high, most), at + steps, at - steps])
     if feature.kind == "integer":
@@ -179,5 +167,6 @@ def _other_values(feature: Feature, own: Value, most: int) -> list[tuple[float, 
     else:
         numbers = [float(f"{value:.6g}") for value in held]
     there = {value for value in numbers if feature.low <= value <= feature.high and value != own}
-    ranked: list[tuple[float, Value]] = sorted((abs(value - at) / span, value) for value in there)
+    ranked: list[tuple[float, Value]]
+    ranked = sorted((1.0 if own is None else abs(value - at) / span, value) for value in there)
     return ranked if most > TRIED[2] else ranked[:: max(len(ranked) // most, 1)][:most]

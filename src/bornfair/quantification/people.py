@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain_level
+from bornfair.errors import InputError
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
@@ -30,7 +30,7 @@ from bornfair.quantification.records import Affected, People
 from bornfair.quantification.treated import Treatment, class_names, distance, person_of_row, telling_pair
 from bornfair.quantification.variables import variables
 from bornfair.twins.relation import Relation, grid_relation
-from bornfair.twins.versions import Versions
+from bornfair.twins.versions import Versions, own_versions
 from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.confirm import confirm_encoded, input_sizes
 from bornfair.verification.lens import Lens
@@ -101,9 +101,9 @@ def _rows_for(multiplications: int, each: int) -> int:
 def _judged(model: Model, relation: Relation | None, frame: pd.DataFrame, rows: np.ndarray) -> Treatment:
     """The treatment of some rows."""
     scores = model.scores_of_versions(frame).swapaxes(0, 1)  # [rows, versions, outputs]
-    own, known = _own(model, frame)
-    decided = decisions(scores)
     versions = Versions(model.domain)
+    own, known = own_versions(frame, model.domain.sensitive, versions.values)
+    decided = decisions(scores)
     if model.original is not None:
         tables = (versions.table(frame, version) for version in range(versions.size))
         decided = model.original.decide_versions(tables)
@@ -268,20 +268,6 @@ def shown_by(model: AnyModel, table: Any, treated: Treatment) -> Verdict | None:
             reason = f"rows of the table; {len(frame):,} people tried"
             return falsified(model, twins, engine="attack", reason=reason)
     return None
-
-
-# --- pairs of versions ---
-
-
-def _own(model: Model, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's version, where its sensitive values are given and belong to S."""
-    names = model.domain.sensitive
-    if any(name not in frame.columns for name in names):
-        return np.zeros(len(frame), np.int64), np.zeros(len(frame), bool)
-    position = {values: i for i, values in enumerate(model.domain.sensitive_space.values)}
-    rows = zip(*(frame[name].tolist() for name in names), strict=True)
-    found = np.array([position.get(tuple(plain_level(v) for v in row), -1) for row in rows], np.int64)
-    return np.maximum(found, 0), found >= 0
 
 
 # --- what would undo it ---

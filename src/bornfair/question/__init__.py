@@ -15,6 +15,7 @@ from typing import Any, Unpack, get_args
 import numpy as np
 import pandas as pd
 
+from bornfair.checks import keywords
 from bornfair.errors import InputError
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.importers.columns import Who
@@ -111,6 +112,9 @@ class Question:
                 raise InputError(f"the {'domain' if is_domain else 'table'} is given twice; give it once.")
             domain, table = (people, table) if is_domain else (domain, people)
         rows = read_table(table) if isinstance(table, (str, Path)) else None if table is None else as_pandas(table)
+        if rows is not None:
+            rows = rows.set_axis([str(name) for name in rows.columns], axis=1)
+            target = None if target is None else str(target)
         if rows is not None and target is not None and target not in rows.columns:
             raise InputError(unknown_column(target, [str(name) for name in rows.columns], "target"))
         if rows is not None and not len(rows):
@@ -219,6 +223,7 @@ def verify(
     >>> verdict.verdict, sorted(twin["woman"] for twin in verdict.twins)
     ('falsified', [0, 1])
     """
+    keywords(verify, asking, Asking)
     check_question(engine, timeout, where, relax)
     check_output(output, tolerance)
     if output != "decision" and (engine != "auto" or where or relax or resume is not None):
@@ -285,6 +290,7 @@ def quantify(
     >>> round(found.certified, 9), round(found.falsified, 9), found.counts
     (0.9, 0.1, {'certified': 9, 'falsified': 1, 'undecided': 0})
     """
+    keywords(quantify, asking, Asking)
     clock = Clock.of(timeout, say)
     if isinstance(over, (str, Path)) and over not in get_args(Over) and is_streamed(over):
         return _over_batches(str(over), Question.of(model, people, **asking), where, marginals, clock, seed)

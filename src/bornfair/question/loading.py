@@ -19,6 +19,7 @@ from bornfair.models.importers.reading import Reading, ReadingOptions
 from bornfair.models.importers.source import imported
 from bornfair.models.model import Model
 from bornfair.models.opaque import OpaqueModel, opaque_model, outside_of
+from bornfair.models.operating import Asked
 from bornfair.models.outside.command import Command
 from bornfair.models.outside.endpoint import Endpoint
 from bornfair.models.wired import WiredModel
@@ -57,7 +58,7 @@ def any_model(
     A model that can neither be read nor run is refused, with both reasons.
     """
     people = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
-    who, how = Who(people, sensitive, table, target, twins), Reading.of(reading)
+    who, how = Who(people, sensitive, table, target, twins), Reading.of(reading, _answers(table, target))
     if isinstance(source, (str, Path)) and opaque and (Path(source).is_dir() or Path(source).suffix.lower() == ".zip"):
         source = load_bundle(Path(source))
     if opaque or isinstance(source, (Command, Endpoint, OpaqueModel)):
@@ -101,8 +102,16 @@ def load_model(
     `as_it_is`: what a trained model calls sensitive need not be what is asked about. `decision`, `threshold` and
     `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
     """
-    found = _read(source, Reading.of(reading), domain, sensitive, table, target, twins, as_it_is)
+    found = _read(
+        source, Reading.of(reading, _answers(table, target)), domain, sensitive, table, target, twins, as_it_is
+    )
     return FairModel.of(found) if isinstance(found, Model) else found
+
+
+def _answers(table: Any, target: str | None) -> Any:
+    """The column of the table that is the target, if both are given."""
+    frame = None if table is None or target is None else as_pandas(table)
+    return None if frame is None or target not in frame.columns else frame[target]
 
 
 def _read(
@@ -122,8 +131,7 @@ def _read(
         return _wired_about(wired, people, sensitive, twins)
     if isinstance(source, ForestModel):
         asked.only_for("a forest that was read", "threshold")
-        moved = source if asked.threshold is None else source.at(asked.threshold, table)  # type: ignore[arg-type]
-        return _forest_about(moved, people, sensitive, twins)
+        return _forest_about(_deciding_forest(source, asked, table), people, sensitive, twins)
     for what, own in (("a FairModel", source), ("a FairClassifier", getattr(source, "model_", None))):
         if isinstance(own, Model):
             asked.only_for(what, "threshold")
@@ -297,9 +305,18 @@ def _deciding(own: Model, asked: Reading, table: Any) -> Model:
         raise InputError(
             "this model was read from another that decides by itself; name the threshold when reading that one."
         )
-    moved = own.at(asked.threshold, table)  # type: ignore[arg-type]
+    point = Asked.of(asked.threshold).for_classes(own.classes.tolist())
+    moved = own.at(point, table)
     said = ", ".join(f"{name} above {share:g}" for name, share in moved.thresholds.items()) or "the usual one"
-    return dataclasses.replace(moved, note=f"asked at another threshold than its own ({said})")
+    return dataclasses.replace(moved, note=f"asked at another threshold than its own ({said}), for {point.text}")
+
+
+def _deciding_forest(own: ForestModel, asked: Reading, table: Any) -> ForestModel:
+    if asked.threshold is None:
+        return own
+    asked = asked.for_classes(own.classes.tolist())
+    note = "; ".join(part for part in (own.note, asked.note) if part)
+    return dataclasses.replace(own.at(asked.threshold, table), note=note)  # type: ignore[arg-type]
 
 
 def _asked_about(

@@ -61,6 +61,7 @@ class Outcome:
     """What every record of a repair says in the same words, whatever was repaired."""
 
     model: Any
+    original: Any
     sensitive: tuple[str, ...]
     changes: Changes
     note: str
@@ -91,6 +92,7 @@ class Outcome:
     def _circumstances(self) -> dict[str, Any]:
         return {
             "note": self.note,
+            "reading": self.original.note,
             "rows_measured": self.changes.rows,
             "seconds": round(self.seconds, 3),
             "seed": self.seed,

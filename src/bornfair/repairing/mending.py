@@ -17,7 +17,7 @@ from typing import Any, Literal, Unpack, get_args
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import choice, whole
+from bornfair.checks import choice, keywords, whole
 from bornfair.errors import InputError, shown
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.importers.columns import Who
@@ -161,6 +161,7 @@ def repair(
     >>> repair(unfair, people, target="risk", fine_tune=False).verdict
     'verified'
     """
+    keywords(repair, asking, Asking)
     began = time.perf_counter()
     whole("epochs", epochs, 0)
     whole("seed", seed, 0)

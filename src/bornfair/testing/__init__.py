@@ -49,8 +49,10 @@ def assert_fair(
     not fair: these twins get different decisions
     """
     __tracebackhide__ = True  # pytest shows the test, not this
-    from bornfair.question import verify
+    from bornfair.checks import keywords
+    from bornfair.question import Asking, verify
 
+    keywords(assert_fair, asking, Asking)
     verdict = verify(model, people, timeout=timeout, seed=seed, **asking)
     if verdict or (allow_undecided and verdict.verdict == "undecided"):
         return verdict

@@ -15,7 +15,7 @@ import pandas as pd
 from bornfair.checks import choice, number
 from bornfair.errors import InputError, plain
 from bornfair.models.network import Network
-from bornfair.models.operating import Threshold
+from bornfair.models.operating import Asked, Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, known_levels
@@ -226,7 +226,7 @@ def continue_fit(
     start: FairStart | None = None,
     plan: Plan | None = None,
     weights: np.ndarray | None = None,
-    threshold: Threshold | None = None,
+    threshold: Threshold | Asked | None = None,
     callbacks: tuple[Callback, ...] = (),
     checkpoint_path: str | Path | None = None,
     resume: bool = False,
@@ -238,6 +238,9 @@ def continue_fit(
 
     whole: these rows are all there are, so that trees may have a word in what is learnt.
     """
+    known = encoding.domain.classes
+    if threshold is not None:
+        threshold = Asked.of(threshold).among(known[classes] if whole else ()).for_classes(known.tolist())
     starts = (network,) if isinstance(network, Network) else tuple(network)
     plan = plan or recipe.plan(len(table))
     free_width = encoding.free_width if embedding is None else embedding.width

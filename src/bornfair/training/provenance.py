@@ -40,7 +40,7 @@ def certify(
     plan: Plan,
     training: Training,
     projected: bool = False,
-    threshold: Threshold | None = None,
+    threshold: Threshold | Asked | None = None,
     measured: Sequence[dict[str, Any]] = (),
     embedding: Embedding | None = None,
     calibrated: Calibration | None = None,

@@ -18,7 +18,7 @@ from bornfair.errors import InputError, plain_value, shown
 from bornfair.files import write_atomically
 from bornfair.models import metrics
 from bornfair.models.network import Network, decisions
-from bornfair.models.operating import Threshold
+from bornfair.models.operating import Asked, Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import Label, Value
@@ -150,6 +150,8 @@ def fit_streamed(
     part = shares.parts(survey.addresses, seed)
     there = survey.sample[table.target].notna().to_numpy()
     learnt = survey.sample[there & (part != PARTS.index(KEPT_ASIDE))].reset_index(drop=True)
+    point = None if threshold is None else Asked.of(threshold).among(learnt[table.target])
+    point = None if point is None else point.for_classes(domain.classes.tolist())
     hold_tails = recipe.preset != "paper"
     encoding = Encoding.fit(domain, learnt, policies, merge_twins=response.mode != "none", hold_tails=hold_tails)
     embedding = None
@@ -178,12 +180,12 @@ def fit_streamed(
         scores, answers = _scored(network, cache, hosts, VALIDATION)
         calibrated = calibration(scores, answers, balancing(answers) if balanced else None)
         network = calibrated.of(network)
-    model = FairModel(network, encoding).at(threshold, learnt)
+    model = FairModel(network, encoding).at(point, learnt)
     verdict = confirm_encoded(model.network, model.encoding)
     on_validation = VALIDATION_ROWS if plan.patience else VALIDATION_ONLY
     measured = [_measured(model, cache, hosts, VALIDATION, on_validation)]
     certificate = certify(
-        model, verdict, start=start, response=response, plan=plan, training=training, threshold=threshold,
+        model, verdict, start=start, response=response, plan=plan, training=training, threshold=point,
         measured=[{name: one[name] for name in ("on", "rows", "accuracy")} for one in measured if one],
         embedding=embedding, calibrated=calibrated,
     )  # fmt: skip

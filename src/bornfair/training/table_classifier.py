@@ -114,6 +114,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
         return frame, labels
 
     def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:
+        if hasattr(X, "collect_schema"):  # a lazy table
+            X = as_pandas(X)
         if hasattr(X, "columns") and hasattr(X, "shape"):
             frame = as_pandas(X)
             if not any(isinstance(name, str) for name in frame.columns):  # numbered columns: as good as an array

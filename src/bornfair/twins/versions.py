@@ -6,7 +6,7 @@ no rules it is just the position in S. A person is given by what all versions sh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, shown
+from bornfair.errors import InputError, plain_level, shown
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value, known_levels
@@ -189,6 +189,33 @@ class Versions:
             changed[known] = np.array(levels, dtype=object)[np.array(goes)[place[known]]]
             columns[name] = pd.Series(changed, index=people.index, dtype=object).infer_objects()
         return columns
+
+
+def _levels(_: str, column: pd.Series) -> Iterable[Value]:
+    return (plain_level(value) for value in column.tolist())
+
+
+def own_versions(
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    values: Iterable[Sequence[Any]],
+    read: Callable[[str, pd.Series], Iterable[Any]] = _levels,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each row's position among the sensitive values, and whether it is known.
+
+    It is not known (and 0) where a column is absent, or where the row's values are none of these. A gap is the value
+    None. `read` turns a column into what `values` consist of.
+
+    >>> people = pd.DataFrame({"sex": ["f", None, "x"]})
+    >>> [found.tolist() for found in own_versions(people, ["sex"], [("m",), ("f",), (None,)])]
+    [[1, 2, 0], [True, True, False]]
+    """
+    if any(name not in frame.columns for name in names):
+        return np.zeros(len(frame), np.int64), np.zeros(len(frame), bool)
+    place = {tuple(value): i for i, value in enumerate(values)}
+    rows = zip(*(read(name, frame[name]) for name in names), strict=True)
+    found = np.array([place.get(row, -1) for row in rows], np.int64)
+    return np.maximum(found, 0), found >= 0
 
 
 def _is_float(number: Fraction) -> bool:

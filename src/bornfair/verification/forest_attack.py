@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bornfair.errors import plain_level
 from bornfair.people.features import NUMERIC, Value
@@ -152,25 +153,16 @@ def shown_twins(judge: Judge, point: np.ndarray, decided: np.ndarray, row: Any =
 def _pair(judge: Judge, decided: np.ndarray, row: Any) -> tuple[int, int]:
     levels = judge.cells.twins.versions.levels
     known = np.flatnonzero(decided >= 0)
-    own = -1 if row is None else _own(judge, row)
-    if own in known and (decided[known] != decided[own]).any():
+    (own,), (given,) = ((0,), (False,)) if row is None else judge.cells.own(pd.DataFrame([row]))
+    if given and own in known and (decided[known] != decided[own]).any():
         others = known[decided[known] != decided[own]]
-        return own, int(others[np.argmin((levels[others] != levels[own]).sum(axis=1))])
+        return int(own), int(others[np.argmin((levels[others] != levels[own]).sum(axis=1))])
     first = known[0]
     others = known[decided[known] != decided[first]]
     apart = (levels[known][:, None] != levels[others][None]).sum(axis=2)
     apart = np.where(decided[known][:, None] == decided[others][None], levels.shape[1] + 1, apart)
     one, other = np.unravel_index(np.argmin(apart), apart.shape)
     return int(known[one]), int(others[other])
-
-
-def _own(judge: Judge, row: Any) -> int:
-    cells = judge.cells
-    if any(name not in row.index for name in cells.domain.sensitive):
-        return -1
-    at = [int(cells.features[i].of([row[cells.domain.names[i]]])[0]) for i in cells.sensitive]
-    same = np.flatnonzero((cells.twins.values == at).all(axis=1))
-    return int(same[0]) if len(same) else -1
 
 
 def _raw(judge: Judge, row: Any) -> dict[str, Value]:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bornfair.errors import InputError, plain_level, shown
 from bornfair.models.forest import Forest
@@ -24,7 +25,7 @@ from bornfair.models.split_columns import SplitColumn
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.rules import Permutation
-from bornfair.twins.versions import Versions
+from bornfair.twins.versions import Versions, own_versions
 from bornfair.verification.partition import Where, named_limits
 
 MOST_VERSIONS = 100_000
@@ -180,6 +181,11 @@ class Cells:
     @cached_property
     def twins(self) -> Twins:
         return Twins.of(self)
+
+    def own(self, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        """As `own_versions`, by the cells of the sensitive values."""
+        parts = {self.domain.names[i]: self.features[i] for i in self.sensitive}
+        return own_versions(frame, list(parts), self.twins.values.tolist(), lambda name, column: parts[name].of(column))
 
     def person(self, cells: Sequence[int] | np.ndarray, *, short: bool = False) -> dict[str, Value]:
         """Raw values of somebody in these cells, one for each free feature."""

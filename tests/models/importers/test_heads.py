@@ -223,6 +223,6 @@ def test_the_command_line_takes_the_same_options(tmp_path: Path) -> None:
     told = CliRunner().invoke(app, [*command, "--decision", "probability", "--threshold", "0.4"])
     verdict: dict[str, Any] = json.loads(told.stdout)
     assert told.exit_code == {"verified": 0, "falsified": 1}[verdict["verdict"]]
-    assert verdict["reason"].endswith("read as asked: decision probability, threshold 0.4")
+    assert verdict["reason"].endswith("read as asked: decision probability, threshold 0.4 (for 1)")
     shares = quantify(path, small(), decision="probability", threshold=0.4, timeout=5)
     assert (shares.falsified > 0) == (verdict["verdict"] == "falsified")

@@ -90,6 +90,7 @@ def imported_forest(source: ForestSource, who: Who, asked: Reading) -> ForestMod
     domain = _with_gaps_it_takes(source, domain, columns.names, asked_for=who.domain is not None)
     model = ForestModel(source.forest, domain, columns.names, native=source.native)
     if asked.threshold is not None:
+        asked = asked.for_classes(domain.label.classes)  # type: ignore[union-attr]
         point = Asked.of(asked.threshold)
         if asked.decision == "logit":
             point = dataclasses.replace(point, logit=True)

@@ -47,7 +47,8 @@ def onnx_core(file: OnnxFile, who: Who, asked: Reading) -> tuple[Core, Domain, f
     else:
         pairs = zip(file.inputs, columns.names, strict=True)
         takes = tuple(Taken(one.name, elements[one.name], one.rank, (name,)) for one, name in pairs)
-    return Core(model, takes, gives, form), domain, _at(asked, form, file.origin)
+    assert domain.label is not None
+    return Core(model, takes, gives, form), domain, _at(asked.for_classes(domain.label.classes), form, file.origin)
 
 
 def _shown(file: OnnxFile) -> tuple[Any, str, tuple[Value, ...] | None]:
@@ -132,5 +133,5 @@ def _at(asked: Reading, form: Form, origin: str) -> float | None:
     if asked.threshold is None:
         return None
     if not isinstance(asked.threshold, float) or form in ("logits",):
-        raise InputError(f"{origin} is averaged: its threshold must be one number, a share or a logit.")
+        raise InputError(f"{origin} is averaged: its threshold must be one number for the last class.")
     return 1 / (1 + math.exp(-asked.threshold)) if form == "logit" else asked.threshold

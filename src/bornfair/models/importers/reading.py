@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, TypedDict, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypedDict, get_args
 
 from bornfair.checks import choice
 from bornfair.errors import InputError
-from bornfair.models.operating import Asked, Threshold
+from bornfair.models.deciding import Meaning
+from bornfair.models.operating import Asked, Threshold, Top
+from bornfair.people.features import Value
 
-Meaning = Literal["probability", "logit", "label"]
 Answer = Literal["yes", "no"]
 
 
@@ -18,8 +20,9 @@ class ReadingOptions(TypedDict, total=False):
     """Keyword arguments of every function that reads models.
 
     decision: what the model's output is, if its graph does not show it: a "probability" (decides above ½), a "logit"
-    (decides above 0), or a "label" (decides itself). threshold: above which number of it the last class is decided, or
-    "top 12%" of the people of the table, or "approve=0.3" for another class (`bornfair.models.operating`).
+    (decides above 0), or a "label" (decides itself). threshold: above which number of it a class is decided, as
+    "approve=0.3" or "approve=top 12%" of the people of the table; without a class, it is for the positive or the rare
+    one (`bornfair.models.operating`).
     normalise: "yes" or "no", whether the means and ranges of a .nnet file are applied to its inputs.
     """
 
@@ -40,10 +43,13 @@ class Reading:
     """How the threshold was asked for, where that was not the number."""
 
     @staticmethod
-    def of(options: ReadingOptions) -> Reading:
+    def of(options: ReadingOptions, answers: Any = None) -> Reading:
+        """The options, checked. answers: the target of the table, in which one class may be rare."""
         threshold = options.get("threshold")
         asked = None if threshold is None else Asked.of(threshold)
-        if asked is None or asked.number is not None:
+        if asked is not None and answers is not None:
+            asked = asked.among(answers)
+        if asked is None or (asked.number is not None and asked.rare is None):
             return Reading(**(options | {"threshold": None if asked is None else asked.number}))  # type: ignore[arg-type]
         return Reading(**(options | {"threshold": asked}))  # type: ignore[arg-type]
 
@@ -66,12 +72,24 @@ class Reading:
         """Whether something else than the model itself says where it decides."""
         return self.threshold is not None or self.decision in ("probability", "logit")
 
+    def for_classes(self, classes: Sequence[Value]) -> Reading:
+        """The same, with the class that a threshold is for; one number stays a number if it is the last of two's."""
+        if self.threshold is None or isinstance(self.threshold, tuple) or len(classes) != 2:
+            return self
+        point = Asked.of(self.threshold).for_classes(classes)
+        (name, amount), *others = point.parts
+        if others or isinstance(amount, Top) or str(name) != str(classes[-1]):
+            return replace(self, threshold=point)
+        return replace(self, threshold=amount, resolved=f"for {name}")
+
     @property
     def note(self) -> str:
         """The answers in words."""
         threshold = self.threshold.text if isinstance(self.threshold, Asked) else self.threshold
         threshold = (
-            f"{threshold:.6g} ({self.resolved})" if self.resolved and isinstance(threshold, float) else threshold
+            f"{threshold if self.resolved.startswith('for ') else f'{threshold:.6g}'} ({self.resolved})"
+            if self.resolved and isinstance(threshold, float)
+            else threshold
         )
         given = (("decision", self.decision), ("threshold", threshold), ("normalise", self.normalise))
         said = ", ".join(f"{name} {value}" for name, value in given if value is not None)

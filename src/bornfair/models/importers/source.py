@@ -66,6 +66,11 @@ def imported(source: Source, who: Who, asked: Reading) -> Model:
         asked = _at_the_point(read, asked, asked.threshold, columns, who.table, wanted.origin)
     columns, read = _read(source, columns, asked)
     domain = with_classes(columns.domain, read.classes, read.head.classes, who.target, wanted.origin)
+    if isinstance(asked.threshold, float) and not asked.resolved:
+        asked = asked.for_classes(domain.label.classes)  # type: ignore[union-attr]
+        if isinstance(asked.threshold, Asked):  # it is for the first class
+            asked = _at_the_point(read, asked, asked.threshold, columns, who.table, wanted.origin)
+            columns, read = _read(source, columns, asked)
     try:
         network, encoding = folded(read.head, read.tape, domain, who.table, read.scales)
     except CannotRead as error:
@@ -91,6 +96,7 @@ def _at_the_point(
 ) -> Reading:
     """What is asked with a number in place of the names of classes and shares of people."""
     classes = with_classes(columns.domain, read.classes, read.head.classes, None, origin).label.classes  # type: ignore[union-attr]
+    point = point.for_classes(classes)
     by_class = point.by_class(classes)
     if len(classes) > 2:
         several = tuple(by_class.get(place, USUAL) for place in range(len(classes)))
@@ -111,4 +117,4 @@ def _at_the_point(
         how = f"{point.text}: {count:,} of {len(scores):,} rows"
         return replace(asked, decision=meaning, threshold=number, resolved=how)
     number = amount if place else 1 - amount if meaning == "probability" else -amount
-    return replace(asked, decision=meaning, threshold=number, resolved="" if place else point.text)
+    return replace(asked, decision=meaning, threshold=number, resolved=point.text)

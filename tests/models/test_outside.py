@@ -211,6 +211,7 @@ def test_an_answer_for_each_row_is_needed():
         ([1, 0], "answered 2 decisions for 3 people"),
         (1, "answered one value for 3 people"),
         ([None, 1, 0], "answered None for person 0"),
+        (np.array(["2026-01-01"] * 3, "datetime64[D]"), "for person 0 of 3; it must give a label"),
         ([0.1, float("nan"), 0.2], "numbers must be finite"),
         ([[1, 2], [3]], "unequal length|2 decisions"),
         (np.zeros((3, 2, 2)), r"shape \[3, 2, 2\]"),
@@ -588,8 +589,8 @@ def test_what_a_trial_cannot_tell_is_asked():
         opened(lambda t: t["age"] / 50, three)
     with pytest.raises(InputError, match="tells 3 classes apart and cannot be read, so no threshold can be set"):
         opened(lambda t: np.full((len(t), 3), 1 / 3), three, threshold="a=0.3")
-    for threshold in (1.0, "no=1.0"):
-        with pytest.raises(InputError, match=r"threshold of a probability must lie between 0 and 1, found 1\.0"):
+    for threshold in (1.0, "no=1.0", 0.0):
+        with pytest.raises(InputError, match=r"threshold of a probability must lie between 0 and 1, found [01]\.0"):
             opened(lambda t: t["age"] / 50, threshold=threshold)
     with pytest.raises(InputError, match="'yes=top 5%' is a share of a table's people; give a table, or a number"):
         opened(lambda t: t["age"] / 50, threshold="top 5%")

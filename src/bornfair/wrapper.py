@@ -128,7 +128,7 @@ class FairWrapper(TableClassifier):
             raise self._explained(error, table) from error
         self._require_shares(self.estimator_)  # some know only when they are fitted
         self.shown_ = tuple(table.columns)
-        self._known_rows = frame.sample(min(KEPT_ROWS, len(frame)), random_state=0)
+        self._known_rows = _some_rows(frame)
         self._at = self._fitted().operating(table) if self.method == "average" else None
         return self
 
@@ -315,7 +315,7 @@ class FairWrapper(TableClassifier):
         seen: list[tuple[pd.DataFrame, np.ndarray]] = []
         for version in range(count):
             table = versions.table(frame, version)[list(self.domain_.names)]
-            merged = self._merged(table)
+            merged = Folding(self.domain_).merged(table)
             known = next((decided for other, decided in seen if merged.equals(other)), None)
             if known is None:
                 known = self.predict(table)
@@ -495,6 +495,13 @@ def _needs_numbers(estimator: Any) -> bool:
     while hasattr(final, "steps"):
         final = _inside(final.steps[-1][1])
     return any(cls.__module__.split(".")[0] == "xgboost" for cls in type(final).__mro__)
+
+
+def _some_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows to compare with, those with gaps among them."""
+    gappy = table[table.isna().any(axis=1)]
+    parts = [part.sample(min(KEPT_ROWS, len(part)), random_state=0) for part in (table, gappy)]
+    return pd.concat(parts, ignore_index=True)
 
 
 def _array(levels: Sequence[Any]) -> np.ndarray:

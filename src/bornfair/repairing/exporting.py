@@ -5,15 +5,17 @@ Whatever graph comes of it is compared with the estimator's own answers before a
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain, plain_value
+from bornfair.errors import InputError, plain, plain_level, plain_value
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.importers.scikit_pipeline import THRESHOLDED, Point, thawed
 from bornfair.models.model import Model
@@ -156,6 +158,8 @@ def _read(fitted: Fitted) -> Model | ForestModel:
         at = operating_of(found)
         told = {} if at is None else at.thresholds(domain.classes.tolist())
         return dataclasses.replace(found, domain=domain, original=None, operating=told)
+    if fitted.rows is not None and fitted.rows[list(fitted.columns)].isna().any(axis=None):
+        raise InputError(f"{fitted.name} was trained on missing values, which a network that is read does not take.")
     who = found.domain.replaced(label=domain.label)
     if who != domain:
         raise InputError("its reader lists values that the domain has as a range.")
@@ -192,8 +196,7 @@ def converted(fitted: Fitted, unread: str) -> Core:
         from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
     except ImportError:
         raise InputError(
-            f"{fitted.name} cannot be read ({unread.rstrip('.')}), and skl2onnx, which may convert it, is not "
-            "installed: pip install skl2onnx"
+            f"{unread.rstrip('.')}; skl2onnx, which may convert it, is not installed: pip install skl2onnx"
         ) from None
     kinds = {STRING: StringTensorType, INT64: Int64TensorType}
     features = [fitted.domain.feature(name) for name in fitted.columns]
@@ -203,21 +206,44 @@ def converted(fitted: Fitted, unread: str) -> Core:
         given = [("rows", FloatTensorType([None, len(features)]))]
     try:
         made = convert_sklearn(
-            fitted.estimator, initial_types=given, options={"zipmap": False}, target_opset=OPSET, model_optim=False
+            _with_empty_texts(fitted.estimator), initial_types=given, options={"zipmap": False}, target_opset=OPSET, model_optim=False
         )
         label, shown = (output.name for output in made.graph.output)
     except Exception as error:  # whatever skl2onnx throws is why there is no graph
         said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"{fitted.name} cannot be read, and skl2onnx cannot convert it: {said}") from error
+        raise InputError(f"{unread.rstrip('.')}; nor can skl2onnx convert it ({said.rstrip('.')}).") from error
     inputs = [value.name for value in made.graph.input]
     if len(inputs) != len(given):
-        raise InputError(f"{fitted.name} cannot be read, and skl2onnx left out some of its columns.")
+        raise InputError(f"{unread.rstrip('.')}; nor can skl2onnx convert it (it leaves out columns).")
     takes: tuple[Taken, ...] = (Taken("rows", FLOAT, 2, fitted.columns),)
     if hasattr(fitted.estimator, "steps"):  # skl2onnx calls 'education-num' education_num
         takes = tuple(Taken(name, _element(f), 2, (f.name,)) for name, f in zip(inputs, features, strict=True))
     classes = [plain_value(value) for value in fitted.estimator.classes_]
     whole = made.graph.output[0].type.tensor_type.elem_type == INT64
     return Core(made, takes, shown, "shares", Label(label, tuple(int(c) if whole else str(c) for c in classes)))
+
+
+def _with_empty_texts(estimator: Any) -> Any:
+    """The estimator with imputers of texts that fill in the empty text: graphs are told so that a text is missing."""
+    made = copy.deepcopy(estimator)
+    for step in _steps_within(made):
+        texts = np.asarray(getattr(step, "statistics_", ()), object)
+        filled = len(texts) and all(isinstance(value, str) for value in texts)
+        if type(step).__name__ == "SimpleImputer" and filled and plain_level(step.missing_values) is None:
+            step.missing_values = ""
+    return made
+
+
+def _steps_within(estimator: Any) -> Iterator[Any]:
+    """The fitted transformers of a pipeline, those in column transformers included."""
+    if hasattr(estimator, "steps"):
+        for _, step in estimator.steps:
+            yield from _steps_within(step)
+    elif hasattr(estimator, "transformers_"):
+        for _, step, _ in estimator.transformers_:
+            yield from _steps_within(step)
+    else:
+        yield estimator
 
 
 def _element(feature: Any) -> int:

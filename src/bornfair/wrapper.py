@@ -1,8 +1,8 @@
 """Any estimator, born fair: a scikit-learn classifier around another, to which twins are one person.
 
-Merged, the inner estimator is shown what twins have in common and nothing else. Averaged, it is shown everything: if it
-gives all versions of a person one class, that is decided; otherwise the mean of its shares over all versions decides, at
-its own operating point, in one order that is the same for all twins.
+Method 'merge' shows the inner estimator only what twins have in common. Method 'average' shows it everything: a class that
+all versions of a person get is decided, and otherwise the mean of the probabilities over all versions, at the operating
+point of the estimator. Versions come in one order that is the same for all twins.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class FairWrapper(TableClassifier):
     method : 'merge' trains it on what twins have in common: without the sensitive columns, declared twins as one of
         them. 'average' trains it on everything; the class that all versions of a person get is decided, and where they
         get several, the mean of its shares decides at its threshold (FixedThresholdClassifier), or by the largest.
-    encoding : 'auto' gives it one column for each category, unless it is or wraps a pipeline, or all columns are numbers;
-        'one-hot' always does so, 'none' hands the table on as it is.
+    encoding : 'auto' gives it one column for each category, unless it is or wraps a pipeline, or all columns are
+        numbers; 'one-hot' always does so, 'none' hands the table on as it is.
     unseen : what to do with categories that training has not seen: 'error', or 'ignore'.
     combinations : with several sensitive features, 'all' combinations of their values exist, or the 'observed' ones.
     domain : who could exist; inferred from the training table when None.
@@ -286,9 +286,7 @@ class FairWrapper(TableClassifier):
             alike &= part == first
         return shares, np.where(alike, first, decided)
 
-    def _of_versions(
-        self, frame: pd.DataFrame, answer: Callable[[pd.DataFrame], np.ndarray]
-    ) -> Iterator[np.ndarray]:
+    def _of_versions(self, frame: pd.DataFrame, answer: Callable[[pd.DataFrame], np.ndarray]) -> Iterator[np.ndarray]:
         """What the inner estimator answers for everybody as each version, in order; asked about many at once."""
         folding, waiting = Folding(self.domain_), list[pd.DataFrame]()
         together = max(1, TOGETHER // max(len(frame), 1))

@@ -84,7 +84,6 @@ def repair_by_average(model: Any, who: Who, asked: Reading, *, test: Any = None,
     """
     began = time.perf_counter()
     core, domain, at = _core(model, who, asked)
-    read = core.features & set(domain.sensitive)
     original = WiredModel(around(core, domain, "as it is", at=at), domain)
     done = certified(FairGraph(around(core, domain, "average", at=at), domain), timeout=60.0, seed=seed)
     rows, answers, left_out = _measured(domain, who, test)
@@ -94,7 +93,7 @@ def repair_by_average(model: Any, who: Who, asked: Reading, *, test: Any = None,
     told = dataclasses.replace(done.certificate, training={"repair": {"method": "average"}})
     done = dataclasses.replace(done, certificate=told if answers is None else with_measured(told, figures))
     notes = [f"{left_out:,} rows with gaps were left out." if left_out else ""]
-    if not read:
+    if original.ignores_sensitive:
         notes.append(f"The original reads none of {', '.join(domain.sensitive)}.")
     return RepairedGraph(
         model=done,
@@ -165,9 +164,9 @@ def _of_estimator(model: Any, who: Who, asked: Reading, unread: str) -> tuple[Co
     classes = tuple(plain_value(value) for value in model.classes_)
     domain = with_classes(columns.domain, classes, len(classes), who.target, origin)
     at = None if asked.threshold is None else Operating.of(Asked.of(asked.threshold), classes)
-    rows = _rows_of(domain, who)
-    core, own = graph_of(Fitted(model, domain, columns.names, rows), unread, at=at)
-    return core, domain, own
+    fitted = Fitted(model, domain, columns.names, _rows_of(domain, who), named=names is not None)
+    core, at = graph_of(fitted, unread, at=at)
+    return core, domain, at
 
 
 def _rows_of(domain: Domain, who: Who) -> pd.DataFrame | None:

@@ -47,6 +47,8 @@ class Fitted:
     columns: tuple[str, ...]
     rows: pd.DataFrame | None = None
     """People of a table, to compare with beside those of the domain."""
+    named: bool = True
+    """Whether it was fitted on a table with names, or on an array."""
 
     @property
     def name(self) -> str:
@@ -54,13 +56,17 @@ class Fitted:
         return type(steps[-1][1] if steps else self.estimator).__name__
 
     def shares(self, table: pd.DataFrame) -> np.ndarray:
-        return np.asarray(self.estimator.predict_proba(table[list(self.columns)]), np.float64)
+        return np.asarray(self.estimator.predict_proba(self._given(table)), np.float64)
 
     def decided(self, table: pd.DataFrame) -> np.ndarray:
         """Class indices, as the estimator itself decides."""
-        found = np.asarray(self.estimator.predict(table[list(self.columns)])).ravel()
+        found = np.asarray(self.estimator.predict(self._given(table))).ravel()
         order = {plain(value): i for i, value in enumerate(self.estimator.classes_)}
         return np.array([order[plain(value)] for value in found], np.int64)
+
+    def _given(self, table: pd.DataFrame) -> Any:
+        rows = table[list(self.columns)]
+        return rows if self.named else rows.to_numpy()
 
     @cached_property
     def inside(self) -> tuple[Any, Point | None]:
@@ -80,8 +86,7 @@ class Fitted:
         if number is None:
             number = 0.5 if point.of_probabilities else 0.0
         if not point.of_probabilities:
-            shown = table[list(self.columns)]
-            scores = np.asarray(inner.decision_function(shown), np.float64)
+            scores = np.asarray(inner.decision_function(self._given(table)), np.float64)
             if not np.allclose(1 / (1 + np.exp(-scores)), self.shares(table)[:, 1], atol=SAME):
                 raise InputError(
                     f"{self.name} decides at {number:g} of the decision_function of {type(inner).__name__}, of which "
@@ -206,7 +211,11 @@ def converted(fitted: Fitted, unread: str) -> Core:
         given = [("rows", FloatTensorType([None, len(features)]))]
     try:
         made = convert_sklearn(
-            _with_empty_texts(fitted.estimator), initial_types=given, options={"zipmap": False}, target_opset=OPSET, model_optim=False
+            _with_empty_texts(fitted.estimator),
+            initial_types=given,
+            options={"zipmap": False},
+            target_opset=OPSET,
+            model_optim=False,
         )
         label, shown = (output.name for output in made.graph.output)
     except Exception as error:  # whatever skl2onnx throws is why there is no graph

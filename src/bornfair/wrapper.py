@@ -1,8 +1,8 @@
 """Any estimator, born fair: a scikit-learn classifier around another, to which twins are one person.
 
-Method 'merge' shows the inner estimator only what twins have in common. Method 'average' shows it everything: a class that
-all versions of a person get is decided, and otherwise the mean of the probabilities over all versions, at the operating
-point of the estimator. Versions come in one order that is the same for all twins.
+Method 'merge' shows the inner estimator only what twins have in common. Method 'average' shows it everything: a class
+that all versions of a person get is decided, and otherwise the mean of the probabilities over all versions, at the
+operating point of the estimator. Versions come in one order that is the same for all twins.
 """
 
 from __future__ import annotations

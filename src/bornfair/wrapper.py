@@ -33,7 +33,7 @@ from bornfair.people.policies import UnseenPolicy
 from bornfair.proof.bundle import FairForest, FairGraph, FairModel
 from bornfair.proof.certificate import Certificate, certified
 from bornfair.repairing.exporting import Fitted, exported
-from bornfair.training.provenance import KEPT_ASIDE, with_measured
+from bornfair.training.provenance import KEPT_ASIDE, operating_facts, with_measured
 from bornfair.training.table_classifier import TableClassifier
 from bornfair.twins.folding import Folding
 from bornfair.twins.versions import Versions
@@ -354,7 +354,7 @@ class FairWrapper(TableClassifier):
         return Fitted(self.estimator_, self.domain_, self.shown_, self._known_rows)
 
     def _told(self, model: Any) -> Any:
-        training = {"estimator": type(self.estimator).__name__, "method": self.method}
+        training = {"estimator": type(self.estimator).__name__, "method": self.method} | operating_facts(model)
         return dataclasses.replace(model, certificate=dataclasses.replace(model.certificate, training=training))
 
     def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:

@@ -340,6 +340,8 @@ def test_reports_say_the_threshold_and_use_it(tmp_path: Path) -> None:
     asked = ("--data", table, "--target", "hired", "--sensitive", "woman", "--method", "average", "--out", bundle)
     assert run("repair", path, *asked).exit_code == 0
     mean = (share(0) + share(1)) / 2 > 0.2
+    assert "It decides 1 above 0.2, not at ½." in (bundle / "report.html").read_text()
+    assert load(bundle).certificate.training["thresholds"] == {"1": 0.2}
     (document,) = audit(bundle, PEOPLE, target="hired", timeout=5).documents
     assert "1 above 0.2, not at ½" in str(document.making)
     assert document.metrics.accuracy == np.mean(mean == PEOPLE["hired"]) and document.people.unfair == 0

@@ -38,7 +38,7 @@ from bornfair.proof.certificate import certified
 from bornfair.question import Question
 from bornfair.repairing.changes import Changes, Outcome, compare
 from bornfair.repairing.exporting import Fitted, graph_of, operating_of
-from bornfair.training.provenance import with_measured
+from bornfair.training.provenance import operating_facts, with_measured
 from bornfair.twins.folding import Folding
 
 MEASURED_ON = "rows of the table"
@@ -68,6 +68,7 @@ class RepairedGraph(Outcome):
         facts = {
             **self._proven,
             "versions": self.versions,
+            "thresholds": self.model.thresholds,
             "accuracy_before": self.accuracy_before,
             "accuracy_after": self.accuracy_after,
             "fairness_before": self.fairness_before,
@@ -90,7 +91,7 @@ def repair_by_average(model: Any, who: Who, asked: Reading, *, test: Any = None,
     after = decisions(done.scores(rows))
     assert done.certificate is not None
     figures = {"on": MEASURED_ON, "rows": len(rows), "accuracy": _accuracy(after, answers)}
-    told = dataclasses.replace(done.certificate, training={"repair": {"method": "average"}})
+    told = dataclasses.replace(done.certificate, training={"repair": {"method": "average"}} | operating_facts(done))
     done = dataclasses.replace(done, certificate=told if answers is None else with_measured(told, figures))
     notes = [f"{left_out:,} rows with gaps were left out." if left_out else ""]
     if original.ignores_sensitive:

@@ -269,7 +269,9 @@ class FairWrapper(TableClassifier):
     def _shares(self, frame: pd.DataFrame) -> np.ndarray:
         if self.method == "merge":
             return np.asarray(self.estimator_.predict_proba(self._merged(frame)))
-        total = sum(part for part in self._of_versions(frame, self._inner_shares))
+        total = np.zeros((len(frame), len(self.classes_)))
+        for part in self._of_versions(frame, self._inner_shares):
+            total += part
         return total / Folding(self.domain_).size
 
     def _inner_shares(self, table: pd.DataFrame) -> np.ndarray:
@@ -280,11 +282,10 @@ class FairWrapper(TableClassifier):
         shares = self._shares(frame)
         at = point_of_means(self._at, len(self.classes_))
         decided = shares.argmax(axis=1) if at is None else at.decide(shares)
-        first, alike = None, np.ones(len(frame), bool)
+        least, most = np.full(len(frame), len(self.classes_)), np.full(len(frame), -1)
         for part in self._of_versions(frame, self._own_classes):
-            first = part if first is None else first
-            alike &= part == first
-        return shares, np.where(alike, first, decided)
+            least, most = np.minimum(least, part), np.maximum(most, part)
+        return shares, np.where(least == most, least, decided)
 
     def _of_versions(self, frame: pd.DataFrame, answer: Callable[[pd.DataFrame], np.ndarray]) -> Iterator[np.ndarray]:
         """What the inner estimator answers for everybody as each version, in order; asked about many at once."""

@@ -174,7 +174,7 @@ class Operating:
     def from_json(told: Mapping[str, Any]) -> Operating | None:
         """The rule that a graph's metadata states; None where the largest probability decides."""
         above, place = told.get("above"), told.get("class", 1)
-        numbers = above if isinstance(above, list) else [above]
+        numbers: list[Any] = above if isinstance(above, list) else [above]
         if not numbers or any(not isinstance(number, float) or not number > 0 for number in numbers):
             return None
         return Operating(tuple(numbers), 0 if place == 0 else 1, bool(told.get("from", False)))

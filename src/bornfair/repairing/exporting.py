@@ -100,8 +100,8 @@ def without_point(model: Any) -> tuple[Any, Point | None]:
     """A classifier without a threshold that was fixed or tuned around it, and that threshold."""
     model = thawed(getattr(model, "best_estimator_", model))
     if type(model).__name__ in THRESHOLDED:
-        point = Point.of(model)
-        return point.estimator, point
+        own = Point.of(model)
+        return own.estimator, own
     if not getattr(model, "steps", None):
         return model, None
     from sklearn.pipeline import Pipeline

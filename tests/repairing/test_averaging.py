@@ -134,6 +134,8 @@ def test_notes_say_what_was_left_out_and_what_is_not_read(tmp_path: Path) -> Non
     assert left.model.certificate.training["repair"] == {"method": "average"}
     with pytest.raises(InputError, match="every row of the table has a gap"):
         repair(tmp_path / "model.onnx", PEOPLE, test=gappy.iloc[:4], **asked)
+    with pytest.raises(InputError, match="there are 0 rows to measure on"):
+        repair(tmp_path / "model.onnx", PEOPLE, test=PEOPLE.iloc[:0], **asked)
     elsewhere = repair(tmp_path / "model.onnx", PEOPLE, test=PEOPLE.iloc[:20], **asked)
     assert elsewhere.changes.rows == 20 and elsewhere.versions == 2
     unknown = repair(

@@ -119,7 +119,7 @@ def _measured(domain: Domain, who: Who, test: Any) -> tuple[pd.DataFrame, np.nda
     table = as_pandas(who.table if test is None else test)
     rows, gaps = decidable(domain, as_listed(domain, table), {}, target=who.target)
     if not len(rows):
-        raise InputError("every row of the table has a gap; fill the gaps, or give rows without.")
+        raise InputError("there are 0 rows to measure on; give a table of people the model decides about.")
     answers = None
     if who.target is not None:
         assert domain.label is not None

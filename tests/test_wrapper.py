@@ -87,13 +87,14 @@ def test_an_edge_that_runs_is_rejected_too(tmp_path: Path) -> None:
     wrapper = FairWrapper(DecisionTreeClassifier(max_depth=3), ["woman"], method="average").fit(ALL, ANSWERS)
     path = wrapper.save(tmp_path / "bundle")
     model = onnx.load(path / "model.onnx")
-    *_, label = (node for node in model.graph.node if node.op_type == "ArgMax")
+    (label,) = (node for node in model.graph.node if "label" in node.output)
     extra = [
-        helper.make_node("Cast", ["woman"], ["her"], to=TensorProto.DOUBLE),
-        helper.make_node("Mul", [label.input[0], "her"], ["apart"]),
+        helper.make_node("Cast", ["woman"], ["her"], to=TensorProto.INT64),
+        helper.make_node("Squeeze", ["her"], ["she"]),
+        helper.make_node("Mul", [label.input[1], "she"], ["apart"]),
     ]
     at = list(model.graph.node).index(label)
-    label.input[0] = "apart"
+    label.input[1] = "apart"
     nodes = [*model.graph.node[:at], *extra, *model.graph.node[at:]]
     del model.graph.node[:]
     model.graph.node.extend(nodes)

@@ -11,9 +11,12 @@ import onnx
 import pandas as pd
 import pytest
 from onnx import parser
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
-from bornfair import repair, verify
+from bornfair import Domain, repair, verify
 from bornfair.cli import app
 from bornfair.errors import InputError
 from bornfair.models.importers.onnx_child import session_of
@@ -113,6 +116,101 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     assert "input 'man'" in said(MODEL.replace("woman", "man"))
     with pytest.raises(InputError, match="repair needs a table"):
         repair(tmp_path / "model.onnx", sensitive_features=["woman"], method="average")
+
+
+def test_notes_say_what_was_left_out_and_what_is_not_read(tmp_path: Path) -> None:
+    asked = {"target": "hired", "sensitive_features": ["woman"], "method": "average"}
+    reads = repair(written(MODEL, tmp_path / "model.onnx"), PEOPLE, **asked)
+    assert reads.note == ""
+    blind = repair(written(BLIND, tmp_path / "blind.onnx"), PEOPLE, **asked)
+    assert blind.note == "The original reads none of woman." and blind.fairness_before == 1.0
+    gappy = PEOPLE.astype(float)
+    gappy.loc[:3, "hours"] = np.nan
+    left = repair(tmp_path / "model.onnx", gappy, **asked)
+    assert left.note == "4 rows with gaps were left out." and left.changes.rows == 86
+    assert left.accuracy_after == np.mean(left.model.predict(PEOPLE.iloc[4:]) == PEOPLE["hired"].iloc[4:])
+    on = {"on": "rows of the table", "rows": 86, "accuracy": left.accuracy_after}
+    assert left.model.certificate.training["measured"] == [on]
+    assert left.model.certificate.training["repair"] == {"method": "average"}
+    with pytest.raises(InputError, match="every row of the table has a gap"):
+        repair(tmp_path / "model.onnx", PEOPLE, test=gappy.iloc[:4], **asked)
+    with pytest.raises(InputError, match="there are 0 rows to measure on"):
+        repair(tmp_path / "model.onnx", PEOPLE, test=PEOPLE.iloc[:0], **asked)
+    elsewhere = repair(tmp_path / "model.onnx", PEOPLE, test=PEOPLE.iloc[:20], **asked)
+    assert elsewhere.changes.rows == 20 and elsewhere.versions == 2
+    unknown = repair(
+        tmp_path / "model.onnx", PEOPLE.drop(columns="hired"), sensitive_features=["woman"], method="average"
+    )
+    assert unknown.accuracy_before is unknown.accuracy_after is None
+    assert "measured" not in unknown.model.certificate.training and unknown.seconds > 0 and unknown.seed == 0
+
+
+class Shares(ClassifierMixin, BaseEstimator):
+    """Of which no reader and no converter knows anything."""
+
+    def fit(self, X, y):
+        self.classes_, self.n_features_in_ = np.unique(y), np.shape(X)[1]
+        return self
+
+    def predict_proba(self, X):
+        last = 1 / (1 + np.exp(-np.asarray(X, float).mean(axis=1) + 30))
+        return np.stack([1 - last, last], axis=1)
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+class Labels(Shares):
+    predict_proba = property()
+
+    def predict(self, X):
+        return self.classes_[(np.asarray(X, float).mean(axis=1) > 30).astype(int)]
+
+
+def test_what_cannot_be_averaged_is_refused_with_the_reason(tmp_path: Path) -> None:
+    table, answers = PEOPLE.drop(columns="hired"), PEOPLE["hired"]
+
+    def said(model: object, **asking: object) -> str:
+        with pytest.raises(InputError) as found:
+            repair(model, PEOPLE, target="hired", sensitive_features=["woman"], method="average", **asking)
+        return str(found.value)
+
+    assert "step 'Shares' (Shares) is not supported" in said(Shares().fit(table, answers))
+    assert "step 'Labels' (Labels) is not supported" in said(Labels().fit(table, answers))
+    assert "a function shows nothing of what it computes" in said(lambda rows: rows["age"] > 30)
+    assert "there is no model" in said(tmp_path / "nowhere")
+    fitted = GaussianNB().fit(table, answers)
+    assert "leave decision (--decision) out" in said(fitted, decision="logit")
+    done = repair(fitted, PEOPLE, target="hired", sensitive_features=["woman"], method="average").model
+    for again in (done, done.save(tmp_path / "bundle"), tmp_path / "bundle" / "model.onnx"):
+        assert "one of bornfair's own graphs already (bornfair.wired); repair what is inside" in said(again)
+
+
+def test_columns_go_to_an_estimator_by_name_or_by_place() -> None:
+    table, answers = PEOPLE.drop(columns="hired"), PEOPLE["hired"]
+    mixed = PEOPLE[["hours", "hired", "woman", "age"]]
+    asked = {"target": "hired", "sensitive_features": ["woman"], "method": "average"}
+    named = repair(GaussianNB().fit(table, answers), mixed, **asked)
+    plain = repair(GaussianNB().fit(table.to_numpy(), answers), PEOPLE, **asked)
+    inner = GaussianNB().fit(table, answers)
+    mean = sum(inner.predict_proba(table.assign(woman=sex))[:, 1] for sex in (0.0, 1.0)) / 2
+    for found in (named, plain):
+        assert np.allclose(found.model.predict_proba(PEOPLE)[:, 1], mean, atol=1e-4)
+
+
+def test_a_model_that_is_read_is_asked_as_it_was_asked_for(tmp_path: Path) -> None:
+    table, answers = PEOPLE.drop(columns="hired"), PEOPLE["hired"]
+    line = LogisticRegression(max_iter=500).fit(table, answers)
+    asked = {"target": "hired", "sensitive_features": ["woman"], "method": "average"}
+    found = repair(line, PEOPLE, twins="hours: -x+8", **asked)
+    assert found.versions == 4 and found.verdict == "verified"
+    own = repair(line, PEOPLE, threshold=0.2, **asked)
+    mean = sum(line.predict_proba(table.assign(woman=sex))[:, 1] for sex in (0.0, 1.0)) / 2
+    assert (own.model.predict(PEOPLE) == (mean > 0.2)).all()
+    assert own.accuracy_before == np.mean((line.predict_proba(table)[:, 1] > 0.2) == answers)
+    everybody = Domain.infer(table, sensitive=["woman"])
+    by_domain = repair(line, PEOPLE, domain=everybody, target="hired", method="average")
+    assert by_domain.sensitive == ("woman",) and by_domain.model.domain.label.name == "hired"
 
 
 def test_the_command_repairs_and_the_bundle_is_used_like_others(tmp_path: Path) -> None:

@@ -222,8 +222,13 @@ def examine(
         reading = {parts.OPERATING_POINT: f"It decides {decides}, not at ½.", **reading}
     return dataclasses.replace(
         document, model=name, domain=DomainFacts.of(model.domain),
-        making={**document.making, **imported, **reading}, **found,
+        making={**_without_point(document.making), **imported, **reading}, **found,
     )  # fmt: skip
+
+
+def _without_point(making: Mapping[str, str]) -> dict[str, str]:
+    """What a certificate says of how a model was made; the operating point may be another one now."""
+    return {name: text for name, text in making.items() if name != parts.OPERATING_POINT}
 
 
 def _rules(model: AnyModel, asked: Any = None, people: int = 30, share: float = 0.02) -> parts.Favourable:

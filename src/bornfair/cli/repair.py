@@ -119,6 +119,7 @@ def _graph_facts(found: RepairedGraph) -> list[tuple[str, str]]:
         ("decided differently", _percent(found.changed)),
         ("distance of the outputs", f"{found.changes.distance:.4f}"),
         ("mean over versions of each person", f"{found.versions:,}"),
+        *(("decides", f"{name} above {share:g}") for name, share in found.model.thresholds.items()),
     ]
 
 

@@ -18,6 +18,7 @@ import pandas as pd
 from bornfair.errors import InputError, plain, shown
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
+from bornfair.models.wired import WiredModel
 from bornfair.people.features import NUMERIC, Feature, NumericFeature
 from bornfair.people.levels import as_listed
 from bornfair.people.tables import as_pandas, read_table
@@ -130,7 +131,7 @@ def drift(bundle: Any, table: Any) -> Drift:
     """
     model = load_bundle(bundle) if isinstance(bundle, (str, Path)) else bundle
     model = getattr(model, "model_", model)
-    if not isinstance(model, (Model, ForestModel)):
+    if not isinstance(model, (Model, ForestModel, WiredModel)):
         raise InputError(f"drift is measured against a bundle, found {type(model).__name__}; give its folder or .zip.")
     frame = read_table(table) if isinstance(table, (str, Path)) else as_pandas(table)
     if not len(frame):
@@ -193,7 +194,7 @@ def _problems(feature: Feature, column: pd.Series, gap: np.ndarray) -> Iterator[
 
 
 def _described(
-    model: Model | ForestModel, feature: Feature, column: pd.Series, problem: Problem, rows: np.ndarray
+    model: Model | ForestModel | WiredModel, feature: Feature, column: pd.Series, problem: Problem, rows: np.ndarray
 ) -> Outside:
     values = column[rows]
     common = [] if problem == "gap" else values.astype(object).value_counts(sort=True).index[:EXAMPLES].tolist()
@@ -206,9 +207,9 @@ def _described(
     )  # fmt: skip
 
 
-def _held(model: Model | ForestModel, feature: NumericFeature, numbers: np.ndarray) -> np.ndarray:
+def _held(model: Model | ForestModel | WiredModel, feature: NumericFeature, numbers: np.ndarray) -> np.ndarray:
     """Which numbers outside the range the network is shown as one inside: clipped, or held at an end."""
-    if isinstance(model, ForestModel) or feature.name in model.domain.sensitive:
+    if not isinstance(model, Model) or feature.name in model.domain.sensitive:
         return np.zeros(len(numbers), bool)
     if model.encoding.policies.outside == "clip":
         return np.ones(len(numbers), bool)
@@ -236,7 +237,7 @@ def _short(value: Any) -> Any:
     return text if len(text) <= TEXTS else f"{text[: TEXTS - 1]}…"
 
 
-def _fills(model: Model | ForestModel, feature: Feature) -> bool:
+def _fills(model: Model | ForestModel | WiredModel, feature: Feature) -> bool:
     """Whether a gap is filled in with a value of the domain, or is a sensitive value, of which all are tried anyway."""
     if feature.name in model.domain.sensitive:
         return True
@@ -247,7 +248,7 @@ def _fills(model: Model | ForestModel, feature: Feature) -> bool:
 
 
 def _new_combinations(
-    model: Model | ForestModel, frame: pd.DataFrame, outside: np.ndarray
+    model: Model | ForestModel | WiredModel, frame: pd.DataFrame, outside: np.ndarray
 ) -> tuple[Outside, np.ndarray] | None:
     """Combinations of sensitive values that do not exist in the domain, of rows whose values do."""
     domain = model.domain
@@ -273,7 +274,12 @@ def _new_combinations(
 
 
 def _follows(
-    model: Model | ForestModel, verdict: Verdict | None, holds: bool, outside: int, rows: int, problems: list[Outside]
+    model: Model | ForestModel | WiredModel,
+    verdict: Verdict | None,
+    holds: bool,
+    outside: int,
+    rows: int,
+    problems: list[Outside],
 ) -> Iterator[str]:
     if not outside:
         yield f"All {rows:,} rows are people of the domain: what the certificate says, it says of them."

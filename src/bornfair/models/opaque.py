@@ -155,8 +155,9 @@ class OpaqueModel:
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """Above which number a class is decided, where that was asked for."""
-        return dict(self.meant.operating)
+        """Above which number a class is decided, where that was asked for, or a graph of ours says so."""
+        wires = wires_of(self)
+        return dict(self.meant.operating) if wires is None else wires.thresholds
 
     @property
     def fills(self) -> Mapping[str, Value]:
@@ -221,6 +222,11 @@ class OpaqueModel:
         chosen = range(versions.size) if which is None else which
         if not len(table):
             return Answers(np.zeros((0, len(chosen)), np.int64), None)
+        wires = wires_of(self)
+        if len(chosen) > 1 and wires is not None and wires.unclear() is None:  # all versions get the same
+            one = self.ask_versions(table, versions, chosen[:1], scores=scores)
+            shown = None if one.scores is None else np.repeat(one.scores, len(chosen), axis=1)
+            return Answers(np.repeat(one.decided, len(chosen), axis=1), shown)
         everyone = pd.concat([versions.table(table, version) for version in chosen], ignore_index=True)
         found = self.ask(everyone, scores=scores)
         shape = len(chosen), len(table)

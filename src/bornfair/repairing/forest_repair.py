@@ -36,7 +36,7 @@ from bornfair.question.loading import nothing_sensitive
 from bornfair.repairing.changes import Changes, Outcome, compare
 from bornfair.repairing.forest_mean import Mean, mean_forest
 from bornfair.repairing.restriction import all_values, values_of
-from bornfair.training.provenance import KEPT_ASIDE, with_measured
+from bornfair.training.provenance import KEPT_ASIDE, operating_facts, with_measured
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Say
 
@@ -183,7 +183,7 @@ def _certified(model: FairForest, mean: Mean, over: str, rows: int, accuracy: fl
     """The forest with its certificate, which also records how it came about."""
     done = model.certified()
     assert done.certificate is not None
-    told = {"repair": {"forest": "mean", "over": over, "trees_replaced": len(mean.replaced)}}
+    told = {"repair": {"forest": "mean", "over": over, "trees_replaced": len(mean.replaced)}} | operating_facts(done)
     certificate = dataclasses.replace(done.certificate, training=told)
     if accuracy is not None:
         certificate = with_measured(certificate, {"on": KEPT_ASIDE, "rows": rows, "accuracy": accuracy})

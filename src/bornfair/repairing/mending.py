@@ -44,7 +44,7 @@ from bornfair.training.projection import (
     least_squares_projection,
     plain_projection,
 )
-from bornfair.training.provenance import KEPT_ASIDE, with_measured
+from bornfair.training.provenance import KEPT_ASIDE, operating_facts, with_measured
 from bornfair.training.response import Response
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Say
@@ -367,6 +367,7 @@ def _certified(model: FairModel, projected: Network, tuned: Tuned, blend: float)
     assert done.certificate is not None
     start = {"number": 0, "verdict": begun.verdict, "proof": begun.proof, "reason": begun.reason}
     training: dict[str, Any] = {"repair": {"projection": "plain" if blend == 0 else "least squares", "share": blend}}
+    training |= operating_facts(done)
     response: dict[str, Any] = {}
     if tuned.plan is not None:
         response = asdict(Response())

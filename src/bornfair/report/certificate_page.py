@@ -12,7 +12,7 @@ from typing import Any
 from bornfair.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.report.domain_facts import DomainFacts
-from bornfair.report.facts import CertificateFacts, Document, HistoryPoint, Metrics
+from bornfair.report.facts import OPERATING_POINT, CertificateFacts, Document, HistoryPoint, Metrics
 from bornfair.report.formatting import count, number, percent, value_text
 from bornfair.report.report import to_html
 from bornfair.verification.verdict import Verdict
@@ -88,7 +88,11 @@ def _measured(training: dict[str, Any]) -> Iterator[Metrics]:
 
 def _making(certificate: dict[str, Any]) -> Iterator[tuple[str, str]]:
     start, response, training = certificate["start"], certificate["response"], certificate["training"]
-    if start or training:
+    thresholds = training.get("thresholds")
+    if isinstance(thresholds, dict) and thresholds:
+        decides = ", ".join(f"{name} above {value_text(share)}" for name, share in thresholds.items())
+        yield OPERATING_POINT, f"It decides {decides}, not at ½."
+    if start or "epochs_run" in training:
         yield "Start", _start(start.get("attempts", []))
     if response:
         yield "Sensitive values in training", _response(response)
@@ -116,7 +120,8 @@ def _response(response: dict[str, Any]) -> str:
 def _training(training: dict[str, Any]) -> Iterator[tuple[str, str]]:
     plan, best = training.get("plan", {}), training.get("best_epoch")
     kept = "" if best is None else f", the network after epoch {value_text(best)} was kept"
-    yield "Training", f"{count(training.get('epochs_run', 0), 'epoch')} run{kept}."
+    if "epochs_run" in training:
+        yield "Training", f"{count(training['epochs_run'], 'epoch')} run{kept}."
     known = ("optimiser", "learning_rate", "schedule", "batch_size", "seed")
     if settings := [f"{name.replace('_', ' ')} {value_text(plan[name])}" for name in known if name in plan]:
         yield "Settings", ", ".join(settings)

@@ -39,11 +39,13 @@ def _forest(seed: int) -> Any:
 
 
 def _logistic(seed: int) -> Any:
+    from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import StandardScaler
 
-    return Pipeline([("scale", StandardScaler()), ("estimator", LogisticRegression(max_iter=1000, random_state=seed))])
+    inner = LogisticRegression(max_iter=1000, random_state=seed)
+    return Pipeline([("fill", SimpleImputer(strategy="median")), ("scale", StandardScaler()), ("estimator", inner)])
 
 
 ESTIMATORS: dict[str, Callable[[int], Any]] = {

@@ -70,6 +70,11 @@ def certify(
     )  # fmt: skip
 
 
+def operating_facts(model: Any) -> dict[str, Any]:
+    """What a certificate records of the thresholds of a model; nothing where the largest probability decides."""
+    return {"thresholds": model.thresholds} if model.thresholds else {}
+
+
 def measured_in_training(
     model: Model, people: TrainingData | pd.DataFrame, classes: np.ndarray, plan: Plan
 ) -> list[dict[str, Any]]:

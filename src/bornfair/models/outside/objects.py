@@ -15,6 +15,7 @@ from bornfair.errors import InputError, plain_value
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.importers.scikit_pipeline import Opened
 from bornfair.models.outside.said import Said, finite, labels_of, said
+from bornfair.models.wired import WiredModel
 from bornfair.people.features import Value
 
 TOGETHER = 8_192
@@ -105,6 +106,9 @@ class PredictingObject:
 
     @property
     def point(self) -> float | None:
+        if isinstance(self.model, WiredModel):
+            at = self.model.operating
+            return None if at is None or len(at.above) > 1 else at.above[0] if at.place else 1 - at.above[0]
         opened = self._opened
         if opened is None or opened.point is None or not opened.point.for_last:
             return None

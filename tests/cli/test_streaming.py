@@ -118,6 +118,7 @@ def test_predictions_are_written_as_they_come_and_gone_on_with_after_a_kill(plac
     assert printed.stdout == (place / "whole.csv").read_text()
     assert not list(place.glob("parts.csv.*"))
 
+
 @pytest.fixture
 def killed_at(monkeypatch):
     """Interrupts predictions when they write their n-th batch."""

@@ -74,9 +74,9 @@ class Drift:
     """How a table lies to the domain of a certificate; true if all its rows are inside.
 
     outside: how many rows are not. problems: why, by column. filled: gaps that the model fills in with a value of the
-    domain, by column: these rows count as inside, as do gaps of a feature that may be missing in the domain. absent: sensitive columns that the table lacks. extra: columns that
-    the model does not read. holds: whether what is proven holds for the rows outside, too. follows: what all that
-    means, in sentences.
+    domain, by column: these rows count as inside, as do gaps of features that may be missing. absent: sensitive columns
+    that the table lacks. extra: columns that the model does not read. holds: whether what is proven holds for the
+    rows outside, too. follows: what all that means, in sentences.
     """
 
     rows: int

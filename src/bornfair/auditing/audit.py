@@ -216,6 +216,8 @@ def examine(
     elif model.original is not None:
         imported = {"Imported": _imported(model)}
     reading = {"Reading": model.note} if model.note else {}
+    if asked.notes:
+        reading[parts.COLUMNS] = " ".join(asked.notes)
     if model.thresholds:
         decides = ", ".join(f"{name} above {share:g}" for name, share in model.thresholds.items())
         reading = {parts.OPERATING_POINT: f"It decides {decides}, not at ½.", **reading}

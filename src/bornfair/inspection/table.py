@@ -28,6 +28,7 @@ from bornfair.inspection.findings import (
     repeated,
 )
 from bornfair.people.column_kinds import Column, look
+from bornfair.people.dummies import Block, dummy_blocks
 from bornfair.people.features import unknown_column
 from bornfair.people.reading import AS_SHOWN, Reading
 from bornfair.people.tables import as_pandas, read_table
@@ -198,8 +199,12 @@ def _findings(
             f"out: --drop {leaks[0]}.",
             "important", repeated("--drop", [name for name in leaks if name not in sensitive]),
         ))  # fmt: skip
+    blocks = dummy_blocks(rows, [column.name for column in features])
+    found += [_one_feature(block, sensitive) for block in blocks]
     for name in sensitive:
-        others = [column for column in asked if column.name not in sensitive and column.name not in leaks]
+        together = next((block.names for block in blocks if name in block.names), ())
+        apart = {*sensitive, *leaks, *together}
+        others = [column for column in asked if column.name not in apart]
         if proxies := [column.name for column in _telling(rows, by_name[name], classes[name], others, seed)]:
             found.append(Finding(
                 "proxy", tuple(proxies),
@@ -269,8 +274,19 @@ def _classes(about: Column, column: pd.Series) -> _Classes:
     positions = np.full(len(names), -1)
     positions[frequent] = np.arange(len(frequent))
     none[known] = positions[values]
-    rare = np.setdiff1d(np.arange(len(names)), frequent) if about.values <= MOST_CLASSES else []
+    rare = np.flatnonzero(positions < 0) if about.values <= MOST_CLASSES else np.zeros(0, np.int64)
     return _Classes(none, {names[place]: int(counts[place]) for place in rare})
+
+
+def _one_feature(block: Block, sensitive: Sequence[str]) -> Finding:
+    named_ones = [name for name in block.names if name in sensitive]
+    more = ""
+    if named_ones:
+        more = (
+            f" '{named_ones[0]}' is sensitive, so that all of them change between twins; --combinations all keeps the "
+        )
+        more += "others as they are."
+    return Finding("one feature", block.names, block.text + more)
 
 
 def _left_out(name: str, classes: _Classes) -> Finding:

@@ -178,7 +178,8 @@ def _inferred(people: pd.DataFrame, sensitive: Sequence[str], target: str | None
         raise InputError(unknown_column(target, [str(column) for column in people.columns], "target"))
     if target is not None and target in sensitive:
         raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
-    return Domain.infer(people if target is None else people.drop(columns=target), sensitive=sensitive, gaps=False)
+    rows = people if target is None else people.drop(columns=target)
+    return Domain.infer(rows, sensitive=sensitive, combinations=None, gaps=False)
 
 
 def _scores(model: Any, people: pd.DataFrame, domain: Domain, target: str | None, clock: Clock) -> np.ndarray:

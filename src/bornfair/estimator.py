@@ -72,7 +72,8 @@ class FairClassifier(TrainingOptions, TableClassifier):
         see `algorithm.Plan`. A preset's dropout goes with its own `hidden` too.
     class_weight : None, 'balanced', or a weight for each class.
     threshold : where the model decides: None at ½, 0.05, 'top 12%' of the training rows, or {'approve': 0.3}.
-    combinations : with several sensitive features, 'all' combinations of their values exist, or the 'observed' ones.
+    combinations : which combinations of sensitive values exist: 'all', or the 'observed' ones. By default all, but the
+        observed ones of 0/1 columns that are one feature (one-hot); naming one such column then names all of them.
     domain : who could exist; inferred from the training table when None.
     missing : what gaps of the table are: 'learn' them as a value of their own, 'impute' the median or the most frequent
         value, or 'error'. Of a feature that was never missing in training a gap is an error later, unless imputed.
@@ -100,7 +101,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     twins: str | Sequence[str] | None = None
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
     threshold: Threshold | None = None
-    combinations: Literal["all", "observed"] = "all"
+    combinations: Literal["all", "observed"] | None = None
     domain: Domain | None = None
     missing: GapsInTraining = "learn"
     unseen: UnseenPolicy = "ignore"

@@ -65,7 +65,8 @@ class FairWrapper(TableClassifier):
     encoding : 'auto' gives it one column for each category, unless it is or wraps a pipeline, or all columns are
         numbers; 'one-hot' always does so, 'none' hands the table on as it is.
     unseen : what to do with categories that training has not seen: 'error', or 'ignore'.
-    combinations : with several sensitive features, 'all' combinations of their values exist, or the 'observed' ones.
+    combinations : which combinations of sensitive values exist: 'all', or the 'observed' ones. By default all, but the
+        observed ones of 0/1 columns that are one feature (one-hot); naming one such column then names all of them.
     domain : who could exist; inferred from the training table when None.
 
     Attributes
@@ -92,7 +93,7 @@ class FairWrapper(TableClassifier):
     method: Literal["merge", "average"] = "merge"
     encoding: Literal["auto", "one-hot", "none"] = "auto"
     unseen: UnseenPolicy = "error"
-    combinations: Literal["all", "observed"] = "all"
+    combinations: Literal["all", "observed"] | None = None
     domain: Domain | None = None
 
     missing = "impute"  # gaps in numbers are handed on; the inner estimator takes them or says why not

@@ -7,6 +7,7 @@ import pytest
 
 from bornfair.cli import predict_stream
 from bornfair.people import sources
+from bornfair.proof.bundle import load_bundle
 from samples import bornfair, make_people
 
 TRAIN = ["--target", "grant", "--sensitive", "sex", "--epochs", "2", "--hidden", "8", "--batch-size", "64"]
@@ -116,6 +117,54 @@ def test_predictions_are_written_as_they_come_and_gone_on_with_after_a_kill(plac
     printed = bornfair(*asked, "--stream", cwd=place)
     assert printed.stdout == (place / "whole.csv").read_text()
     assert not list(place.glob("parts.csv.*"))
+
+
+@pytest.fixture
+def killed_at(monkeypatch):
+    """Interrupts predictions when they write their n-th batch."""
+    write = predict_stream.csv_text
+
+    def killed(batch, *words, **options):
+        calls = []
+
+        def interrupted(*arguments, **named):
+            calls.append(1)
+            if len(calls) == batch:
+                raise KeyboardInterrupt
+            return write(*arguments, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(predict_stream, "csv_text", interrupted)
+            done = bornfair(*words, **options)
+        assert done.returncode == 130 and len(calls) == batch
+
+    return killed
+
+
+def test_predictions_go_on_in_a_later_part_of_the_table_without_repeating_rows(place, small_batches, killed_at):
+    asked = ["predict", "bundle", "people", "--stream"]
+    assert bornfair(*asked, "--out", "all.csv", cwd=place).returncode == 0
+    killed_at(6, *asked, "--out", "later.csv", cwd=place)  # in the third of three files
+    assert json.loads((place / "later.csv.progress").read_text())["part"] == 2
+    done = bornfair(*asked, "--out", "later.csv", cwd=place)
+    assert "going on after 516 rows" in done.stderr and "600 rows written to later.csv" in done.stdout
+    assert (place / "later.csv").read_bytes() == (place / "all.csv").read_bytes()
+
+
+def test_predictions_of_another_model_do_not_go_on_after_those_of_the_first(place, small_batches, killed_at):
+    load_bundle(place / "bundle").at(["0.9"]).certified(timeout=10).save(place / "other.zip")
+    words = ["people", "--stream", "--out", "again.csv"]
+    killed_at(4, "predict", "bundle", *words, cwd=place)
+    done = bornfair("predict", "other.zip", *words, cwd=place)
+    assert done.returncode == 0 and "going on" not in done.stderr
+    bornfair("predict", "other.zip", "people", "--stream", "--out", "only.csv", cwd=place)
+    assert (place / "again.csv").read_bytes() == (place / "only.csv").read_bytes()
+
+
+def test_a_place_that_cannot_be_written_is_named(place):
+    done = bornfair("predict", "bundle", "people", "--stream", "--out", "nowhere/o.csv", cwd=place)
+    assert done.returncode == 2 and "cannot write" in done.stderr and "o.csv.part" in done.stderr
+    assert "name a place that can be written" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_predictions_in_batches_say_what_they_cannot(place):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair import Domain, FairModel, drift
+from bornfair import Domain, FairClassifier, FairModel, drift
 from bornfair.errors import InputError
 from bornfair.models.network import Layer, Network
 from bornfair.people.encoding import Encoding
@@ -121,6 +121,37 @@ def test_gaps_that_the_model_fills_with_a_value_of_the_domain_are_inside():
     assert [(one.column, one.problem) for one in found.problems] == [("age", "gap")]
     assert model(outside="clip").encoding.policies.outside == "clip"
     assert drift(model(outside="clip"), PEOPLE.iloc[[2]].assign(job="clerk")).problems[0].same == 1
+
+
+def test_gaps_of_a_feature_that_may_be_missing_are_inside(tmp_path):
+    random = np.random.default_rng(0)
+    table = pd.DataFrame({"age": random.integers(18, 90, 200).astype(float), "job": random.choice(["a", "b"], 200)})
+    table["sex"], table["y"] = random.choice(["f", "m"], 200), random.integers(0, 2, 200)
+    table.loc[::9, "age"], table.loc[::7, "job"] = None, None
+    clf = FairClassifier(["sex"], hidden=[4], epochs=1).fit(table.drop(columns="y"), table["y"])
+    assert clf.domain_.gappy == ("age", "job")
+    found = drift(clf.model_, table)
+    assert found and found.problems == () and found.outside == 0 == clf.domain_.outside(table).sum()
+    clf.save(tmp_path / "bundle")
+    table.to_csv(tmp_path / "training.csv", index=False)
+    assert bornfair("drift", "bundle", "training.csv", cwd=tmp_path).returncode == 0
+
+
+def test_a_gap_in_a_combination_that_does_not_exist_is_outside():
+    features = (
+        IntegerFeature(name="age", low=0, high=9),
+        CategoricalFeature(name="sex", categories=("f", "m"), missing=True), BooleanFeature(name="old"),
+    )  # fmt: skip
+    domain = Domain(
+        features=features, sensitive=("sex", "old"), combinations=(("f", True), ("m", False), (None, False)),
+        label=Label(name="y", classes=("no", "yes")),
+    )  # fmt: skip
+    encoding = Encoding(domain, {"age": Scale(centre=0.0, exponent=0)})
+    some = FairModel(Network((Layer(np.zeros((1, encoding.width)), [1.0]),)), encoding)
+    rows = pd.DataFrame({"age": [1, 2, 3, 4], "sex": ["f", None, None, "f"], "old": [True, False, True, False]})
+    found = drift(some, rows)
+    assert found.outside == 2 == domain.outside(rows).sum()
+    assert [(one.problem, one.rows, one.first_row) for one in found.problems] == [("new combination", 2, 2)]
 
 
 def test_a_forest_has_a_domain_too():

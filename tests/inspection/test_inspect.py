@@ -156,3 +156,42 @@ def test_odd_columns_do_not_stop_it():
     told = bornfair.inspect(table, target="y", sensitive_features=["sex"])
     kinds = {column.name: column.kind for column in told.columns}
     assert kinds["nullable"] == "whole number" and kinds["flag"] == "true/false" and kinds["huge"] == "decimal"
+
+
+@pytest.mark.parametrize("column", ["y", "sex"])
+def test_one_unusual_row_does_not_hide_leaks_and_proxies(column):
+    table, random = people(), np.random.default_rng(2)
+    kind = {"y": "leak", "sex": "proxy"}[column]
+    table["copy"] = table[column].map({0: "no", 1: "yes", "f": "F", "m": "M"})
+    table["wrong"] = random.choice(["F", "M"], ROWS)
+    table.loc[17, column] = {"y": 7, "sex": "unknown"}[column]
+    told = {one.kind: one for one in bornfair.inspect(table, target="y", sensitive_features=["sex"]).findings}
+    assert told[kind].columns == ("copy",)
+    assert told["rare values"].columns == (column,)
+    assert f"{7 if column == 'y' else 'unknown'!r} (1 row) is rare in '{column}'" in told["rare values"].text
+
+
+def test_a_class_of_few_rows_does_not_hide_a_leak_of_the_others():
+    table, random = people(), np.random.default_rng(3)
+    table = pd.concat([table] * 4, ignore_index=True)
+    table["y"] = random.choice(["no", "yes"], len(table))
+    table["leak"] = (table["y"] == "yes") + random.uniform(0, 0.9, len(table))
+    table.loc[:11, "y"] = "pending"  # 12 rows in 1,600, of which the leak tells nothing
+    told = {one.kind: one for one in bornfair.inspect(table, target="y").findings}
+    assert told["leak"].columns == ("leak",) and "'pending' (12 rows)" in told["rare values"].text
+
+
+def test_a_column_with_one_frequent_value_cannot_be_searched_for_which_is_said():
+    table = people()
+    table["y"] = np.arange(ROWS) < 3
+    table["copy"] = np.where(table["y"], "a", "b")
+    told = {one.kind: one for one in bornfair.inspect(table, target="y").findings}
+    assert "leak" not in told and "True (3 rows) is rare" in told["rare values"].text
+    assert "No search for columns that reveal 'y' is possible." in told["rare values"].text
+
+
+def test_a_rare_class_of_two_is_not_left_out():
+    table = pd.concat([people(seed) for seed in range(5)], ignore_index=True)
+    table["y"] = np.arange(len(table)) < 10  # 0.5 %
+    table["copy"] = np.where(table["y"], "a", "b")
+    assert found(table)["leak"] == ("copy",) and "rare values" not in found(table)

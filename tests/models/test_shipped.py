@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 
-from bornfair import verify
+from bornfair import FairClassifier, FairWrapper, verify
 from bornfair.models.network import Layer, Network
 from bornfair.models.shipped import shipped
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.proof.bundle import FairModel
+from bornfair.people.levels import as_listed
+from bornfair.proof.bundle import FairModel, load_bundle
 from bornfair.quantification.people import most_affected, treatment
 from bornfair.verification.replay import replay
 from twin_cases import everybody, served
@@ -113,3 +118,92 @@ def test_a_replay_answers_as_a_server_would_for_every_kind_of_column() -> None:
     labels = served(model, table.assign(job=table["job"].astype(str)))[0]
     assert len(set(labels)) >= 2
     assert [domain.label.classes[k] for k in shipped(model).decide(people)] == labels.tolist()
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def gappy_people(count: int = 600) -> pd.DataFrame:
+    """Missing texts, truth values, codes and numbers, all of which matter."""
+    random = np.random.default_rng(5)
+    table = pd.DataFrame(
+        {
+            "age": random.integers(18, 80, count),
+            "income": random.normal(30.0, 12.0, count).round(3),
+            "debt": random.normal(5.0, 2.0, count).round(2),
+            "job": random.choice(["clerk", "nurse", "smith"], count),
+            "owner": random.random(count) < 0.4,
+            "member": random.random(count) < 0.5,
+            "region": random.integers(1, 5, count),
+            "sex": random.choice(["female", "male"], count),
+        }
+    ).astype({"owner": object})
+    for name in ("debt", "job", "owner", "region"):
+        table.loc[random.random(count) < 0.2, name] = None
+    score = table["income"] / 12 + 3 * table["job"].isna() + 2 * table["owner"].isna() + 2 * table["region"].isna()
+    score += 2 * table["debt"].isna() + (table["job"] == "nurse") + 2 * table["member"]
+    return table.assign(grant=np.where(score > score.median(), "yes", "no"))
+
+
+def network(table: pd.DataFrame, **options) -> FairClassifier:
+    domain = Domain.infer(
+        table.drop(columns="grant"), sensitive=["sex"], kinds={"region": "categorical"},
+        gaps=options.get("missing") != "impute",
+    )  # fmt: skip
+    asked = FairClassifier(["sex"], domain=domain, hidden=[8], epochs=6, random_state=0, **options)
+    return asked.fit(table.drop(columns="grant"), table["grant"])
+
+
+def _without_gaps(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    return table.assign(**{name: table[name].fillna(table[name].mode()[0]).infer_objects() for name in names})
+
+
+def wrapped(table: pd.DataFrame) -> FairWrapper:
+    boosted = HistGradientBoostingClassifier(max_iter=20, categorical_features="from_dtype")
+    codes = table.drop(columns="grant").astype({"job": "category", "owner": "category"})
+    return FairWrapper(boosted, ["sex"]).fit(codes, table["grant"])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        network,
+        lambda table: network(_without_gaps(table, ["owner", "region"]), missing="impute"),
+        lambda table: network(table, unseen="error"),
+        wrapped,
+    ],
+)
+def test_the_serving_code_of_the_documentation_decides_as_predict_does(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = gappy_people()
+    fitted = made(table)
+    fitted.save("bundle")
+    if fitted.model_.domain.gappy == ():  # gaps are imputed, but bool and int64 have none
+        table = _without_gaps(table, ["owner", "region"])
+    table.drop(columns="grant").to_csv("people.csv", index=False)
+    (code,) = [
+        text for text in re.findall(r"```python\n(.*?)```", (DOCS / "certificate.md").read_text(), flags=re.S)
+        if "InferenceSession" in text
+    ]  # fmt: skip
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    model = load_bundle(Path("bundle"))
+    ours = model.predict(as_listed(model.domain, pd.read_csv("people.csv")))
+    assert scope["label"].tolist() == ours.tolist() and len(set(ours)) == 2
+    assert np.isfinite(scope["probabilities"]).all()
+
+
+def test_the_serving_code_of_the_documentation_refuses_gaps_that_no_decision_exists_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = gappy_people().fillna({"debt": 5.0, "job": "clerk", "owner": False, "region": 1}).astype({"owner": bool})
+    network(table).save("bundle")
+    (code,) = re.findall(r"```python\n(import numpy.*?)```", (DOCS / "certificate.md").read_text(), flags=re.S)
+    for name, error in [
+        ("job", "job is missing"),
+        ("owner", "missing values"),
+        ("age", "missing values"),
+        ("debt", "missing, infinite"),
+    ]:
+        table.assign(**{name: table[name].astype(object).where(table.index != 3)}).to_csv("people.csv", index=False)
+        with pytest.raises(Exception, match=error):
+            exec(code, {})

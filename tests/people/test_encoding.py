@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bornfair import Domain
 from bornfair.errors import InputError
+from bornfair.people.columns import NumberColumn
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature
 from bornfair.people.policies import Policies
@@ -280,3 +281,19 @@ def test_rows_are_named_as_people_write_them(people):
     people.loc[5, "job"] = None
     with pytest.raises(InputError, match=r"column 'job' has a missing value \(NaN\) in row 5 and 0 other rows"):
         encoding.encode(people)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "seen"),
+    [
+        (50, 90, (50, 50)),  # everybody lies beyond the end where it is held
+        (-9, 0, (0, 0)),
+        (30, 90, (30, 40)),
+        (0, 20, (10, 20)),
+    ],
+)
+def test_the_values_that_stand_for_all_others_are_of_the_domain(low, high, seen):
+    column = NumberColumn(IntegerFeature(name="age", low=low, high=high), (("Min", 40.0), ("Max", 10.0)))
+    assert column.seen == seen
+    assert all(low <= value <= high for value in column.seen)
+    assert column.encode(low) == column.encode(seen[0]) and column.encode(high) == column.encode(seen[1])

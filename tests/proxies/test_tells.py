@@ -170,6 +170,21 @@ def test_what_cannot_be_asked_is_explained(change, sensitive, message):
         proxy_report(change(table), domain)
 
 
+def test_rare_sensitive_values_are_left_out_and_named():
+    table = made_up(400)
+    usual = proxy_report(table, sensitive_features=["sex"], target="y").about[0]
+    rare = table.copy()
+    rare["sex"] = rare["sex"].astype(object)
+    rare.loc[:2, "sex"] = "unknown"
+    found = proxy_report(rare, sensitive_features=["sex"], target="y").about[0]
+    assert found.values == usual.values and found.rows == 397 and usual.left_out == {}
+    assert found.left_out == {"unknown": 3} and "unknown (3 rows)" in found.left_out_text
+    without = proxy_report(table.iloc[3:], sensitive_features=["sex"], target="y").about[0]
+    assert found.features == without.features and found.together == without.together
+    scored = proxy_report(rare, sensitive_features=["sex"], target="y", model=lambda rows: rows["age"] > 40).about[0]
+    assert scored.score is not None and scored.score.chance == 0.5
+
+
 def test_the_command_prints_a_table_or_one_json_document(tmp_path):
     from bornfair.cli.proxies import proxies
 

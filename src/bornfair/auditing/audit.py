@@ -217,6 +217,8 @@ def examine(
     elif model.original is not None:
         imported = {"Imported": _imported(model)}
     reading = {"Reading": model.note} if model.note else {}
+    if asked.notes:
+        reading[parts.COLUMNS] = " ".join(asked.notes)
     if model.thresholds:
         decides = ", ".join(f"{name} above {share:g}" for name, share in model.thresholds.items())
         reading = {parts.OPERATING_POINT: f"It decides {decides}, not at ½.", **reading}
@@ -376,8 +378,12 @@ def _proxies(model: AnyModel, rows: pd.DataFrame, seed: int, clock: Clock) -> di
         lines = [about.together, *(tell for tell in about.features[:MOST_PROXIES] if tell.tells)]
         lines += [about.score] if about.score is not None else []
         proxies += [
-            parts.Proxy(f"{line.name} → {about.sensitive}" if several else line.name, line.auc) for line in lines
-        ]
+            parts.Proxy(
+                f"{line.name} → {about.sensitive}" if several else line.name, line.auc,
+                note=about.left_out_text if line is about.together else "",
+            )
+            for line in lines
+        ]  # fmt: skip
     declared = model.domain.twin_group.moved
     questions = [one.question for one in found.suggestions if one.feature not in declared]
     return {"proxies": tuple(proxies), "suggestions": tuple(questions)}

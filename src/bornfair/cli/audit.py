@@ -12,6 +12,7 @@ import typer
 from bornfair.cli.code_hosts import Junit, Sarif, write_for_code_hosts
 from bornfair.cli.options import (
     Cluster,
+    Combinations,
     Data,
     Decision,
     DomainFile,
@@ -58,6 +59,7 @@ def audit(
     target: Target = None,
     sensitive: Sensitive = None,
     twins: Twins = None,
+    combinations: Combinations = None,
     domain: DomainFile = None,
     drop: Drop = None,
     report: Annotated[Path, Option(help="Where to write the report: .html, .md or .json.")] = Path("audit.html"),
@@ -118,7 +120,7 @@ def audit(
     people = looked.sample if looked is not None else None if rows is None else without(rows, drop)
     if people is None and drop:
         raise InputError(f"--drop {drop[0]}: there is no table to leave it out of; name one with --data.")
-    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise) | {"opaque": opaque}
+    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise) | {"opaque": opaque}
     if looked is not None and domain is None and not (models and all(map(_is_bundle, models))):
         asked |= {"domain": _domain_of(str(data), reading, target, sensitive or [], drop or [], seed, clock)}
     sources: dict[str, Any] = dict(_named(models or []))
@@ -221,13 +223,15 @@ def _examination(data: str | None, drop: list[str] | None, told: str | None) -> 
 
 def _print(document: Any) -> None:
     """What a person reads first comes first: the people of the table, then people as in the data, then the rest."""
-    from bornfair.report.facts import ASKED
+    from bornfair.report.facts import ASKED, COLUMNS
     from bornfair.report.formatting import measure_text, percent
     from bornfair.report.verdict_text import verdict_sentence
 
     verdict = document.verdict
     tell(f"{document.model}: {verdict_sentence(document)}" if document.model else verdict_sentence(document), "")
     if told := document.making.get(ASKED):
+        tell(told, "")
+    if told := document.making.get(COLUMNS):
         tell(told, "")
     for sentence in document.gaps.sentences if document.gaps is not None else ():
         tell(sentence)

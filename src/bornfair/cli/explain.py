@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bornfair.cli.options import (
+    Combinations,
     Data,
     Decision,
     DomainFile,
@@ -54,6 +55,7 @@ def explain(
     domain: DomainFile = None,
     sensitive: Sensitive = None,
     twins: Twins = None,
+    combinations: Combinations = None,
     most: Annotated[int, typer.Option(min=0, help="How many versions that are decided otherwise to list.")] = 20,
     timeout: Timeout = 60.0,
     decision: Decision = None,
@@ -80,7 +82,7 @@ def explain(
     if row is not None and data is None:
         raise InputError(f"--row {row} is a row of a table; name it with --data.")
     source = model_of(model, model_command, endpoint, rate, timeout)
-    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise) | {"opaque": opaque}
+    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise) | {"opaque": opaque}
     who: Any = person if row is None else row
     found = ask(
         source, who, within=_reaches(within or []), most=most, timeout=clock, seed=seed,

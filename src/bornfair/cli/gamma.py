@@ -33,7 +33,7 @@ def gamma(
     shares: Annotated[
         str | None, Option(help='With --codes: which share of the people has each value, as "0.67,0.33".')
     ] = None,
-    combinations: Combinations = "all",
+    combinations: Combinations = None,
     draws: Annotated[int, Option(help="Random responses whose mean is looked at.")] = 1,
     tolerance: Annotated[float, Option(help="How far their mean code may be off; codes lie between -1 and 1.")] = 0.1,
     confidence: Annotated[float, Option(help="How likely it shall stay within the tolerance.")] = 0.95,

@@ -97,7 +97,14 @@ Keep = Annotated[
 Categorical = Annotated[
     list[str] | None, Option("--categorical", help="A column of codes that are categories, not numbers; repeatable.")
 ]
-Combinations = Annotated[str, Option("--combinations", help="Sensitive combinations that exist: all or observed.")]
+Combinations = Annotated[
+    str | None,
+    Option(
+        "--combinations",
+        help="Sensitive combinations that exist: all, or observed in the table. By default all, but the observed ones "
+        "of 0/1 columns that are one feature (one-hot); naming one of these columns names all of them.",
+    ),
+]
 Timeout = Annotated[float, Option("--timeout", help="Seconds for all of it, reading included.")]
 MostBoxes = Annotated[
     int | None,
@@ -141,6 +148,7 @@ def asking(
     domain: Path | None,
     sensitive: list[str] | None,
     twins: list[str] | None,
+    combinations: str | None,
     target: str | None,
     decision: str | None,
     threshold: list[str] | None,
@@ -148,7 +156,8 @@ def asking(
 ) -> Any:
     """The keyword arguments of `Question.of`."""
     return {
-        "domain": domain, "sensitive_features": sensitive or None, "twins": twins or None, "target": target,
+        "domain": domain, "sensitive_features": sensitive or None, "twins": twins or None, "combinations": combinations,
+        "target": target,
         "decision": decision, "threshold": threshold or None, "normalise": normalise,
     }  # fmt: skip
 

@@ -82,6 +82,8 @@ def _print(part: About) -> None:
     title = f"Who tells {part.sensitive} ({values}) on rows not fitted on, of {part.rows:,}"
     chance = f"chance {100 * part.together.chance:.0f} %"
     print_table(title, ["", f"recognised ({chance})", "AUC (chance 0.5)", "above chance"], rows)
+    if part.left_out:
+        tell(f"{part.sensitive}: {part.left_out_text}.", "")
     for fact in part.facts[:MOST_LINES]:
         tell(f"• {fact.text}")
     if part.facts:

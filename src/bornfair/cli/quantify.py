@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from bornfair.cli.options import (
     Cluster,
+    Combinations,
     Data,
     Decision,
     DomainFile,
@@ -45,6 +46,7 @@ def quantify(
     domain: DomainFile = None,
     sensitive: Sensitive = None,
     twins: Twins = None,
+    combinations: Combinations = None,
     data: Data = None,
     target: Target = None,
     over: Annotated[
@@ -84,7 +86,7 @@ def quantify(
     from bornfair.question import quantify as measure
 
     source = model_of(model, model_command, endpoint, rate, timeout)
-    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise) | {"opaque": opaque}
+    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise) | {"opaque": opaque}
     with Workers.of(jobs, cluster) as workers:
         found = measure(
             source, table=rows_of(data, reading), over=over, where=population(where or []), timeout=clock,
@@ -132,6 +134,8 @@ def _print(found: Shares) -> None:
     print_table(f"Of {whose}{only}", ["", ""], rows)
     in_which = f"In {' and '.join(found.arithmetic)} arithmetic; " if found.arithmetic else "Nothing is proven: "
     tell(f"{in_which}{found.reason}.", "")
+    for note in found.notes:
+        tell(note, "")
     if found.groups:
         lines = [
             (group.text, percent(group.share), percent((group.inside or NOTHING_SEEN).unfair), percent(group.contains))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bornfair.cli.options import (
+    Combinations,
     Decision,
     DomainFile,
     Json,
@@ -38,6 +39,7 @@ def repair(
     sensitive: Sensitive = None,
     target: Target = None,
     twins: Twins = None,
+    combinations: Combinations = None,
     out: Annotated[Path, Option(help="The folder (or .zip) to write the repaired bundle to.")] = Path(
         "bornfair-repaired"
     ),
@@ -71,7 +73,7 @@ def repair(
     check_replaceable(out, marker="domain.json")
     from bornfair.repairing import repair as mend
 
-    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
+    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise)
     found = mend(
         model, rows_of(data, reading), method=method, fine_tune=fine_tune, epochs=epochs, seed=seed,  # type: ignore[arg-type]
         say=None if json else say, **asked,

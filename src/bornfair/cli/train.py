@@ -57,7 +57,7 @@ def train(
     keep: Keep = None,
     categorical: Categorical = None,
     domain: DomainFile = None,
-    combinations: Combinations = "all",
+    combinations: Combinations = None,
     estimator: Annotated[
         str,
         Option(
@@ -104,6 +104,7 @@ def train(
     Status 0: done. Trained and written, but (response none or sampled, γ other than 0, …) status 1: unfair, with two
     people who show it in the certificate; status 3: neither proven nor disproven.
     """
+    from bornfair.people.dummies import sentences
     from bornfair.people.sources import is_streamed
 
     began = time.perf_counter()
@@ -146,11 +147,13 @@ def train(
         notes.append(f"{'' if streamed is None else streamed.looked_at}{brief}")
     kinds = dict.fromkeys(categorical or [], "categorical") | dict.fromkeys(reading["numeric"] or [], "numeric")
     shown_rows = people.drop(columns=target) if streamed is None else streamed.representative(kinds, names)
-    known = _domain(domain, shown_rows, names, combinations, kinds, gaps=missing == "learn")
+    known = _domain(
+        domain, shown_rows, names, combinations, kinds, gaps=missing == "learn", in_batches=streamed is not None
+    )
+    names = list(known.sensitive) if names else names
+    notes += sentences(known, people)
     if known.gappy:
         notes.append(f"{shown(known.gappy)} may be missing: to the model a gap is one more value.")
-    if names and known.sensitive != tuple(names):
-        known = known.with_sensitive(names)
     _say_versions(known, twins, target, quiet=json)
     if streamed is not None:
         _say_notes(notes)
@@ -177,7 +180,7 @@ def train(
     from bornfair.estimator import FairClassifier
 
     classifier = FairClassifier(
-        names, twins=twins or None, class_weight=class_weight, combinations=combinations, domain=known,  # type: ignore[arg-type]
+        names, twins=twins or None, class_weight=class_weight, domain=known,  # type: ignore[arg-type]
         threshold=threshold or None,
         missing=missing, unseen=unseen, outside=outside, checkpoint=checkpoint, random_state=seed,  # type: ignore[arg-type]
         **chosen | {"hidden": _widths(chosen["hidden"]), "gamma": _gamma(chosen["gamma"])},
@@ -333,16 +336,28 @@ def _domain(
     path: Path | None,
     people: pd.DataFrame,
     sensitive: list[str],
-    combinations: str,
+    combinations: str | None,
     kinds: dict[str, Any],
     *,
     gaps: bool,
+    in_batches: bool,
 ) -> Domain:
-    """Who could exist: as the file says, or everybody in the table, those kept aside to measure on included."""
-    from bornfair.people.domain import Domain
+    """Who could exist: as the file says, or everybody in the table, those kept aside to measure on included.
 
+    in_batches: the rows are not those of the table; they only have the same values, and the combinations asked for.
+    """
+    from bornfair.people.domain import Domain
+    from bornfair.people.dummies import check_combinations, with_sensitive
+    from bornfair.people.inference import observed_combinations
+
+    check_combinations(combinations)
     if path is not None:
-        return Domain.load(path)
+        known = Domain.load(path)
+        return with_sensitive(known, sensitive, people, combinations, detect=False) if sensitive else known
+    if in_batches:
+        known = Domain.infer(people, sensitive=sensitive, kinds=kinds, gaps=gaps)
+        observed = combinations == "observed" and bool(sensitive)
+        return known.with_sensitive(sensitive, observed_combinations(known, people)) if observed else known
     return Domain.infer(people, sensitive=sensitive, combinations=combinations, kinds=kinds, gaps=gaps)  # type: ignore[arg-type]
 
 

@@ -10,6 +10,7 @@ import typer
 from bornfair.cli.code_hosts import Junit, Sarif, write_for_code_hosts
 from bornfair.cli.options import (
     Cluster,
+    Combinations,
     Data,
     Decision,
     DomainFile,
@@ -50,6 +51,7 @@ def verify(
     domain: DomainFile = None,
     sensitive: Sensitive = None,
     twins: Twins = None,
+    combinations: Combinations = None,
     engine: Annotated[str, typer.Option(help="auto, bounds, smt or milp.")] = "auto",
     timeout: Timeout = 60.0,
     data: Data = None,
@@ -99,7 +101,7 @@ def verify(
     from bornfair.verification.partition import question_scope
 
     source = model_of(model, model_command, endpoint, rate, timeout)
-    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise) | {"opaque": opaque}
+    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise) | {"opaque": opaque}
     if change:
         _change(source, asked, data, clock, seed, json=json)
         return
@@ -146,6 +148,8 @@ def _print(verdict: Any, scope: str, output: str, tolerance: float) -> None:
         tell(in_words, "")
     else:
         print_twins(in_words, verdict.twins, verdict.decisions, decided="decision" if output == "decision" else output)
+    for note in verdict.notes:
+        tell(note, "")
     facts = [
         ("proof", verdict.proof),
         ("engine", verdict.engine),

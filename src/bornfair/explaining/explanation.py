@@ -188,7 +188,7 @@ def explain(
         around = _around(about, near, verdict, clock, seed)
     asked_of = {**whole_domain(about.domain).limits, **(near or {})}
     notes = [f"'{name}' is not given; it is filled in as the model fills it in" for name in who.filled]
-    notes += looked.notes
+    notes += [*looked.notes, *asked.notes]
     return Explanation(
         who, looked.decision, looked.probabilities, verdict, looked.versions, looked.otherwise, looked.differing, undo,
         around, None if near is None else {name: asked_of[name] for name in within or {}}, tuple(notes), clock.spent,

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain, shown
+from bornfair.errors import InputError, plain, plain_level, shown
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.wired import WiredModel
@@ -75,9 +75,9 @@ class Drift:
     """How a table lies to the domain of a certificate; true if all its rows are inside.
 
     outside: how many rows are not. problems: why, by column. filled: gaps that the model fills in with a value of the
-    domain, by column: these rows count as inside. absent: sensitive columns that the table lacks. extra: columns that
-    the model does not read. holds: whether what is proven holds for the rows outside, too. follows: what all that
-    means, in sentences.
+    domain, by column: these rows count as inside, as do gaps of features that may be missing. absent: sensitive columns
+    that the table lacks. extra: columns that the model does not read. holds: whether what is proven holds for the
+    rows outside, too. follows: what all that means, in sentences.
     """
 
     rows: int
@@ -146,7 +146,7 @@ def drift(bundle: Any, table: Any) -> Drift:
                 outside[:] = True
             continue
         column = frame[feature.name]
-        gap = column.isna().to_numpy()
+        gap = column.isna().to_numpy() & ~np.array(feature.missing)
         if gap.any() and _fills(model, feature):
             filled[feature.name] = int(gap.sum())
             gap = np.zeros(len(frame), bool)
@@ -256,8 +256,9 @@ def _new_combinations(
     if domain.combinations is None or any(name not in frame.columns for name in names):
         return None
     known = set(domain.combinations)
-    values = [tuple(plain(v) for v in row) for row in frame[names].to_numpy(object)]
-    complete = frame[names].notna().all(axis=1).to_numpy()
+    values = [tuple(plain_level(v) for v in row) for row in frame[names].to_numpy(object)]
+    never = [f.name for f in domain.sensitive_features if not f.missing]
+    complete = frame[never].notna().all(axis=1).to_numpy()
     rows = np.array([row not in known for row in values], bool) & complete & ~outside
     if not rows.any():
         return None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError
+from bornfair.errors import InputError, plain
 from bornfair.inspection.findings import (
     MOST_CLASSES,
     Finding,
@@ -28,6 +28,7 @@ from bornfair.inspection.findings import (
     repeated,
 )
 from bornfair.people.column_kinds import Column, look
+from bornfair.people.dummies import Block, dummy_blocks
 from bornfair.people.features import unknown_column
 from bornfair.people.reading import AS_SHOWN, Reading
 from bornfair.people.tables import as_pandas, read_table
@@ -36,6 +37,7 @@ from bornfair.proxies.tells import alone, binned, spread_folds
 SAMPLE = 20_000  # rows that are learnt from …
 FIRST = 4_000  # … where so many leave it open
 LEAST = 8  # rows of each value, below which nothing is said of what tells it
+LEAST_SHARE = 0.01  # of the rows; a rarer value is left out where two or more others are frequent
 NEARLY = 0.95  # share recognised (of each value), or …
 AREA = 0.98  # … area under the curve, from which on a column tells almost everything
 ORDER = {"refused": 0, "important": 1, "note": 2}
@@ -184,7 +186,11 @@ def _findings(
     found += about_features(rows, features, sensitive)
     gone = {name for finding in found for name in finding.columns if "--drop" in finding.options}
     asked = [column for column in columns if column.name not in gone | {target} and _can_tell(column)]
-    leaks = [] if target is None else [c.name for c in _telling(rows, by_name[target], asked, seed)]
+    classes = {
+        name: _classes(by_name[name], rows[name]) for name in [*([] if target is None else [target]), *sensitive]
+    }
+    found += [_left_out(name, told) for name, told in classes.items() if told.left_out]
+    leaks = [] if target is None else [c.name for c in _telling(rows, by_name[target], classes[target], asked, seed)]
     if leaks:
         found.append(Finding(
             "leak", tuple(leaks),
@@ -193,9 +199,13 @@ def _findings(
             f"out: --drop {leaks[0]}.",
             "important", repeated("--drop", [name for name in leaks if name not in sensitive]),
         ))  # fmt: skip
+    blocks = dummy_blocks(rows, [column.name for column in features])
+    found += [_one_feature(block, sensitive) for block in blocks]
     for name in sensitive:
-        others = [column for column in asked if column.name not in sensitive and column.name not in leaks]
-        if proxies := [column.name for column in _telling(rows, by_name[name], others, seed)]:
+        together = next((block.names for block in blocks if name in block.names), ())
+        apart = {*sensitive, *leaks, *together}
+        others = [column for column in asked if column.name not in apart]
+        if proxies := [column.name for column in _telling(rows, by_name[name], classes[name], others, seed)]:
             found.append(Finding(
                 "proxy", tuple(proxies),
                 f"{named(proxies)} alone {plural(proxies, 'gives', 'give')} '{name}' away almost perfectly, so that a "
@@ -215,13 +225,27 @@ def _can_tell(column: Column) -> bool:
     return column.values > 1 and not (column.refused and not column.written)
 
 
-def _telling(rows: pd.DataFrame, about: Column, columns: Sequence[Column], seed: int) -> list[Column]:
+@dataclass(frozen=True, eq=False)
+class _Classes:
+    """What is to be told of each row: the position of its value, −1 where it has none or a rare one."""
+
+    values: np.ndarray
+    left_out: dict[Any, int]
+    """The rare values, each with its number of rows."""
+
+    @property
+    def several(self) -> bool:
+        return bool(self.values.max(initial=-1) > 0)
+
+
+def _telling(
+    rows: pd.DataFrame, about: Column, classes: _Classes, columns: Sequence[Column], seed: int
+) -> list[Column]:
     """The columns that tell almost everything about one, each alone, on rows not learnt from."""
-    known = rows[about.name].notna().to_numpy()
-    values = _classes(about, rows[about.name][known])
-    if values is None:
+    if not classes.several:
         return []
-    asked, positions = [column for column in columns if column.name != about.name], np.flatnonzero(known)
+    positions = np.flatnonzero(classes.values >= 0)
+    asked, values = [column for column in columns if column.name != about.name], classes.values[positions]
     for most, slack in ((FIRST, 0.05), (SAMPLE, 0.0)):
         chosen = _sample(values, most, seed)
         cells, folds = rows.iloc[positions[chosen]], spread_folds(values[chosen], seed)
@@ -231,20 +255,52 @@ def _telling(rows: pd.DataFrame, about: Column, columns: Sequence[Column], seed:
     return asked
 
 
-def _classes(about: Column, column: pd.Series) -> np.ndarray | None:
-    """What is to be told of each row: its value, or of a quantity whether it is above the middle."""
+def _classes(about: Column, column: pd.Series) -> _Classes:
+    """The frequent values of a column; of a quantity, whether it is above the middle."""
+    none = np.full(len(column), -1)
+    known = column.notna().to_numpy()
+    if about.values < 2 or (about.values > MOST_CLASSES and (not about.is_number or about.written)):
+        return _Classes(none, {})
     if about.values > MOST_CLASSES:
-        if not about.is_number or about.written:
-            return None
-        numbers = column.to_numpy(np.float64)
-        values = (numbers > np.median(numbers)).astype(np.int64)
+        numbers = column[known].to_numpy(np.float64)
+        values, names = (numbers > np.median(numbers)).astype(np.int64), [False, True]
     else:
-        values = pd.factorize(column, sort=False)[0]
-    counts = np.bincount(values)
+        values, index = pd.factorize(column[known], sort=False)
+        names = [plain(name) for name in index]
+    counts = np.bincount(values, minlength=len(names))
     frequent = np.flatnonzero(counts >= LEAST)
-    if len(frequent) < 2 or len(frequent) < len(counts):  # of a value that hardly occurs nothing can be said
-        return None
-    return values
+    common = frequent[counts[frequent] >= LEAST_SHARE * len(values)]
+    frequent = common if len(common) > 1 else frequent
+    positions = np.full(len(names), -1)
+    positions[frequent] = np.arange(len(frequent))
+    none[known] = positions[values]
+    rare = np.flatnonzero(positions < 0) if about.values <= MOST_CLASSES else np.zeros(0, np.int64)
+    return _Classes(none, {names[place]: int(counts[place]) for place in rare})
+
+
+def _one_feature(block: Block, sensitive: Sequence[str]) -> Finding:
+    named_ones = [name for name in block.names if name in sensitive]
+    more = ""
+    if named_ones:
+        more = (
+            f" '{named_ones[0]}' is sensitive, so that all of them change between twins; --combinations all keeps the "
+        )
+        more += "others as they are."
+    return Finding("one feature", block.names, block.text + more)
+
+
+def _left_out(name: str, classes: _Classes) -> Finding:
+    values = [
+        f"{value!r} ({count:,} {plural(range(count), 'row', 'rows')})" for value, count in classes.left_out.items()
+    ]
+    told = ", ".join(values) if len(values) < 2 else f"{', '.join(values[:-1])} and {values[-1]}"
+    if classes.several:
+        text = f"{told} {plural(values, 'is', 'are')} rare in '{name}'; the search for columns that reveal '{name}' "
+        text += f"leaves {plural(values, 'it', 'them')} out."
+    else:
+        text = f"'{name}' has fewer than two frequent values: {told} {plural(values, 'is', 'are')} rare. No search for "
+        text += f"columns that reveal '{name}' is possible."
+    return Finding("rare values", (name,), text)
 
 
 def _sample(values: np.ndarray, size: int, seed: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from pydantic import ValidationError, model_validator
 
 from bornfair.errors import InputError, shown
 from bornfair.files import write_atomically
+from bornfair.people.dummies import with_sensitive
 from bornfair.people.features import (
     MOST_LEVELS,
     NUMERIC,
@@ -27,11 +28,10 @@ from bornfair.people.features import (
     Level,
     Population,
     RealFeature,
-    Value,
     listed_names,
     unknown_column,
 )
-from bornfair.people.inference import ForcedKind, inferred, observed_combinations, rows_outside, sample_people
+from bornfair.people.inference import ForcedKind, inferred, rows_outside, sample_people
 from bornfair.people.rule_syntax import parse_rules, rule_text
 from bornfair.people.rules import TwinGroup, check_rules
 from bornfair.people.sensitive import SensitiveSpace
@@ -122,22 +122,21 @@ class Domain(Population):
         *,
         target: str | None = None,
         sensitive: str | Sequence[str] = (),
-        combinations: Literal["all", "observed"] = "all",
+        combinations: Literal["all", "observed"] | None = "all",
         kinds: Mapping[str, ForcedKind] | None = None,
         gaps: bool = True,
     ) -> Domain:
         """The smallest domain that holds every row of a pandas or polars table. See `bornfair.people.inference`.
 
+        combinations: which sensitive combinations exist: 'all', those 'observed' in the table, or None for all, but of
+            0/1 columns that are one feature the observed ones (`bornfair.people.dummies`). Except for 'all', naming one
+            such column names all of them.
         gaps: whether a column with gaps is declared to be missing for some people; otherwise gaps are passed over.
         """
         sensitive = listed_names(sensitive)
         facts, frame = inferred(table, target=target, sensitive=sensitive, kinds=kinds, gaps=gaps)
         domain = _validated(facts, "table")
-        if combinations == "all" or not sensitive:
-            return domain
-        if combinations != "observed":
-            raise InputError(f"combinations must be 'all' or 'observed', found {combinations!r}.")
-        return _validated(facts | {"combinations": observed_combinations(domain, frame)}, "table")
+        return with_sensitive(domain, sensitive, frame, combinations) if sensitive else domain
 
     def edit(self, name: str, **changes: Any) -> Domain:
         """A copy with one feature changed.
@@ -159,7 +158,7 @@ class Domain(Population):
         return _validated(self.model_dump() | changes)
 
     def with_sensitive(
-        self, sensitive: str | Sequence[str], combinations: Sequence[Sequence[Value]] | None = None
+        self, sensitive: str | Sequence[str], combinations: Sequence[Sequence[Level]] | None = None
     ) -> Domain:
         rows = None if combinations is None else [list(row) for row in combinations]
         return self.replaced(sensitive=list(listed_names(sensitive)), combinations=rows)

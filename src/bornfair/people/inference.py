@@ -177,14 +177,26 @@ def observed_combinations(people: Population, frame: pd.DataFrame) -> list[list[
             f"sensitive feature {shown(people.real_sensitive)} is a real number, of which every value counts, not the "
             "observed ones only; use all combinations, round it to whole numbers, or use bands."
         )
+    if absent := [name for name in people.sensitive if name not in frame.columns]:
+        raise InputError(
+            f"the table has no column {shown(absent)}, so that it shows no combinations; give a table that has it."
+        )
     never = [f.name for f in people.sensitive_features if not f.missing]
     rows = frame[list(people.sensitive)].dropna(subset=never).drop_duplicates()
-    order = [{level: i for i, level in enumerate(f.levels())} for f in people.sensitive_features]
-    seen = {
-        tuple(None if pd.isna(v) else _value(name, v) for name, v in zip(people.sensitive, row, strict=True))
+    place = [{level: i for i, level in enumerate(f.levels())} for f in people.sensitive_features]
+    told = (
+        [None if pd.isna(v) else _value(name, v) for name, v in zip(people.sensitive, row, strict=True)]
         for row in rows.to_numpy(object)
-    }
-    return [list(row) for row in sorted(seen, key=lambda row: [order[j][v] for j, v in enumerate(row)])]
+    )
+    known = (row for row in told if all(v in place[j] for j, v in enumerate(row)))
+    seen = {tuple(place[j][v] for j, v in enumerate(row)) for row in known}
+    if len(seen) < 2:
+        raise InputError(
+            f"the table has {len(seen)} combinations of values of {shown(people.sensitive)} in the domain, so nobody "
+            "has a twin; give a table with several, or use all combinations."
+        )
+    levels = [f.levels() for f in people.sensitive_features]
+    return [[levels[j][i] for j, i in enumerate(row)] for row in sorted(seen)]
 
 
 def gap_share(feature: Feature) -> float:

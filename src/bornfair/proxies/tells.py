@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,18 @@ class About:
     score_after: Tell | None
     facts: tuple[Fact, ...]
     suggestions: tuple[Suggestion, ...]
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Values with too few rows to be told, each with its number of rows: these rows are left out."""
+
+    @property
+    def left_out_text(self) -> str:
+        """The values that are left out, in words; empty if there are none."""
+        if not self.left_out:
+            return ""
+        values = ", ".join(
+            f"{name} ({count} {'row' if count == 1 else 'rows'})" for name, count in self.left_out.items()
+        )
+        return f"left out, as fewer than {FOLDS} rows have this value: {values}"
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,7 @@ def proxy_report(
         For each sensitive feature how well every other one tells it, and swaps that might count as twins.
 
     Raises:
-        InputError: if no feature is sensitive, or a value of one has too few rows.
+        InputError: if no feature is sensitive, or fewer than two values of one have enough rows.
         TimeIsUp: if it takes longer than it may.
 
     >>> from bornfair import datasets
@@ -131,9 +143,11 @@ def proxy_report(
 def _about(
     feature: Feature, people: pd.DataFrame, domain: Domain, scores: list[np.ndarray | None], seed: int, clock: Clock
 ) -> About:
-    known = people[feature.name].notna().to_numpy()
-    rows, free = people[known], domain.free_features
-    sensitive = _sensitive(feature, rows[feature.name])
+    known = people[feature.name].notna().to_numpy(copy=True)
+    free = domain.free_features
+    sensitive, frequent, left_out = _sensitive(feature, people[feature.name][known])
+    known[known] = frequent
+    rows = people[known]
     values, folds = sensitive.values, spread_folds(sensitive.values, seed)
     columns = {f.name: _codes(f, rows[f.name]) for f in free}
     single = []
@@ -154,6 +168,7 @@ def _about(
         score_after=after,
         facts=facts_about(sensitive, columns, free),
         suggestions=suggested_swaps(sensitive, columns, free),
+        left_out=left_out,
     )
 
 
@@ -163,7 +178,8 @@ def _inferred(people: pd.DataFrame, sensitive: Sequence[str], target: str | None
         raise InputError(unknown_column(target, [str(column) for column in people.columns], "target"))
     if target is not None and target in sensitive:
         raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
-    return Domain.infer(people if target is None else people.drop(columns=target), sensitive=sensitive, gaps=False)
+    rows = people if target is None else people.drop(columns=target)
+    return Domain.infer(rows, sensitive=sensitive, combinations=None, gaps=False)
 
 
 def _scores(model: Any, people: pd.DataFrame, domain: Domain, target: str | None, clock: Clock) -> np.ndarray:
@@ -185,8 +201,11 @@ def _scores(model: Any, people: pd.DataFrame, domain: Domain, target: str | None
     return found
 
 
-def _sensitive(feature: Feature, column: pd.Series) -> Sensitive:
-    """The sensitive value of each row, and the values that occur. A number with many is split in the middle."""
+def _sensitive(feature: Feature, column: pd.Series) -> tuple[Sensitive, np.ndarray, dict[str, int]]:
+    """The sensitive value of each row with a frequent one, which rows these are, and the rare values with their rows.
+
+    A number with many values is split in the middle.
+    """
     levels: tuple[Value, ...] | None
     names: tuple[str, ...]
     if isinstance(feature, NUMERIC) and column.nunique() > 2:
@@ -201,12 +220,19 @@ def _sensitive(feature: Feature, column: pd.Series) -> Sensitive:
             stray = plain(column.iloc[int(np.argmax(values < 0))])
             raise InputError(f"column '{feature.name}' holds {stray!r}, which is not a value of the domain; add it.")
     counts = np.bincount(values, minlength=len(names))
-    if len(names) < 2 or counts.min() < FOLDS:
+    frequent = np.flatnonzero(counts >= FOLDS)
+    if len(frequent) < 2:
         rows = ", ".join(f"{name} ({count} rows)" for name, count in zip(names, counts, strict=True))
         raise InputError(
             f"sensitive feature '{feature.name}' needs two or more values of at least {FOLDS} rows each, found {rows}."
         )
-    return Sensitive(feature, names, levels, values)
+    rare = {name: int(count) for name, count in zip(names, counts, strict=True) if count < FOLDS}
+    kept = np.isin(values, frequent)
+    some = Sensitive(
+        feature, tuple(names[i] for i in frequent), None if levels is None else tuple(levels[i] for i in frequent),
+        np.searchsorted(frequent, values[kept]),
+    )  # fmt: skip
+    return some, kept, rare
 
 
 def spread_folds(values: np.ndarray, seed: int) -> np.ndarray:
@@ -248,10 +274,12 @@ def alone(name: str, codes: np.ndarray, values: np.ndarray, folds: np.ndarray) -
 
 def _score_tell(name: str, scores: np.ndarray, values: np.ndarray, seed: int, clock: Clock) -> Tell | None:
     """What a model's outputs tell, of those it decides about; None where these are too few to say."""
-    decided, kinds = np.isfinite(scores).all(axis=1), int(values.max()) + 1
-    scores, values = scores[decided].astype(np.float64), values[decided]
-    if np.bincount(values, minlength=kinds).min() < FOLDS:
+    decided = np.isfinite(scores).all(axis=1)
+    decided &= np.isin(values, np.flatnonzero(np.bincount(values[decided]) >= FOLDS))
+    frequent, values = np.unique(values[decided], return_inverse=True)
+    if len(frequent) < 2:
         return None
+    scores = scores[decided].astype(np.float64)
     if scores.shape[1] == 1:
         return alone(name, binned(scores[:, 0]), values, spread_folds(values, seed))
     return _boosted(name, scores, [], values, seed, clock)

@@ -292,6 +292,8 @@ class Shares(Checked):
     history: tuple[Moment, ...] = ()
     asked: int | None = None
     """Of a model that is only asked, of which nothing is proven: about so many people."""
+    notes: tuple[str, ...] = ()
+    """What is to be known of the people who are counted: columns of the table that are one feature."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -314,7 +316,7 @@ class Shares(Checked):
             **shares, **{name: value for name, value in vars(self).items() if name not in shares},
             "estimate": (self.estimate or NOTHING_SEEN).to_json(),
             "confident": (self.confident or self.proven_interval).to_json(), "arithmetic": list(self.arithmetic),
-            "groups": [group.to_json() for group in self.groups],
+            "groups": [group.to_json() for group in self.groups], "notes": list(self.notes),
         }  # fmt: skip
         people, _ = found.pop("people"), found.pop("history")
         if self.asked is None:

@@ -25,6 +25,7 @@ from bornfair.models.opaque import OpaqueModel, opaque_model
 from bornfair.models.wired import WiredModel
 from bornfair.parallel import Jobs
 from bornfair.people.domain import Domain
+from bornfair.people.dummies import Combinations, sentences
 from bornfair.people.features import listed_names, unknown_column
 from bornfair.people.gaps import Gaps, decidable
 from bornfair.people.labels import class_positions
@@ -60,6 +61,7 @@ class Asking(ReadingOptions, total=False):
     target: str | None
     sensitive_features: str | int | Sequence[str | int] | None
     twins: str | Sequence[str] | None
+    combinations: Combinations | None
     opaque: bool
 
 
@@ -81,6 +83,8 @@ class Question:
     """The people about whom the model can decide, gaps filled in as it does."""
     target: str | None = None
     gaps: Gaps = dataclasses.field(default_factory=Gaps)
+    inferred: bool = True
+    """Whether nobody gave a domain: who exists is read off the table, or is the model's own."""
 
     @staticmethod
     def of(model: Any, people: Any = None, *, as_it_is: bool = False, **asking: Unpack[Asking]) -> Question:
@@ -97,6 +101,9 @@ class Question:
             target: the column of the table that is no feature.
             sensitive_features: names, or positions from 0; one, or a list of several.
             twins: who else counts as a twin, as "sex: Male<->Female, relationship: Husband<->Wife".
+            combinations: which combinations of sensitive values exist: 'all', or those 'observed' in the table. Left
+                out, all of them, but the observed ones of 0/1 columns that are one feature (one-hot, complementary);
+                naming one such column then names all of them.
             opaque: do not read the model, though it may be readable; only ask it.
             decision, threshold, normalise: how to read a file that does not say so itself (`ReadingOptions`).
 
@@ -106,6 +113,7 @@ class Question:
         domain, table = asking.pop("domain", None), asking.pop("table", None)
         target, sensitive = asking.pop("target", None), listed_names(asking.pop("sensitive_features", None))
         twins, unread = asking.pop("twins", None), asking.pop("opaque", False)
+        combinations = asking.pop("combinations", None)
         if people is not None:
             is_domain = isinstance(people, Domain) or (isinstance(people, (str, Path)) and _is_json(people))
             if (domain if is_domain else table) is not None:
@@ -126,11 +134,16 @@ class Question:
         reading: ReadingOptions = asking
         read = any_model(
             model, domain=domain, sensitive=sensitive, table=rows, target=target, twins=twins, as_it_is=as_it_is,
-            opaque=unread, **reading,
+            opaque=unread, combinations=combinations, **reading,
         )  # fmt: skip
         if rows is None:
             return Question(read, None, target)
-        return Question(read, *_decidable(read, as_listed(read.domain, rows), target))
+        return Question(read, *_decidable(read, as_listed(read.domain, rows), target), inferred=domain is None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said about columns of the table that are one feature."""
+        return sentences(self.model.domain, self.table)
 
     @cached_property
     def countable_model(self) -> FairModel | ForestModel | OpaqueModel:
@@ -231,11 +244,13 @@ def verify(
     clock = Clock.of(timeout, say)
     asked = Question.of(model, people, **asking)
     if output != "decision":
-        return decide_score(asked.network_model, output=output, tolerance=tolerance, timeout=clock, seed=seed)
-    return decide(
+        found = decide_score(asked.network_model, output=output, tolerance=tolerance, timeout=clock, seed=seed)
+        return dataclasses.replace(found, notes=asked.notes)
+    found = decide(
         asked.model, engine=engine, timeout=clock, table=asked.table, partitions=partitions,
         soft_timeout=soft_timeout, where=where, relax=relax, seed=seed, resume=resume, most_boxes=most_boxes, jobs=jobs,
     )  # fmt: skip
+    return dataclasses.replace(found, notes=asked.notes)
 
 
 def quantify(
@@ -333,7 +348,7 @@ def quantify(
             found = dataclasses.replace(found, people=dataclasses.replace(told, left_out=gaps.left_out))
     except KeyboardInterrupt:  # what is known by then is the answer
         found = dataclasses.replace(found, interrupted=True)
-    return dataclasses.replace(found, over=name, seconds=clock.spent)
+    return dataclasses.replace(found, over=name, seconds=clock.spent, notes=asked.notes)
 
 
 def _over_batches(over: str, asked: Question, where: Where | None, marginals: Any, clock: Clock, seed: int) -> Shares:
@@ -349,7 +364,7 @@ def _over_batches(over: str, asked: Question, where: Where | None, marginals: An
         about, source.batches(names), source.rows, lambda rows: _decidable(about, rows, None)[0], where=limits,
         timeout=clock, seed=seed,
     )  # fmt: skip
-    return dataclasses.replace(found, over=Path(over).name or over, seconds=clock.spent)
+    return dataclasses.replace(found, over=Path(over).name or over, seconds=clock.spent, notes=asked.notes)
 
 
 def _counted(over: Any) -> tuple[pd.DataFrame | None, str]:

@@ -24,6 +24,7 @@ from bornfair.models.outside.command import Command
 from bornfair.models.outside.endpoint import Endpoint
 from bornfair.models.wired import WiredModel
 from bornfair.people.domain import Domain
+from bornfair.people.dummies import Combinations, check_combinations, with_sensitive
 from bornfair.people.inference import listed
 from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairGraph, FairModel, load_bundle, own_model
@@ -51,6 +52,7 @@ def any_model(
     twins: str | Sequence[str] | None = None,
     as_it_is: bool = False,
     opaque: bool = False,
+    combinations: Combinations | None = None,
     **reading: Unpack[ReadingOptions],
 ) -> FairModel | ForestModel | OpaqueModel | WiredModel:
     """A model that is read if it can be, else one that is only asked; the arguments are those of `load_model`.
@@ -58,7 +60,9 @@ def any_model(
     A model that can neither be read nor run is refused, with both reasons.
     """
     people = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
-    who, how = Who(people, sensitive, table, target, twins), Reading.of(reading, _answers(table, target))
+    check_combinations(combinations)
+    who = Who(people, sensitive, table, target, twins, combinations)
+    how = Reading.of(reading, _answers(table, target))
     if isinstance(source, (str, Path)) and opaque and (Path(source).is_dir() or Path(source).suffix.lower() == ".zip"):
         source = load_bundle(Path(source))
     if opaque or isinstance(source, (Command, Endpoint, OpaqueModel)):
@@ -68,7 +72,7 @@ def any_model(
     try:
         return load_model(
             source, domain=people, sensitive=sensitive, table=table, target=target, twins=None if as_it_is else twins,
-            as_it_is=as_it_is, **reading,
+            as_it_is=as_it_is, combinations=combinations, **reading,
         )  # fmt: skip
     except InputError as unread:
         if outside_of(source) is None:
@@ -90,6 +94,7 @@ def load_model(
     target: str | None = None,
     twins: str | Sequence[str] | None = None,
     as_it_is: bool = False,
+    combinations: Combinations | None = None,
     **reading: Unpack[ReadingOptions],
 ) -> FairModel | ForestModel | WiredModel:
     """A model with its domain and sensitive features.
@@ -99,12 +104,14 @@ def load_model(
     bundle's own: it may narrow or widen ranges, but must name the same features. Other people's models need a domain,
     or a `table` (with its `target` named) to read off who exists; any of their features may be asked about. `twins`
     says who else counts as a twin, if not as the domain says: "sex: Male<->Female, relationship: Husband<->Wife".
+    `combinations`: which combinations of sensitive values exist: 'all', those 'observed' in the table, or None for all,
+    but the observed ones of 0/1 columns that are one feature (`bornfair.people.dummies`).
     `as_it_is`: what a trained model calls sensitive need not be what is asked about. `decision`, `threshold` and
     `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
     """
-    found = _read(
-        source, Reading.of(reading, _answers(table, target)), domain, sensitive, table, target, twins, as_it_is
-    )
+    people = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
+    who = Who(people, sensitive, table, target, twins, combinations)
+    found = _read(source, Reading.of(reading, _answers(table, target)), who, as_it_is)
     return FairModel.of(found) if isinstance(found, Model) else found
 
 
@@ -114,30 +121,19 @@ def _answers(table: Any, target: str | None) -> Any:
     return None if frame is None or target not in frame.columns else frame[target]
 
 
-def _read(
-    source: Any,
-    asked: Reading,
-    domain: Domain | str | Path | None,
-    sensitive: Sequence[str | int] | None,
-    table: Any,
-    target: str | None,
-    twins: str | Sequence[str] | None,
-    as_it_is: bool,
-) -> Model | ForestModel | WiredModel:
-    people = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
+def _read(source: Any, asked: Reading, who: Who, as_it_is: bool) -> Model | ForestModel | WiredModel:
     if isinstance(source, WiredModel) or isinstance(getattr(source, "model_", None), WiredModel):
         wired = source if isinstance(source, WiredModel) else source.model_
         asked.only_for("a wrapped model")
-        return _wired_about(wired, people, sensitive, twins)
+        return _wired_about(wired, who)
     if isinstance(source, ForestModel):
         asked.only_for("a forest that was read", "threshold")
-        return _forest_about(_deciding_forest(source, asked, table), people, sensitive, twins)
+        return _forest_about(_deciding_forest(source, asked, who.table), who)
     for what, own in (("a FairModel", source), ("a FairClassifier", getattr(source, "model_", None))):
         if isinstance(own, Model):
             asked.only_for(what, "threshold")
-            deciding = _deciding(own, asked, table)
-            return deciding if as_it_is and people is None else _asked_about(deciding, people, sensitive, twins, table)
-    who = Who(people, sensitive, table, target, twins)
+            deciding = _deciding(own, asked, who.table)
+            return deciding if as_it_is and who.domain is None else _asked_about(deciding, who)
     if not isinstance(source, (str, Path)):
         return _object(source, who, asked)
     path = Path(source)
@@ -147,7 +143,7 @@ def _read(
         return _nnet(path, who, asked)
     if path.is_dir() or kind == ".zip":
         asked.only_for("a bundle", "threshold")
-        return _read(load_bundle(path), asked, people, sensitive, table, target, twins, as_it_is)
+        return _read(load_bundle(path), asked, who, as_it_is)
     if kind in EXECUTABLE:
         raise InputError(
             f"'{path}' is a pickle or the like: loading it would run whatever code is in it, so it is not opened; load "
@@ -176,38 +172,33 @@ def check_no_table(path: Path) -> None:
         raise InputError(f"'{path}' is a table, not a model; name it as people (--data {path}), and give {FILES}.")
 
 
-def _wired_about(
-    model: WiredModel, domain: Domain | None, sensitive: Sequence[str | int] | None, twins: str | Sequence[str] | None
-) -> WiredModel:
+def _people_asked(own: Domain, who: Who) -> Domain:
+    """The people of a domain with the sensitive features, combinations and twins that are asked about."""
+    names, about = [sensitive_name(item, own) for item in who.sensitive or ()], own
+    others = bool(names) and set(names) != set(own.sensitive)
+    if others or who.combinations is not None:
+        bare = own.replaced(sensitive=(), combinations=None, twins=()) if others else own
+        table = None if who.table is None else as_pandas(who.table)
+        about = with_sensitive(bare, names or own.sensitive, table, who.combinations, detect=who.domain is None)
+    return about if who.twins is None else about.with_twins(who.twins)
+
+
+def _wired_about(model: WiredModel, who: Who) -> WiredModel:
     """The graph for the sensitive features and twins that are asked about; its domain may have other ranges."""
-    about = model.domain if domain is None else domain.replaced(label=model.domain.label)
+    about = model.domain if who.domain is None else who.domain.replaced(label=model.domain.label)
     if about.names != model.domain.names:
         raise InputError(
             f"the domain has the features {shown(about.names)}, the model {shown(model.domain.names)}; name the same."
         )
-    names = [sensitive_name(item, about) for item in sensitive or ()]
-    if names and set(names) != set(about.sensitive):
-        about = about.replaced(sensitive=names, combinations=None, twins=())
-    if twins is not None:
-        about = about.with_twins(twins)
+    about = _people_asked(about, who)
     if not about.sensitive:
         raise nothing_sensitive(about)
     return model if about is model.domain else dataclasses.replace(model, domain=about, certificate=None)
 
 
-def _forest_about(
-    model: ForestModel,
-    domain: Domain | None,
-    sensitive: Sequence[str | int] | None,
-    twins: str | Sequence[str] | None,
-) -> ForestModel:
+def _forest_about(model: ForestModel, who: Who) -> ForestModel:
     """The forest over the domain, for the sensitive features and twins that are asked about."""
-    about = model.domain if domain is None else domain
-    names = [sensitive_name(item, about) for item in sensitive or ()]
-    if names and set(names) != set(about.sensitive):
-        about = about.replaced(sensitive=names, combinations=None, twins=())
-    if twins is not None:
-        about = about.with_twins(twins)
+    about = _people_asked(model.domain if who.domain is None else who.domain, who)
     return model if about is model.domain else model.about(about)
 
 
@@ -247,7 +238,10 @@ def _nnet(path: Path, who: Who, asked: Reading) -> Model:
         how = dataclasses.replace(asked, decision=asked.decision or "logit", normalise=None)
         model = imported(nnet_source(file, normalised), dataclasses.replace(who, domain=domain), how)
     else:
-        model = _with_twins(file.of_raw_numbers(domain, who.sensitive or ()), who.twins)
+        names = [sensitive_name(item, domain) for item in who.sensitive or domain.sensitive]
+        table = None if who.table is None else as_pandas(who.table)
+        people = with_sensitive(domain, names, table, who.combinations, detect=who.domain is None)
+        model = _with_twins(file.of_raw_numbers(people, ()), who.twins)
     return dataclasses.replace(model, note=asked.note)
 
 
@@ -271,9 +265,9 @@ def _onnx(path: Path, who: Who, asked: Reading) -> Model | ForestModel | WiredMo
         asked.only_for("a model.onnx of bornfair", "threshold")
         found = own_model(path, file.content, who.domain)
         if isinstance(found, ForestModel | FairGraph):
-            return _read(found, asked, None, who.sensitive, who.table, who.target, who.twins, False)
+            return _read(found, asked, dataclasses.replace(who, domain=None), False)
         own = _deciding(found, asked, who.table)
-        return _asked_about(own, None, who.sensitive, who.twins, who.table)
+        return _asked_about(own, dataclasses.replace(who, domain=None))
     if has_trees(file):
         return imported_forest(onnx_forest(file, asked), who, asked)
     try:
@@ -319,28 +313,27 @@ def _deciding_forest(own: ForestModel, asked: Reading, table: Any) -> ForestMode
     return dataclasses.replace(own.at(asked.threshold, table), note=note)  # type: ignore[arg-type]
 
 
-def _asked_about(
-    model: Model,
-    domain: Domain | None,
-    sensitive: Sequence[str | int] | None,
-    twins: str | Sequence[str] | None,
-    table: Any,
-) -> Model:
+def _asked_about(model: Model, who: Who) -> Model:
     """The model over the domain, for the sensitive features and twins that are asked about."""
     own = model.domain
-    about = model if domain is None else _with_ranges(model, domain)
-    names = tuple(sensitive_name(item, own) for item in sensitive or ())
+    about = model if who.domain is None else _with_ranges(model, who.domain)
+    names = tuple(sensitive_name(item, own) for item in who.sensitive or ())
     if names and set(names) != set(own.sensitive):
-        return _about_others(about, names, twins, None if domain is not None else table)
+        return _about_others(about, names, who)
     if not own.sensitive:
         raise InputError(
             "this model has no sensitive features, so nobody has a twin; name those to ask about, among "
             f"{shown(own.names, most=30)}."
         )
-    return _with_twins(about, twins)
+    if who.combinations is not None:
+        table = None if who.table is None else as_pandas(who.table)
+        asked = with_sensitive(own, own.sensitive, table, who.combinations)
+        if (asked.sensitive, asked.combinations) != (own.sensitive, own.combinations):
+            return _about_others(about, own.sensitive, who)
+    return _with_twins(about, who.twins)
 
 
-def _about_others(model: Model, names: tuple[str, ...], twins: str | Sequence[str] | None, table: Any) -> Model:
+def _about_others(model: Model, names: tuple[str, ...], who: Who) -> Model:
     """The model asked about other features than those it was made fair to: read anew, with its own graph as judge.
 
     Numbers among them of which the table shows few values are lists of these: nobody has what lies between.
@@ -353,15 +346,17 @@ def _about_others(model: Model, names: tuple[str, ...], twins: str | Sequence[st
     from bornfair.models.importers.own import OwnSource
 
     made, own = model.certificate, model.domain.sensitive
-    bare = model.domain.replaced(twins=())
-    rows = None if table is None else as_pandas(table)
+    bare = model.domain if set(names) == set(own) else model.domain.replaced(twins=())
+    table = None if who.table is None else as_pandas(who.table)
+    rows = table if who.domain is None else None
     features = [
         listed(f, rows[f.name]) if rows is not None and f.name in names and f.name in rows.columns else f
         for f in bare.features
     ]
     if tuple(features) != bare.features:
         bare = bare.replaced(features=[f.model_dump() for f in features], sensitive=(), combinations=None)
-    found = imported(OwnSource(model), Who(bare, names, twins=twins), Reading())
+    asked = with_sensitive(bare, names, table, who.combinations, detect=who.domain is None)
+    found = imported(OwnSource(model), Who(asked, twins=who.twins), Reading())
     notes = [model.note] if model.note else []
     if made is not None and own:
         notes.append(

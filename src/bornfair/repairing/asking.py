@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,10 +12,11 @@ from bornfair.errors import InputError, plain
 from bornfair.models.importers.columns import sensitive_name
 from bornfair.models.model import Model
 from bornfair.people.domain import Domain
+from bornfair.people.dummies import with_sensitive
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import unknown_column
+from bornfair.people.features import listed_names, unknown_column
 from bornfair.people.labels import class_positions
-from bornfair.question import Question
+from bornfair.question import Asking, Question
 from bornfair.question.loading import nothing_sensitive
 from bornfair.training.first_layer import told_in, with_first_layer
 from bornfair.training.projection import fair_encoding
@@ -59,21 +58,30 @@ class Asked:
         return told_in(self.original, own.over(self.domain))
 
 
-def asked_about(question: Question, sensitive: Sequence[str | int] | None, twins: Any) -> Asked:
+def domain_asked(question: Question, domain: Domain, asking: Asking) -> Domain:
+    """The domain with the sensitive features and the combinations that are asked about."""
+    combinations = asking.get("combinations")
+    names = tuple(sensitive_name(item, domain) for item in listed_names(asking.get("sensitive_features")))
+    if question.target in names:
+        raise InputError(f"'{question.target}' cannot be both the target and a sensitive feature.")
+    if not names and combinations is None:
+        return domain
+    found = with_sensitive(domain, names or domain.sensitive, question.table, combinations, detect=question.inferred)
+    same = set(found.sensitive) == set(domain.sensitive)
+    return domain if same and (combinations is None or found.combinations == domain.combinations) else found
+
+
+def asked_about(question: Question, asking: Asking) -> Asked:
     """Name the features in which twins differ."""
-    original, table, target = question.network_model, question.table, question.target
+    original, table, twins = question.network_model, question.table, asking.get("twins")
     assert table is not None
     who = original.domain
     for name in who.free_names if original.ignores_sensitive else who.names:
         if name not in table.columns:
             columns = [str(column) for column in table.columns]
             raise InputError(unknown_column(name, columns, "a feature that the model reads,"))
-    if sensitive:
-        names = tuple(sensitive_name(item, who) for item in sensitive)
-        if target in names:
-            raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
-        if set(names) != set(who.sensitive):
-            who = original.encoding.over(who.with_sensitive(names)).domain
+    asked = domain_asked(question, who, asking)
+    who = who if asked is who else original.encoding.over(asked).domain
     if not who.sensitive:
         raise nothing_sensitive(who)
     return Asked(original, who.with_twins(twins) if twins else who)

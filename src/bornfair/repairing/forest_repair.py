@@ -11,7 +11,6 @@ import dataclasses
 import json
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +21,6 @@ import pandas as pd
 from bornfair.errors import InputError, shown
 from bornfair.models.forest import Forest
 from bornfair.models.forest_model import ForestModel, Native
-from bornfair.models.importers.columns import sensitive_name
 from bornfair.models.importers.forest_files import forest_file
 from bornfair.models.importers.forest_source import ForestSource, compared
 from bornfair.models.importers.reading import Reading
@@ -31,8 +29,9 @@ from bornfair.models.writers.lightgbm_text import lightgbm_text, takes_mean
 from bornfair.models.writers.xgboost_json import held_base, xgboost_json
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.proof.bundle import FairForest
-from bornfair.question import Question
+from bornfair.question import Asking, Question
 from bornfair.question.loading import nothing_sensitive
+from bornfair.repairing.asking import domain_asked
 from bornfair.repairing.changes import Changes, Outcome, compare
 from bornfair.repairing.forest_mean import Mean, mean_forest
 from bornfair.repairing.restriction import all_values, values_of
@@ -110,14 +109,10 @@ class Rows:
     answers: np.ndarray | None  # of the measured
 
 
-def asked_of(question: Question, sensitive: Sequence[str | int] | None, twins: Any) -> ForestModel:
+def asked_of(question: Question, asking: Asking) -> ForestModel:
     """The forest, asked about these features and twins."""
     assert isinstance(question.model, ForestModel)
-    domain = question.model.domain
-    if sensitive:
-        names = tuple(sensitive_name(item, domain) for item in sensitive)
-        if set(names) != set(domain.sensitive):
-            domain = domain.with_sensitive(names)
+    domain, twins = domain_asked(question, question.model.domain, asking), asking.get("twins")
     if not domain.sensitive:
         raise nothing_sensitive(domain)
     return question.model.about(domain.with_twins(twins) if twins else domain)

@@ -25,6 +25,7 @@ from bornfair.models.importers.reading import Reading
 from bornfair.models.model import Model
 from bornfair.models.network import Network, decisions
 from bornfair.people.domain import Domain
+from bornfair.people.dummies import sentences
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import listed_names, unknown_column
 from bornfair.people.sensitive import ENUMERATION_LIMIT
@@ -162,6 +163,16 @@ def repair(
     'verified'
     """
     keywords(repair, asking, Asking)
+    found, table = _repaired(model, people, method, fine_tune, epochs, test, seed, say, asking)
+    notes = [found.note, *sentences(found.model.domain, table)]
+    return dataclasses.replace(found, note=" ".join(filter(None, notes)))
+
+
+def _repaired(
+    model: Any, people: Any, method: Method, fine_tune: bool, epochs: int, test: Any, seed: int, say: Say | None,
+    asking: Asking,
+) -> tuple[Repaired | RepairedForest | RepairedGraph, pd.DataFrame]:  # fmt: skip
+    """The fair model, and the rows that it was made from."""
     began = time.perf_counter()
     whole("epochs", epochs, 0)
     whole("seed", seed, 0)
@@ -175,10 +186,10 @@ def repair(
     people, target = question.table, question.target
     assert people is not None
     if isinstance(question.model, ForestModel):
-        return _forest(question, method, fine_tune, test, seed, say, asking)
+        return _forest(question, method, fine_tune, test, seed, say, asking), people
     if method == "drop":
         raise InputError("method 'drop' is for forests; a network is repaired by 'plain', 'least_squares' or 'auto'.")
-    asked = asked_about(question, listed_names(asking.get("sensitive_features")), asking.get("twins"))
+    asked = asked_about(question, asking)
     labels = None if target is None else taught(question, people[target])
     training, validation, measured = _parts(len(people), labels, seed, keep=test is None)
     if test is None:
@@ -204,7 +215,7 @@ def repair(
         told = with_measured(repaired.certificate, {"on": KEPT_ASIDE, "rows": len(test_rows), "accuracy": right})
         repaired = dataclasses.replace(repaired, certificate=told)
     original = asked.model()
-    return Repaired(
+    found = Repaired(
         model=repaired,
         original=original,
         sensitive=encoding.domain.sensitive,
@@ -222,9 +233,10 @@ def repair(
         seconds=time.perf_counter() - began,
         seed=seed,
     )
+    return found, people
 
 
-def _averaged(model: Any, people: Any, test: Any, seed: int, asking: Any) -> RepairedGraph:
+def _averaged(model: Any, people: Any, test: Any, seed: int, asking: Any) -> tuple[RepairedGraph, pd.DataFrame]:
     """Read by hand what `Question.of` reads: the model itself need not be readable."""
     given = dict(asking)
     domain, table = given.pop("domain", None), given.pop("table", None)
@@ -243,8 +255,9 @@ def _averaged(model: Any, people: Any, test: Any, seed: int, asking: Any) -> Rep
     who = Who(
         Domain.load(domain) if isinstance(domain, (str, Path)) else domain,
         listed_names(given.pop("sensitive_features", None)), rows, target, given.pop("twins", None),
+        given.pop("combinations", None),
     )  # fmt: skip
-    return repair_by_average(model, who, Reading.of(given), test=test, seed=seed)  # type: ignore[arg-type]
+    return repair_by_average(model, who, Reading.of(given), test=test, seed=seed), rows  # type: ignore[arg-type]
 
 
 def _forest(
@@ -252,7 +265,7 @@ def _forest(
 ) -> RepairedForest:
     if method not in METHODS:
         raise refused(method)
-    model = asked_of(question, listed_names(asking.get("sensitive_features")), asking.get("twins"))
+    model = asked_of(question, asking)
     people, target = question.table, question.target
     assert people is not None
     labels = None if target is None else taught(question, people[target])

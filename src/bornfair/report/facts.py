@@ -22,6 +22,7 @@ from bornfair.verification.forest_influence import Influence
 from bornfair.verification.verdict import Answer, Arithmetic, Proof, Verdict
 
 ASKED = "Asked from outside"  # among these facts: how, of a model that is run and not read
+COLUMNS = "Columns of one feature"  # among these facts: which 0/1 columns of the table these are
 OPERATING_POINT = "Operating point"  # among the facts of how a model was made: where it decides, if not at ½
 
 # --- single people, and how scores differ ---

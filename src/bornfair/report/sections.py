@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from bornfair.report import measured
 from bornfair.report.blocks import Block, Code, Contents, Entry, Listing, Part, Quiet, Row, Table, Text, filled_sections
 from bornfair.report.domain_facts import FeatureFacts
-from bornfair.report.facts import ASKED, OPERATING_POINT, Document
+from bornfair.report.facts import ASKED, COLUMNS, OPERATING_POINT, Document
 from bornfair.report.formatting import (
     count,
     effort,
@@ -108,6 +108,8 @@ def _lead(document: Document) -> Iterator[Block]:
         yield Text(f"Two people who differ only in the sensitive features always get the same {what}{proven}.")
     if decides := document.making.get(OPERATING_POINT):
         yield Text(readable(decides))
+    if told := document.making.get(COLUMNS):
+        yield Text(readable(told))
     if ASKED in document.making:
         yield Text(
             "The model was asked from outside, not read: its answers can show that it is not fair, never that it is."
@@ -235,7 +237,7 @@ def _features(features: Iterable[FeatureFacts]) -> Table:
 
 def _making(document: Document) -> Iterator[Block]:
     if document.making:
-        if not {ASKED} >= set(document.making):
+        if not {ASKED, COLUMNS} >= set(document.making):
             yield Text("Recorded by the training program, not proven.")
         yield _terms(document.making.items())
     elif document.certificate is not None:

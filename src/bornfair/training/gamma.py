@@ -215,7 +215,7 @@ def gamma_report(
     *,
     sensitive_features: Sequence[str] | None = None,
     target: str | None = None,
-    combinations: Literal["all", "observed"] = "all",
+    combinations: Literal["all", "observed"] | None = None,
     shares: Sequence[float] | None = None,
     draws: int = 1,
     tolerance: float = 0.1,

@@ -21,6 +21,7 @@ from bornfair.errors import InputError, plain, plain_value, shown
 from bornfair.models.network import decisions
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
+from bornfair.people.dummies import with_sensitive
 from bornfair.people.features import Label, listed_names, unknown_column
 from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairModel
@@ -36,7 +37,7 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     domain: Domain | None
     random_state: Any
     missing: Any = "error"
-    combinations: Any = "all"
+    combinations: Any = None
     twins: Any = None
     model_: FairModel
     domain_: Domain
@@ -174,8 +175,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             self._refuse_texts(frame, names)
             gaps = self.missing == "learn"
             domain = Domain.infer(frame, sensitive=names, combinations=self.combinations, gaps=gaps)
-        elif names and domain.sensitive != names:
-            domain = domain.with_sensitive(names)
+        elif names:
+            domain = with_sensitive(domain, names, frame, self.combinations, detect=False)
         name = str(getattr(y, "name", None) or "target")
         while name in domain.names:
             name += "_"

@@ -32,6 +32,8 @@ class Verdict:
     seconds: float = 0.0
     as_read: bool = False
     """Whether it speaks of the network or forest as read from somebody's model, and not of how that is executed."""
+    notes: tuple[str, ...] = ()
+    """What is to be known of the people who are asked about: columns of the table that are one feature."""
 
     def __bool__(self) -> bool:
         """True only for "verified", so that `if verify(...)` never mistakes undecided for fair."""

@@ -15,6 +15,7 @@ import pandas as pd
 from bornfair.errors import InputError, shown
 from bornfair.models.deciding import feeding
 from bornfair.people.domain import Domain
+from bornfair.people.dummies import Combinations, with_sensitive
 from bornfair.people.features import (
     BooleanFeature,
     CategoricalFeature,
@@ -25,6 +26,7 @@ from bornfair.people.features import (
 )
 from bornfair.people.inference import infer_label, listed, with_gaps
 from bornfair.people.labels import answered
+from bornfair.people.tables import as_pandas
 
 MOST_LEVELS = 1_000  # of a whole number whose values are listed because the model looks them up
 
@@ -56,13 +58,16 @@ class Columns:
 
 @dataclass(frozen=True)
 class Who:
-    """Who is asked about: a domain or a table to read it off, the sensitive features, the rules for twins."""
+    """Who is asked about: a domain or a table to read it off, the sensitive features and which combinations of their
+    values exist, the rules for twins.
+    """
 
     domain: Domain | None = None
     sensitive: Sequence[str | int] | None = None
     table: Any = None
     target: str | None = None
     twins: str | Sequence[str] | None = None
+    combinations: Combinations | None = None
 
 
 def columns_for(wanted: Wanted, who: Who) -> Columns:
@@ -70,10 +75,10 @@ def columns_for(wanted: Wanted, who: Who) -> Columns:
     domain = who.domain
     if domain is None:
         domain = _observed(wanted, who.table, who) if who.table is not None else _of_categories(wanted)
-    if who.sensitive:
-        names = tuple(sensitive_name(item, domain) for item in who.sensitive)
-        if names != domain.sensitive:
-            domain = domain.with_sensitive(names)
+    if who.sensitive or who.combinations is not None:
+        names = tuple(sensitive_name(item, domain) for item in who.sensitive or domain.sensitive)
+        table = None if who.table is None else as_pandas(who.table)
+        domain = with_sensitive(domain, names, table, who.combinations, detect=who.domain is None)
     if not domain.sensitive:
         raise InputError(
             f"nobody has a twin yet: name the sensitive features of {wanted.origin}, "

@@ -9,6 +9,7 @@ import typer
 
 from bornfair.cli.options import (
     Decision,
+    DecisionOutput,
     DomainFile,
     Json,
     ModelFile,
@@ -58,6 +59,7 @@ def repair(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    decision_output: DecisionOutput = None,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -71,7 +73,7 @@ def repair(
     check_replaceable(out, marker="domain.json")
     from bornfair.repairing import repair as mend
 
-    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise)
+    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise, decision_output)
     found = mend(
         model, rows_of(data, reading), method=method, fine_tune=fine_tune, epochs=epochs, seed=seed,  # type: ignore[arg-type]
         say=None if json else say, **asked,

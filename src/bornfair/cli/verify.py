@@ -12,6 +12,7 @@ from bornfair.cli.options import (
     Cluster,
     Data,
     Decision,
+    DecisionOutput,
     DomainFile,
     EndpointUrl,
     Jobs,
@@ -78,6 +79,7 @@ def verify(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    decision_output: DecisionOutput = None,
     model_command: ModelCommand = None,
     endpoint: EndpointUrl = None,
     rate: Rate = 10.0,
@@ -99,7 +101,9 @@ def verify(
     from bornfair.verification.partition import question_scope
 
     source = model_of(model, model_command, endpoint, rate, timeout)
-    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise) | {"opaque": opaque}
+    asked = asking(domain, sensitive, twins, target, decision, threshold, normalise, decision_output) | {
+        "opaque": opaque
+    }
     if change:
         _change(source, asked, data, clock, seed, json=json)
         return

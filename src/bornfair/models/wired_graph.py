@@ -17,6 +17,7 @@ import numpy as np
 from bornfair.errors import InputError
 from bornfair.models.graph_draft import GraphDraft
 from bornfair.models.onnx_graph import BOOL, DOUBLE, FLOAT, INT64, STRING, as_text, input_type, served_classes
+from bornfair.models.wiring import reads_of
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.twins.folding import Folding
@@ -41,6 +42,14 @@ class Taken:
     features: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Decides:
+    """A label of somebody's graph, and its values in the order of the classes."""
+
+    output: str
+    keys: tuple[Value, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Core:
     """Somebody's graph, and what ours has to know of it: what it takes, and which output shows what."""
@@ -49,6 +58,8 @@ class Core:
     takes: tuple[Taken, ...]
     gives: str
     form: Form
+    decides: Decides | None = None
+    """The label that decides as long as nothing is changed; None: the scores decide."""
 
     @staticmethod
     def of_own(content: bytes, domain: Domain) -> Core:
@@ -98,7 +109,7 @@ class _Around(GraphDraft):
 
     def build(self, at: float | None) -> bytes:
         model = self.core.model
-        read = _read_in(model.graph)
+        read = {output.name for output in model.graph.output}.union(*map(reads_of, model.graph.node))
         for taken in self.core.takes:
             if taken.name in read:
                 self._fed(taken)
@@ -108,7 +119,8 @@ class _Around(GraphDraft):
         compared = shares
         if at is not None:
             compared = self.node("Sub", [shares, self.constant(np.array([[1 - at, at]]), "where it decides")], "apart")
-        index = self.node("ArgMax", [compared], "class", axis=1, keepdims=0)
+        own = self.core.decides if self.method == "as it is" and at is None else None
+        index = self.node("ArgMax", [compared], "class", axis=1, keepdims=0) if own is None else self._place(own)
         label = self.node("Gather", [self.constant(classes, "classes"), index], "label", axis=0)
         shown = self.node("Cast", [shares], "probabilities", to=FLOAT)
         declare = self.helper.make_tensor_value_info
@@ -216,6 +228,20 @@ class _Around(GraphDraft):
 
     # --- theirs to the decision ---
 
+    def _place(self, label: Decides) -> str:
+        """The position of their label among the classes; another value stops the run."""
+        value = self.node("Reshape", [self.prefix + label.output, self.constant(np.array([-1]), "flat")], "their label")
+        text = isinstance(label.keys[0], str)
+        if not text:
+            value = self.node("Cast", [value], "their label", to=FLOAT)
+        named: dict[str, Any] = (
+            {"keys_strings": label.keys} if text else {"keys_floats": [float(k) for k in label.keys]}
+        )
+        return self.node(
+            "LabelEncoder", [value], "class", domain="ai.onnx.ml", values_int64s=list(range(len(label.keys))),
+            default_int64=len(label.keys), **named,
+        )  # fmt: skip
+
     def _shares(self, value: str) -> str:
         """What theirs shows as shares of the classes in double."""
         count = len(served_classes(self.domain))
@@ -252,17 +278,6 @@ def _versions(model: Any) -> dict[str, int]:
         if any(node.op_type == "LabelEncoder" for node in model.graph.node):
             raise InputError("the model uses the first LabelEncoder of ai.onnx.ml; export it for version 2 or later.")
         found["ai.onnx.ml"] = 3
-    return found
-
-
-def _read_in(graph: Any) -> set[str]:
-    """All names that nodes read, those in bodies included."""
-    found = {output.name for output in graph.output}
-    for node in graph.node:
-        found.update(node.input)
-        for attribute in node.attribute:
-            for body in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-                found |= _read_in(body)
     return found
 
 

@@ -97,7 +97,8 @@ class Question:
             sensitive_features: names, or positions from 0; one, or a list of several.
             twins: who else counts as a twin, as "sex: Male<->Female, relationship: Husband<->Wife".
             opaque: do not read the model, though it may be readable; only ask it.
-            decision, threshold, normalise: how to read a file that does not say so itself (`ReadingOptions`).
+            decision, threshold, normalise, decision_output: how to read a file that does not say so itself
+                (`ReadingOptions`).
 
         Raises:
             InputError: if the model or the table cannot be read, or they do not fit each other.

@@ -18,7 +18,7 @@ from bornfair.models.importers.nnet import nnet_source, read_nnet
 from bornfair.models.importers.reading import Reading, ReadingOptions
 from bornfair.models.importers.source import imported
 from bornfair.models.model import Model
-from bornfair.models.opaque import OpaqueModel, opaque_model, outside_of
+from bornfair.models.opaque import OpaqueModel, is_graph, opaque_model, outside_of
 from bornfair.models.outside.command import Command
 from bornfair.models.outside.endpoint import Endpoint
 from bornfair.models.wired import WiredModel
@@ -98,8 +98,8 @@ def load_model(
     bundle's own: it may narrow or widen ranges, but must name the same features. Other people's models need a domain,
     or a `table` (with its `target` named) to read off who exists; any of their features may be asked about. `twins`
     says who else counts as a twin, if not as the domain says: "sex: Male<->Female, relationship: Husband<->Wife".
-    `as_it_is`: what a trained model calls sensitive need not be what is asked about. `decision`, `threshold` and
-    `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
+    `as_it_is`: what a trained model calls sensitive need not be what is asked about. `decision`, `threshold`,
+    `normalise` and `decision_output` say how to read a file that does not say so itself (`ReadingOptions`).
     """
     found = _read(source, Reading.of(reading), domain, sensitive, table, target, twins, as_it_is)
     return FairModel.of(found) if isinstance(found, Model) else found
@@ -130,6 +130,9 @@ def _read(
             deciding = _deciding(own, asked, table)
             return deciding if as_it_is and people is None else _asked_about(deciding, people, sensitive, twins, table)
     who = Who(people, sensitive, table, target, twins)
+    if not is_graph(source):
+        what = f"'{source}'" if isinstance(source, (str, Path)) else f"a model of type {type(source).__name__}"
+        asked.only_for(what, "decision", "threshold", "normalise")
     if not isinstance(source, (str, Path)):
         return _object(source, who, asked)
     path = Path(source)
@@ -147,7 +150,7 @@ def _read(
         )
     if not path.exists():
         raise InputError(f"there is no model '{path}'; give {FILES}.")
-    if kind == ".onnx":
+    if is_graph(path):
         return _onnx(path, who, asked)
     if kind in (".h5", ".hdf5", ".keras"):
         from bornfair.models.importers.keras_file import read_keras

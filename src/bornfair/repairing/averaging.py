@@ -135,7 +135,7 @@ def _core(model: Any, who: Who, asked: Reading) -> tuple[Core, Domain, float | N
     asking: dict[str, Any] = {
         "domain": who.domain, "table": who.table, "target": who.target, "twins": who.twins,
         "sensitive_features": list(who.sensitive or ()) or None, "decision": asked.decision,
-        "threshold": asked.threshold, "normalise": asked.normalise,
+        "threshold": asked.threshold, "normalise": asked.normalise, "decision_output": asked.decision_output,
     }  # fmt: skip
     try:
         read = Question.of(model, **{name: value for name, value in asking.items() if value is not None}).model

@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.errors import InputError, shown
+from bornfair.errors import InputError, plain_value, shown
+from bornfair.models.deciding import served
 from bornfair.models.importers.columns import Columns, Who, columns_for, with_classes
 from bornfair.models.importers.onnx_file import OnnxFile, as_input
 from bornfair.models.importers.onnx_node import UNKNOWN_ROWS
 from bornfair.models.importers.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.importers.reading import Reading
-from bornfair.models.wired_graph import Core, Form, Taken
+from bornfair.models.wired_graph import Core, Decides, Form, Taken
 from bornfair.people.domain import Domain
 from bornfair.people.features import Value
 
 TRIED = 64  # people of the domain, to see what the output looks like
-FLOATS = (1, 10, 11, 16)  # float, float16, double, bfloat16
 LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 
 
@@ -33,8 +33,8 @@ def onnx_core(file: OnnxFile, who: Who, asked: Reading) -> tuple[Core, Domain, f
             "with a first dimension that is not fixed."
         )
     columns = columns_for(file.wanted, who)
-    model, gives, classes = _shown(file)
-    found = _tried(file, model, columns, gives)
+    model, gives, label, classes = _shown(file, asked)
+    found, labels = _tried(file, model, columns, gives, label)
     form = _form(model, gives, found, asked, file.origin)
     count = max(found.shape[1], 2)
     if classes is not None and len(classes) != count:
@@ -47,13 +47,22 @@ def onnx_core(file: OnnxFile, who: Who, asked: Reading) -> tuple[Core, Domain, f
     else:
         pairs = zip(file.inputs, columns.names, strict=True)
         takes = tuple(Taken(one.name, elements[one.name], one.rank, (name,)) for one, name in pairs)
-    return Core(model, takes, gives, form), domain, _at(asked, form, file.origin)
+    decides = None if label is None else Decides(label, _keys(labels, domain, label, file.origin))
+    return Core(model, takes, gives, form, decides), domain, _at(asked, form, file.origin)
 
 
-def _shown(file: OnnxFile) -> tuple[Any, str, tuple[Value, ...] | None]:
-    """The graph without what makes dictionaries of its scores, the output that shows them, and the classes' names."""
+def _shown(file: OnnxFile, asked: Reading) -> tuple[Any, str, str | None, tuple[Value, ...] | None]:
+    """The graph without what makes dictionaries of its scores, the output that shows them, the label that decides if
+    there is one, and the names of the classes.
+    """
     from onnx import ModelProto
 
+    label, scores = served(file.outputs, asked)
+    if scores is None:
+        raise InputError(
+            f"{file.origin} shows no scores or probabilities, of which a mean could be taken; its outputs are "
+            f"{shown(file.outputs.outputs)}. Export it with its probabilities."
+        )
     model = ModelProto()
     model.CopyFrom(file.model)
     zipped = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "ZipMap"}
@@ -66,21 +75,13 @@ def _shown(file: OnnxFile) -> tuple[Any, str, tuple[Value, ...] | None]:
     kept = [node for node in model.graph.node if node.op_type != "ZipMap"]
     del model.graph.node[:]
     model.graph.node.extend(kept)
-    candidates = [
-        zipped.get(output.name, output.name) for output in file.graph.output
-        if output.name in zipped or output.type.tensor_type.elem_type in FLOATS
-    ]  # fmt: skip
-    if not candidates:
-        raise InputError(
-            f"{file.origin} shows no scores or probabilities, of which a mean could be taken; its outputs are "
-            f"{shown(output.name for output in file.graph.output)}. Export it with its probabilities."
-        )
-    likely = [name for name in candidates if "prob" in name.lower()]
-    return model, (likely or candidates)[-1], classes
+    return model, zipped.get(scores, scores), label, classes
 
 
-def _tried(file: OnnxFile, model: Any, columns: Columns, gives: str) -> np.ndarray:
-    """What the output shows for people of the domain: [people, columns]."""
+def _tried(
+    file: OnnxFile, model: Any, columns: Columns, gives: str, label: str | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """What the outputs show for people of the domain: scores [people, columns], and labels."""
     from onnx import ModelProto, ValueInfoProto
 
     people = columns.domain.sample(TRIED, seed=0)
@@ -97,17 +98,34 @@ def _tried(file: OnnxFile, model: Any, columns: Columns, gives: str) -> np.ndarr
     made = ModelProto()
     made.CopyFrom(model)
     del made.graph.output[:]
-    made.graph.output.append(ValueInfoProto(name=gives))
+    made.graph.output.extend(ValueInfoProto(name=name) for name in (gives, label) if name is not None)
     try:
-        found = ForeignGraph(made.SerializeToString()).run(feed)[gives]
+        outputs = ForeignGraph(made.SerializeToString()).run(feed)
     except CannotRun as error:
         raise InputError(f"{file.origin} cannot be run by onnxruntime: {error}.") from error
+    found = outputs[gives]
     if len(found) != len(people) or found.ndim not in (1, 2):
         raise InputError(
             f"{file.origin}: output '{gives}' has the shape {list(found.shape)} for {len(people)} people; one row of "
             "scores for each is needed."
         )
-    return np.asarray(found, np.float64).reshape(len(people), -1)
+    labels = None if label is None else outputs[label]
+    if labels is not None and labels.shape not in ((len(people),), (len(people), 1)):
+        raise InputError(
+            f"{file.origin}: output '{label}' has the shape {list(labels.shape)} for {len(people)} people; one label "
+            "for each is needed."
+        )
+    return np.asarray(found, np.float64).reshape(len(people), -1), labels
+
+
+def _keys(labels: np.ndarray | None, domain: Domain, name: str, origin: str) -> tuple[Value, ...]:
+    """The values of a label, in the order of the classes: their names, or their positions."""
+    assert labels is not None and domain.label is not None
+    seen = {plain_value(value) for value in labels.ravel().tolist()}
+    for keys in (domain.label.classes, tuple(range(len(domain.label.classes)))):
+        if seen <= set(keys):
+            return keys
+    raise InputError(f"{origin}: output '{name}' gives {shown(seen)}; the classes are {shown(domain.label.classes)}.")
 
 
 def _form(model: Any, gives: str, found: np.ndarray, asked: Reading, origin: str) -> Form:

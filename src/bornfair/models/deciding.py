@@ -188,10 +188,23 @@ class Graph:
         """Whether scores belong to a label: some node computes all from which both are made, and the scores are shown
         as it gives them, but for links, casts and other functions of each number.
         """
-        for node in self._behind(scores.name):
-            if self._only_shows(scores.name, node) and label.name not in self._reached(node):
-                return True
-        return False
+        maker = self.makers.get(self.tensor(label.name, any_type=True))
+        if maker is not None and maker.op_type == "SVMClassifier" and self._columns(scores.name) > 2:
+            return scores.name not in self._reached(maker)  # votes of pairs of classes become scores of the classes
+        return any(
+            self._only_shows(scores.name, node) and label.name not in self._reached(node)
+            for node in self._behind(scores.name)
+        )
+
+    def _columns(self, name: str) -> int:
+        """As many as the file says; 0 if it does not say."""
+        output = next(output for output in self.model.graph.output if output.name == name)
+        dims = output.type.tensor_type.shape.dim
+        if output.type.HasField("sequence_type"):  # maps, one for each row
+            maker = self.makers.get(name)
+            settings = [] if maker is None else [*maker.attribute]
+            return max((len(attribute.ints) + len(attribute.strings) for attribute in settings), default=0)
+        return int(dims[1].dim_value) if len(dims) == 2 else 0
 
     def _reached(self, without: Any) -> set[str]:
         """All values that depend on the input; if one node were a constant."""

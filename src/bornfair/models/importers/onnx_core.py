@@ -65,7 +65,6 @@ def _shown(file: OnnxFile, asked: Reading) -> tuple[Any, str, str | None, tuple[
         )
     model = ModelProto()
     model.CopyFrom(file.model)
-    zipped = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "ZipMap"}
     classes = None
     for node in reversed(model.graph.node):
         for attribute in node.attribute:
@@ -75,7 +74,7 @@ def _shown(file: OnnxFile, asked: Reading) -> tuple[Any, str, str | None, tuple[
     kept = [node for node in model.graph.node if node.op_type != "ZipMap"]
     del model.graph.node[:]
     model.graph.node.extend(kept)
-    return model, zipped.get(scores, scores), label, classes
+    return model, file.outputs.tensor(scores), label, classes
 
 
 def _tried(

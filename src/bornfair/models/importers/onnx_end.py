@@ -50,9 +50,10 @@ def end_of(file: OnnxFile, values: dict[str, Any], asked: Reading) -> Understood
             understood = (output for output in found if output.kind == "scores" and output.why is None)
             return _labelled(decides, dict(_scores_of(file, output)[:2] for output in understood), asked)
         name, forms, names = _scores_of(file, decides)
+        head = read_head(forms, asked)
         labels = (output for output in found if output.kind == "label" and output.why is None)
-        classes = next((_classes(label.value) for label in labels), names)
-        return Understood(read_head(forms, asked), classes, None, name)
+        named = (_names_for(head, label.value) for label in labels)
+        return Understood(head, next((classes for classes in named if classes), names), None, name)
     except CannotRead as error:
         raise InputError(f"{file.origin}: the end of the model {error}.") from error
 
@@ -90,6 +91,14 @@ def _classes(label: Cells) -> tuple[Value, ...]:
     if len(set(classes)) != len(classes):
         raise CannotRead(f"calls two of its classes the same, {shown(classes)}")
     return classes
+
+
+def _names_for(head: Head, label: Cells) -> tuple[Value, ...] | None:
+    """The names that a label gives to the classes of scores; None if it decides by other scores."""
+    factor = scale_between(read_head(_decision(label)).logits, head.logits)  # type: ignore[arg-type]
+    if factor is None or (factor < 0 and head.logits.size > 1):
+        return None
+    return _classes(label) if factor > 0 else _classes(label)[::-1]
 
 
 def _scores_of(file: OnnxFile, output: Output) -> tuple[str, Forms, tuple[Value, ...] | None]:

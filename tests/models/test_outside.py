@@ -84,7 +84,8 @@ def test_what_numbers_are_and_where_they_decide_can_be_said():
     assert moved.predict(at).tolist() == ["no", "no", "yes"]
     assert moved.thresholds == {"yes": 4.0}
     share = opened(lambda t: t["age"] / 50, table=PEOPLE, threshold="top 25%")
-    assert np.mean(share.predict(PEOPLE) == "yes") <= 0.25 < np.mean(PEOPLE["age"] / 50 >= share.meant.cut) + 0.1
+    chosen = np.mean(share.predict(PEOPLE) == "yes")
+    assert chosen <= 0.25 < np.mean(PEOPLE["age"] / 50 >= share.thresholds["yes"]) + 0.1
     with pytest.raises(InputError, match="answers labels only, which decide themselves"):
         opened(by_age, threshold=0.3)
     with pytest.raises(InputError, match="threshold of a probability must lie between 0 and 1"):
@@ -301,3 +302,151 @@ def test_whoever_throws_is_named():
         InputError, match=r"the function broken could not decide about 16 people .*: KeyError: 'salary'\."
     ):
         opened(broken)
+
+
+# --- how numbers decide ---
+
+NUMBERED = SMALL.replaced(label=None)
+
+
+def two(first, last):
+    """A function that answers two numbers, made from a person's age."""
+    return lambda t: np.stack([first(t["age"].to_numpy(float)), last(t["age"].to_numpy(float))], axis=1)
+
+
+def at_ages(*ages):
+    return pd.DataFrame({"age": list(ages), "job": ["smith"] * len(ages), "woman": [True] * len(ages)})
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        (lambda a: a + 100, lambda a: a + 65 + 0 * a),  # never the last, although it is above 0
+        (lambda a: a - 90, lambda a: -a),  # negative both
+        (lambda a: 70 - a, lambda a: a),  # equal at 35
+        (lambda a: a / 100, lambda a: a / 60),  # within [0, 1], another sum than 1
+        (lambda a: 1 - a / 70, lambda a: a / 70),  # probabilities
+        (lambda a: np.where(a < 40, 0.5002, 0.4), lambda a: np.where(a < 30, 0.5004, 0.5)),  # their sum is rounded
+    ],
+)
+@pytest.mark.parametrize("decision", [None, "logit", "probability"])
+def test_the_larger_of_two_numbers_decides_and_the_first_where_they_are_equal(first, last, decision):
+    model = opened(two(first, last), NUMBERED, decision=decision)
+    everyone = at_ages(*range(20, 50))
+    ages = everyone["age"].to_numpy(float)
+    assert model.predict(everyone).tolist() == (last(ages) > first(ages)).astype(int).tolist()
+    scores = model.scores(everyone)
+    assert scores.shape == (30, 1) and ((scores[:, 0] > 0) == (last(ages) > first(ages))).all()
+
+
+def test_two_probabilities_are_shown_as_they_are_answered():
+    share = two(lambda a: 1 - a / 70, lambda a: a / 70)
+    everyone = at_ages(*range(20, 50))
+    for options in ({}, {"threshold": 0.6}, {"threshold": "0=0.6"}):
+        found = opened(share, NUMBERED, **options).predict_proba(everyone)
+        np.testing.assert_allclose(found, share(everyone), atol=1e-12)
+    logits = two(lambda a: a * 0 + 3, lambda a: a / 10)
+    odds = np.exp(everyone["age"].to_numpy(float) / 10 - 3)
+    for options in ({}, {"threshold": 0.6, "decision": "logit"}):
+        found = opened(logits, NUMBERED, **options).predict_proba(everyone)
+        np.testing.assert_allclose(found[:, 1], odds / (1 + odds), atol=1e-12)
+    three = opened(lambda t: np.stack([t["age"] / 100, t["age"] / 100, 1 - t["age"] / 50], axis=1), NUMBERED)
+    np.testing.assert_allclose(three.predict_proba(at_ages(40)), [[0.4, 0.4, 0.2]])
+    assert three.predict(at_ages(40, 20)).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "last_decided"),
+    [
+        ({"threshold": 0.6}, lambda p, q: q > 0.6),
+        ({"threshold": "1=0.6"}, lambda p, q: q > 0.6),
+        ({"threshold": "0=0.6"}, lambda p, q: p < 0.6),
+        ({"threshold": 0.3, "decision": "probability"}, lambda p, q: q > 0.3),
+        ({"threshold": "0=0.4", "decision": "probability"}, lambda p, q: p < 0.4),
+        ({"threshold": 0.2, "decision": "logit"}, lambda p, q: q - p > 0.2),
+        ({"threshold": "0=0.2", "decision": "logit"}, lambda p, q: q - p > -0.2),
+        ({"threshold": -0.2, "decision": "logit"}, lambda p, q: q - p > -0.2),
+    ],
+)
+def test_a_threshold_is_compared_with_the_number_of_its_class_or_the_difference(options, last_decided):
+    ages = np.arange(20, 50).astype(float)
+    share = two(lambda a: 1 - a / 70.5, lambda a: a / 70.5)
+    expected = last_decided(1 - ages / 70.5, ages / 70.5).astype(int).tolist()
+    assert 0 < sum(expected) < 30
+    assert opened(share, NUMBERED, **options).predict(at_ages(*range(20, 50))).tolist() == expected
+
+
+def test_numbers_that_do_not_sum_to_one_are_compared_only_as_the_user_says():
+    apart = two(lambda a: a / 100.3, lambda a: a / 60.7)
+    ages = np.arange(20, 50)
+    with pytest.raises(InputError, match=r"2 numbers between 0 and 1 that do not sum to 1; say what the threshold"):
+        opened(apart, NUMBERED, threshold=0.3)
+    for options, expected in (
+        ({"threshold": 0.6, "decision": "probability"}, ages / 60.7 > 0.6),
+        ({"threshold": "0=0.3", "decision": "probability"}, ages / 100.3 < 0.3),
+        ({"threshold": 0.2, "decision": "logit"}, ages / 60.7 - ages / 100.3 > 0.2),
+    ):
+        found = opened(apart, NUMBERED, **options).predict(at_ages(*ages))
+        assert found.tolist() == expected.astype(int).tolist() and 0 < expected.sum() < 30
+    wide = opened(two(lambda a: a * 0 + 3, lambda a: a / 10), NUMBERED, threshold=0.5)  # above 1: a difference
+    assert wide.predict(at_ages(34, 35, 36)).tolist() == [0, 0, 1] and wide.thresholds == {"1": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("place", "columns", "tiny"),
+    [(0, 1, 1.0), (0, 2, 1.0), (1, 1, 1.0), (1, 2, 1.0), (0, 2, 1e-18), (1, 1, 1e-18), (1, 2, 1e-18)],
+)
+def test_top_so_many_percent_have_the_largest_numbers_for_the_class(place, tiny, columns):
+    """Also where a number is so small that 1 less it is 1."""
+    rare = two(lambda a: 1 - tiny * a / 70, lambda a: tiny * a / 70)
+    if place == 0:
+        rare = two(lambda a: tiny * a / 70, lambda a: 1 - tiny * a / 70)
+    answer = rare if columns == 2 else lambda t: rare(t)[:, 1]
+    everyone = at_ages(*range(20, 50))
+    model = opened(answer, NUMBERED, table=everyone, threshold=f"{place}=top 10%")
+    chosen = everyone["age"].to_numpy()[model.predict(everyone) == place]
+    assert sorted(chosen.tolist()) == [47, 48, 49]
+
+
+def test_answers_must_stay_probabilities_if_they_were_in_the_trial():
+    def drifting(people):
+        drifting.times += 1
+        return people["age"].to_numpy(float) / (50 if drifting.times < 9 else 10)
+
+    drifting.times = 0
+    model = opened(drifting)
+    model.predict(PEOPLE)
+    drifting.times = 9
+    with pytest.raises(InputError, match=r"answered \d.*, which is no probability, after probabilities in a tr"):
+        model.predict(PEOPLE)
+    drifting.times = 0
+    said_so = opened(drifting, decision="probability")
+    drifting.times = 9
+    assert set(said_so.predict(PEOPLE)) == {"yes"}
+    near = opened(lambda t: np.full(len(t), 1 + 2.0**-24))  # the sum of some float32 numbers
+    assert near.meant.numbers == "probability" and near.predict(at_ages(20)).tolist() == ["yes"]
+
+
+def test_several_labels_are_no_scores():
+    several = two(lambda a: (a > 30).astype(float), lambda a: (a > 40).astype(float))
+    with pytest.raises(InputError, match=r"2 numbers that are 0 or 1 and do not sum to 1, which may be several labels"):
+        opened(several, NUMBERED)
+    assert opened(several, NUMBERED, decision="logit").predict(at_ages(20, 35, 45)).tolist() == [0, 0, 0]
+    one_hot = two(lambda a: (a <= 40).astype(float), lambda a: (a > 40).astype(float))
+    assert opened(one_hot, NUMBERED).predict(at_ages(40, 41)).tolist() == [0, 1]
+    votes = two(lambda a: np.full(len(a), 3.0), lambda a: np.round(a / 10))
+    assert opened(votes, NUMBERED).predict(at_ages(20, 30, 40)).tolist() == [0, 0, 1]
+
+
+def test_named_columns_of_numbers_belong_to_the_classes_of_that_name():
+    def named(*names):
+        return lambda t: pd.DataFrame({names[0]: t["age"] / 70, names[1]: 1 - t["age"] / 70})
+
+    assert opened(named("yes", "no")).predict(at_ages(34, 36)).tolist() == ["no", "yes"]
+    assert opened(named("no", "yes")).predict(at_ages(34, 36)).tolist() == ["yes", "no"]
+    assert opened(named(0, 1)).predict(at_ages(34, 36)).tolist() == ["yes", "no"]
+    assert opened(named("yes", "no"), NUMBERED).meant.classes == ("yes", "no")
+    with pytest.raises(InputError, match=r"names the classes 'p0', 'p1', but the label 'loan' has 'no', 'yes'"):
+        opened(named("p0", "p1"))
+    numbers = SMALL.replaced(label={"name": "loan", "classes": [0, 1]})
+    assert opened(named("1", "0"), numbers).meant.classes == (1, 0)

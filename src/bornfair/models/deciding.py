@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from bornfair.errors import InputError, shown
+from bornfair.models.operating import USUAL
 from bornfair.models.wiring import reads_of
 
 if TYPE_CHECKING:
@@ -286,6 +289,94 @@ def served(graph: Graph, asked: Reading) -> tuple[str | None, str | None]:
 
 
 # --- how numbers decide ---
+
+Meaning = Literal["probability", "logit", "label"]
+Part = Literal["all", "last", "first", "difference"]
+STEP = 2.0**-22  # rounding error of a float32 number of size 1
+SUM = 1e-3  # tolerance of the sum of probabilities
+
+
+def usual_threshold(meaning: Meaning | None) -> float:
+    """A probability decides for the last class above ½, any other score above 0."""
+    return USUAL if meaning == "probability" else 0.0
+
+
+def compared_part(columns: int, meaning: Meaning | None, *, threshold: bool, place: int = 1) -> Part:
+    """Which part of the numbers for two classes is compared with a threshold.
+
+    One number is compared itself. Of two numbers the first largest decides, which compares their difference with 0. A
+    threshold for a probability applies to the column of the class at `place`; for other scores, to the difference.
+    """
+    if columns == 1:
+        return "last"
+    if not threshold or meaning != "probability":
+        return "difference"
+    return "last" if place else "first"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How the numbers [rows, columns] of a model become a class.
+
+    Of two classes, the last is decided where `value` exceeds `above`. Of more, the first largest column decides.
+
+    >>> Rule.of(2, 2, "logit").scores(np.array([[2.0, 3.0], [-1.0, -1.0]]))[:, 0].tolist()
+    [1.0, 0.0]
+    """
+
+    part: Part
+    meaning: Meaning | None
+    above: float = 0.0
+
+    @staticmethod
+    def of(classes: int, columns: int, meaning: Meaning | None, *, threshold: bool = False, place: int = 1) -> Rule:
+        """The usual rule; with `threshold`, the one whose `above` is still to be set for the class at `place`."""
+        if classes > 2:
+            return Rule("all", meaning)
+        part = compared_part(columns, meaning, threshold=threshold, place=place)
+        return Rule(part, meaning, usual_threshold(meaning) if part == "last" and not threshold else 0.0)
+
+    def value(self, numbers: np.ndarray) -> np.ndarray:
+        """What is compared: [rows, 1], or all columns."""
+        if self.part == "all":
+            return numbers
+        if self.part == "difference":  # halved for probabilities, so that it is p − ½
+            return (numbers[:, -1:] - numbers[:, :1]) * (0.5 if self.meaning == "probability" else 1.0)
+        return numbers[:, -1:] if self.part == "last" else -numbers[:, :1]
+
+    def scores(self, numbers: np.ndarray) -> np.ndarray:
+        """Scores that decide for the last of two classes above 0, or for the first largest of more."""
+        return self.value(numbers) - self.above
+
+    def limit(self, amount: float, place: int, columns: int) -> float:
+        """The value of `above` for a threshold of the class at `place`."""
+        if self.part == "first":
+            return -amount
+        if place:
+            return amount
+        return 1 - amount if self.meaning == "probability" and columns == 1 else -amount
+
+    @property
+    def threshold(self) -> float:
+        """The threshold on the number of the last class."""
+        return self.above + self._apart
+
+    def probability(self, scores: np.ndarray) -> np.ndarray:
+        """The probability of the last of two classes, from scores of probabilities."""
+        return np.clip(scores + self.threshold, 0.0, 1.0)
+
+    @property
+    def _apart(self) -> float:
+        """What `value` lacks of the probability of the last class."""
+        if self.part == "first":
+            return 1.0
+        return 0.5 if self.part == "difference" and self.meaning == "probability" else 0.0
+
+
+def are_probabilities(numbers: np.ndarray) -> np.ndarray:
+    """Which rows of numbers [rows, columns] may be probabilities: between 0 and 1, and with the sum 1 if several."""
+    fit = ((numbers >= -STEP) & (numbers <= 1 + STEP)).all(axis=1)
+    return fit if numbers.shape[1] == 1 else fit & (np.abs(numbers.sum(axis=1) - 1) < SUM)
 
 
 # --- which column feeds an input ---

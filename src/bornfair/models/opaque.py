@@ -345,8 +345,13 @@ def opaque_model(source: Any, who: Who, asked: Reading, *, unread: str = "") -> 
     columns = Columns(domain, columns.names)
     model = OpaqueModel(outside, columns, meant, unread, pace=pace, note=asked.note)
     if asked.threshold is not None:
-        scores = None if table is None else model.ask(table.dropna(subset=list(columns.names))).scores
-        model = dataclasses.replace(model, meant=at_threshold(meant, asked, scores))
+
+        def values(moved: Meant) -> np.ndarray | None:
+            if table is None:
+                return None
+            return dataclasses.replace(model, meant=moved).ask(table.dropna(subset=list(columns.names))).scores
+
+        model = dataclasses.replace(model, meant=at_threshold(meant, asked, values))
     steadiness = _asked_again(model, people, model.meant.answers(trial))
     return dataclasses.replace(model, steadiness=steadiness, takes_gaps=_takes_gaps(model, table))
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
+from bornfair.models.deciding import STEP, Meaning, Part, compared_part, usual_threshold
 from bornfair.models.importers.affine import FUNCTIONS, Block, CannotRead, Decision, Forms, concatenated
-from bornfair.models.importers.reading import Meaning, Reading
+from bornfair.models.importers.reading import Reading
 from bornfair.models.operating import USUAL, logit
 
 Show = Callable[[np.ndarray], np.ndarray]
-STEP = 2.0**-22  # by how much rounding in float32 may move a number of size 1 on its way out
 SAME = 1e-12  # by which part two numbers may differ that were computed in two ways
 INVERTED = ("sigmoid", "tanh", "relu")  # monotone functions of one number that are taken away at the end
 ABOUT_A_PROBABILITY = (-1.0, 2.0)  # a sum of bounded values between these may be meant as one, or not
@@ -32,7 +31,7 @@ class Head:
 
     logits: Forms
     shown: Show | None = None  # what the model makes of our scores; None: only its decisions can be compared
-    part: Literal["all", "last", "difference"] = "all"  # of the columns it shows: the last less the first, …
+    part: Part = "all"  # of the columns it shows: the last less the first, …
     threshold: float | tuple[float, ...] | None = None
     """What that part must exceed, or what each class's probability is divided by; None: the first largest column
     decides, or a label.
@@ -102,8 +101,9 @@ def read_head(end: Decision | Forms, asked: Reading | None = None) -> Head:
             f"tells {scores.size} classes apart; a threshold (--threshold) must name one of them, as CLASS=0.3"
         )
     first, last = (scores.entry(i) for i in (0, 1))
-    logit = asked.decision == "logit" or (asked.decision is None and not _is_probability(last))
-    return _above(last.minus(first) if logit else last, last, asked, "difference" if logit else "last")
+    meaning = asked.decision or ("probability" if _is_probability(last) else "logit")
+    part = compared_part(2, meaning, threshold=True)
+    return _above(last.minus(first) if part == "difference" else last, last, asked, part)
 
 
 def opposite_sigmoids(scores: Forms) -> bool:
@@ -115,10 +115,10 @@ def opposite_sigmoids(scores: Forms) -> bool:
 # --- one score above a threshold ---
 
 
-def _above(score: Forms, last: Forms, asked: Reading, part: Literal["last", "difference"]) -> Head:
+def _above(score: Forms, last: Forms, asked: Reading, part: Part) -> Head:
     meaning = asked.decision or (_meaning(score) if asked.threshold is None else None)
     assert asked.threshold is None or isinstance(asked.threshold, float)
-    threshold = (0.5 if meaning == "probability" else 0.0) if asked.threshold is None else asked.threshold
+    threshold = usual_threshold(meaning) if asked.threshold is None else asked.threshold
     peeled = _peeled(score.plus(-threshold), ties=False)
 
     def shown(z: np.ndarray) -> np.ndarray:

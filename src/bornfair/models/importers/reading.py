@@ -8,9 +8,9 @@ from typing import Literal, TypedDict, get_args
 
 from bornfair.checks import choice
 from bornfair.errors import InputError
+from bornfair.models.deciding import Meaning
 from bornfair.models.operating import Asked, Threshold
 
-Meaning = Literal["probability", "logit", "label"]
 Answer = Literal["yes", "no"]
 
 

@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError, plain, plain_value, shown
+from bornfair.models.deciding import Meaning
 from bornfair.models.importers.affine import CannotRead, Cell, Cells, Forms, Tape, clipped, concatenated, layer
 from bornfair.models.importers.columns import Columns
 from bornfair.models.importers.dense_stack import Kind, Step, formed
 from bornfair.models.importers.head import Head, read_head
 from bornfair.models.importers.original import Original
-from bornfair.models.importers.reading import Meaning, Reading
+from bornfair.models.importers.reading import Reading
 from bornfair.models.importers.scikit_pipeline import Opened, Point, fills_of, label_of, parts_of
 from bornfair.models.importers.source import Read
 

@@ -5,17 +5,19 @@ What it means is found out once, on a trial, and held on to: whoever answers oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError, plain, plain_value, shown
+from bornfair.models.deciding import Meaning, Rule, are_probabilities
 from bornfair.models.importers.columns import Columns, Wanted
-from bornfair.models.importers.reading import Meaning, Reading
-from bornfair.models.operating import USUAL, Asked, Top
+from bornfair.models.importers.reading import Reading
+from bornfair.models.operating import Asked, Top
 from bornfair.people.features import Label, Value
 from bornfair.people.labels import places_among
 
@@ -67,6 +69,7 @@ class Outside(Protocol):
 
 def said(values: Any, rows: int, origin: str) -> Said:
     """Plain answers: one label or number for each row, or one number for each class."""
+    named = tuple(values.columns) if isinstance(values, pd.DataFrame) and values.shape[1] > 1 else ()
     if isinstance(values, (pd.DataFrame, pd.Series)):
         values = values.to_numpy()
     try:
@@ -86,8 +89,14 @@ def said(values: Any, rows: int, origin: str) -> Said:
     if found.dtype.kind == "f" or found.ndim == 2:
         numbers = found.astype(np.float64).reshape(rows, -1)
         finite(numbers, origin)
-        return Said(numbers=numbers)
+        return Said(numbers=numbers, classes=_class_names(named))
     return Said(labels=labels_of(found, origin))
+
+
+def _class_names(columns: tuple[Any, ...]) -> tuple[Value, ...] | None:
+    """The classes that the columns of a data frame are named after; None where they are numbered."""
+    names = tuple(plain_value(name) for name in columns)
+    return None if names == tuple(range(len(names))) else names
 
 
 def said_together(parts: Sequence[Said], origin: str) -> Said:
@@ -149,9 +158,13 @@ class Meant:
     classes: tuple[Value, ...]
     numbers: Meaning | None
     """What its numbers are: a probability or a logit; None where it shows none."""
-    cut: float = 0.0
-    """Above which number the last of two classes is decided; where labels decide, where the numbers would."""
+    rule: Rule
+    """How its numbers decide; where labels decide, how the numbers would."""
+    columns: int = 0
+    """So many numbers for each person."""
     by_label: bool = True
+    assumed: bool = False
+    """Whether `numbers` was inferred from the trial, and not stated by the user."""
     operating: tuple[tuple[str, float], ...] = ()
 
     def answers(self, given: Said) -> Answers:
@@ -184,10 +197,19 @@ class Meant:
     def _scores(self, given: Said) -> np.ndarray | None:
         if given.numbers is None or self.numbers is None:
             return None
-        count, columns = len(self.classes), given.numbers.shape[1]
-        if columns != count and not (columns == 1 and count == 2):
-            raise InputError(f"{self.origin} answered {columns} numbers for each person, for {count} classes.")
-        return given.numbers[:, -1:] - self.cut if count == 2 else given.numbers
+        columns = given.numbers.shape[1]
+        if columns != self.columns:
+            raise InputError(
+                f"{self.origin} answered {columns} numbers for each person, and {self.columns} before; it must answer "
+                "alike for all."
+            )
+        if self.assumed and self.numbers == "probability" and not (fit := are_probabilities(given.numbers)).all():
+            stray = given.numbers[int(np.argmin(fit))].tolist()
+            raise InputError(
+                f"{self.origin} answered {shown(stray)}, which is no probability, after probabilities in a trial; say "
+                "what its numbers are by decision='logit' or 'probability' (--decision)."
+            )
+        return self.rule.scores(given.numbers)
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray | None:
         """Of each class, from scores; None where the numbers are none."""
@@ -196,11 +218,16 @@ class Meant:
         if self.numbers == "probability":
             if scores.shape[1] > 1:
                 return scores
-            last = np.clip(scores + self.cut, 0.0, 1.0)
+            last = self.rule.probability(scores)
             return np.concatenate([1 - last, last], axis=1)
         from bornfair.models.model import probabilities
 
-        return probabilities(scores + self.cut if scores.shape[1] == 1 else scores)
+        return probabilities(scores + self.rule.above)
+
+    def for_class(self, place: int) -> Meant:
+        """The same where its numbers decide, by a threshold for the class at this place that is still to be set."""
+        rule = Rule.of(len(self.classes), self.columns, self.numbers, threshold=True, place=place)
+        return replace(self, rule=rule, by_label=False)
 
 
 def meaning_of(trial: Said, source: Outside, label: Label | None, asked: Reading) -> Meant:
@@ -220,24 +247,24 @@ def meaning_of(trial: Said, source: Outside, label: Label | None, asked: Reading
         )
     kind = _kind(numbers, asked, origin, by_label=by_label)
     classes = _classes(source, trial, label, labels, None if kind is None else numbers, origin)
-    if numbers is not None and kind is not None and numbers.shape[1] not in (1, len(classes)):
+    columns = 0 if numbers is None else numbers.shape[1]
+    if kind is not None and columns != len(classes) and (columns, len(classes)) != (1, 2):
         if not by_label:
-            raise InputError(f"{origin} answers {numbers.shape[1]} numbers for {len(classes)} classes; give one each.")
+            many = "one number" if columns == 1 else f"{columns} numbers"
+            raise InputError(f"{origin} answers {many} for {len(classes)} classes {shown(classes)}; give one for each.")
         kind = None
-    if kind is not None and numbers is not None and numbers.shape[1] == 1 and len(classes) > 2:
-        if not by_label:
-            raise InputError(
-                f"{origin} answers one number for {len(classes)} classes {shown(classes)}; give one for each."
-            )
-        kind = None
-    usual = USUAL if kind == "probability" else 0.0
-    own = usual if source.point is None or asked.moves_the_decision else source.point
-    cut = own if kind is not None and len(classes) == 2 else 0.0
-    return Meant(origin, classes, kind, cut, by_label)
+    meant = Meant(
+        origin, classes, kind, Rule.of(len(classes), columns, kind), columns, by_label,
+        assumed=asked.decision is None and not by_label,
+    )  # fmt: skip
+    if source.point is None or asked.moves_the_decision or kind is None or len(classes) > 2:
+        return meant
+    rule = meant.for_class(1).rule
+    return replace(meant, rule=replace(rule, above=rule.limit(source.point, 1, columns)))
 
 
-def at_threshold(meant: Meant, asked: Reading, scores: np.ndarray | None) -> Meant:
-    """The same, deciding where it is asked to; `scores` are those of the table's people, for "top 12%"."""
+def at_threshold(meant: Meant, asked: Reading, values: Callable[[Meant], np.ndarray | None]) -> Meant:
+    """The same, deciding where it is asked to; `values` gives the scores of the table's people, for "top 12%"."""
     if asked.threshold is None:
         return meant
     if len(meant.classes) > 2:
@@ -247,19 +274,19 @@ def at_threshold(meant: Meant, asked: Reading, scores: np.ndarray | None) -> Mea
         )
     point = Asked.of(asked.threshold)
     ((place, amount),) = point.by_class(meant.classes).items()
+    moved = meant.for_class(place)
     if isinstance(amount, Top):
+        scores = values(moved)
         if scores is None:
             raise InputError(f"'{point.text}' is a share of a table's people; give a table, or a number.")
-        shown_ = scores[:, 0] + meant.cut
-        cut = amount.above(shown_) if place else float(np.nextafter(-amount.above(-shown_), -np.inf))
-    elif meant.numbers == "probability":
-        if not 0 < amount < 1:
-            raise InputError(f"the threshold of a probability must lie between 0 and 1, found {amount!r}.")
-        cut = amount if place else 1 - amount
+        found = scores[:, 0]
+        above = amount.above(found) if place else math.nextafter(-amount.above(-found), -math.inf)
     else:
-        cut = amount if place else -amount
-    operating = ((str(meant.classes[-1]), float(f"{cut:.6g}")),)
-    return Meant(meant.origin, meant.classes, meant.numbers, cut, False, operating)
+        if meant.numbers == "probability" and not 0 < amount < 1:
+            raise InputError(f"the threshold of a probability must lie between 0 and 1, found {amount!r}.")
+        above = moved.rule.limit(amount, place, meant.columns)
+    rule = replace(moved.rule, above=above)
+    return replace(moved, rule=rule, operating=((str(meant.classes[-1]), float(f"{rule.threshold:.6g}")),))
 
 
 def _are_whole(numbers: np.ndarray | None) -> bool:
@@ -271,14 +298,25 @@ def _kind(numbers: np.ndarray | None, asked: Reading, origin: str, *, by_label: 
         return None
     if asked.decision in ("probability", "logit"):
         return asked.decision
-    if bool(((numbers >= 0) & (numbers <= 1)).all()):
-        several = numbers.shape[1] > 1
-        if not several or bool((np.abs(numbers.sum(axis=1) - 1) < 1e-3).all()):
-            return "probability"
-    if numbers.shape[1] > 1 or by_label:  # of one for each class the largest decides, whatever they are
+    if bool(are_probabilities(numbers).all()):
+        return "probability"
+    if by_label:
         return "logit"
+    low, high, several = numbers.min(), numbers.max(), numbers.shape[1] > 1
+    if several and bool(np.isin(numbers, (0, 1)).all()):
+        raise InputError(
+            f"{origin} answers {numbers.shape[1]} numbers that are 0 or 1 and do not sum to 1, which may be several "
+            "labels; answer one label for each person, or say that they are scores by decision='logit' (--decision)."
+        )
+    if several and (asked.threshold is None or low < 0 or high > 1):
+        return "logit"  # of one number for each class the largest decides, whatever they are
+    if several:
+        raise InputError(
+            f"{origin} answers {numbers.shape[1]} numbers between 0 and 1 that do not sum to 1; say what the threshold "
+            "is compared with: decision='probability' (the number of the class) or 'logit' (the difference)."
+        )
     raise InputError(
-        f"{origin} answers numbers from {numbers.min():.6g} to {numbers.max():.6g}, which may be scores or labels; say "
+        f"{origin} answers numbers from {low:.6g} to {high:.6g}, which may be scores or labels; say "
         "so by decision='logit' (it decides above 0, or above --threshold) or 'label' (--decision)."
     )
 
@@ -291,9 +329,10 @@ def _classes(
     numbers: np.ndarray | None,
     origin: str,
 ) -> tuple[Value, ...]:
-    known = source.classes or trial.classes
-    if known is not None:
-        return tuple(plain_value(value) for value in known)
+    if source.classes is not None:
+        return tuple(plain_value(value) for value in source.classes)
+    if trial.classes is not None:
+        return _in_order(tuple(plain_value(value) for value in trial.classes), label, origin)
     if label is not None:
         return label.classes
     if labels is None:
@@ -313,6 +352,19 @@ def _classes(
             "are, by the target of the table (--target) or the label of a domain."
         )
     return tuple(sorted(seen, key=lambda value: (str(type(value)), value)))
+
+
+def _in_order(known: tuple[Value, ...], label: Label | None, origin: str) -> tuple[Value, ...]:
+    """Classes in the order of the model's numbers, written as the label writes them."""
+    if label is None or not all(isinstance(name, str) for name in known):
+        return known
+    written = {str(value): value for value in label.classes}
+    if not set(written) <= set(known):
+        raise InputError(
+            f"{origin} names the classes {shown(known)}, but the label '{label.name}' has {shown(label.classes)}; use "
+            "the same names in both."
+        )
+    return tuple(written.get(str(name), name) for name in known)
 
 
 def from_mapping(given: Mapping[str, Any], rows: int, origin: str) -> Said:

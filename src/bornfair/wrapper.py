@@ -1,7 +1,8 @@
 """Any estimator, born fair: a scikit-learn classifier around another, to which twins are one person.
 
-Merged, the inner estimator is shown what twins have in common and nothing else; averaged, it is shown everything, and
-the mean of its shares over all versions of a person decides, in one order that is the same for all twins.
+Merged, the inner estimator is shown what twins have in common and nothing else. Averaged, it is shown everything: if it
+gives all versions of a person one class, that is decided; otherwise the mean of its shares over all versions decides, at
+its own operating point, in one order that is the same for all twins.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_
 from bornfair.checks import choice
 from bornfair.errors import InputError, plain, shown
 from bornfair.models import metrics
+from bornfair.models.operating import agreeing, point_of_means
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.people.levels import as_listed, level_positions
@@ -38,6 +40,7 @@ from bornfair.twins.versions import Versions
 from bornfair.verification.verdict import Verdict
 
 PROBES = 256  # people whose shares are part of a fingerprint
+KEPT_ROWS = 256  # of the training table, to compare a written model with
 TOGETHER = 65_536  # rows of all versions that the inner estimator is asked about at once
 
 
@@ -57,8 +60,9 @@ class FairWrapper(TableClassifier):
     sensitive_features : name (or, for arrays, position) of the column in which twins may differ, or a list of several.
     twins : rules for twins beyond that, as 'sex: Male<->Female, relationship: Husband<->Wife'.
     method : 'merge' trains it on what twins have in common: without the sensitive columns, declared twins as one of
-        them. 'average' trains it on everything, and decides by the mean of its shares over all versions of a person.
-    encoding : 'auto' gives it one column for each category, unless it is a pipeline, or all columns are numbers;
+        them. 'average' trains it on everything; the class that all versions of a person get is decided, and where they
+        get several, the mean of its shares decides at its threshold (FixedThresholdClassifier), or by the largest.
+    encoding : 'auto' gives it one column for each category, unless it is or wraps a pipeline, or all columns are numbers;
         'one-hot' always does so, 'none' hands the table on as it is.
     unseen : what to do with categories that training has not seen: 'error', or 'ignore'.
     combinations : with several sensitive features, 'all' combinations of their values exist, or the 'observed' ones.
@@ -114,6 +118,8 @@ class FairWrapper(TableClassifier):
         table = folding.merged(frame) if self.method == "merge" else frame
         inner = self._inner(table)
         codes = _needs_numbers(inner)
+        if codes:
+            inner.set_params(**self._numbered(inner))
         wanted = self._class_indices(labels) if codes else labels
         given = {} if sample_weight is None else self._weights(inner, sample_weight, len(frame))
         try:
@@ -122,6 +128,8 @@ class FairWrapper(TableClassifier):
             raise self._explained(error, table) from error
         self._require_shares(self.estimator_)  # some know only when they are fitted
         self.shown_ = tuple(table.columns)
+        self._known_rows = frame.sample(min(KEPT_ROWS, len(frame)), random_state=0)
+        self._at = self._fitted().operating(table) if self.method == "average" else None
         return self
 
     def _check_options(self) -> None:
@@ -151,7 +159,7 @@ class FairWrapper(TableClassifier):
             if feature.name in table.columns and feature.kind == "categorical"
         ]  # fmt: skip
         numbers = all(pd.api.types.is_numeric_dtype(table[feature.name]) for feature in texts)
-        if self.encoding == "none" or (self.encoding == "auto" and (hasattr(inner, "steps") or numbers)):
+        if self.encoding == "none" or (self.encoding == "auto" and (_takes_tables(inner) or numbers)):
             return inner
         from sklearn.compose import ColumnTransformer
         from sklearn.pipeline import Pipeline
@@ -161,6 +169,12 @@ class FairWrapper(TableClassifier):
         hot = OneHotEncoder(categories=levels, handle_unknown="ignore", sparse_output=False)
         encoder = ColumnTransformer([("categories", hot, [f.name for f in texts])], remainder="passthrough")
         return Pipeline([("encoding", encoder), *getattr(inner, "steps", [("estimator", inner)])])
+
+    def _numbered(self, inner: Any) -> dict[str, Any]:
+        """Parameters that name a class, for an estimator that is told the classes' numbers."""
+        named = {name: value for name, value in inner.get_params().items() if name.split("__")[-1] == "pos_label"}
+        given = {name: value for name, value in named.items() if value is not None}
+        return {name: int(self._class_indices(np.array([value]))[0]) for name, value in given.items()}
 
     def _weights(self, inner: Any, sample_weight: Any, count: int) -> dict[str, Any]:
         weights = _check_sample_weight(sample_weight, np.zeros((count, 1)))
@@ -201,9 +215,8 @@ class FairWrapper(TableClassifier):
         """The class of each row. No sensitive columns are needed."""
         frame = self._asked(X)
         if self.method == "merge":
-            found = np.asarray(self.estimator_.predict(self._merged(frame)))
-            return self.classes_[found.astype(np.int64)] if _needs_numbers(self.estimator_) else found
-        return self.classes_[self._shares(frame).argmax(axis=1)]
+            return self.classes_[self._own_classes(self._merged(frame))]
+        return self.classes_[self._averaged(frame)[1]]
 
     @available_if(_shows_shares)
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -212,9 +225,17 @@ class FairWrapper(TableClassifier):
 
     @available_if(_shows_shares)
     def decision_function(self, X: Any) -> np.ndarray:
-        """The share of the last of two classes less that of the other; of more classes, their shares."""
-        shares = self._shares(self._asked(X))
-        return shares[:, 1] - shares[:, 0] if shares.shape[1] == 2 else shares
+        """The share of the last of two classes less that of the other, moved so that it is above 0 where that class is
+        decided; of more classes, their shares.
+        """
+        frame = self._asked(X)
+        if self.method == "merge":
+            merged = self._merged(frame)
+            shares, decided = self._shares(frame), self._own_classes(merged)
+        else:
+            shares, decided = self._averaged(frame)
+        scores = agreeing(shares, decided, self._at)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def _asked(self, X: Any) -> pd.DataFrame:
         check_is_fitted(self)
@@ -240,20 +261,41 @@ class FairWrapper(TableClassifier):
     def _merged(self, frame: pd.DataFrame) -> pd.DataFrame:
         return Folding(self.domain_).merged(frame)[list(self.shown_)]
 
+    def _own_classes(self, table: pd.DataFrame) -> np.ndarray:
+        """Class indices, as the inner estimator decides."""
+        found = np.asarray(self.estimator_.predict(table)).ravel()
+        return found.astype(np.int64) if _needs_numbers(self.estimator_) else self._class_indices(found)
+
     def _shares(self, frame: pd.DataFrame) -> np.ndarray:
         if self.method == "merge":
             return np.asarray(self.estimator_.predict_proba(self._merged(frame)))
-        folding = Folding(self.domain_)
-        total, waiting = np.zeros((len(frame), len(self.classes_))), list[pd.DataFrame]()
+        total = sum(part for part in self._of_versions(frame, self._inner_shares))
+        return total / Folding(self.domain_).size
+
+    def _inner_shares(self, table: pd.DataFrame) -> np.ndarray:
+        return np.asarray(self.estimator_.predict_proba(table), np.float64)
+
+    def _averaged(self, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        """The mean of the shares, and the class: that of all versions if they get one, else by the mean."""
+        shares = self._shares(frame)
+        at = point_of_means(self._at, len(self.classes_))
+        decided = shares.argmax(axis=1) if at is None else at.decide(shares)
+        first, alike = None, np.ones(len(frame), bool)
+        for part in self._of_versions(frame, self._own_classes):
+            first = part if first is None else first
+            alike &= part == first
+        return shares, np.where(alike, first, decided)
+
+    def _of_versions(self, frame: pd.DataFrame, answer: Callable[[pd.DataFrame], np.ndarray]) -> Iterator[np.ndarray]:
+        """What the inner estimator answers for everybody as each version, in order; asked about many at once."""
+        folding, waiting = Folding(self.domain_), list[pd.DataFrame]()
         together = max(1, TOGETHER // max(len(frame), 1))
         for i, table in enumerate(folding.tables(frame)):
             waiting.append(table)
             if len(waiting) == together or i + 1 == folding.size:
-                found = self.estimator_.predict_proba(pd.concat(waiting, ignore_index=True))
-                for part in np.asarray(found, np.float64).reshape(len(waiting), len(frame), -1):
-                    total += part
+                found = answer(pd.concat(waiting, ignore_index=True))
+                yield from found.reshape(len(waiting), len(frame), *found.shape[1:])
                 waiting = []
-        return total / folding.size
 
     def empirical_fairness(self, X: Any, *, declared: bool = True) -> float:
         """Share of the rows whose decision is the same for every version of the person (declared=False: for every
@@ -262,8 +304,21 @@ class FairWrapper(TableClassifier):
         frame, versions = self._asked(X), Versions(self.domain_)
         self.domain_.require_sensitive()
         count = versions.size if declared else versions.sensitive_size
-        decided = [self.predict(versions.table(frame, version)[list(self.domain_.names)]) for version in range(count)]
-        return float(np.mean(metrics.same_for_all(decided)))
+        return float(np.mean(metrics.same_for_all(self._decided_versions(frame, versions, count))))
+
+    def _decided_versions(self, frame: pd.DataFrame, versions: Versions, count: int) -> Iterator[np.ndarray]:
+        """Decisions about everybody as each version. Only what twins have in common is looked at, so that a version
+        that has the same in common as the first one is not asked about again.
+        """
+        seen: list[tuple[pd.DataFrame, np.ndarray]] = []
+        for version in range(count):
+            table = versions.table(frame, version)[list(self.domain_.names)]
+            merged = self._merged(table)
+            known = next((decided for other, decided in seen if merged.equals(other)), None)
+            if known is None:
+                known = self.predict(table)
+                seen.append((merged, known))
+            yield known
 
     # --- proving ---
 
@@ -296,7 +351,7 @@ class FairWrapper(TableClassifier):
     def _fitted(self) -> Fitted:
         if not _shows_shares(self):
             raise InputError(f"{type(self.estimator).__name__} has no predict_proba, and a bundle shows shares.")
-        return Fitted(self.estimator_, self.domain_, self.shown_)
+        return Fitted(self.estimator_, self.domain_, self.shown_, self._known_rows)
 
     def _told(self, model: Any) -> Any:
         training = {"estimator": type(self.estimator).__name__, "method": self.method}
@@ -418,10 +473,25 @@ class FairWrapper(TableClassifier):
         return tags
 
 
+def _takes_tables(estimator: Any) -> bool:
+    """Whether it is a pipeline or wraps one, or names columns somewhere inside: it encodes texts itself."""
+    if hasattr(_inside(estimator), "steps"):
+        return True
+    return any(type(value).__name__ == "ColumnTransformer" for value in estimator.get_params().values())
+
+
+def _inside(estimator: Any) -> Any:
+    """What a threshold, a calibration or a search is wrapped around."""
+    while not hasattr(estimator, "steps") and hasattr(getattr(estimator, "estimator", None), "fit"):
+        estimator = estimator.estimator
+    return estimator
+
+
 def _needs_numbers(estimator: Any) -> bool:
     """Whether classes must be numbered for it."""
-    steps = getattr(estimator, "steps", None)
-    final = steps[-1][1] if steps else estimator
+    final = _inside(estimator)
+    while hasattr(final, "steps"):
+        final = _inside(final.steps[-1][1])
     return any(cls.__module__.split(".")[0] == "xgboost" for cls in type(final).__mro__)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ Threshold = float | str | Sequence[str] | Mapping[Value, float | str]
 
 USUAL = 0.5
 LEAST = 1e-12  # thresholds closer to 0 or 1 decide alike for everybody
+ROUNDING = 1e-6  # of means of probabilities that are added up in float32 or float64
 TOP = re.compile(r"top\s*(\d+(?:\.\d*)?|\.\d+)\s*%", re.IGNORECASE)
 HOW = "write 0.05, 'top 12%', or CLASS=0.3"
 
@@ -139,6 +140,95 @@ class Asked:
                 return (math.nextafter(-amount.above(-scores[:, 0].astype(np.float64)), -math.inf),)
             return (amount.above(scores[:, 0]),)
         return (sign * (amount if self.logit else logit(_share(amount))),)
+
+
+@dataclass(frozen=True)
+class Operating:
+    """The decision rule on class probabilities, as it is carried into a graph.
+
+    Two classes: class `place` is decided where its probability exceeds `above[0]` (with `ties`: reaches it), else the
+    other class. More classes: the class whose probability is the largest multiple of its number in `above`.
+
+    >>> Operating((0.15,)).decide(np.array([[0.9, 0.1], [0.8, 0.2]])).tolist()
+    [0, 1]
+    """
+
+    above: tuple[float, ...]
+    place: int = 1
+    ties: bool = False
+
+    @staticmethod
+    def of(asked: Asked, classes: Sequence[Value], *, logits: bool = False) -> Operating:
+        """The rule that is asked for: probabilities, or logits of the last of two classes."""
+        by_class = asked.by_class(classes)
+        if any(isinstance(amount, Top) for amount in by_class.values()):
+            raise InputError(f"'{asked.text}' is not supported here; give a number as the threshold.")
+        if len(classes) > 2:
+            return Operating(tuple(_share(by_class.get(place, USUAL)) for place in range(len(classes))))
+        ((place, amount),) = by_class.items()
+        assert not isinstance(amount, Top)
+        share = 1.0 / (1.0 + math.exp(-amount)) if logits else amount
+        return Operating((_share(share),), place, ties=place == 0)
+
+    @staticmethod
+    def from_json(told: Mapping[str, Any]) -> Operating | None:
+        """The rule that a graph's metadata states; None where the largest probability decides."""
+        above, place = told.get("above"), told.get("class", 1)
+        numbers = above if isinstance(above, list) else [above]
+        if not numbers or any(not isinstance(number, float) or not number > 0 for number in numbers):
+            return None
+        return Operating(tuple(numbers), 0 if place == 0 else 1, bool(told.get("from", False)))
+
+    def to_json(self) -> dict[str, Any]:
+        one = {"above": self.above[0], "class": self.place, "from": self.ties}
+        return one if len(self.above) == 1 else {"above": list(self.above)}
+
+    def decide(self, shares: np.ndarray) -> np.ndarray:
+        """Class indices from probabilities [rows, classes]."""
+        if len(self.above) > 1:
+            return np.argmax(shares / np.array(self.above), axis=1)
+        share = shares[:, self.place]
+        reached = share >= self.above[0] if self.ties else share > self.above[0]
+        return np.where(reached, self.place, 1 - self.place)
+
+    def leads(self, shares: np.ndarray) -> np.ndarray:
+        """Probabilities [rows, classes], moved so that the largest is decided."""
+        if len(self.above) > 1:
+            return shares / np.array(self.above) * USUAL
+        at = np.array([self.above[0], 1 - self.above[0]])
+        return shares - (at[::-1] if self.place else at)
+
+    def in_float32(self) -> Operating:
+        """The rule for probabilities that are rounded to float32: a tie stays a tie."""
+        return replace(self, above=tuple(float(np.float32(number)) for number in self.above))
+
+    def of_means(self) -> Operating:
+        """The rule for means of probabilities: one that rounding puts beside the threshold is at the threshold."""
+        if len(self.above) > 1:
+            return self
+        return replace(self, above=(self.above[0] + (-ROUNDING if self.ties else ROUNDING),))
+
+    def thresholds(self, classes: Sequence[Value]) -> dict[str, float]:
+        """The thresholds by class, those that are not ½."""
+        if len(self.above) == 1:
+            return {str(classes[self.place]): float(f"{self.above[0]:.6g}")}
+        pairs = zip(classes, self.above, strict=True)
+        return {str(name): float(f"{number:.6g}") for name, number in pairs if number != USUAL}
+
+
+def point_of_means(at: Operating | None, classes: int) -> Operating | None:
+    """Where means of probabilities decide, for a model that decides there itself; None: the largest."""
+    if at is None:
+        return Operating((USUAL,)).of_means() if classes == 2 else None
+    return at.of_means()
+
+
+def agreeing(shares: np.ndarray, decided: np.ndarray, at: Operating | None) -> np.ndarray:
+    """Scores [rows, classes] of which the first largest is the class that was decided."""
+    scores = shares.astype(np.float64) if at is None else at.leads(shares.astype(np.float64))
+    apart = np.flatnonzero(np.argmax(scores, axis=1) != decided)
+    scores[apart, decided[apart]] = np.nextafter(scores[apart].max(axis=1), np.inf)
+    return scores
 
 
 def logit(share: float) -> float:

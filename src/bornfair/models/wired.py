@@ -17,8 +17,8 @@ import pandas as pd
 from bornfair.errors import InputError, shown
 from bornfair.models.importers.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.metrics import same_for_all
-from bornfair.models.network import decisions
 from bornfair.models.onnx_graph import BOOL, DOUBLE, INT64, STRING, input_type, served_classes
+from bornfair.models.operating import Operating, agreeing
 from bornfair.models.wired_graph import WIRED
 from bornfair.models.wiring import Unclear, follow
 from bornfair.people.features import NUMERIC, Value
@@ -69,8 +69,12 @@ class WiredModel:
     @property
     def thresholds(self) -> dict[str, float]:
         """The share above which a class is decided, by its name, where that is not ½."""
-        above = self.facts.get("above")
-        return {} if above is None else {str(self.classes[-1]): float(above)}
+        return {} if self.operating is None else self.operating.thresholds(self.classes.tolist())
+
+    @cached_property
+    def operating(self) -> Operating | None:
+        """The operating point on shares; None where the largest decides."""
+        return Operating.from_json(self.facts)
 
     @property
     def fills(self) -> Mapping[str, Value]:
@@ -133,15 +137,7 @@ class WiredModel:
     def scores(self, table: Any) -> np.ndarray:
         """Shares [rows, K], moved so that the first largest is what is decided."""
         decided, shares = self._ran(as_pandas(table))
-        return self._scores(decided, shares)
-
-    def _scores(self, decided: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        above, wide = self.facts.get("above"), shares.astype(np.float64)
-        if above is not None:
-            wide = wide - np.array([[1 - above, above]])
-        rounded = np.flatnonzero(decisions(wide) != decided)  # shown in float32, decided in double
-        wide[rounded, decided[rounded]] = np.nextafter(wide[rounded].max(axis=1), np.inf)
-        return wide
+        return agreeing(shares, decided, self.operating)
 
     def decision_function(self, table: Any) -> np.ndarray:
         scores = self.scores(table)
@@ -150,6 +146,9 @@ class WiredModel:
     def scores_of_versions(self, table: Any) -> np.ndarray:
         """Each person's scores as every version of themselves: [versions, rows, K], numbered as in `Versions`."""
         frame, versions = as_pandas(table), Versions(self.domain)
+        if self.unclear() is None:  # whatever a graph computes that no version reaches, it computes it once
+            alike = self.scores(versions.table(frame, 0))
+            return np.broadcast_to(alike, (versions.size, *alike.shape))
         return np.stack([self.scores(versions.table(frame, version)) for version in range(versions.size)])
 
     def empirical_fairness(self, table: Any, *, declared: bool = True) -> float:
@@ -160,6 +159,7 @@ class WiredModel:
         self.domain.require_sensitive()
         frame, versions = as_pandas(table), Versions(self.domain)
         count = versions.size if declared else versions.sensitive_size
+        count = 1 if self.unclear() is None else count  # the wires show that the others get the same
         decided = (self._ran(versions.table(frame, version))[0] for version in range(count))
         return float(np.mean(same_for_all(decided)))
 

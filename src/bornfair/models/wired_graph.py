@@ -3,27 +3,26 @@
 Theirs is not interpreted: its nodes stand there as they came, under other names. What ours does around it decides
 fairness, and can be told from the wires alone (`bornfair.models.wiring`): no node reads a sensitive column. Merged,
 theirs is shown what twins have in common; averaged, all versions of a person, which are made of what twins have in
-common and of constants, go through it in one batch, and the mean of their shares decides.
+common and of constants, go through it in one batch. If all versions get one class, it is decided; otherwise the mean of
+their shares decides, at the operating point of theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from bornfair.errors import InputError
 from bornfair.models.graph_draft import GraphDraft
 from bornfair.models.onnx_graph import BOOL, DOUBLE, FLOAT, INT64, STRING, as_text, input_type, served_classes
+from bornfair.models.operating import Operating, point_of_means
 from bornfair.models.wiring import reads_of
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.twins.folding import Folding
-
-if TYPE_CHECKING:
-    pass
 
 WIRED = "bornfair.wired"
 UNSEEN = "(not in the domain)"
@@ -43,11 +42,11 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Decides:
-    """A label of somebody's graph, and its values in the order of the classes."""
+class Label:
+    """The output of somebody's graph that holds its decision, and how it writes the classes, in order."""
 
-    output: str
-    keys: tuple[Value, ...]
+    name: str
+    values: tuple[Value, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,25 +57,26 @@ class Core:
     takes: tuple[Taken, ...]
     gives: str
     form: Form
-    decides: Decides | None = None
-    """The label that decides as long as nothing is changed; None: the scores decide."""
+    label: Label | None = None
+    """None: it shows scores only, or another threshold than its own is asked for."""
 
     @staticmethod
     def of_own(content: bytes, domain: Domain) -> Core:
-        """A graph of bornfair: one input for each column, shares as its second output."""
+        """A graph of bornfair: one input for each column, its decision and shares as outputs."""
         from onnx import load_from_string
 
         model = load_from_string(content)
         takes = tuple(Taken(i.name, i.type.tensor_type.elem_type, 2, (i.name,)) for i in model.graph.input)
         assert {one.name for one in takes} <= set(domain.names)
-        return Core(model, takes, model.graph.output[1].name, "shares")
+        label, shown = (output.name for output in model.graph.output)
+        return Core(model, takes, shown, "shares", Label(label, tuple(served_classes(domain).tolist())))
 
     @property
     def features(self) -> frozenset[str]:
         return frozenset(name for taken in self.takes for name in taken.features)
 
 
-def around(core: Core, domain: Domain, method: Method, *, at: float | None = None, sensitive: bool = True) -> bytes:
+def around(core: Core, domain: Domain, method: Method, *, at: Operating | None = None, sensitive: bool = True) -> bytes:
     """Somebody's graph with ours around it.
 
     Args:
@@ -84,7 +84,7 @@ def around(core: Core, domain: Domain, method: Method, *, at: float | None = Non
         domain: who exists; its label names the classes in the order of theirs.
         method: "merge" shows it what twins have in common, "average" decides by the mean over all versions; "as it is"
             changes nothing.
-        at: the share above which the last of two classes is decided, if not ½.
+        at: where shares decide, if not by the largest: those of a graph without a decision of its own, and means.
         sensitive: whether the sensitive columns are declared as inputs, which none but "as it is" reads.
     """
     return _Around(core, domain, method, sensitive).build(at)
@@ -107,20 +107,19 @@ class _Around(GraphDraft):
         self.made: dict[tuple[str, int], str] = {}
         self.versions = _versions(core.model)
 
-    def build(self, at: float | None) -> bytes:
+    def build(self, at: Operating | None) -> bytes:
         model = self.core.model
         read = {output.name for output in model.graph.output}.union(*map(reads_of, model.graph.node))
         for taken in self.core.takes:
             if taken.name in read:
                 self._fed(taken)
         self.nodes += list(_renamed(model.graph.node, self.prefix))
-        shares = self._mean(self._shares(self.prefix + self.core.gives))
+        each = self._shares(self.prefix + self.core.gives)
+        shares = self._mean(each)
         classes = served_classes(self.domain)
-        compared = shares
-        if at is not None:
-            compared = self.node("Sub", [shares, self.constant(np.array([[1 - at, at]]), "where it decides")], "apart")
-        own = self.core.decides if self.method == "as it is" and at is None else None
-        index = self.node("ArgMax", [compared], "class", axis=1, keepdims=0) if own is None else self._place(own)
+        index = self._own_class(each, at)
+        if shares != each:
+            index = self._unanimous(index, self._by_shares(shares, point_of_means(at, len(classes))))
         label = self.node("Gather", [self.constant(classes, "classes"), index], "label", axis=0)
         shown = self.node("Cast", [shares], "probabilities", to=FLOAT)
         declare = self.helper.make_tensor_value_info
@@ -135,7 +134,7 @@ class _Around(GraphDraft):
             added.values.name = self.prefix + sparse.values.name
         told: dict[str, Any] = {"method": self.method, "versions": self.folding.size if self.method == "average" else 1}
         if at is not None:
-            told["above"] = at
+            told |= at.to_json()
         ir_version = min(max(model.ir_version, 8), 14)
         return self.finished(graph, self.versions, ir_version, {WIRED: told}, model.functions)
 
@@ -228,20 +227,6 @@ class _Around(GraphDraft):
 
     # --- theirs to the decision ---
 
-    def _place(self, label: Decides) -> str:
-        """The position of their label among the classes; another value stops the run."""
-        value = self.node("Reshape", [self.prefix + label.output, self.constant(np.array([-1]), "flat")], "their label")
-        text = isinstance(label.keys[0], str)
-        if not text:
-            value = self.node("Cast", [value], "their label", to=FLOAT)
-        named: dict[str, Any] = (
-            {"keys_strings": label.keys} if text else {"keys_floats": [float(k) for k in label.keys]}
-        )
-        return self.node(
-            "LabelEncoder", [value], "class", domain="ai.onnx.ml", values_int64s=list(range(len(label.keys))),
-            default_int64=len(label.keys), **named,
-        )  # fmt: skip
-
     def _shares(self, value: str) -> str:
         """What theirs shows as shares of the classes in double."""
         count = len(served_classes(self.domain))
@@ -257,15 +242,57 @@ class _Around(GraphDraft):
         rest = self.node("Sub", [self.constant(np.array([[1.0]]), "one"), value], "against")
         return self.node("Concat", [rest, value], "shares", axis=1)
 
+    def _own_class(self, shares: str, at: Operating | None) -> str:
+        """The index of the class that theirs decides."""
+        label = self.core.label
+        if label is None:
+            return self._by_shares(shares, at)
+        text = any(isinstance(value, str) for value in label.values)
+        value = self.prefix + label.name
+        if not text:  # true/false, whole numbers, or these as floats
+            value = self.node("Cast", [value], "decision", to=INT64)
+        known: dict[str, Any] = {"keys_strings": list(label.values)} if text else {
+            "keys_int64s": [int(one) for one in label.values]
+        }  # fmt: skip
+        count = len(label.values)
+        place = self.node(
+            "LabelEncoder", [value], "decided class", domain="ai.onnx.ml", default_int64=count,  # of no class: it stops
+            values_int64s=list(range(count)), **known,
+        )  # fmt: skip
+        return self.node("Reshape", [place, self.constant(np.array([-1]), "flat")], "own class")
+
+    def _by_shares(self, shares: str, at: Operating | None) -> str:
+        if at is None:
+            return self.node("ArgMax", [shares], "class", axis=1, keepdims=0)
+        if len(at.above) > 1:
+            multiples = self.node("Div", [shares, self.row(list(at.above), "where it decides")], "multiples")
+            return self.node("ArgMax", [multiples], "class", axis=1, keepdims=0)
+        share = self.node("Gather", [shares, self.constant(np.array(at.place), "its class")], "its share", axis=1)
+        number = self.constant(np.array(at.above[0]), "where it decides")
+        one, other = (self.constant(np.array(place), "class") for place in (at.place, 1 - at.place))
+        if at.ties:
+            return self.node("Where", [self.node("Less", [share, number], "below"), other, one], "class")
+        return self.node("Where", [self.node("Greater", [share, number], "above"), one, other], "class")
+
+    def _unanimous(self, each: str, otherwise: str) -> str:
+        """The class that all versions get, where they get one; else another."""
+        sizes = self.constant(np.array([self.folding.size, -1]), "versions apart")
+        apart = self.node("Reshape", [each, sizes], "classes of versions")
+        least, most = (self._over_versions(operator, apart) for operator in ("ReduceMin", "ReduceMax"))
+        return self.node("Where", [self.node("Equal", [least, most], "one class"), least, otherwise], "decided")
+
+    def _over_versions(self, operator: str, values: str) -> str:
+        if self.versions[""] >= (13 if operator == "ReduceSum" else 18):
+            first = self.constant(np.array([0]), "first axis")
+            return self.node(operator, [values, first], "over versions", keepdims=0)
+        return self.node(operator, [values], "over versions", axes=[0], keepdims=0)
+
     def _mean(self, shares: str) -> str:
         if self.method != "average" or self.folding.size == 1:
             return shares
         sizes = self.constant(np.array([self.folding.size, -1, len(served_classes(self.domain))]), "versions apart")
         apart = self.node("Reshape", [shares, sizes], "shares of versions")
-        if self.versions[""] >= 13:
-            total = self.node("ReduceSum", [apart, self.constant(np.array([0]), "first axis")], "sum", keepdims=0)
-        else:
-            total = self.node("ReduceSum", [apart], "sum", axes=[0], keepdims=0)
+        total = self._over_versions("ReduceSum", apart)
         return self.node("Div", [total, self.constant(np.array([[float(self.folding.size)]]), "versions")], "mean")
 
 

@@ -1,7 +1,8 @@
 """Repair of anything: the mean of the original over all versions of a person, with its graph inside of ours.
 
 Nothing is trained, and nothing of the original is interpreted: whatever it computes, the mean is the same for all
-twins, which the wires of the new graph show. People whose versions the original decides alike keep their decision.
+twins, which the wires of the new graph show. People whose versions the original decides alike keep their decision; the
+mean of others decides at the original's own operating point, or at the threshold that is asked for.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bornfair.models.importers.onnx_file import read_onnx
 from bornfair.models.importers.reading import Reading
 from bornfair.models.network import decisions
 from bornfair.models.opaque import OpaqueModel
+from bornfair.models.operating import Asked, Operating
 from bornfair.models.shipped import graph_bytes
 from bornfair.models.wired import WiredModel
 from bornfair.models.wired_graph import WIRED, Core, around
@@ -35,11 +37,12 @@ from bornfair.proof.bundle import FairGraph
 from bornfair.proof.certificate import certified
 from bornfair.question import Question
 from bornfair.repairing.changes import Changes, Outcome, compare
-from bornfair.repairing.exporting import Fitted, converted
+from bornfair.repairing.exporting import Fitted, graph_of, operating_of
 from bornfair.training.provenance import with_measured
 from bornfair.twins.folding import Folding
 
 MEASURED_ON = "rows of the table"
+COMPARED_ROWS = 2_048  # on which a converted estimator is compared with itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +130,7 @@ def _measured(domain: Domain, who: Who, test: Any) -> tuple[pd.DataFrame, np.nda
 # --- whatever it is, as a graph ---
 
 
-def _core(model: Any, who: Who, asked: Reading) -> tuple[Core, Domain, float | None]:
+def _core(model: Any, who: Who, asked: Reading) -> tuple[Core, Domain, Operating | None]:
     if isinstance(model, (str, Path)) and Path(model).suffix.lower() == ".onnx":
         file = read_onnx(model)
         if not any(key.startswith("bornfair.") for key in file.metadata):
@@ -142,25 +145,36 @@ def _core(model: Any, who: Who, asked: Reading) -> tuple[Core, Domain, float | N
     except InputError as unread:
         if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
             raise
-        return _of_estimator(model, who, str(unread))
+        return _of_estimator(model, who, asked, str(unread))
     if isinstance(read, OpaqueModel):
         if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
             raise InputError(read.unread)
-        return _of_estimator(model, who, read.unread)
+        return _of_estimator(model, who, asked, read.unread)
     if isinstance(read, WiredModel):
         raise InputError(f"the model is one of bornfair's own graphs already ({WIRED}); repair what is inside of it.")
-    return Core.of_own(graph_bytes(read), read.domain), read.domain, None
+    return Core.of_own(graph_bytes(read), read.domain), read.domain, operating_of(read)
 
 
-def _of_estimator(model: Any, who: Who, unread: str) -> tuple[Core, Domain, float | None]:
+def _of_estimator(model: Any, who: Who, asked: Reading, unread: str) -> tuple[Core, Domain, Operating | None]:
     names = getattr(model, "feature_names_in_", None)
-    wanted = Wanted(
-        type(model).__name__,
-        None if names is None else tuple(map(str, names)),
-        int(model.n_features_in_),
-        numbers=False,
-    )
+    origin = type(model).__name__
+    if asked.decision in ("logit", "label"):
+        raise InputError(f"{origin} is averaged by its predict_proba; leave decision (--decision) out.")
+    wanted = Wanted(origin, None if names is None else tuple(map(str, names)), int(model.n_features_in_), numbers=False)
     columns = columns_for(wanted, who)
     classes = tuple(plain_value(value) for value in model.classes_)
-    domain = with_classes(columns.domain, classes, len(classes), who.target, wanted.origin)
-    return converted(Fitted(model, domain, columns.names), unread), domain, None
+    domain = with_classes(columns.domain, classes, len(classes), who.target, origin)
+    at = None if asked.threshold is None else Operating.of(Asked.of(asked.threshold), classes)
+    rows = _rows_of(domain, who)
+    core, own = graph_of(Fitted(model, domain, columns.names, rows), unread, at=at)
+    return core, domain, own
+
+
+def _rows_of(domain: Domain, who: Who) -> pd.DataFrame | None:
+    """People of the table whose values are all known and in the domain."""
+    table = None if who.table is None else as_pandas(who.table)
+    if table is None or not set(domain.names) <= set(map(str, table.columns)):
+        return None
+    rows = table[list(domain.names)].dropna()
+    rows = rows[~domain.outside(rows)]
+    return rows.sample(min(COMPARED_ROWS, len(rows)), random_state=0)

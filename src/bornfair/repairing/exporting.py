@@ -6,18 +6,23 @@ Whatever graph comes of it is compared with the estimator's own answers before a
 from __future__ import annotations
 
 import dataclasses
+import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError
+from bornfair.errors import InputError, plain, plain_value
 from bornfair.models.forest_model import ForestModel
+from bornfair.models.importers.scikit_pipeline import THRESHOLDED, Point, thawed
 from bornfair.models.model import Model
+from bornfair.models.network import decisions
 from bornfair.models.onnx_graph import DOUBLE, FLOAT, INT64, STRING, input_type
+from bornfair.models.operating import USUAL, Operating
 from bornfair.models.shipped import graph_bytes
 from bornfair.models.wired import WiredModel
-from bornfair.models.wired_graph import Core, Method, Taken, around
+from bornfair.models.wired_graph import Core, Label, Method, Taken, around
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.proof.bundle import FairForest, FairGraph, FairModel
@@ -27,6 +32,7 @@ from bornfair.twins.folding import Folding
 COMPARED = 256  # people
 CLOSE = 1e-3  # by how much shares may differ: graphs of other software compute in float32
 TIE = 2e-3  # who is so close to a tie may be decided otherwise
+SAME = 1e-9  # shares that differ by less are the same function of a score
 OPSET = {"": 18, "ai.onnx.ml": 3}
 
 
@@ -37,6 +43,8 @@ class Fitted:
     estimator: Any
     domain: Domain
     columns: tuple[str, ...]
+    rows: pd.DataFrame | None = None
+    """People of a table, to compare with beside those of the domain."""
 
     @property
     def name(self) -> str:
@@ -46,6 +54,72 @@ class Fitted:
     def shares(self, table: pd.DataFrame) -> np.ndarray:
         return np.asarray(self.estimator.predict_proba(table[list(self.columns)]), np.float64)
 
+    def decided(self, table: pd.DataFrame) -> np.ndarray:
+        """Class indices, as the estimator itself decides."""
+        found = np.asarray(self.estimator.predict(table[list(self.columns)])).ravel()
+        order = {plain(value): i for i, value in enumerate(self.estimator.classes_)}
+        return np.array([order[plain(value)] for value in found], np.int64)
+
+    @cached_property
+    def inside(self) -> tuple[Any, Point | None]:
+        """The estimator without a threshold that was fixed or tuned around it, and that threshold."""
+        return without_point(self.estimator)
+
+    def operating(self, table: pd.DataFrame) -> Operating | None:
+        """Where its shares decide, if not by the largest.
+
+        Raises:
+            InputError: if it decides by something of which its shares are no known function.
+        """
+        inner, point = self.inside
+        if point is None:
+            return None
+        number, place = point.threshold, 1 if point.for_last else 0
+        if number is None:
+            number = 0.5 if point.of_probabilities else 0.0
+        if not point.of_probabilities:
+            shown = table[list(self.columns)]
+            scores = np.asarray(inner.decision_function(shown), np.float64)
+            if not np.allclose(1 / (1 + np.exp(-scores)), self.shares(table)[:, 1], atol=SAME):
+                raise InputError(
+                    f"{self.name} decides at {number:g} of the decision_function of {type(inner).__name__}, of which "
+                    "its probabilities are no known function; use response_method='predict_proba'."
+                )
+            number = 1 / (1 + math.exp(-number))
+        return Operating((number,), place, ties=True)
+
+
+def without_point(model: Any) -> tuple[Any, Point | None]:
+    """A classifier without a threshold that was fixed or tuned around it, and that threshold."""
+    model = thawed(getattr(model, "best_estimator_", model))
+    if type(model).__name__ in THRESHOLDED:
+        point = Point.of(model)
+        return point.estimator, point
+    if not getattr(model, "steps", None):
+        return model, None
+    from sklearn.pipeline import Pipeline
+
+    *transformers, (name, final) = model.steps
+    inner, point = without_point(final)
+    return (model, None) if point is None else (Pipeline([*transformers, (name, inner)]), point)
+
+
+def operating_of(read: Model | ForestModel) -> Operating | None:
+    """Where the shares decide that the graph of a model shows, if not by the largest."""
+    if isinstance(read, Model):
+        if not read.offsets:
+            return None
+        if len(read.offsets) > 1:
+            return Operating(tuple(USUAL * math.exp(offset) for offset in read.offsets))
+        return Operating((1 / (1 + math.exp(-read.offsets[0])),))
+    forest = read.forest
+    if forest.cut.offsets:
+        return Operating(tuple(USUAL * math.exp(offset) for offset in forest.cut.offsets))
+    if forest.outputs > 1:
+        return None
+    share = float(forest.probabilities(np.array([[forest.cut.at]]))[0, 1])
+    return None if abs(share - USUAL) < SAME else Operating((share,))
+
 
 def exported(fitted: Fitted, method: Method) -> FairModel | FairForest | FairGraph:
     """The estimator as a bundle's model: as what it was read as if twins are the same to that, else with our graph
@@ -54,36 +128,65 @@ def exported(fitted: Fitted, method: Method) -> FairModel | FairForest | FairGra
     Raises:
         InputError: if it can neither be read nor converted; the text says why.
     """
-    domain = fitted.domain
-    bare = domain.replaced(twins=()) if domain.twins else domain
+    domain, merged = fitted.domain, method == "merge"
     try:
-        read = _read(fitted, bare)
+        read = _read(fitted)
     except InputError as unread:
-        core = converted(fitted, str(unread), merged=method == "merge")
+        core, at = graph_of(fitted, str(unread), merged=merged)
     else:
-        if method == "merge" and not domain.twins and read.ignores_sensitive:
+        if merged and not domain.twins and read.ignores_sensitive:
             return FairModel.of(read) if isinstance(read, Model) else FairForest.of(read)
-        whole = method == "merge" and read.ignores_sensitive and bool(domain.free_features)
-        core = Core.of_own(graph_bytes(read, sensitive=not whole), domain)
-    return FairGraph(around(core, domain, method), domain)
+        core, at = _own_graph(read, domain, merged), operating_of(read)
+    return FairGraph(around(core, domain, method, at=at), domain)
 
 
-def _read(fitted: Fitted, domain: Domain) -> Model | ForestModel:
+def _own_graph(read: Model | ForestModel, domain: Domain, merged: bool) -> Core:
+    bare = merged and read.ignores_sensitive and bool(domain.free_features)
+    return Core.of_own(graph_bytes(read, sensitive=not bare), domain)
+
+
+def _read(fitted: Fitted) -> Model | ForestModel:
     """What a reader makes of it, with the names that the domain has for its classes."""
+    domain = fitted.domain.replaced(twins=()) if fitted.domain.twins else fitted.domain
     if not domain.sensitive:
         raise InputError("no feature was named sensitive.")
     found = load_model(fitted.estimator, domain=domain.replaced(label=None))
     assert not isinstance(found, WiredModel)
     if isinstance(found, ForestModel):
-        return dataclasses.replace(found, domain=domain, original=None)
+        at = operating_of(found)
+        told = {} if at is None else at.thresholds(domain.classes.tolist())
+        return dataclasses.replace(found, domain=domain, original=None, operating=told)
     who = found.domain.replaced(label=domain.label)
     if who != domain:
         raise InputError("its reader lists values that the domain has as a range.")
     return dataclasses.replace(found, encoding=dataclasses.replace(found.encoding, domain=who), original=None)
 
 
-def converted(fitted: Fitted, unread: str, *, merged: bool = False) -> Core:
-    """By skl2onnx, and compared."""
+def graph_of(
+    fitted: Fitted, unread: str, *, merged: bool = False, at: Operating | None = None
+) -> tuple[Core, Operating | None]:
+    """The graph of an estimator that cannot be read as it is, and where its shares decide: at the threshold around it,
+    or at one that is asked for. Compared with the estimator.
+    """
+    inner, point = fitted.inside
+    people = _compared_people(fitted, merged)
+    own = fitted.operating(people) if point is not None else None
+    bare = dataclasses.replace(fitted, estimator=inner)
+    if point is None:
+        core = converted(bare, unread)
+    else:  # a reader may know what it knows not behind a threshold
+        try:
+            core = _own_graph(_read(bare), fitted.domain, merged)
+        except InputError as unread_inside:
+            core = converted(bare, str(unread_inside))
+        core = dataclasses.replace(core, label=None)
+    own = None if own is None else own.in_float32()  # graphs show shares in float32
+    _compare(fitted, core, own, people, merged)
+    return (core, own) if at is None else (dataclasses.replace(core, label=None), at)
+
+
+def converted(fitted: Fitted, unread: str) -> Core:
+    """By skl2onnx."""
     try:
         from skl2onnx import convert_sklearn
         from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
@@ -102,7 +205,7 @@ def converted(fitted: Fitted, unread: str, *, merged: bool = False) -> Core:
         made = convert_sklearn(
             fitted.estimator, initial_types=given, options={"zipmap": False}, target_opset=OPSET, model_optim=False
         )
-        shown = made.graph.output[1].name
+        label, shown = (output.name for output in made.graph.output)
     except Exception as error:  # whatever skl2onnx throws is why there is no graph
         said = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"{fitted.name} cannot be read, and skl2onnx cannot convert it: {said}") from error
@@ -112,9 +215,9 @@ def converted(fitted: Fitted, unread: str, *, merged: bool = False) -> Core:
     takes: tuple[Taken, ...] = (Taken("rows", FLOAT, 2, fitted.columns),)
     if hasattr(fitted.estimator, "steps"):  # skl2onnx calls 'education-num' education_num
         takes = tuple(Taken(name, _element(f), 2, (f.name,)) for name, f in zip(inputs, features, strict=True))
-    core = Core(made, takes, shown, "shares")
-    _compare(fitted, core, merged)
-    return core
+    classes = [plain_value(value) for value in fitted.estimator.classes_]
+    whole = made.graph.output[0].type.tensor_type.elem_type == INT64
+    return Core(made, takes, shown, "shares", Label(label, tuple(int(c) if whole else str(c) for c in classes)))
 
 
 def _element(feature: Any) -> int:
@@ -122,22 +225,39 @@ def _element(feature: Any) -> int:
     return kind if kind in (STRING, INT64) else FLOAT if kind == DOUBLE or feature.kind == "boolean" else kind
 
 
-def _compare(fitted: Fitted, core: Core, merged: bool) -> None:
-    """Refuse a graph that does not decide as the estimator does, of people as it is shown them."""
+def _compared_people(fitted: Fitted, merged: bool) -> pd.DataFrame:
+    """People of the domain and of the table, as the estimator is shown them."""
+    people = _whole(fitted)
+    return Folding(fitted.domain).merged(people) if merged else people
+
+
+def _whole(fitted: Fitted) -> pd.DataFrame:
     domain = fitted.domain
-    whole = domain.sample(COMPARED, seed=0)
-    whole = whole.assign(**{f.name: whole[f.name].astype(float) for f in domain.features if isinstance(f, NUMERIC)})
-    ours = WiredModel(around(core, domain, "merge" if merged else "as it is"), domain).predict_proba(whole)
-    theirs = fitted.shares(Folding(domain).merged(whole) if merged else whole)
+    parts = [domain.sample(COMPARED, seed=0)]
+    if fitted.rows is not None:
+        parts.append(fitted.rows[list(domain.names)])
+    numbers = [f.name for f in domain.features if isinstance(f, NUMERIC)]
+    return pd.concat([part.astype(dict.fromkeys(numbers, np.float64)) for part in parts], ignore_index=True)
+
+
+def _compare(fitted: Fitted, core: Core, at: Operating | None, people: pd.DataFrame, merged: bool) -> None:
+    """Refuse a graph that does not decide as the estimator does, of people as it is shown them."""
+    domain, whole = fitted.domain, _whole(fitted)
+    model = WiredModel(around(core, domain, "merge" if merged else "as it is", at=at), domain)
+    ours, theirs = model.predict_proba(whole), fitted.shares(people)
     if ours.shape != theirs.shape:
         raise InputError(f"the graph of {fitted.name} shows {ours.shape[1]} classes, itself {theirs.shape[1]}.")
-    ranked = np.sort(theirs, axis=1)
+    decided = decisions(model.scores(whole)), fitted.decided(people)
+    ranked = np.sort(theirs if at is None else at.leads(theirs), axis=1)
     clear = ranked[:, -1] - ranked[:, -2] > TIE
-    wrong = (np.abs(ours - theirs).max(axis=1) > CLOSE) | (clear & (ours.argmax(axis=1) != theirs.argmax(axis=1)))
-    if wrong.any():
-        row = int(np.argmax(wrong))
+    far, wrong = np.abs(ours - theirs).max(axis=1) > CLOSE, clear & (decided[0] != decided[1])
+    if far.any() or wrong.any():
+        row = int(np.argmax(far if far.any() else wrong))
         person = ", ".join(f"{name}={value!r}" for name, value in whole.iloc[row].to_dict().items())
+        what, shown = "shares", (ours[row].round(4).tolist(), theirs[row].round(4).tolist())
+        if not far.any():
+            what, shown = "decisions", tuple(plain(domain.classes[one[row]]) for one in decided)
         raise InputError(
-            f"the graph of {fitted.name} is not the estimator: for {int(wrong.sum())} of {len(whole)} people their "
-            f"shares differ, such as {person} ({ours[row].round(4).tolist()}, {theirs[row].round(4).tolist()})."
+            f"the graph of {fitted.name} is not the estimator: for {int((far | wrong).sum())} of {len(whole)} people "
+            f"their {what} differ, such as {person} ({shown[0]}, {shown[1]})."
         )

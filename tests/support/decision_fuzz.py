@@ -73,9 +73,7 @@ class Writer:
         self.constants: list[Any] = []
         self.functions: list[Any] = []
         self.ends: list[End] = []
-        self.x = "x"
-        if apart:
-            self.x = self.add("Concat", ["a", "b", "s"], axis=1)
+        self.row = "" if apart else "x"
 
     def chance(self, share: float) -> bool:
         return bool(self.random.random() < share)
@@ -92,6 +90,12 @@ class Writer:
         made = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
         self.nodes.append(helper.make_node(operator, inputs, made, domain=domain or None, **settings))
         return made[0] if outputs == 1 else made
+
+    @property
+    def x(self) -> str:
+        """All columns; where each is an input, they are joined once they are needed."""
+        self.row = self.row or self.add("Concat", list(NAMES), axis=1)
+        return self.row
 
     def column(self, name: str) -> str:
         if self.apart and self.chance(0.7):
@@ -112,9 +116,8 @@ class Writer:
                 return self.add("Gemm", [given, self.const(weight), self.const(bias)])
             return self.add("Add", [self.add("MatMul", [given, self.const(weight)]), self.const(bias)])
 
-        first = self.x
-        if fair and self.apart:  # no wire from s
-            first = self.add("Concat", ["a", "b", "a"], axis=1)
+        wired = not (fair and self.apart)
+        first = self.x if wired else self.add("Concat", ["a", "b", "a"], axis=1)
         if self.chance(0.25):
             first = self.add(self.pick("Erf", "Sin", "Softplus"), [first])
         hidden = int(self.random.integers(0, 4))

@@ -65,8 +65,8 @@ def onnx_core(file: OnnxFile, who: Who, asked: Reading) -> tuple[Core, Domain, O
 
 
 def _shown(file: OnnxFile, asked: Reading) -> tuple[Any, str, str | None, tuple[Value, ...] | None]:
-    """The graph without what makes dictionaries of its scores, the output that shows them, the label that decides if
-    there is one, and the names of the classes.
+    """The part of the graph that is needed, the output that shows the scores, the label if one decides, and the names of
+    the classes.
     """
     from onnx import ModelProto
 
@@ -84,10 +84,12 @@ def _shown(file: OnnxFile, asked: Reading) -> tuple[Any, str, str | None, tuple[
             if attribute.name in LABELS and classes is None:
                 names = [text.decode(errors="replace") for text in attribute.strings] or list(attribute.ints)
                 classes = tuple(names) or None
-    kept = [node for node in model.graph.node if node.op_type != "ZipMap"]
+    gives = file.outputs.tensor(scores)
+    needed = file.behind([gives] if label is None else [gives, label])  # others may read what these do not
+    kept = [node for node in model.graph.node if needed.intersection(node.output)]
     del model.graph.node[:]
     model.graph.node.extend(kept)
-    return model, file.outputs.tensor(scores), label, classes
+    return model, gives, label, classes
 
 
 def _tried(file: OnnxFile, model: Any, columns: Columns, wanted: Sequence[str], table: Any) -> dict[str, np.ndarray]:

@@ -38,6 +38,7 @@ STEPS = {
     "Hardmax", "IsInf", "IsNaN", "LabelEncoder", "Less", "LessOrEqual", "Not", "OneHot", "Or", "Round", "Sign", "Xor",
 }  # fmt: skip
 PICKS = {"Gather", "ArrayFeatureExtractor"}  # a label, if the position is computed and the data is not
+COLUMNS = PICKS | {"Slice", "Split"}
 CLASSIFIERS = {"LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier"}  # the first output is a label
 Kind = Literal["label", "scores"]
 
@@ -194,10 +195,12 @@ class Graph:
         maker = self.makers.get(self.tensor(label.name, any_type=True))
         if maker is not None and maker.op_type == "SVMClassifier" and self._columns(scores.name) > 2:
             return scores.name not in self._reached(maker)  # votes of pairs of classes become scores of the classes
-        return any(
-            self._only_shows(scores.name, node) and label.name not in self._reached(node)
-            for node in self._behind(scores.name)
-        )
+        for picks in (False, True):  # single columns are shown beside a label that is made of all of them
+            for node in self._behind(scores.name, picks):
+                whole = not picks or self._only_shows(label.name, node, False, steps=True)
+                if whole and self._only_shows(scores.name, node, picks) and label.name not in self._reached(node):
+                    return True
+        return False
 
     def _columns(self, name: str) -> int:
         """As many as the file says; 0 if it does not say."""
@@ -217,7 +220,7 @@ class Graph:
                 found.update(filter(None, node.output))
         return found
 
-    def _behind(self, name: str) -> Iterator[Any]:
+    def _behind(self, name: str, picks: bool) -> Iterator[Any]:
         """The nodes that make a value, back to the first that does more than to show numbers."""
         waiting, seen = [name], set[str]()
         while waiting:
@@ -227,9 +230,9 @@ class Graph:
                 continue
             seen.add(value)
             yield node
-            waiting += self._showing(node) or ()
+            waiting += self._showing(node, picks) or ()
 
-    def _only_shows(self, name: str, source: Any) -> bool:
+    def _only_shows(self, name: str, source: Any, picks: bool, *, steps: bool = False) -> bool:
         waiting, seen = [name], set[str]()
         while waiting:
             value = waiting.pop()
@@ -237,17 +240,23 @@ class Graph:
             if value in seen or value not in self.dependent or node is source:
                 continue
             seen.add(value)
-            behind = None if node is None else self._showing(node)
+            behind = None if node is None else self._showing(node, picks)
+            if behind is None and steps and node is not None and self._steps(node, value):
+                behind = node.input
             if behind is None:
                 return False
             waiting += behind
         return True
 
-    def _showing(self, node: Any) -> Sequence[str] | None:
-        """The values whose numbers a node shows one by one, normed or not; None if it does something else."""
+    def _showing(self, node: Any, picks: bool) -> Sequence[str] | None:
+        """The values whose numbers a node shows one by one, normed or not; None if it does something else. With
+        `picks`, it may show single columns.
+        """
         if (node.domain, node.op_type) in self.functions or node.domain not in ("", "ai.onnx", "ai.onnx.ml"):
             return None
         if node.op_type in SHOWS or (node.op_type == "Cast" and self._to(node) in FLOATS):
+            return list(node.input)
+        if picks and node.op_type in COLUMNS and not self.dependent.intersection(node.input[1:]):
             return list(node.input)
         given = [name for name in node.input if name in self.dependent]
         if node.op_type not in ARITHMETIC or len(given) < 2:

@@ -65,8 +65,8 @@ def onnx_core(file: OnnxFile, who: Who, asked: Reading) -> tuple[Core, Domain, O
 
 
 def _shown(file: OnnxFile, asked: Reading) -> tuple[Any, str, str | None, tuple[Value, ...] | None]:
-    """The part of the graph that is needed, the output that shows the scores, the label if one decides, and the names of
-    the classes.
+    """The part of the graph that is needed, the output that shows the scores, the label if one decides, and the names
+    of the classes.
     """
     from onnx import ModelProto
 

@@ -389,8 +389,9 @@ def _row(person: dict[str, Any]) -> int:
 
 def mistakes(case: Case, path: Path) -> tuple[str, str | None]:
     """What came of a case, and what is wrong with it."""
-    truth = decisions(case)
-    able = case.able()
+    truth, able = decisions(case), case.able()
+    if able[0].role == "label":  # one that is the same for everybody decides nothing
+        truth = [decided for decided in truth if len(set(decided.tolist())) > 1] or truth
     if [end.logit for end in able] == [True]:  # numbers that happen to lie between 0 and 1 may be meant otherwise
         case.asked.setdefault("decision", "logit")
     path.write_bytes(case.content)

@@ -41,19 +41,21 @@ def end_of(file: OnnxFile, values: dict[str, Any], asked: Reading) -> Understood
         raise InputError(f"{file.origin}: no output ({names}) depends on the person as a score or decision.")
 
     def same(one: Output, other: Output) -> bool:
-        heads = [_head(output, asked) for output in (one, other)]
-        return None not in heads and _alike(*heads) and (one.kind == "scores" or _consistent(one.value, other.value))
+        head, again = _head(one, asked), _head(other, asked)
+        if head is None or again is None or not _alike(head, again):
+            return False
+        return one.kind == "scores" or _consistent(one.value, other.value)
 
     try:
         decides = deciding(found, file.outputs, asked, same=same, beside=_belongs)
         if decides.kind == "label":
             understood = (output for output in found if output.kind == "scores" and output.why is None)
             return _labelled(decides, dict(_scores_of(file, output)[:2] for output in understood), asked)
-        name, forms, names = _scores_of(file, decides)
+        source, forms, names = _scores_of(file, decides)
         head = read_head(forms, asked)
         labels = (output for output in found if output.kind == "label" and output.why is None)
         named = (_names_for(head, label.value) for label in labels)
-        return Understood(head, next((classes for classes in named if classes), names), None, name)
+        return Understood(head, next((classes for classes in named if classes), names), None, source)
     except CannotRead as error:
         raise InputError(f"{file.origin}: the end of the model {error}.") from error
 

@@ -65,7 +65,7 @@ class Drawn:
     def save(self, folder: Path, **outputs: tuple[str, int]) -> Path:
         """The file with these outputs by name, in this order."""
         ends = [helper.make_node("Identity", [value], [name]) for name, (value, _) in outputs.items()]
-        inputs = [("age", FLOAT, 1), ("sex", INT, 1)] if self.apart else [("x", FLOAT, 2)]
+        inputs = [("age", FLOAT, 1), ("sex", TensorProto.DOUBLE, 1)] if self.apart else [("x", FLOAT, 2)]
         graph = helper.make_graph(
             self.nodes + ends, "g", [helper.make_tensor_value_info(n, kind, ["n", width]) for n, kind, width in inputs],
             [helper.make_tensor_value_info(name, kind, None) for name, (_, kind) in outputs.items()], self.constants,
@@ -81,7 +81,7 @@ def executed(path: Path, output: str) -> np.ndarray:
     """What the graph itself gives for everybody."""
     session = onnxruntime.InferenceSession(path.read_bytes())
     rows = ROWS.to_numpy(np.float32)
-    apart = {"age": rows[:, :1], "sex": rows[:, 1:].astype(np.int64)}
+    apart = {"age": rows[:, :1], "sex": rows[:, 1:].astype(np.float64)}
     feed = {given.name: rows if given.name == "x" else apart[given.name] for given in session.get_inputs()}
     return session.run([output], feed)[0].ravel()
 
@@ -367,8 +367,8 @@ def test_float32_is_claimed_for_sums_that_are_compared_with_zero(at: float, arit
 
 def test_all_outputs_of_a_graph_whose_wires_are_followed_may_decide(tmp_path: Path) -> None:
     g = Drawn(apart=True)
-    p = g.node("Sigmoid", g.node("Sin", "age"))
-    condition = g.node("And", g.node("Equal", "sex", g.const([[1]], np.int64)), g.above("age", 4.0))
+    p = g.node("Softmax", g.node("Concat", g.node("Sin", "age"), g.node("Cos", "age"), axis=1), axis=1)
+    condition = g.node("And", g.node("Equal", "sex", g.const([[1]], np.float64)), g.above("age", 4.0))
     path = g.save(tmp_path, decision=(condition, BOOL), probabilities=(p, FLOAT))
     with pytest.raises(InputError, match="'decision' and 'probabilities' may decide differently"):
         any_model(path, domain=PEOPLE)

@@ -37,8 +37,8 @@ def end_of(file: OnnxFile, values: dict[str, Any], asked: Reading) -> Understood
         if (one := _output(file.outputs, output.name, values[output.name])) is not None:
             found.append(one)
     if not found:
-        names = shown(file.outputs.outputs)
-        raise InputError(f"{file.origin}: no output ({names}) depends on the person as a score or decision.")
+        listed = shown(file.outputs.outputs)
+        raise InputError(f"{file.origin}: no output ({listed}) depends on the person as a score or decision.")
 
     def same(one: Output, other: Output) -> bool:
         head, again = _head(one, asked), _head(other, asked)

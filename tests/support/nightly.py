@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import brute_force
 import checker_fuzz
+import decision_fuzz
 import forest_fuzz
 import hostile_files
 import hostile_forests
@@ -35,6 +36,7 @@ FUZZERS: dict[str, Run] = {
     "forged forests": forest_fuzz.run,
     "wires": wiring_fuzz.run,
     "imported models": import_fuzz.run,
+    "decisions": decision_fuzz.run,
     "hostile files": hostile_files.run,
     "hostile forests": hostile_forests.run,
 }

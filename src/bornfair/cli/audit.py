@@ -15,6 +15,7 @@ from bornfair.cli.options import (
     Combinations,
     Data,
     Decision,
+    DecisionOutput,
     DomainFile,
     Drop,
     EndpointUrl,
@@ -95,6 +96,7 @@ def audit(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    decision_output: DecisionOutput = None,
     model_command: ModelCommand = None,
     endpoint: EndpointUrl = None,
     rate: Rate = 10.0,
@@ -120,7 +122,9 @@ def audit(
     people = looked.sample if looked is not None else None if rows is None else without(rows, drop)
     if people is None and drop:
         raise InputError(f"--drop {drop[0]}: there is no table to leave it out of; name one with --data.")
-    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise) | {"opaque": opaque}
+    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output) | {
+        "opaque": opaque
+    }
     if looked is not None and domain is None and not (models and all(map(_is_bundle, models))):
         asked |= {"domain": _domain_of(str(data), reading, target, sensitive or [], drop or [], seed, clock)}
     sources: dict[str, Any] = dict(_named(models or []))

@@ -11,6 +11,7 @@ from bornfair.cli.options import (
     Combinations,
     Data,
     Decision,
+    DecisionOutput,
     DomainFile,
     EndpointUrl,
     Json,
@@ -61,6 +62,7 @@ def explain(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    decision_output: DecisionOutput = None,
     model_command: ModelCommand = None,
     endpoint: EndpointUrl = None,
     rate: Rate = 10.0,
@@ -82,7 +84,9 @@ def explain(
     if row is not None and data is None:
         raise InputError(f"--row {row} is a row of a table; name it with --data.")
     source = model_of(model, model_command, endpoint, rate, timeout)
-    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise) | {"opaque": opaque}
+    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output) | {
+        "opaque": opaque
+    }
     who: Any = person if row is None else row
     found = ask(
         source, who, within=_reaches(within or []), most=most, timeout=clock, seed=seed,

@@ -143,6 +143,11 @@ Normalise = Annotated[
     str | None, Option("--normalise", help="yes or no: whether the means and ranges of a .nnet file are applied.")
 ]
 
+DecisionOutput = Annotated[
+    str | None,
+    Option("--decision-output", help="The output of an .onnx file that decides, if several may."),
+]
+
 
 def asking(
     domain: Path | None,
@@ -153,12 +158,14 @@ def asking(
     decision: str | None,
     threshold: list[str] | None,
     normalise: str | None,
+    decision_output: str | None,
 ) -> Any:
     """The keyword arguments of `Question.of`."""
     return {
         "domain": domain, "sensitive_features": sensitive or None, "twins": twins or None, "combinations": combinations,
         "target": target,
         "decision": decision, "threshold": threshold or None, "normalise": normalise,
+        "decision_output": decision_output,
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from bornfair.cli.options import (
     Combinations,
     Data,
     Decision,
+    DecisionOutput,
     DomainFile,
     EndpointUrl,
     Jobs,
@@ -68,6 +69,7 @@ def quantify(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    decision_output: DecisionOutput = None,
     model_command: ModelCommand = None,
     endpoint: EndpointUrl = None,
     rate: Rate = 10.0,
@@ -86,7 +88,9 @@ def quantify(
     from bornfair.question import quantify as measure
 
     source = model_of(model, model_command, endpoint, rate, timeout)
-    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise) | {"opaque": opaque}
+    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output) | {
+        "opaque": opaque
+    }
     with Workers.of(jobs, cluster) as workers:
         found = measure(
             source, table=rows_of(data, reading), over=over, where=population(where or []), timeout=clock,

@@ -10,6 +10,7 @@ import typer
 from bornfair.cli.options import (
     Combinations,
     Decision,
+    DecisionOutput,
     DomainFile,
     Json,
     ModelFile,
@@ -60,6 +61,7 @@ def repair(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    decision_output: DecisionOutput = None,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -73,7 +75,7 @@ def repair(
     check_replaceable(out, marker="domain.json")
     from bornfair.repairing import repair as mend
 
-    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise)
+    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output)
     found = mend(
         model, rows_of(data, reading), method=method, fine_tune=fine_tune, epochs=epochs, seed=seed,  # type: ignore[arg-type]
         say=None if json else say, **asked,

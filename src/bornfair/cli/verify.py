@@ -13,6 +13,7 @@ from bornfair.cli.options import (
     Combinations,
     Data,
     Decision,
+    DecisionOutput,
     DomainFile,
     EndpointUrl,
     Jobs,
@@ -80,6 +81,7 @@ def verify(
     decision: Decision = None,
     threshold: Threshold = None,
     normalise: Normalise = None,
+    decision_output: DecisionOutput = None,
     model_command: ModelCommand = None,
     endpoint: EndpointUrl = None,
     rate: Rate = 10.0,
@@ -101,7 +103,9 @@ def verify(
     from bornfair.verification.partition import question_scope
 
     source = model_of(model, model_command, endpoint, rate, timeout)
-    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise) | {"opaque": opaque}
+    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output) | {
+        "opaque": opaque
+    }
     if change:
         _change(source, asked, data, clock, seed, json=json)
         return

@@ -7,17 +7,296 @@ judged by the decision that the original model makes. Thresholds are in `bornfai
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bornfair.errors import InputError, shown
 from bornfair.models.operating import USUAL
+from bornfair.models.wiring import reads_of
 from bornfair.people.features import unknown_column
 
+if TYPE_CHECKING:
+    from bornfair.models.importers.reading import Reading
+
 # --- which output of a graph decides ---
+#
+# Any output that depends on the input may hold the decision. A label decides; its scores stand beside it. Without a
+# label the scores decide, and also if a threshold is asked for. Two outputs that may decide otherwise are never chosen
+# from: the user names the one that decides (`decision_output`).
+
+FLOATS = (1, 10, 11, 16)  # ONNX's numbers for float, float16, double, bfloat16
+BOOL = 9
+CARRIERS = {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout", "ZipMap"}
+LINKS = {"Softmax", "LogSoftmax", "Sigmoid"}
+SHOWS = CARRIERS | LINKS | {"Clip", "Concat", "Exp", "Log", "Neg", "Normalizer", "Transpose"}
+ARITHMETIC = {"Add", "Sub", "Mul", "Div"}
+REDUCED = {"ReduceSum", "ReduceMax", "ReduceMean", "ReduceLogSumExp", "ReduceL1"}
+STEPS = {
+    "And", "ArgMax", "ArgMin", "Binarizer", "CategoryMapper", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual",
+    "Hardmax", "IsInf", "IsNaN", "LabelEncoder", "Less", "LessOrEqual", "Not", "OneHot", "Or", "Round", "Sign", "Xor",
+}  # fmt: skip
+PICKS = {"Gather", "ArrayFeatureExtractor"}  # a label, if the position is computed and the data is not
+COLUMNS = PICKS | {"Slice", "Split"}
+CLASSIFIERS = {"LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier"}  # the first output is a label
+Kind = Literal["label", "scores"]
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """An output that depends on the input, with what its reader understands of it."""
+
+    name: str
+    kind: Kind
+    value: Any = None
+    why: InputError | None = None
+    """Why the reader does not understand it."""
+
+
+Pair = Callable[[Output, Output], bool]
+
+
+def deciding(
+    outputs: Sequence[Output], graph: Graph, asked: Reading, *, same: Pair | None = None, beside: Pair | None = None
+) -> Output:
+    """The output that decides.
+
+    Args:
+        outputs: all that depend on the input.
+        graph: where they are.
+        asked: what the user says: the output by name, or a threshold, which applies to scores.
+        same: whether two labels, or two scores, make the same decision, as far as the reader can tell.
+        beside: whether a score is known to belong to a label, as far as the reader can tell.
+
+    Raises:
+        InputError: if several outputs may decide, or if the one that decides is not understood.
+    """
+    moved = asked.moves_the_decision
+    if asked.decision_output is not None:
+        found = graph.named(asked.decision_output, outputs)
+        if moved and found.kind == "label":
+            raise InputError(
+                f"{graph.origin}: output '{found.name}' is a label, which decides itself; leave decision and threshold "
+                "(--decision, --threshold) out."
+            )
+        if found.why is not None:
+            raise found.why
+        return found
+    labels = [output for output in outputs if output.kind == "label"]
+    scores = [output for output in outputs if output.kind == "scores"]
+    able = (scores if moved else labels) or scores or labels
+    if not able:
+        raise InputError(f"{graph.origin}: no output ({shown(graph.outputs)}) depends on the input.")
+    first = next((output for output in able if output.why is None), able[0])
+    for other in outputs:
+        if other is first or (moved and other.kind == "label"):
+            continue
+        if other.kind == first.kind:
+            known = (same is not None and same(first, other)) or graph.same(first, other, asked)
+        else:
+            known = (beside is not None and beside(first, other)) or graph.beside(first, other)
+        if not known:
+            raise _ambiguous(first, other, graph.origin)
+    if first.why is not None:
+        raise first.why
+    return first
+
+
+def _ambiguous(first: Output, other: Output, origin: str) -> InputError:
+    unread = next((output for output in (other, first) if output.why is not None), None)
+    why = "" if unread is None else f" '{unread.name}' is not read: {str(unread.why).rstrip('.')}."
+    return InputError(
+        f"{origin}: the outputs '{first.name}' and '{other.name}' may decide differently; name the one that decides: "
+        f"decision_output='{other.name}' or '{first.name}' (--decision-output).{why}"
+    )
+
+
+class Graph:
+    """Which output of an ONNX graph is made of what, by the names of its operators."""
+
+    def __init__(self, model: Any, inputs: Collection[str], origin: str) -> None:
+        self.model, self.inputs, self.origin = model, frozenset(inputs), origin
+        self.functions = {(function.domain, function.name) for function in model.functions}
+        self.outputs = tuple(output.name for output in model.graph.output)
+        self.types = {output.name: int(output.type.tensor_type.elem_type) for output in model.graph.output}
+
+    @cached_property
+    def makers(self) -> dict[str, Any]:
+        return {name: node for node in self.model.graph.node for name in node.output if name}
+
+    @cached_property
+    def dependent(self) -> set[str]:
+        """All values that depend on the input."""
+        return self._reached(None)
+
+    @cached_property
+    def candidates(self) -> tuple[Output, ...]:
+        """The outputs that depend on the input, as far as the names of operators tell what they are."""
+        return tuple(Output(name, self.kind(name)) for name in self.outputs if name in self.dependent)
+
+    def named(self, name: str, outputs: Sequence[Output]) -> Output:
+        """The output that the user names as the one that decides."""
+        if name not in self.outputs:
+            raise InputError(
+                f"{self.origin} has no output '{name}'; decision_output must be one of {shown(self.outputs)}."
+            )
+        found = next((output for output in outputs if output.name == name), None)
+        if found is None:
+            raise InputError(
+                f"{self.origin}: output '{name}' does not depend on the input; decision_output must be one of "
+                f"{shown(output.name for output in outputs)}."
+            )
+        return found
+
+    def kind(self, name: str) -> Kind:
+        """A label has an integer, boolean or text type, or is the result of a comparison or choice."""
+        if self.types.get(name, 0) not in (0, *FLOATS):
+            return "label"
+        node = self.makers.get(self.tensor(name))
+        return "label" if node is not None and self._steps(node, self.tensor(name)) else "scores"
+
+    def tensor(self, name: str, *, any_type: bool = False) -> str:
+        """The value that an output shows, without changes of shape (and, with `any_type`, of type)."""
+        while (node := self.makers.get(name)) is not None and (
+            node.op_type in CARRIERS
+            or (node.op_type == "Cast" and (self._to(node) in FLOATS or (any_type and self._to(node) != BOOL)))
+        ):
+            name = node.input[0]
+        return name
+
+    def same(self, one: Output, other: Output, asked: Reading) -> bool:
+        """Whether two outputs of a kind make the same decision: they show one value, or one is a link of the other."""
+        if one.kind == "label":
+            value = self.tensor(one.name, any_type=True)
+            node = self.makers.get(value)
+            stepped = node is not None and self._steps(node, value)
+            return stepped and value == self.tensor(other.name, any_type=True)
+        if asked.moves_the_decision:
+            return self.tensor(one.name) == self.tensor(other.name)
+        return self._unlinked(one.name) == self._unlinked(other.name)
+
+    def links(self, name: str) -> int:
+        """How many sigmoids or softmaxes stand at the end of an output."""
+        count = 0
+        while (node := self.makers.get(name := self.tensor(name))) is not None and node.op_type in LINKS:
+            count, name = count + 1, node.input[0]
+        return count
+
+    def _unlinked(self, name: str) -> str:
+        while (node := self.makers.get(name := self.tensor(name))) is not None and node.op_type in LINKS:
+            name = node.input[0]
+        return name
+
+    def beside(self, label: Output, scores: Output) -> bool:
+        """Whether scores belong to a label: some node computes all from which both are made, and the scores are shown
+        as it gives them, but for links, casts and other functions of each number.
+        """
+        maker = self.makers.get(self.tensor(label.name, any_type=True))
+        if maker is not None and maker.op_type == "SVMClassifier" and self._columns(scores.name) > 2:
+            return scores.name not in self._reached(maker)  # votes of pairs of classes become scores of the classes
+        for picks in (False, True):  # single columns are shown beside a label that is made of all of them
+            for node in self._behind(scores.name, picks):
+                whole = not picks or self._only_shows(label.name, node, False, steps=True)
+                if whole and self._only_shows(scores.name, node, picks) and label.name not in self._reached(node):
+                    return True
+        return False
+
+    def _columns(self, name: str) -> int:
+        """As many as the file says; 0 if it does not say."""
+        output = next(output for output in self.model.graph.output if output.name == name)
+        dims = output.type.tensor_type.shape.dim
+        if output.type.HasField("sequence_type"):  # maps, one for each row
+            maker = self.makers.get(name)
+            settings = [] if maker is None else [*maker.attribute]
+            return max((len(attribute.ints) + len(attribute.strings) for attribute in settings), default=0)
+        return int(dims[1].dim_value) if len(dims) == 2 else 0
+
+    def _reached(self, without: Any) -> set[str]:
+        """All values that depend on the input; if one node were a constant."""
+        found = set(self.inputs)
+        for node in self.model.graph.node:
+            if node is not without and not found.isdisjoint(reads_of(node)):
+                found.update(filter(None, node.output))
+        return found
+
+    def _behind(self, name: str, picks: bool) -> Iterator[Any]:
+        """The nodes that make a value, back to the first that does more than to show numbers."""
+        waiting, seen = [name], set[str]()
+        while waiting:
+            value = waiting.pop()
+            node = self.makers.get(value)
+            if value in seen or node is None or value not in self.dependent:
+                continue
+            seen.add(value)
+            yield node
+            waiting += self._showing(node, picks) or ()
+
+    def _only_shows(self, name: str, source: Any, picks: bool, *, steps: bool = False) -> bool:
+        waiting, seen = [name], set[str]()
+        while waiting:
+            value = waiting.pop()
+            node = self.makers.get(value)
+            if value in seen or value not in self.dependent or node is source:
+                continue
+            seen.add(value)
+            behind = None if node is None else self._showing(node, picks)
+            if behind is None and steps and node is not None and self._steps(node, value):
+                behind = node.input
+            if behind is None:
+                return False
+            waiting += behind
+        return True
+
+    def _showing(self, node: Any, picks: bool) -> Sequence[str] | None:
+        """The values whose numbers a node shows one by one, normed or not; None if it does something else. With
+        `picks`, it may show single columns.
+        """
+        if (node.domain, node.op_type) in self.functions or node.domain not in ("", "ai.onnx", "ai.onnx.ml"):
+            return None
+        if node.op_type in SHOWS or (node.op_type == "Cast" and self._to(node) in FLOATS):
+            return list(node.input)
+        if picks and node.op_type in COLUMNS and not self.dependent.intersection(node.input[1:]):
+            return list(node.input)
+        given = [name for name in node.input if name in self.dependent]
+        if node.op_type not in ARITHMETIC or len(given) < 2:
+            return given if node.op_type in ARITHMETIC else None
+        whole, part = given
+        maker = self.makers.get(self.tensor(part))
+        normed = maker is not None and maker.op_type in REDUCED and self.tensor(maker.input[0]) == self.tensor(whole)
+        return [whole] if normed else None
+
+    def _steps(self, node: Any, value: str) -> bool:
+        """Whether a node gives one of few values: a label, or the result of a comparison."""
+        if (node.domain, node.op_type) in self.functions:
+            return False
+        if node.op_type in CLASSIFIERS:
+            return value == node.output[0]
+        if node.op_type in PICKS:
+            return len(node.input) > 1 and node.input[0] not in self.dependent and node.input[1] in self.dependent
+        if node.op_type == "Where":
+            return not self.dependent.intersection(node.input[1:])
+        return node.op_type in STEPS or node.op_type == "Cast"
+
+    @staticmethod
+    def _to(node: Any) -> int:
+        return next((int(attribute.i) for attribute in node.attribute if attribute.name == "to"), 0)
+
+
+def served(graph: Graph, asked: Reading) -> tuple[str | None, str | None]:
+    """The outputs of a graph whose operators are not read: the label, if one decides, and the scores, if there are any
+    that decide or belong to the label.
+    """
+    decides = deciding(graph.candidates, graph, asked)
+    scores = [output for output in graph.candidates if output.kind == "scores"]
+    if decides.kind == "label":
+        scores = [output for output in scores if graph.beside(decides, output)]
+    elif asked.decision_output is not None:
+        scores = [decides]
+    ranked = sorted(scores, key=lambda output: ("prob" in output.name.lower(), graph.links(output.name)))
+    return decides.name if decides.kind == "label" else None, ranked[-1].name if ranked else None
 
 
 # --- how numbers decide ---

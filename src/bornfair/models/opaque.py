@@ -294,18 +294,23 @@ def scores_of(model: OpaqueModel, found: Answers) -> np.ndarray:
 # --- opening ---
 
 
-def outside_of(source: Any) -> Outside | None:
+def is_graph(source: Any) -> bool:
+    """Whether this names an .onnx file."""
+    return isinstance(source, (str, Path)) and Path(source).suffix.lower() == ".onnx"
+
+
+def outside_of(source: Any, asked: Reading | None = None) -> Outside | None:
     """How this can be asked from outside; None if it cannot."""
     if isinstance(source, OpaqueModel):
         return source.source
     if isinstance(source, (Command, Endpoint)):
         return source
     if isinstance(source, (str, Path)):
-        if Path(source).suffix.lower() != ".onnx" or not Path(source).is_file():
+        if not is_graph(source) or not Path(source).is_file():
             return None
         from bornfair.models.outside.graph import Graph
 
-        return Graph(Path(source))
+        return Graph(Path(source), asked or Reading())
     return object_outside(source) if can_be_asked(source) else None
 
 
@@ -314,12 +319,14 @@ def opaque_model(source: Any, who: Who, asked: Reading, *, unread: str = "") -> 
 
     unread: why it is not read.
     """
-    outside = outside_of(source)
+    outside = outside_of(source, asked)
     if outside is None:
         raise InputError(
             f"{source if isinstance(source, (str, Path)) else type(source).__name__} cannot be run from outside; give "
             "an object with predict, a function of rows, an .onnx file, a Command or an Endpoint."
         )
+    if asked.decision_output is not None and not is_graph(source):
+        asked.only_for(outside.name, "decision", "threshold", "normalise")
     table = None if who.table is None else as_pandas(who.table)
     if who.domain is None and table is None:
         own = getattr(source, "domain", None)

@@ -19,6 +19,7 @@ from bornfair.errors import InputError
 from bornfair.models.graph_draft import GraphDraft
 from bornfair.models.onnx_graph import BOOL, DOUBLE, FLOAT, INT64, STRING, as_text, input_type, served_classes
 from bornfair.models.operating import Operating, point_of_means
+from bornfair.models.wiring import reads_of
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.twins.folding import Folding
@@ -108,7 +109,7 @@ class _Around(GraphDraft):
 
     def build(self, at: Operating | None) -> bytes:
         model = self.core.model
-        read = names_read(model.graph.node) | {output.name for output in model.graph.output}
+        read = {output.name for output in model.graph.output}.union(*map(reads_of, model.graph.node))
         for taken in self.core.takes:
             if taken.name in read:
                 self._fed(taken)
@@ -304,17 +305,6 @@ def _versions(model: Any) -> dict[str, int]:
         if any(node.op_type == "LabelEncoder" for node in model.graph.node):
             raise InputError("the model uses the first LabelEncoder of ai.onnx.ml; export it for version 2 or later.")
         found["ai.onnx.ml"] = 3
-    return found
-
-
-def names_read(nodes: Any) -> set[str]:
-    """All names that nodes read, those in bodies included."""
-    found = set[str]()
-    for node in nodes:
-        found.update(node.input)
-        for attribute in node.attribute:
-            for body in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-                found |= names_read(body.node) | {output.name for output in body.output}
     return found
 
 

@@ -73,6 +73,16 @@ def _bodies(node: Any) -> Iterator[Any]:
         yield from attribute.graphs
 
 
+def reads_of(node: Any) -> set[str]:
+    """All names that a node and its bodies read; names that a body makes itself may be among them."""
+    found = set(filter(None, node.input))
+    for body in _bodies(node):
+        found.update(output.name for output in body.output)
+        for inner in body.node:
+            found |= reads_of(inner)
+    return found
+
+
 class _Reader:
     """Walks a graph in order, and refuses what could hide a path."""
 

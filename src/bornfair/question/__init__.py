@@ -105,7 +105,8 @@ class Question:
                 out, all of them, but the observed ones of 0/1 columns that are one feature (one-hot, complementary);
                 naming one such column then names all of them.
             opaque: do not read the model, though it may be readable; only ask it.
-            decision, threshold, normalise: how to read a file that does not say so itself (`ReadingOptions`).
+            decision, threshold, normalise, decision_output: how to read a file that does not say so itself
+                (`ReadingOptions`).
 
         Raises:
             InputError: if the model or the table cannot be read, or they do not fit each other.

@@ -18,7 +18,7 @@ from bornfair.models.importers.nnet import nnet_source, read_nnet
 from bornfair.models.importers.reading import Reading, ReadingOptions
 from bornfair.models.importers.source import imported
 from bornfair.models.model import Model
-from bornfair.models.opaque import OpaqueModel, opaque_model, outside_of
+from bornfair.models.opaque import OpaqueModel, is_graph, opaque_model, outside_of
 from bornfair.models.operating import Asked
 from bornfair.models.outside.command import Command
 from bornfair.models.outside.endpoint import Endpoint
@@ -106,8 +106,8 @@ def load_model(
     says who else counts as a twin, if not as the domain says: "sex: Male<->Female, relationship: Husband<->Wife".
     `combinations`: which combinations of sensitive values exist: 'all', those 'observed' in the table, or None for all,
     but the observed ones of 0/1 columns that are one feature (`bornfair.people.dummies`).
-    `as_it_is`: what a trained model calls sensitive need not be what is asked about. `decision`, `threshold` and
-    `normalise` say how to read a file that does not say so itself (`ReadingOptions`).
+    `as_it_is`: what a trained model calls sensitive need not be what is asked about. `decision`, `threshold`,
+    `normalise` and `decision_output` say how to read a file that does not say so itself (`ReadingOptions`).
     """
     people = Domain.load(domain) if isinstance(domain, (str, Path)) else domain
     who = Who(people, sensitive, table, target, twins, combinations)
@@ -134,6 +134,9 @@ def _read(source: Any, asked: Reading, who: Who, as_it_is: bool) -> Model | Fore
             asked.only_for(what, "threshold")
             deciding = _deciding(own, asked, who.table)
             return deciding if as_it_is and who.domain is None else _asked_about(deciding, who)
+    if not is_graph(source):
+        what = f"'{source}'" if isinstance(source, (str, Path)) else f"a model of type {type(source).__name__}"
+        asked.only_for(what, "decision", "threshold", "normalise")
     if not isinstance(source, (str, Path)):
         return _object(source, who, asked)
     path = Path(source)
@@ -151,7 +154,7 @@ def _read(source: Any, asked: Reading, who: Who, as_it_is: bool) -> Model | Fore
         )
     if not path.exists():
         raise InputError(f"there is no model '{path}'; give {FILES}.")
-    if kind == ".onnx":
+    if is_graph(path):
         return _onnx(path, who, asked)
     if kind in (".h5", ".hdf5", ".keras"):
         from bornfair.models.importers.keras_file import read_keras

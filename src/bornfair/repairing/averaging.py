@@ -139,6 +139,7 @@ def _core(model: Any, who: Who, asked: Reading) -> tuple[Core, Domain, Operating
         "domain": who.domain, "table": who.table, "target": who.target, "twins": who.twins,
         "sensitive_features": list(who.sensitive or ()) or None, "decision": asked.decision,
         "threshold": asked.threshold, "normalise": asked.normalise, "combinations": who.combinations,
+        "decision_output": asked.decision_output,
     }  # fmt: skip
     try:
         read = Question.of(model, **{name: value for name, value in asking.items() if value is not None}).model

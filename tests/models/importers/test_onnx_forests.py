@@ -194,7 +194,7 @@ def test_broken_trees_are_refused(operator, changes, message, tmp_path):
 
 
 def test_what_stands_around_the_trees_is_named(tmp_path):
-    with pytest.raises(InputError, match="computed on to 'end0' in a way that is not supported"):
+    with pytest.raises(InputError, match="output 'end0' is computed from its trees in a way that is not supported"):
         read(graph_of("TreeEnsembleRegressor", ("Tanh",), **regressor("BRANCH_LEQ")), tmp_path, domain=WHO)
     model = onnx.load_from_string(graph_of("TreeEnsembleRegressor", ("Sigmoid",), **regressor("BRANCH_LEQ")))
     model.graph.node[0].input[0] = "y"

@@ -77,7 +77,7 @@ class ForestSource:
 
 def imported_forest(source: ForestSource, who: Who, asked: Reading) -> ForestModel:
     """The model for the people who are asked about."""
-    asked.only_for(source.origin, "decision", "threshold")
+    asked.only_for(source.origin, "decision", "threshold", "decision_output")
     if asked.decision == "label":
         raise InputError(f"{source.origin} gives scores, and says itself where they decide; leave decision out.")
     if who.table is not None:

@@ -19,6 +19,7 @@ from bornfair.models.importers.reading import Reading
 from bornfair.models.operating import USUAL, logit
 
 Show = Callable[[np.ndarray], np.ndarray]
+SAME = 1e-12  # by which part two numbers may differ that were computed in two ways
 INVERTED = ("sigmoid", "tanh", "relu")  # monotone functions of one number that are taken away at the end
 ABOUT_A_PROBABILITY = (-1.0, 2.0)  # a sum of bounded values between these may be meant as one, or not
 ASK = "say whether it is a probability or a logit: decision='probability' or 'logit' (--decision), or threshold=…"
@@ -346,6 +347,23 @@ def same_parts(one: Forms, other: Forms) -> bool:
     return one.parts.keys() == other.parts.keys() and all(
         np.array_equal(matrix, other.parts[block]) for block, matrix in one.parts.items()
     )
+
+
+def scale_between(one: Forms, other: Forms) -> float | None:
+    """The factor that makes the second form of the first, but for constants; None if there is none."""
+    if one.size != other.size or one.parts.keys() != other.parts.keys() or not one.parts:
+        return None
+    mine, theirs = (np.concatenate([forms.parts[block].ravel() for block in one.parts]) for forms in (one, other))
+    place = int(np.argmax(np.abs(mine)))
+    factor = float(theirs[place] / mine[place])
+    return factor if factor and np.allclose(mine * factor, theirs, rtol=SAME, atol=0.0) else None
+
+
+def without_functions(score: Forms) -> Forms:
+    """What stands before the monotone functions at the end of a score."""
+    while (outer := _outermost(score)) is not None:
+        score = outer.before
+    return score
 
 
 def _difference(pair: Forms) -> Forms:

@@ -13,13 +13,15 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError, plain_value, shown
+from bornfair.models.deciding import served
 from bornfair.models.importers.columns import Columns, Who, columns_for, with_classes
 from bornfair.models.importers.onnx_file import OnnxFile, as_input
 from bornfair.models.importers.onnx_node import UNKNOWN_ROWS
 from bornfair.models.importers.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.importers.reading import Reading
 from bornfair.models.operating import Asked, Operating
-from bornfair.models.wired_graph import Core, Form, Label, Taken, names_read
+from bornfair.models.wired_graph import Core, Form, Label, Taken
+from bornfair.models.wiring import reads_of
 from bornfair.people.domain import Domain
 from bornfair.people.features import Value
 from bornfair.people.tables import as_pandas
@@ -28,8 +30,6 @@ TRIED = 256  # people of the domain, to see what the outputs look like
 ROWS = 1_024  # of a table
 STEPS = 4_096  # shares that are tried at once, to find where a label turns
 TIE = 1e-6  # shares as close as this may be decided either way
-DECISIONS = (2, 3, 4, 5, 6, 7, 8, 9, 12, 13)  # whole numbers, texts, true/false
-FLOATS = (1, 10, 11, 16)  # float, float16, double, bfloat16
 LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 
 
@@ -41,8 +41,7 @@ def onnx_core(file: OnnxFile, who: Who, asked: Reading) -> tuple[Core, Domain, O
             "with a first dimension that is not fixed."
         )
     columns = columns_for(file.wanted, who)
-    model, gives, classes = _shown(file)
-    label = None if asked.moves_the_decision else _label(file)
+    model, gives, label, classes = _shown(file, asked)
     tried = _tried(file, model, columns, [gives] if label is None else [gives, label], who.table)
     found = np.asarray(tried[gives], np.float64).reshape(len(tried[gives]), -1)
     form = _form(model, gives, found, asked, file.origin)
@@ -65,43 +64,32 @@ def onnx_core(file: OnnxFile, who: Who, asked: Reading) -> tuple[Core, Domain, O
     return dataclasses.replace(core, label=own), domain, point
 
 
-def _shown(file: OnnxFile) -> tuple[Any, str, tuple[Value, ...] | None]:
-    """The graph without what makes dictionaries of its scores, the output that shows them, and the classes' names."""
+def _shown(file: OnnxFile, asked: Reading) -> tuple[Any, str, str | None, tuple[Value, ...] | None]:
+    """The part of the graph that is needed, the output that shows the scores, the label if one decides, and the names
+    of the classes.
+    """
     from onnx import ModelProto
 
+    label, scores = served(file.outputs, asked)
+    if scores is None:
+        raise InputError(
+            f"{file.origin} shows no scores or probabilities, of which a mean could be taken; its outputs are "
+            f"{shown(file.outputs.outputs)}. Export it with its probabilities."
+        )
     model = ModelProto()
     model.CopyFrom(file.model)
-    zipped = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "ZipMap"}
     classes = None
     for node in reversed(model.graph.node):
         for attribute in node.attribute:
             if attribute.name in LABELS and classes is None:
                 names = [text.decode(errors="replace") for text in attribute.strings] or list(attribute.ints)
                 classes = tuple(names) or None
-    kept = [node for node in model.graph.node if node.op_type != "ZipMap"]
+    gives = file.outputs.tensor(scores)
+    needed = file.behind([gives] if label is None else [gives, label])  # others may read what these do not
+    kept = [node for node in model.graph.node if needed.intersection(node.output)]
     del model.graph.node[:]
     model.graph.node.extend(kept)
-    candidates = [
-        zipped.get(output.name, output.name) for output in file.graph.output
-        if output.name in zipped or output.type.tensor_type.elem_type in FLOATS
-    ]  # fmt: skip
-    if not candidates:
-        raise InputError(
-            f"{file.origin} shows no scores or probabilities, of which a mean could be taken; its outputs are "
-            f"{shown(output.name for output in file.graph.output)}. Export it with its probabilities."
-        )
-    likely = [name for name in candidates if "prob" in name.lower()]
-    return model, (likely or candidates)[-1], classes
-
-
-def _label(file: OnnxFile) -> str | None:
-    """The output that holds the decision, beside the scores."""
-    found = [output.name for output in file.graph.output if output.type.tensor_type.elem_type in DECISIONS]
-    if len(found) > 1:
-        raise InputError(
-            f"{file.origin} has {len(found)} outputs that may be its decision, {shown(found)}; export it with one."
-        )
-    return found[0] if found else None
+    return model, gives, label, classes
 
 
 def _tried(file: OnnxFile, model: Any, columns: Columns, wanted: Sequence[str], table: Any) -> dict[str, np.ndarray]:
@@ -267,7 +255,7 @@ def _between(model: Any, start: str, end: str, like: np.ndarray) -> bytes | None
     for node in reversed(model.graph.node):
         if needed & set(node.output) and start not in node.output:
             kept.append(node)
-            needed |= names_read([node])
+            needed |= reads_of(node)
     if needed & {value.name for value in model.graph.input} - {start} or start not in needed:
         return None
     made = ModelProto()

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from bornfair.errors import InputError, plain_value, shown
+from bornfair.models.deciding import Graph, Output, deciding
 from bornfair.models.importers.affine import CannotRead, Cells, Decision, Forms
-from bornfair.models.importers.head import Head, Show, read_head, same_parts
+from bornfair.models.importers.head import SAME, Head, Show, read_head, same_parts, scale_between, without_functions
 from bornfair.models.importers.onnx_file import OnnxFile
 from bornfair.models.importers.onnx_node import Zipped
 from bornfair.models.importers.reading import Reading
@@ -28,41 +29,58 @@ class Understood:
 
 
 def end_of(file: OnnxFile, values: dict[str, Any], asked: Reading) -> Understood:
-    """The decision among the outputs: a label if there is one, else (or if a threshold is asked for) the scores."""
-    outputs: dict[str, Any] = {}
+    """The output that decides, by the rule of `deciding`, and the scores to compare it with."""
+    found: list[Output] = []
     for output in file.graph.output:
         if output.name not in values:
             raise InputError(f"{file.origin}: nothing gives the output '{output.name}'; the file is cut or broken.")
-        outputs[output.name] = values[output.name]
-    labels = {name: v for name, v in outputs.items() if isinstance(v, Cells) and _decision(v) is not None}
-    scores = {name: v for name, v in outputs.items() if isinstance(v, Forms) and v.parts}
-    zipped = None
-    for name, value in outputs.items():
-        if isinstance(value, Zipped) and isinstance(value.scores, Forms):  # a map of what comes before it
-            makers = (node for node in reversed(file.graph.node) if name in node.output)
-            scores[next(makers).input[0]] = value.scores
-            zipped = tuple(plain_value(label) for label in value.labels) or None
-    if len(labels) > 1:
-        raise InputError(f"{file.origin} makes several decisions, {shown(labels)}; a model with one can be read.")
-    if not labels and not asked.moves_the_decision:
-        for name, value in outputs.items():  # it may be the one that decides
-            if isinstance(value, InputError) and file.behind([name]) & {given.name for given in file.inputs}:
-                raise value
+        if (one := _output(file.outputs, output.name, values[output.name])) is not None:
+            found.append(one)
+    if not found:
+        listed = shown(file.outputs.outputs)
+        raise InputError(f"{file.origin}: no output ({listed}) depends on the person as a score or decision.")
+
+    def same(one: Output, other: Output) -> bool:
+        head, again = _head(one, asked), _head(other, asked)
+        if head is None or again is None or not _alike(head, again):
+            return False
+        return one.kind == "scores" or _consistent(one.value, other.value)
+
     try:
-        if labels and not (asked.moves_the_decision and len(scores) == 1):
-            return _labelled(*next(iter(labels.items())), scores, asked)
-        if len(scores) == 1:
-            ((name, forms),) = scores.items()
-            classes = next((_classes(label) for label in labels.values()), zipped)
-            return Understood(read_head(forms, asked), classes, None, name)
+        decides = deciding(found, file.outputs, asked, same=same, beside=_belongs)
+        if decides.kind == "label":
+            understood = (output for output in found if output.kind == "scores" and output.why is None)
+            return _labelled(decides, dict(_scores_of(file, output)[:2] for output in understood), asked)
+        source, forms, names = _scores_of(file, decides)
+        head = read_head(forms, asked)
+        labels = (output for output in found if output.kind == "label" and output.why is None)
+        named = (_names_for(head, label.value) for label in labels)
+        return Understood(head, next((classes for classes in named if classes), names), None, source)
     except CannotRead as error:
         raise InputError(f"{file.origin}: the end of the model {error}.") from error
-    for value in outputs.values():
-        if isinstance(value, InputError):
-            raise value
-    if not scores:
-        raise InputError(f"{file.origin}: no output ({shown(outputs)}) depends on the person as a score or decision.")
-    raise InputError(f"{file.origin} gives several scores, {shown(scores)}; a model with one output can be read.")
+
+
+def _output(graph: Graph, name: str, value: Any) -> Output | None:
+    """What is understood of an output; None if it is the same for everybody."""
+    if isinstance(value, Cells):
+        if _decision(value) is not None:
+            return Output(name, "label", value)
+        if all((cell.values == cell.values[0]).all() for cell in value.cells):
+            return None
+        reason = "is computed from single features or has several columns, which is not read as a decision"
+        return Output(name, graph.kind(name), None, InputError(f"{graph.origin}: output '{name}' {reason}."))
+    if isinstance(value, Forms | Zipped) and _forms(value).parts:
+        kind = graph.kind(name)
+        if kind == "scores":
+            return Output(name, kind, value)
+        return Output(name, kind, None, InputError(f"{graph.origin}: output '{name}' rounds numbers; it is not read."))
+    if isinstance(value, InputError) and name in graph.dependent:
+        return Output(name, graph.kind(name), None, value)
+    return None
+
+
+def _forms(value: Forms | Zipped) -> Forms:
+    return value.scores if isinstance(value, Zipped) else value
 
 
 def _decision(value: Cells) -> Decision | None:
@@ -77,12 +95,68 @@ def _classes(label: Cells) -> tuple[Value, ...]:
     return classes
 
 
-def _labelled(name: str, label: Cells, scores: dict[str, Forms], asked: Reading) -> Understood:
+def _names_for(head: Head, label: Cells) -> tuple[Value, ...] | None:
+    """The names that a label gives to the classes of scores; None if it decides by other scores."""
+    factor = scale_between(read_head(_decision(label)).logits, head.logits)  # type: ignore[arg-type]
+    if factor is None or (factor < 0 and head.logits.size > 1):
+        return None
+    return _classes(label) if factor > 0 else _classes(label)[::-1]
+
+
+def _scores_of(file: OnnxFile, output: Output) -> tuple[str, Forms, tuple[Value, ...] | None]:
+    """The scores that an output shows: their name, what they are, and the classes that a map names."""
+    if not isinstance(output.value, Zipped):
+        return output.name, output.value, None
+    source = file.outputs.makers[output.name].input[0]
+    return source, output.value.scores, tuple(plain_value(label) for label in output.value.labels) or None
+
+
+# --- two outputs, one decision ---
+
+
+def _head(output: Output, asked: Reading) -> Head | None:
+    try:
+        if output.why is not None:
+            return None
+        if output.kind == "label":
+            return read_head(_decision(output.value))  # type: ignore[arg-type]
+        return read_head(_forms(output.value), asked)
+    except CannotRead:
+        return None
+
+
+def _alike(one: Head, other: Head) -> bool:
+    """Whether two heads decide by the same scores at the same point."""
+    factor = scale_between(one.logits, other.logits)
+    if factor is None or factor <= 0 or one.tie_is_positive != other.tie_is_positive:
+        return False
+    return np.allclose(one.logits.constant * factor, other.logits.constant, rtol=SAME, atol=0.0)
+
+
+def _consistent(one: Cells, other: Cells) -> bool:
+    """Whether two labels of one decision mean the same by it: no name stands for two different classes."""
+    names, others = (label.cells[0].values.ravel().tolist() for label in (one, other))
+    return all(i == j for i, name in enumerate(names) for j, again in enumerate(others) if name == again)
+
+
+def _belongs(label: Output, scores: Output) -> bool:
+    """Whether the scores beside a label are made of the scores by which it decides."""
+    decides = _head(label, Reading())
+    if decides is None or scores.why is not None:
+        return False
+    shows = _head(scores, Reading())
+    if shows is not None:
+        return scale_between(shows.logits, decides.logits) is not None
+    forms = _forms(scores.value)
+    return forms.size == 1 and scale_between(without_functions(forms.flat), decides.logits) is not None
+
+
+def _labelled(label: Output, scores: dict[str, Forms], asked: Reading) -> Understood:
     """The model's own decision; a score beside it, if it is of the same logits, is there to be compared."""
-    decision, classes = _decision(label), _classes(label)
+    decision, classes = _decision(label.value), _classes(label.value)
     assert decision is not None
     head = read_head(decision, asked)
-    for output, forms in scores.items():
+    for name, forms in scores.items():
         try:
             beside = read_head(forms)
         except CannotRead:
@@ -92,8 +166,8 @@ def _labelled(name: str, label: Cells, scores: dict[str, Forms], asked: Reading)
         apart, show = beside.logits.constant - head.logits.constant, beside.shown
         if show is not None and (head.logits.size == 1 or not apart.any()):
             made = replace(head, shown=_moved(show, apart), part=beside.part, logarithms=beside.logarithms)
-            return Understood(made, classes, name, output)
-    return Understood(head, classes, name, None)
+            return Understood(made, classes, label.name, name)
+    return Understood(head, classes, label.name, None)
 
 
 def _moved(show: Show, apart: np.ndarray) -> Show:

@@ -10,15 +10,18 @@ import math
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bornfair.errors import InputError, shown
+from bornfair.models.deciding import Graph
 from bornfair.models.importers.affine import MOST_ENTRIES, CannotRead
 from bornfair.models.importers.columns import Wanted
 from bornfair.models.importers.onnx_node import UNKNOWN_ROWS, listed
+from bornfair.models.wiring import reads_of
 from bornfair.people.features import Value
 
 MOST_BYTES = 1_000_000_000
@@ -62,6 +65,11 @@ class OnnxFile:
         """The input that takes all columns, if there is one."""
         return self.inputs[0] if len(self.inputs) == 1 and self.inputs[0].width != 1 else None
 
+    @cached_property
+    def outputs(self) -> Graph:
+        """Its outputs, for the rule by which one decides."""
+        return Graph(self.model, [given.name for given in self.inputs], self.origin)
+
     @property
     def wanted(self) -> Wanted:
         only = self.only_input
@@ -80,7 +88,7 @@ class OnnxFile:
         needed = set(outputs)
         for node in reversed(self.graph.node):
             if needed.intersection(node.output):
-                needed.update(node.input)
+                needed |= reads_of(node)
         return needed
 
     def pruned(self, outputs: Sequence[str]) -> bytes:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bornfair.errors import InputError, shown
+from bornfair.models.deciding import CARRIERS, FLOATS, Kind, Output, deciding
 from bornfair.models.forest import Cut, Forest, Precision
 from bornfair.models.importers.affine import CannotRead
 from bornfair.models.importers.forest_columns import composed
@@ -32,9 +33,8 @@ OPERATORS: dict[str, Callable[[dict[str, Any], str, int, Precision], OnnxTrees]]
     "TreeEnsembleRegressor": regressor,
     "TreeEnsemble": ensemble,
 }
-SAME = ("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "ZipMap", "Normalizer", "Dropout")
 MOST_COLUMNS = 100_000
-FLOATS = {1: "float32", 11: "float64"}  # of ONNX's numbers for types
+PRECISIONS = {1: "float32", 11: "float64"}  # of ONNX's numbers for types
 TOGETHER = 8_192
 BROKEN = (ValueError, TypeError, KeyError, IndexError, OverflowError, AttributeError)
 
@@ -47,7 +47,7 @@ def has_trees(file: OnnxFile) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _End:
-    """Where the graph shows what the trees give."""
+    """Where the graph shows what the trees give: the label, if it decides, and the scores."""
 
     label: str | None
     shown: str | None
@@ -69,7 +69,7 @@ def onnx_forest(file: OnnxFile, asked: Reading) -> ForestSource:
     if not isinstance(given, list):
         raise InputError(f"{label} reads {node.input[0][:40]!r}, which is not a row of columns.")
     trees = _trees(file, node, label, given)
-    end = _end(file, node, trees)
+    end = _end(file, node, trees, asked)
     forest = dataclasses.replace(
         trees.forest, names=names, columns=composed(trees.forest.columns, given, label), cut=_cut(trees, end, asked)
     )
@@ -182,8 +182,8 @@ def _cast(given: list[Any], attributes: dict[str, Any]) -> Any:
     if not isinstance(given[0], list):
         return given[0]
     kind = attributes["to"]
-    if kind in FLOATS:
-        return [_then(column, FLOATS[kind]) for column in given[0]]
+    if kind in PRECISIONS:
+        return [_then(column, PRECISIONS[kind]) for column in given[0]]
     if kind in (6, 7, 8):  # whole numbers, texts: what is looked up
         return given[0]
     raise CannotRead(f"casts to type {kind}, which is not supported")
@@ -280,33 +280,56 @@ BEFORE: dict[str, Callable[[list[Any], dict[str, Any]], Any]] = {
 # --- behind the trees ---
 
 
-def _end(file: OnnxFile, trees: Any, read: OnnxTrees) -> _End:
-    """Follow what the trees give to the outputs of the graph."""
-    labels = {trees.output[0]} if read.kind == "classifier" else set[str]()
-    shown_ = {trees.output[1 if read.kind == "classifier" else 0]: None} if len(trees.output) > 0 else {}
-    behind: dict[str, str | None] = dict(shown_)
+def _end(file: OnnxFile, trees: Any, read: OnnxTrees, asked: Reading) -> _End:
+    """The output that decides, by the rule of `deciding`, among those that show what the trees give."""
+    labels, links = _behind(file, trees, read)
+    outputs = []
+    for found in file.outputs.candidates:
+        known: Kind | None = "label" if found.name in labels else "scores" if found.name in links else None
+        reason = InputError(
+            f"{file.origin}: output '{found.name}' is computed from its trees in a way that is not supported; a label, "
+            "scores, or a sigmoid or softmax of them can be read."
+        )
+        outputs.append(Output(found.name, known or found.kind, None, None if known else reason))
+
+    def same(one: Output, other: Output) -> bool:
+        if one.why is not None or other.why is not None:
+            return False
+        ranked = read.forest.outputs > 1 and not asked.moves_the_decision
+        return one.kind == "label" or ranked or links[one.name] == links[other.name]
+
+    decides = deciding(outputs, file.outputs, asked, same=same, beside=lambda label, beside: beside.why is None)
+    if decides.kind == "scores":
+        return _End(None, decides.name, links[decides.name])
+    shown_output = next((output.name for output in outputs if output.name in links), None)
+    return _End(decides.name, shown_output, None if shown_output is None else links[shown_output])
+
+
+def _behind(file: OnnxFile, trees: Any, read: OnnxTrees) -> tuple[set[str], dict[str, str | None]]:
+    """The values that hold the trees' label, and those that hold their scores, each with the link that was applied."""
+    classifies = read.kind == "classifier"
+    labels = {trees.output[0]} if classifies else set[str]()
+    links: dict[str, str | None] = dict.fromkeys(trees.output[1:2] if classifies else trees.output[:1])
     for node in file.graph.node:
         if node is trees or not node.input:
             continue
-        if node.input[0] in labels and node.op_type in (*SAME, "LabelEncoder"):
+        source = node.input[0]
+        settings = {attribute.name: attribute.s.decode(errors="replace") or attribute.i for attribute in node.attribute}
+        if source in labels and (node.op_type in CARRIERS or node.op_type == "Cast"):
             labels.update(node.output)
-        elif node.input[0] in behind and node.op_type in SAME:
-            behind |= dict.fromkeys(node.output, behind[node.input[0]])
-        elif node.input[0] in behind and read.kind == "regressor" and node.op_type in ("Sigmoid", "Softmax"):
-            behind |= dict.fromkeys(node.output, node.op_type.lower())
-        elif node.input[0] in behind and read.kind == "regressor" and node.op_type == "ArgMax":
-            settings = {attribute.name: attribute.i for attribute in node.attribute}
-            if settings.get("axis", 0) in (1, -1) and not settings.get("select_last_index", 0):
-                labels.update(node.output)
-    outputs = [output.name for output in file.graph.output]
-    label = next((name for name in outputs if name in labels), None)
-    shown_output = next((name for name in outputs if name in behind), None)
-    if label is None and shown_output is None:
-        raise InputError(
-            f"{file.origin}: what its trees give is computed on to {shown(outputs)} in a way that is not supported; a "
-            "label, scores, or a sigmoid or softmax of them can be read."
-        )
-    return _End(label, shown_output, None if shown_output is None else behind[shown_output])
+        if source not in links:
+            continue
+        bare = not classifies and read.link == "none" and links[source] is None
+        rows = settings.get("axis", -1) in (1, -1)
+        casts = node.op_type == "Cast" and settings.get("to") in FLOATS
+        normed = node.op_type == "Normalizer" and classifies and settings.get("norm") == "L1"
+        if node.op_type in CARRIERS or casts or normed:
+            links |= dict.fromkeys(node.output, links[source])
+        elif bare and (node.op_type == "Sigmoid" or (node.op_type == "Softmax" and rows)):
+            links |= dict.fromkeys(node.output, node.op_type.lower())
+        elif node.op_type == "ArgMax" and not classifies and read.forest.outputs > 1 and rows:
+            labels.update(() if "axis" not in settings or settings.get("select_last_index", 0) else node.output)
+    return labels, links
 
 
 # --- the original ---

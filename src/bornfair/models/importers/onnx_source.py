@@ -165,7 +165,12 @@ class GraphRun:
                 found = self._graph.run(some)
             except CannotRun as error:
                 raise InputError(f"{self.file.origin} cannot be run by {self.runtime}: {error}.") from error
-            parts.append({name: values.reshape(len(values), -1)[:count] for name, values in found.items()})
+            fed = len(next(iter(some.values())))
+            lying = {name for name, values in found.items() if values.shape == (1, fed)}  # labels, as one row
+            parts.append({
+                name: values.reshape(fed if name in lying else len(values), -1)[:count]
+                for name, values in found.items()
+            })  # fmt: skip
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _feed(self, table: pd.DataFrame) -> dict[str, np.ndarray]:

@@ -65,6 +65,8 @@ def classifier(attributes: Mapping[str, Any], origin: str, width: int, precision
         raise InputError(f"{origin} has {len(set(classes))} classes; two or more can be read.")
     ids = given.numbers("class_ids", kind=np.int64)
     binary = len(classes) == 2 and len(np.unique(ids)) == 1
+    if len(classes) == 2 and not binary:  # onnxruntime then decides by the sign of the second score
+        raise InputError(f"{origin} gives two classes a score each, which is not supported; use one score.")
     weights = given.numbers("class_weights_as_tensor", "class_weights", kind=np.float64, count=len(ids))
     base = given.numbers("base_values_as_tensor", "base_values", kind=np.float64)
     if binary:

@@ -24,11 +24,13 @@ class ReadingOptions(TypedDict, total=False):
     "approve=0.3" or "approve=top 12%" of the people of the table; without a class, it is for the positive or the rare
     one (`bornfair.models.operating`).
     normalise: "yes" or "no", whether the means and ranges of a .nnet file are applied to its inputs.
+    decision_output: the name of the output that decides, if an .onnx file has several that may.
     """
 
     decision: Meaning | None
     threshold: Threshold | None
     normalise: Answer | None
+    decision_output: str | None
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Reading:
     threshold: float | tuple[float, ...] | Asked | None = None
     """One number, or one for each of more than two classes; as it was asked until the model's classes are known."""
     normalise: Answer | None = None
+    decision_output: str | None = None
     resolved: str = ""
     """How the threshold was asked for, where that was not the number."""
 
@@ -91,12 +94,22 @@ class Reading:
             if self.resolved and isinstance(threshold, float)
             else threshold
         )
-        given = (("decision", self.decision), ("threshold", threshold), ("normalise", self.normalise))
+        given = (
+            ("decision", self.decision),
+            ("threshold", threshold),
+            ("normalise", self.normalise),
+            ("decision output", self.decision_output),
+        )
         said = ", ".join(f"{name} {value}" for name, value in given if value is not None)
         return f"read as asked: {said}" if said else ""
 
     def only_for(self, what: str, *allowed: str) -> None:
         """Refuse answers to questions that this kind of model leaves no room for."""
+        if "decision_output" not in allowed and self.decision_output is not None:
+            raise InputError(
+                f"{what} has no outputs to choose from; leave decision_output (--decision-output) out. It is for .onnx "
+                "files of other exporters."
+            )
         for name in ("decision", "threshold", "normalise"):
             if name not in allowed and getattr(self, name) is not None:
                 raise InputError(f"{what} says itself how it is read; leave {name} (--{name}) out.")

@@ -51,7 +51,7 @@ class Source(Protocol):
 def imported(source: Source, who: Who, asked: Reading) -> Model:
     """The model for the people who are asked about."""
     wanted = source.wanted
-    asked.only_for(wanted.origin, "decision", "threshold")
+    asked.only_for(wanted.origin, "decision", "threshold", "decision_output")
     if who.table is not None:
         who = replace(who, table=as_pandas(who.table))
     columns = columns_for(wanted, who)

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, shown
+from bornfair.errors import InputError
+from bornfair.models.deciding import served
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.importers.onnx_file import OnnxFile, read_onnx
 from bornfair.models.importers.onnx_source import TOGETHER, GraphRun
+from bornfair.models.importers.reading import Reading
 from bornfair.models.outside.said import Said, finite, labels_of
 from bornfair.people.features import Value
 
@@ -27,6 +29,7 @@ class Graph:
     """An .onnx file that is run as it is."""
 
     path: Path
+    asked: Reading = field(default_factory=Reading)
     _runs: dict[tuple[str, ...], GraphRun] = field(default_factory=dict)
 
     classes, point = None, None
@@ -63,30 +66,39 @@ class Graph:
             run = self._runs[columns.names] = GraphRun(self.file, columns, self.file.model.SerializeToString())
         return self._said(run.outputs(table), len(table))
 
+    @cached_property
+    def _shown(self) -> tuple[str | None, str | None]:
+        """The label that decides, and the scores."""
+        return served(self.file.outputs, self.asked)
+
     def _said(self, outputs: dict[str, np.ndarray], rows: int) -> Said:
-        """The first output of labels, and the first of numbers; a map from classes to numbers is one of these."""
-        labels: np.ndarray | None = None
+        label, scores = self._shown
         numbers: np.ndarray | None = None
         classes: tuple[Value, ...] | None = None
-        for name in (output.name for output in self.file.graph.output):
-            found = outputs[name]
-            if len(found) != rows:
-                continue
+        found = None if scores is None else outputs[scores]
+        if found is not None and len(found) == rows and found.shape[1]:
             if found.dtype.kind == "O" and found.shape[1] == 1 and isinstance(found[0, 0], dict):
-                if numbers is None:
-                    numbers, classes = _of_maps(found[:, 0], self.name)
-            elif found.dtype.kind in "iubOU" and found.shape[1] == 1:
-                labels = labels_of(found, self.name) if labels is None else labels
-            elif found.dtype.kind == "f" and numbers is None and found.shape[1]:
+                numbers, classes = _of_maps(found[:, 0], self.name)
+            elif found.dtype.kind == "f":
                 numbers = found.astype(np.float64)
+        labels = None if label is None else self._labels(label, outputs[label], rows)
         if labels is None and numbers is None:
             raise InputError(
-                f"{self.name} gives {shown(outputs)} for {rows:,} people, none of which is a label or a number for "
-                "each of them."
+                f"{self.name}: output '{scores}' is not a number or a map of numbers for each of {rows:,} people."
             )
         if numbers is not None:
             finite(numbers, self.name)
         return Said(labels, numbers, classes if labels is None or _named(classes, labels) else None)
+
+    def _labels(self, name: str, found: np.ndarray, rows: int) -> np.ndarray:
+        if len(found) != rows or found.shape[1] != 1:
+            raise InputError(
+                f"{self.name}: output '{name}' has the shape {list(found.shape)} for {rows:,} people; a label for each "
+                "is needed. Name the output that decides (--decision-output)."
+            )
+        labels = labels_of(found, self.name)
+        whole = found.dtype.kind == "f" and bool((found == np.round(found)).all())
+        return np.array([int(value) for value in labels], object) if whole else labels
 
 
 def _of_maps(found: Any, origin: str) -> tuple[np.ndarray, tuple[Value, ...]]:

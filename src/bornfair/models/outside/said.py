@@ -233,7 +233,7 @@ class Meant:
 def meaning_of(trial: Said, source: Outside, label: Label | None, asked: Reading) -> Meant:
     """What the answers to a trial show, with what the user says of them."""
     origin = source.name
-    asked.only_for(origin, "decision", "threshold")
+    asked.only_for(origin, "decision", "threshold", "decision_output")
     labels, numbers = trial.labels, trial.numbers
     if asked.decision == "label" or (asked.decision is None and labels is None and _are_whole(numbers)):
         if labels is None and numbers is not None and numbers.shape[1] == 1:

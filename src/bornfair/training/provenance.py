@@ -103,29 +103,31 @@ def privacy_of(response: Response, training: Training) -> str:
         return "complete: every value of S counts the same, whatever the true one"
     if response.mode == "expected":
         return "none: the exact expectation is a function of the true values"
-    return _privacy_of_values(response, training) + _privacy_of_held_out(training)
+    return _privacy_of_values(response, training)
 
 
 def _privacy_of_values(response: Response, training: Training) -> str:
-    draws = response.draws * len(training.history)
-    each = f"local differential privacy with ε = {privacy(response.gamma):g} for each draw"
-    if response.mode == "population":
+    # Early stopping judges held-out rows with their true values, whatever was randomised in the steps.
+    judged = any(record.validation_loss is not None for record in training.history)
+    held_out = "rows held out for validation were judged with their true values"
+    if response.mode == "population_sampled" and response.gamma == 0:
+        if judged:
+            return f"no differential privacy: {held_out}"
+        return "complete: every value of S was drawn equally often, whatever the true ones"
+    also = f"; {held_out}" if judged else ""
+    if response.of_population:
+        # The release distribution and the centre of the codes come from the exact shares, without noise: drawing from
+        # that distribution adds none.
         return (
             "no differential privacy: training knew the exact share of each sensitive value among all rows; "
-            "whose value is whose it did not read"
+            f"whose value is whose it did not read{also}"
         )
-    if response.mode == "population_sampled":
-        return (
-            f"{each}, for the person whose value was drawn; somebody is drawn {draws} times on average over the whole "
-            "training, more often or never as chance has it"
-        )
-    return f"{each}, ε = {privacy(response.gamma, draws):g} for all {draws} draws of a row"
-
-
-def _privacy_of_held_out(training: Training) -> str:
-    """Early stopping judges held-out rows as they are: their values are not randomised."""
-    judged = any(record.validation_loss is not None for record in training.history)
-    return "; rows held out for validation were judged with their true values" if judged else ""
+    draws = response.draws * len(training.history)
+    return (
+        f"local differential privacy of the training steps with ε = {privacy(response.gamma):g} for each draw, "
+        f"ε = {privacy(response.gamma, draws):g} for all {draws} draws of a row; figures measured on rows use the true "
+        f"values{also}"
+    )
 
 
 def _why_not(response: Response) -> str:

@@ -38,7 +38,7 @@ from bornfair.cli.options import (
     started,
     without,
 )
-from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
+from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell
 from bornfair.errors import InputError
 from bornfair.people.reading import Reading
 
@@ -223,6 +223,7 @@ def _print(document: Any) -> None:
     """What a person reads first comes first: the people of the table, then people as in the data, then the rest."""
     from bornfair.report.facts import ASKED
     from bornfair.report.formatting import measure_text, percent
+    from bornfair.report.measured import quality_warnings
     from bornfair.report.verdict_text import verdict_sentence
 
     verdict = document.verdict
@@ -236,11 +237,14 @@ def _print(document: Any) -> None:
     _print_shares(document)
     lines = [
         (f"{found.on or 'rows'} ({found.rows or 0:,} rows)", percent(found.accuracy), percent(found.balanced_accuracy),
-         measure_text("AUC", found.auc))
+         percent(found.majority_share), measure_text("AUC", found.auc))
         for found in (document.metrics, *document.measured) if found is not None and found.accuracy is not None
     ]  # fmt: skip
     if lines:
-        print_table("How good it is", ["measured on", "accuracy", "balanced accuracy", "AUC"], lines)
+        headers = ["measured on", "accuracy", "balanced accuracy", ("share of the", "largest class"), "AUC"]
+        print_table("How good it is", headers, lines)
+    for warning in quality_warnings(document):
+        say(f"bornfair: warning: {warning}")
     _print_rates(document)
     if document.groups:
         lines = [

@@ -11,7 +11,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -89,6 +89,15 @@ def print_table(
     console = Console(width=max(usual.width, min(needed, max(texts_fit, numbers + 40))))
     console.print(Text(printable(title), style="bold"))
     console.print(table)
+
+
+def quality_rows(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Accuracy, balanced accuracy and the share of the largest class, as lines of a table."""
+    percent = lambda share: "–" if share is None else f"{100 * share:.2f} %"  # noqa: E731
+    names = {
+        "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "majority_share": "share of the largest class"
+    }  # fmt: skip
+    return [(text, percent(figures.get(name))) for name, text in names.items()]
 
 
 def print_twins(
@@ -175,10 +184,13 @@ class Pace:
 
 @contextlib.contextmanager
 def unfairness_warned() -> Iterator[None]:
-    """Warnings about the guarantee are shown each time, not only the first; those about the table were said before."""
-    from bornfair.training.fitting import FairnessWarning, TableWarning
+    """Warnings about the guarantee are shown each time, not only the first. Those about the table were said before;
+    those about the quality are said after the figures.
+    """
+    from bornfair.training.fitting import FairnessWarning, QualityWarning, TableWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TableWarning)
+        warnings.simplefilter("ignore", QualityWarning)
         warnings.simplefilter("always", FairnessWarning)
         yield

@@ -28,11 +28,20 @@ from bornfair.cli.options import (
     choices,
     table_of,
 )
-from bornfair.cli.output import STATUS, print_json, print_table, say, tell, training_progress, unfairness_warned
+from bornfair.cli.output import (
+    STATUS,
+    print_json,
+    print_table,
+    quality_rows,
+    say,
+    tell,
+    training_progress,
+    unfairness_warned,
+)
 from bornfair.errors import InputError, shown
 from bornfair.files import check_replaceable
 from bornfair.people.reading import Reading
-from bornfair.training.options import TrainingOptions
+from bornfair.training.options import TrainingOptions, advice
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -211,21 +220,21 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str, *, kept_aside: bo
     """The facts of a trained classifier, measured on rows that were kept aside, or where there are none on those it was
     trained on; what was measured on which rows goes into its certificate.
     """
+    from bornfair.models import metrics
     from bornfair.people.rule_syntax import rule_text
-    from bornfair.training.provenance import KEPT_ASIDE
+    from bornfair.training.provenance import KEPT_ASIDE, quality_warnings
     from bornfair.twins.versions import Versions
 
     X = rows.drop(columns=target)
     figures = classifier.record(X, rows[target], KEPT_ASIDE if kept_aside else TRAINED_ON)
     certificate = classifier.certificate_
     return {
-        "accuracy": figures["accuracy"],
+        **{name: figures[name] for name in metrics.QUALITY},
         "empirical_fairness": figures["empirical_fairness"],
         "verdict": certificate.verdict.verdict,
         "proof": certificate.verdict.proof,
         "gamma": classifier.gamma_,
         "epochs": len(classifier.history_),
-        "balanced_accuracy": figures["balanced_accuracy"],
         "auc": figures["auc"],
         "claim": certificate.claim,
         "arithmetic": list(certificate.verdict.arithmetic),
@@ -239,6 +248,7 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str, *, kept_aside: bo
         "thresholds": classifier.model_.thresholds,
         "measured_on": figures["on"],
         "measured": certificate.training["measured"],
+        "warnings": quality_warnings(certificate, advice(classifier.preset)),
     }
 
 
@@ -388,9 +398,8 @@ def _print(result: dict[str, Any]) -> None:
         for one in result["measured"] if one["on"] != result["measured_on"]
     ]  # fmt: skip
     rows = [
-        ("accuracy", percent(result["accuracy"])),
+        *quality_rows(result),
         *others,
-        ("balanced accuracy", percent(result["balanced_accuracy"])),
         ("AUC", "–" if result["auc"] is None else f"{result['auc']:.4f}"),
         ("same decision for every sensitive value", percent(result["flip_stable"])),
         *declared,
@@ -408,3 +417,5 @@ def _print(result: dict[str, Any]) -> None:
     the = "" if kept_aside else "the "
     print_table(f"Measured on {the}{result['rows_measured']:,} {where}", ["", "result"], rows, numbers_from=2)
     tell(result["claim"])
+    for text in result["warnings"]:
+        say(f"bornfair: warning: {text}")

@@ -12,6 +12,7 @@ import pandas as pd
 from bornfair.checks import choice
 from bornfair.cli.output import Pace, say, training_progress, unfairness_warned
 from bornfair.errors import InputError
+from bornfair.models.metrics import QUALITY
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
 from bornfair.people.policies import GapsInTraining, OutsidePolicy, Policies, UnseenPolicy
@@ -20,7 +21,8 @@ from bornfair.people.rule_syntax import rule_text
 from bornfair.people.sources import Source
 from bornfair.training.fitting import Recipe
 from bornfair.training.hosts import ALONE, joined
-from bornfair.training.options import TrainingOptions
+from bornfair.training.options import TrainingOptions, advice
+from bornfair.training.provenance import quality_warnings
 from bornfair.training.streamed_fit import StreamedTable, fit_streamed, sample_of, survey_table
 from bornfair.twins.versions import Versions
 
@@ -164,13 +166,12 @@ class Streamed:
             shutil.rmtree(self.folder if self.table.hosts.processes == 1 else self.folder.parent, ignore_errors=True)
         return {
             "bundle": bundle,
-            "accuracy": figures.get("accuracy"),
+            **{name: figures.get(name) for name in QUALITY},
             "empirical_fairness": figures.get("empirical_fairness"),
             "verdict": certificate.verdict.verdict,
             "proof": certificate.verdict.proof,
             "gamma": fitted.response.gamma,
             "epochs": len(fitted.training.history),
-            "balanced_accuracy": figures.get("balanced_accuracy"),
             "auc": figures.get("auc"),
             "claim": certificate.claim,
             "arithmetic": list(certificate.verdict.arithmetic),
@@ -184,6 +185,7 @@ class Streamed:
             "thresholds": model.thresholds,
             "measured_on": figures.get("on", "nothing"),
             "measured": certificate.training.get("measured", []),
+            "warnings": quality_warnings(certificate, advice(recipe.preset)),
             "rows": self.table.survey.rows,
             "streamed": True,
         }

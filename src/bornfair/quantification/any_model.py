@@ -47,7 +47,13 @@ def domain_shares(
 
     With `marginals` people are weighted, and products of weights are no numbers of people: `counts` is None.
     """
-    options: dict[str, Any] = {"timeout": timeout, "precision": precision, "marginals": marginals, "where": where, "seed": seed}
+    options: dict[str, Any] = {
+        "timeout": timeout,
+        "precision": precision,
+        "marginals": marginals,
+        "where": where,
+        "seed": seed,
+    }
     if isinstance(model, OpaqueModel):
         from bornfair.quantification.outside_measure import shares_outside
 

@@ -116,6 +116,8 @@ def _lead(document: Document) -> Iterator[Block]:
     yield from why_open(document)
     for note in disagreements(document):
         yield Text(note, "warning")
+    if useless := next(measured.quality_warnings(document), ""):  # one is enough here; all are told with the figures
+        yield Text(readable(useless), "warning")
     if tiles := tuple(_tiles(document)):
         yield Listing("tiles", tiles)
 
@@ -146,7 +148,9 @@ def _tiles(document: Document) -> Iterator[Entry]:
             yield Entry("Proven unfair", percent(shares.falsified, "down"), whose)
     if metrics is not None and metrics.accuracy is not None:
         rows = "" if metrics.rows is None else f"on {count(metrics.rows, 'row')}"
-        yield Entry("Accuracy", percent(metrics.accuracy), rows)
+        largest = None if metrics.majority_share is None else f"largest class {percent(metrics.majority_share)}"
+        balanced = None if metrics.balanced_accuracy is None else f"balanced {percent(metrics.balanced_accuracy)}"
+        yield Entry("Accuracy", percent(metrics.accuracy), "; ".join(filter(None, (rows, balanced, largest))))
     if people is None and metrics is not None and metrics.empirical_fairness is not None:
         yield Entry("Twins agree in the data", percent(metrics.empirical_fairness), "of the rows; not a proof")
 

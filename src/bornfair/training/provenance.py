@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bornfair.models.metrics import quality, quality_warning
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
 from bornfair.models.operating import Asked, Threshold
@@ -73,15 +74,13 @@ def certify(
 def measured_in_training(
     model: Model, people: TrainingData | pd.DataFrame, classes: np.ndarray, plan: Plan
 ) -> list[dict[str, Any]]:
-    """How often the model is right on the rows it learnt from, and on those that said when to stop."""
+    """How good the model is on the rows it learnt from, and on those used for early stopping."""
     scores = people.scores(model.network) if isinstance(people, TrainingData) else model.scores(people)
-    right = decisions(scores) == classes
+    truth, decided = model.classes[classes], model.classes[decisions(scores)]
     parts = zip(
         (TRAINING_ROWS, VALIDATION_ROWS if plan.patience else VALIDATION_ONLY), shared_split(classes, plan), strict=True
     )
-    return [
-        {"on": name, "rows": len(rows), "accuracy": float(np.mean(right[rows]))} for name, rows in parts if len(rows)
-    ]
+    return [{"on": name, "rows": len(rows), **quality(truth[rows], decided[rows])} for name, rows in parts if len(rows)]
 
 
 def with_measured(certificate: Certificate, figures: dict[str, Any]) -> Certificate:
@@ -89,6 +88,14 @@ def with_measured(certificate: Certificate, figures: dict[str, Any]) -> Certific
     others = [one for one in certificate.training.get("measured", []) if one["on"] != figures["on"]]
     training = certificate.training | {"measured": [*others, _as_json(figures)]}
     return dataclasses.replace(certificate, training=training)
+
+
+def quality_warnings(certificate: Certificate, advice: str = "") -> list[str]:
+    """At most one warning that the model never decides some class, by the rows measured last where it shows."""
+    for one in reversed(certificate.training.get("measured", [])):
+        if text := quality_warning(one):
+            return [f"{text} Measured on {one['rows']:,} {one['on']}. {advice}".strip()]
+    return []
 
 
 def privacy_of(response: Response, training: Training) -> str:

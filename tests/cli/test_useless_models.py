@@ -10,6 +10,7 @@ from samples import bornfair
 
 ASKED = ["people.csv", "--target", "fraud", "--sensitive", "sex"]
 QUICK = ["--epochs", "3", "--learning-rate", "0.05", "--hidden", "4", "--embedding", "none", "--taught", "0"]
+AUDIT = ["audit", "bundle", "--data", "people.csv", "--target", "fraud", "--timeout", "2"]
 CONSTANT = "The model is constant: it predicts 'no' for every row. Balanced accuracy 50 %, share of the largest class"
 
 
@@ -51,15 +52,11 @@ def test_the_page_of_the_certificate_warns_before_any_section(place):
 
 
 def test_an_audit_warns_on_the_terminal_and_in_every_kind_of_report(place):
-    done = bornfair(
-        "audit", "bundle", "--data", "people.csv", "--target", "fraud", "--timeout", "2", "--report", "a.md", cwd=place
-    )
+    done = bornfair(*AUDIT, "--report", "a.md", cwd=place)
     assert done.returncode == 0, done.stderr
     assert f"warning: {CONSTANT} 96.67 %" in plain(done.stderr) and "largest class" in plain(done.stdout)
     assert CONSTANT in plain((place / "a.md").read_text())
-    machine = bornfair(
-        "audit", "bundle", "--data", "people.csv", "--target", "fraud", "--timeout", "2", "--json", cwd=place
-    )
+    machine = bornfair(*AUDIT, "--json", cwd=place)
     figures = json.loads(machine.stdout)["metrics"]
     assert figures["accuracy"] == figures["majority_share"] == pytest.approx(290 / 300)
     assert figures["never_predicted"] == ["yes"] and figures["always_predicted"] == "no"

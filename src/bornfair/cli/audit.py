@@ -38,12 +38,15 @@ from bornfair.cli.options import (
     started,
     without,
 )
-from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell
+from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell, written_to
 from bornfair.errors import InputError
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
     from bornfair.people.sampling import Looked
+
+
+USUAL = Path("audit.html")
 
 
 @choices(Reading, after="data")
@@ -60,7 +63,7 @@ def audit(
     twins: Twins = None,
     domain: DomainFile = None,
     drop: Drop = None,
-    report: Annotated[Path, Option(help="Where to write the report: .html, .md or .json.")] = Path("audit.html"),
+    report: Annotated[Path, Option(help="Where to write the report: .html, .md or .json.")] = USUAL,
     card: Annotated[Path | None, Option(help="Also write a model card (.md).")] = None,
     sarif: Sarif = None,
     junit: Junit = None,
@@ -108,11 +111,14 @@ def audit(
     """
     clock = started(timeout, quiet=json)
     from bornfair.auditing.audit import audit as ask
+    from bornfair.files import check_report_replaceable
     from bornfair.parallel import Workers
 
     for path, endings in ((report, (".html", ".htm", ".md", ".json")), (card, (".md",))):
         if path is not None and path.suffix.lower() not in endings:
             raise InputError(f"'{path}' ends in '{path.suffix}'; the name must end in one of {', '.join(endings)}.")
+        if path is not None:
+            check_report_replaceable(path)
     looked = sample_of(data, reading, stream, drop, seed, clock)
     rows = rows_of(data, reading) if looked is None else None
     people = looked.sample if looked is not None else None if rows is None else without(rows, drop)
@@ -132,7 +138,10 @@ def audit(
             jobs=workers, send_table=send_data, folder=folder, examination=examination, **asked,
         )  # fmt: skip
     found = found if looked is None else _of_sample(found, looked)
-    written = [str(found.save(path)) for path in (report, card) if path is not None]
+    written = []
+    for path in filter(None, (report, card)):
+        with written_to(path, USUAL):
+            written.append(str(found.save(path)))
     documents = found.documents
     if sarif or junit:
         written += write_for_code_hosts("audit", _examined(_named(models or []), documents), sarif, junit)

@@ -15,12 +15,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bornfair.training.epochs import Epoch
 
 
 STATUS = {"verified": 0, "falsified": 1, "undecided": 3}
 """With which status a command ends that was asked whether a model is fair."""
 LARGEST_SEED = 2**32 - 1  # of all generators in use
+
+
+@contextlib.contextmanager
+def written_to(path: Path, usual: Path) -> Iterator[None]:
+    """Inside, a result is written to `path`. What stood there is never lost without a word: under the usual name, which
+    nobody chose, it is kept beside; under a chosen name it is replaced, and that is said.
+    """
+    from bornfair.files import earlier_kept
+
+    note = lambda text: say(f"bornfair: note: {text}")  # noqa: E731
+    if path == usual:
+        with earlier_kept(path, note):
+            yield
+        return
+    there = path.is_file() or (path.is_dir() and any(path.iterdir()))
+    yield
+    if there:
+        note(f"the earlier '{path}' was replaced.")
 
 
 def printable(text: str) -> str:

@@ -23,12 +23,15 @@ from bornfair.cli.options import (
     choices,
     rows_of,
 )
-from bornfair.cli.output import STATUS, print_json, print_table, quality_rows, say, tell
+from bornfair.cli.output import STATUS, print_json, print_table, quality_rows, say, tell, written_to
 from bornfair.files import check_replaceable
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
     from bornfair.repairing import Repaired, RepairedForest, RepairedGraph
+
+
+REPAIRED = Path("bornfair-repaired")
 
 
 @choices(Reading, after="data")
@@ -38,9 +41,7 @@ def repair(
     sensitive: Sensitive = None,
     target: Target = None,
     twins: Twins = None,
-    out: Annotated[Path, Option(help="The folder (or .zip) to write the repaired bundle to.")] = Path(
-        "bornfair-repaired"
-    ),
+    out: Annotated[Path, Option(help="The folder (or .zip) to write the repaired bundle to.")] = REPAIRED,
     domain: DomainFile = None,
     method: Annotated[
         str,
@@ -76,7 +77,8 @@ def repair(
         model, rows_of(data, reading), method=method, fine_tune=fine_tune, epochs=epochs, seed=seed,  # type: ignore[arg-type]
         say=None if json else say, **asked,
     )  # fmt: skip
-    bundle = str(found.model.save(out))
+    with written_to(out, REPAIRED):
+        bundle = str(found.model.save(out))
     if json:
         print_json({"bundle": bundle, **found.to_json()})
     else:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bornfair.checks import choice
-from bornfair.cli.output import print_table, quality_rows, say, tell
+from bornfair.cli.options import BUNDLE
+from bornfair.cli.output import print_table, quality_rows, say, tell, written_to
 from bornfair.errors import InputError
 from bornfair.training.estimators import ESTIMATORS, named_estimator
 from bornfair.training.options import RARE_CLASSES, TrainingOptions
@@ -59,7 +60,8 @@ def train_estimator(
     wrapper.fit(X, y, sample_weight=weights)
     rows, on = (test, KEPT_ASIDE) if len(test) else (training, "all rows of the training table")
     figures = wrapper.record(rows.drop(columns=target), rows[target], on)
-    bundle = wrapper.save(out)
+    with written_to(out, BUNDLE):
+        bundle = wrapper.save(out)
     certificate = wrapper.certificate_
     return {
         "bundle": str(bundle),

@@ -10,7 +10,8 @@ from typing import Any, get_args
 import pandas as pd
 
 from bornfair.checks import choice
-from bornfair.cli.output import Pace, say, training_progress, unfairness_warned
+from bornfair.cli.options import BUNDLE
+from bornfair.cli.output import Pace, say, training_progress, unfairness_warned, written_to
 from bornfair.errors import InputError
 from bornfair.models.metrics import QUALITY
 from bornfair.people.column_kinds import refusal, refused
@@ -158,7 +159,10 @@ class Streamed:
             )  # fmt: skip
         model, certificate = fitted.model, fitted.model.certificate
         assert certificate is not None
-        bundle = str(model.save(self.out)) if self.is_first else str(self.out)
+        bundle = str(self.out)
+        if self.is_first:
+            with written_to(self.out, BUNDLE):
+                bundle = str(model.save(self.out))
         self.table.hosts.gathered(b"done")  # nobody leaves before the bundle is written
         if not self.keep:
             import shutil

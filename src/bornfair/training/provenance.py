@@ -54,7 +54,7 @@ def certify(
     return dataclasses.replace(
         bare,
         start=_as_json({} if start is None else {"attempts": [_timeless(asdict(a)) for a in start.attempts]}),
-        response=_as_json(asdict(response) | {"local_privacy": privacy_of(response, training)}),
+        response=_as_json(asdict(response) | {"local_privacy": privacy_of(response, training, sensitive=bool(model.domain.sensitive))}),
         training=_as_json({
             "plan": plan.record(),
             "epochs_run": len(training.history),
@@ -98,8 +98,10 @@ def quality_warnings(certificate: Certificate, advice: str = "") -> list[str]:
     return []
 
 
-def privacy_of(response: Response, training: Training) -> str:
+def privacy_of(response: Response, training: Training, *, sensitive: bool = True) -> str:
     """What the response does for the privacy of the sensitive value, in words."""
+    if not sensitive:
+        return "not applicable: no feature was named as sensitive"
     if response.mode == "none":
         return "none: training saw the true values"
     if training.collapsed:

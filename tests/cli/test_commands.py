@@ -131,6 +131,9 @@ def test_the_checker_travels_alone(place):
     assert tampered.returncode == 1 and "the certificate is about another domain.json" in tampered.stdout
 
 
+GRANT = ["people.csv", "--target", "grant", "--sensitive", "sex"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -323,6 +323,12 @@ def test_held_out_rows_are_judged_with_their_true_values_and_that_is_said(people
         assert "complete" not in told
 
 
+def test_without_a_sensitive_feature_nothing_is_said_of_its_privacy(people):
+    X, y = people
+    clf = FairClassifier(**QUICK).fit(X, y)
+    assert clf.certificate_.response["local_privacy"] == "not applicable: no feature was named as sensitive"
+
+
 def test_sampled_population_promises_nothing(people):
     with pytest.warns(FairnessWarning, match="sampled response keeps fairness in expectation only"):
         clf = FairClassifier(["sex"], response="population_sampled", gamma=1.0, **QUICK).fit(*people)

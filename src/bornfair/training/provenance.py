@@ -51,10 +51,11 @@ def certify(
     if not verdict and model.domain.sensitive:
         verdict = dataclasses.replace(verdict, reason=f"{_why_not(response)}{verdict.reason}")
     bare = certificate_of(model, verdict, seconds=TREE_SECONDS)
+    private = privacy_of(response, training, sensitive=bool(model.domain.sensitive))
     return dataclasses.replace(
         bare,
         start=_as_json({} if start is None else {"attempts": [_timeless(asdict(a)) for a in start.attempts]}),
-        response=_as_json(asdict(response) | {"local_privacy": privacy_of(response, training, sensitive=bool(model.domain.sensitive))}),
+        response=_as_json(asdict(response) | {"local_privacy": private}),
         training=_as_json({
             "plan": plan.record(),
             "epochs_run": len(training.history),

@@ -244,14 +244,14 @@ def _print(document: Any) -> None:
     if verdict.twins:
         print_twins("Two people who show it", verdict.twins, verdict.decisions)
     _print_shares(document)
-    lines = [
+    figures = [
         (f"{found.on or 'rows'} ({found.rows or 0:,} rows)", percent(found.accuracy), percent(found.balanced_accuracy),
          percent(found.majority_share), measure_text("AUC", found.auc))
         for found in (document.metrics, *document.measured) if found is not None and found.accuracy is not None
     ]  # fmt: skip
-    if lines:
-        headers = ["measured on", "accuracy", "balanced accuracy", ("share of the", "largest class"), "AUC"]
-        print_table("How good it is", headers, lines)
+    if figures:
+        heads = ["measured on", "accuracy", "balanced accuracy", ("share of the", "largest class"), "AUC"]
+        print_table("How good it is", heads, figures)
     for warning in quality_warnings(document):
         say(f"bornfair: warning: {warning}")
     _print_rates(document)

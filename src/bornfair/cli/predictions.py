@@ -60,7 +60,7 @@ def say_quality(figures: dict[str, Any] | None) -> None:
     from bornfair.models.metrics import quality_warning
 
     told = ", ".join(f"{name} {value}" for name, value in quality_rows(figures))
-    say(f"bornfair: on the {figures['rows']:,} rows with a label: {told}.")
+    say(f"bornfair: note: on the {figures['rows']:,} rows with a label: {told}.")
     if text := quality_warning(figures):
         say(f"bornfair: warning: {text}")
 

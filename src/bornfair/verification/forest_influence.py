@@ -92,7 +92,7 @@ def influences(model: ForestModel) -> tuple[Influence, ...]:
                 name,
                 len(trees),
                 forest.trees,
-                float(sum(mine.values()).max()),  # a tree may change several scores, or one of them
+                float(np.sum(list(mine.values()), axis=0).max()),  # a tree may change several scores, or one of them
                 spread,
                 _splits(judge, position, nodes, left),
                 tuple((tree, change) for tree, change in most if change > 0),

@@ -250,7 +250,13 @@ def _print(document: Any) -> None:
         for found in (document.metrics, *document.measured) if found is not None and found.accuracy is not None
     ]  # fmt: skip
     if figures:
-        heads = ["measured on", "accuracy", "balanced accuracy", ("share of the", "largest class"), "AUC"]
+        heads: list[str | tuple[str, ...]] = [
+            "measured on",
+            "accuracy",
+            "balanced accuracy",
+            ("share of the", "largest class"),
+            "AUC",
+        ]
         print_table("How good it is", heads, figures)
     for warning in quality_warnings(document):
         say(f"bornfair: warning: {warning}")

@@ -214,8 +214,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
         figures = {
             "on": on,
             "rows": len(frame),
-            "accuracy": metrics.accuracy(truth, decided),
-            "balanced_accuracy": metrics.balanced_accuracy(truth, decided),
+            **metrics.quality(truth, decided),
             "auc": metrics.auc(truth, shown, self.classes_),
             "brier": metrics.brier(truth, shown, self.classes_),
             "empirical_fairness": self.empirical_fairness(frame) if self.domain_.sensitive else None,

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import errno
 import hashlib
+import itertools
 import os
 import secrets
 import shutil
@@ -83,6 +84,48 @@ def check_replaceable(path: str | Path, *, marker: str) -> None:
             f"'{target}' exists and is not a bornfair result (no {marker} in it), so it is left alone; "
             "name a new folder."
         )
+
+
+@contextlib.contextmanager
+def earlier_kept(path: str | Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Inside, `path` is free to be written; what stood there is kept beside it under the next free name, and said.
+
+    An earlier result with the same content is not kept twice, and one that is not replaced is put back.
+    """
+    target = Path(path)
+    aside = _moved_aside(target) if recover(target) else None
+    try:
+        yield
+    finally:
+        if aside is not None and not target.exists():
+            aside.rename(target)
+        elif aside is not None and _content(aside) == _content(target):
+            shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
+        elif aside is not None:
+            say(f"the earlier '{target}' is kept as '{aside}'.")
+
+
+def _moved_aside(target: Path) -> Path:
+    with _alone(Path(os.path.realpath(target))):
+        names = (target.with_name(f"{target.stem}-{number}{target.suffix}") for number in itertools.count(1))
+        other = next(name for name in names if not name.exists())
+        target.rename(other)
+    return other
+
+
+def _content(path: Path) -> dict[str, bytes]:
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return {str(file.relative_to(path)): file.read_bytes() for file in files if file.is_file()}
+
+
+def check_report_replaceable(path: str | Path) -> None:
+    """Refuse to replace a file that is no report of ours. Ask before long work, not after it."""
+    target = Path(path)
+    if not target.is_file() or not target.stat().st_size:
+        return
+    content = target.read_bytes()
+    if b"Made with bornfair." not in content and b"bornfair-report/" not in content:
+        raise InputError(f"'{target}' exists and is not a report of bornfair, so it is left alone; name a new file.")
 
 
 def read_whole(path: str | Path, read: Callable[[Path], Read]) -> Read:

@@ -399,8 +399,7 @@ class FairWrapper(TableClassifier):
         figures = {
             "on": on,
             "rows": len(frame),
-            "accuracy": metrics.accuracy(truth, decided),
-            "balanced_accuracy": metrics.balanced_accuracy(truth, decided),
+            **metrics.quality(truth, decided),
             "auc": metrics.auc(truth, self.predict_proba(frame), self.classes_) if shares else None,
             "empirical_fairness": self.empirical_fairness(frame) if self.domain_.sensitive else None,
         }

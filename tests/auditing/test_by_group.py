@@ -7,7 +7,7 @@ from scipy.stats import binomtest
 
 from bornfair.auditing.by_group import by_group
 from bornfair.people.domain import Domain
-from bornfair.report.facts import Favourable
+from bornfair.report.facts import Favourable, GroupMetrics
 from bornfair.report.rates import impact_sentence, lowest_ratio
 
 
@@ -64,6 +64,12 @@ def test_a_few_people_are_neither_headlined_nor_compared_with(people):
     assert " c " not in sentence and max(found[("race",), v].impact_ratio for v in "ab") == 1.0
     assert lowest_ratio(found.values()) > few.impact_ratio / 3
     assert not lines(people, ["race"], least_people=5, least_share=0.0)[("race",), "c"].small
+
+
+def test_groups_with_the_same_rate_are_told_once():
+    groups = [GroupMetrics(value, 100, 0.0, features=("race",)) for value in ("afam", "asian")]
+    told = impact_sentence(groups, Favourable("yes")).replace("\N{NO-BREAK SPACE}", " ")
+    assert told == "All groups that are large enough get the favourable decision equally often: 0 %."
 
 
 def test_people_of_unknown_group_are_counted_and_compared_with_nobody(people):

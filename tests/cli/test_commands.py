@@ -131,6 +131,9 @@ def test_the_checker_travels_alone(place):
     assert tampered.returncode == 1 and "the certificate is about another domain.json" in tampered.stdout
 
 
+GRANT = ["people.csv", "--target", "grant", "--sensitive", "sex"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -142,17 +145,20 @@ def test_the_checker_travels_alone(place):
             ["train", "people.csv", "--target", "grant", "--sensitive", "sx"],
             "sensitive feature 'sx' is not in the table",
         ),
-        (["train", "people.csv", "--target", "grant", "--hidden", "0"], "hidden widths must be whole numbers above 0"),
         (
-            ["train", "people.csv", "--target", "grant", "--gamma", "x"],
+            ["train", "people.csv", "--target", "grant", "--sensitive", "sex", "--hidden", "0"],
+            "hidden widths must be whole numbers above 0",
+        ),
+        (
+            ["train", "people.csv", "--target", "grant", "--sensitive", "sex", "--gamma", "x"],
             "--gamma must be 'solve' or a number, found 'x'",
         ),
         (
-            ["train", "people.csv", "--target", "grant", "--missing", "guess"],
+            ["train", "people.csv", "--target", "grant", "--sensitive", "sex", "--missing", "guess"],
             "missing='guess' is not known; use one of 'learn', 'impute', 'error'",
         ),
         (
-            ["train", "people.csv", "--target", "grant", "--test-fraction", "2"],
+            ["train", "people.csv", "--target", "grant", "--sensitive", "sex", "--test-fraction", "2"],
             "--test-fraction must be at least 0 and below 1",
         ),
         (
@@ -164,22 +170,33 @@ def test_the_checker_travels_alone(place):
             "name the sensitive columns with --sensitive; for credit usually one of sex, age",
         ),
         (["train", "one.csv", "--target", "y"], "the target 'y' has one class only, 1, in all"),
-        (["train", "gap.csv", "--target", "y", "--missing", "error"], "column 'x' has a missing value (NaN) in row"),
+        (
+            ["train", "gap.csv", "--target", "y", "--sensitive", "z", "--missing", "error"],
+            "column 'x' has a missing value (NaN) in row",
+        ),
         (
             ["train", "people.csv", "--target", "grant", "--out", "people.csv"],
             "'people.csv' exists and is not a bornfair result",
+        ),
+        (
+            ["train", "people.csv", "--target", "grant"],
+            "name the columns that must not influence the decision with --sensitive; without one there is nothing to "
+            "prove, and the columns are 'age', 'income'",
         ),
         (["predict", "nowhere", "people.csv"], "there is no bundle 'nowhere'"),
         (
             ["predict", "bundle", "strange.csv"],
             "column 'owner' holds 'maybe' in row 0, which is not one of False, True",
         ),
-        (["train", "people.csv", "--target", "grant", "--domain", "cut.json"], "'cut.json' is not JSON"),
+        (
+            ["train", "people.csv", "--target", "grant", "--sensitive", "sex", "--domain", "cut.json"],
+            "'cut.json' is not JSON",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_status_2(place, arguments, message):
     (place / "one.csv").write_text("x,y\n1,1\n2,1\n3,1\n")
-    (place / "gap.csv").write_text("x,y\n" + "1,0\n2,1\n,0\n,1\n" * 5)
+    (place / "gap.csv").write_text("x,y,z\n" + "1,0,0\n2,1,1\n,0,1\n,1,0\n" * 5)
     (place / "cut.json").write_text('{"features": [')
     make_people(5, seed=1).assign(owner="maybe").to_csv(place / "strange.csv", index=False)
     before = sorted(p.name for p in place.iterdir())

@@ -3,10 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bornfair import Domain
 from bornfair.errors import InputError
 from bornfair.models import metrics
+from bornfair.models.metrics import quality, quality_warning
 
 
 def test_empirical_fairness_is_the_share_of_rows_that_survive_every_change():
@@ -49,3 +52,35 @@ def test_group_metrics_count_each_group():
         "count": 2, "selection_rate": 1.0, "accuracy": 0.5, "true_positive_rate": 1.0, "false_positive_rate": 1.0,
     }  # fmt: skip
     assert found.loc["m", "selection_rate"] == 0.0
+
+
+def test_quality_says_what_an_accuracy_is_worth():
+    truth, constant = ["no"] * 992 + ["yes"] * 8, ["no"] * 1000
+    found = quality(truth, constant)
+    assert (found["accuracy"], found["balanced_accuracy"], found["majority_share"]) == (0.992, 0.5, 0.992)
+    assert found["never_predicted"] == ["yes"] and found["always_predicted"] == "no"
+    assert quality_warning(found) == (
+        "The model is constant: it predicts 'no' for every row. Balanced accuracy 50 %, share of the largest class "
+        "99.2 %."
+    )
+
+
+def test_a_class_that_is_never_predicted_is_named_and_one_that_no_row_has_is_not():
+    some = quality([0, 1, 2, 2], [0, 1, 1, 0])
+    assert some["never_predicted"] == [2] and some["always_predicted"] is None
+    assert quality_warning(some).startswith("The model never predicts 2, although rows have it.")
+    assert quality_warning(quality([0, 1, 0], [0, 1, 2])) == ""  # class 2 is predicted, and no row has it
+    assert quality_warning(quality(["no", "no"], ["no", "no"])) == ""  # these rows cannot tell
+    assert quality(["no", "yes"], ["maybe", "maybe"])["always_predicted"] == "maybe"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1, max_size=30))
+def test_quality_is_counted_as_by_hand(pairs):
+    truth, decided = [one for one, _ in pairs], [other for _, other in pairs]
+    found = quality(truth, decided)
+    assert found["accuracy"] == pytest.approx(sum(one == other for one, other in pairs) / len(pairs))
+    assert found["majority_share"] == pytest.approx(max(truth.count(one) for one in truth) / len(truth))
+    assert found["never_predicted"] == sorted(set(truth) - set(decided))
+    assert (found["always_predicted"] is not None) == (len(set(decided)) == 1 and len(set(truth)) > 1)
+    assert bool(quality_warning(found)) == bool(set(truth) - set(decided))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bornfair.quantification.drawing as drawing
+import bornfair.quantification.lean as lean
 from bornfair.models.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
@@ -217,3 +218,15 @@ def test_as_many_are_drawn_from_a_box_as_its_mass_has_it(monkeypatch):
         assert (np.abs(seen / count - mass) < 6 * np.sqrt(mass / count) + 1e-3).all()
         assert found.sum() / count == pytest.approx(1 - fair.mean(), abs=0.02)
         assert found[0] / count == pytest.approx(unfair.mean(), abs=0.02)
+
+
+def test_rounding_is_bounded_in_float32_only_where_every_sum_is_short(monkeypatch):
+    """The longest sum counts, not the shortest: the widest layer may be a hidden one."""
+    owner = owner_of(np.random.default_rng(4))
+    widths = [owner.network.widths[0], 9, 3, 1]
+    layers = [Layer(np.ones((b, a)), np.zeros(b)) for a, b in itertools.pairwise(widths)]
+    owner = replace(owner, network=Network(tuple(layers)))
+    monkeypatch.setattr(lean, "MOST_TERMS", 10)
+    assert bounded_in_float32(owner)
+    monkeypatch.setattr(lean, "MOST_TERMS", 9)
+    assert not bounded_in_float32(owner) and Crowd(owner).lean(None) is None

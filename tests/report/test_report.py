@@ -10,6 +10,7 @@ import pytest
 from bornfair.people.domain import Domain
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.report import render
+from bornfair.report.verdict_text import BEYOND_DOMAIN
 from report_examples import Page
 
 DOMAIN = Domain(
@@ -110,6 +111,23 @@ def test_claim_files_and_limits_stand_on_every_page(variant):
         "bornfair 0.1.0, numpy 2.4",
     ):
         assert words in found.text
+
+
+@pytest.mark.parametrize("proof", ["verified", "bounds"])
+def test_the_page_of_a_proof_names_the_same_condition_on_float32_sums_as_its_claim(proof):
+    text = page(**VARIANTS[proof]).text
+    assert "where the sums of both people are added up in the same order" in text
+    assert "whatever the order" not in text
+    assert "whatever the order in which sums are added up" in page(**VARIANTS["falsified"]).text
+
+
+def test_the_page_says_of_people_outside_the_domain_what_drift_says():
+    covered, not_covered = BEYOND_DOMAIN, "Values that the domain does not list are not covered"
+    structural = page(**VARIANTS["verified"]).text
+    assert covered in structural and not_covered not in structural
+    for variant in ("bounds", "falsified", "undecided"):
+        text = page(**VARIANTS[variant]).text
+        assert not_covered in text and covered not in text
 
 
 @pytest.mark.parametrize(

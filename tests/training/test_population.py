@@ -291,27 +291,42 @@ def test_a_privacy_budget_is_compatible_with_a_certificate(people):
     assert clf.certificate_.response["local_privacy"] == "complete: training never read the sensitive values"
 
 
+SHARES_KNOWN = (
+    "no differential privacy: training knew the exact share of each sensitive value among all rows; "
+    "whose value is whose it did not read"
+)
+
+
 def test_what_each_response_means_for_privacy_is_said_without_a_word_too_much(people):
     said = {
         (init, response, gamma): fit(people, init=init, response=response, gamma=gamma, draws=2)
         .certificate_.response["local_privacy"]
         for init, response, gamma in [
             ("near_zero", "population", 0.0), ("near_zero", "population", 1.0), ("exact", "population_sampled", 0.5),
+            ("exact", "population_sampled", 0.0), ("exact", "sampled", 0.5),
         ]
     }  # fmt: skip
     assert list(said.values()) == [
         "complete: every value of S counts the same, whatever the true one",
-        "no differential privacy: training knew the exact share of each sensitive value among all rows; "
-        "whose value is whose it did not read",
-        "local differential privacy with ε = 0.5 for each draw, for the person whose value was drawn; somebody is "
-        "drawn 8 times on average over the whole training, more often or never as chance has it",
+        SHARES_KNOWN,
+        SHARES_KNOWN,
+        "complete: every value of S was drawn equally often, whatever the true ones",
+        "local differential privacy of the training steps with ε = 0.5 for each draw, ε = 4 for all 8 draws of a row; "
+        "figures measured on rows use the true values",
     ]
 
 
 def test_held_out_rows_are_judged_with_their_true_values_and_that_is_said(people):
     for response in ("sampled", "population_sampled"):
         told = fit(people, response=response, validation_fraction=0.2).certificate_.response["local_privacy"]
-        assert told.endswith("; rows held out for validation were judged with their true values")
+        assert told.endswith("rows held out for validation were judged with their true values")
+        assert "complete" not in told
+
+
+def test_without_a_sensitive_feature_nothing_is_said_of_its_privacy(people):
+    X, y = people
+    clf = FairClassifier(**QUICK).fit(X, y)
+    assert clf.certificate_.response["local_privacy"] == "not applicable: no feature was named as sensitive"
 
 
 def test_sampled_population_promises_nothing(people):
@@ -324,7 +339,32 @@ def test_partial_fit_begins_with_no_step_and_says_so(people):
     X, y = people
     with pytest.warns(FairnessWarning):
         clf = FairClassifier(["sex"], response="population_sampled", **QUICK).partial_fit(X, y, classes=["no", "yes"])
-    assert "drawn 1 times on average" in clf.certificate_.response["local_privacy"]
+    assert clf.certificate_.response["local_privacy"].startswith("complete: every value of S was drawn equally often")
+
+
+def test_one_person_changes_the_release_that_population_sampled_draws_from(people):
+    """The reason why no privacy is claimed: the centre of the codes and the distribution are exact shares."""
+    codes, response = np.array([[-1.0], [1.0]]), Response("population_sampled", 1.0)
+    one = Released.of(response, codes, np.array([0, 0, 0, 0, 1, 1, 1, 1]), None)
+    other = Released.of(response, codes, np.array([0, 0, 0, 1, 1, 1, 1, 1]), None)
+    assert one.centre[0] == 0.0 and other.centre[0] != 0.0 and not np.array_equal(one.shares, other.shares)
+
+
+def test_no_output_of_a_drawn_population_with_a_budget_claims_privacy(tmp_path):
+    make_people(80, seed=3).to_csv(tmp_path / "people.csv", index=False)
+    asked = ["train", "people.csv", "--target", "grant", "--sensitive", "sex", "--epochs", "2", "--hidden", "4"]
+    asked += ["--response", "population_sampled", "--gamma", "1"]
+    shown = run(*asked, "--out", "bundle", cwd=tmp_path)
+    machine = run(*asked, "--out", "again", "--json", cwd=tmp_path)
+    assert shown.returncode in (1, 3) and machine.returncode == shown.returncode
+    report = run("audit", "bundle", "--timeout", "1", "--json", cwd=tmp_path)
+    assert report.returncode in (0, 1, 3)
+    texts = [shown.stdout, machine.stdout, report.stdout]
+    texts += [path.read_text() for path in tmp_path.rglob("*") if path.suffix in (".json", ".html", ".md")]
+    said = "no differential privacy: training knew the exact share of each sensitive value"
+    assert len(texts) >= 5 and sum(said in " ".join(text.split()) for text in texts) >= 4
+    for text in texts:
+        assert "local differential" not in text and "ε =" not in text and "drawn 2 times" not in text
 
 
 def test_the_command_trains_with_a_budget_and_its_page_says_how(tmp_path):

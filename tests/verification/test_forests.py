@@ -8,8 +8,10 @@ import pandas as pd
 from tests.support.random_forests import everybody, random_forest_model
 
 from bornfair.quantification.forest_measure import shares_of_forest
+from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Clock
 from bornfair.verification.decide import decide
+from bornfair.verification.forest_influence import influences
 from bornfair.verification.forest_restriction import restricted
 
 
@@ -42,6 +44,26 @@ def test_an_original_that_may_add_otherwise_is_proven_of_in_real_arithmetic_only
             assert verdict.arithmetic == ("real", *executed) and verdict.as_read == reads
             seen[verdict.proof, reads] += 1
     assert len(seen) == 2, seen
+
+
+def test_what_a_feature_changes_is_between_the_true_change_and_what_all_trees_change():
+    """Of one score: adding up changes of several classes would give more than any score can change."""
+    seen = Counter()
+    for seed in range(120):
+        model = random_forest_model(np.random.default_rng(seed), twins=False, gaps=False)
+        if len(model.domain.sensitive) > 1 or model.domain.sensitive_features[0].kind == "real":
+            continue
+        people, versions = everybody(model).people, Versions(model.domain)
+        scores = np.stack([model.raw_scores(versions.table(people, v)) for v in range(versions.size)])
+        if scores.shape[-1] == 2:  # of two classes the difference decides
+            scores = scores[..., 1:] - scores[..., :1]
+        change = (scores.max(axis=0) - scores.min(axis=0)).max()
+        found = influences(model)
+        assert found or change == 0, seed
+        for one in found:
+            assert change <= one.largest_change + 1e-6 <= one.spread + 2e-6, (seed, change, one)
+            seen[scores.shape[-1]] += 1
+    assert seen[1] > 20 and seen[3] > 4, seen
 
 
 def row_of(model, person):

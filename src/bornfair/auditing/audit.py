@@ -351,8 +351,7 @@ def _against_truth(
         scored = asked if model.ignores_sensitive else asked & rows[names].notna().all(axis=1).to_numpy()
         shown = model.predict_proba(rows[scored])
     found: dict[str, Any] = {
-        "accuracy": metrics.accuracy(truth, ours),
-        "balanced_accuracy": metrics.balanced_accuracy(truth, ours),
+        **metrics.quality(truth, ours),
         "rows": int(asked.sum()),
     }
     if shown is not None:

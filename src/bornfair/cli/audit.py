@@ -40,12 +40,15 @@ from bornfair.cli.options import (
     started,
     without,
 )
-from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
+from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell, written_to
 from bornfair.errors import InputError
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
     from bornfair.people.sampling import Looked
+
+
+USUAL = Path("audit.html")
 
 
 @choices(Reading, after="data")
@@ -63,7 +66,7 @@ def audit(
     combinations: Combinations = None,
     domain: DomainFile = None,
     drop: Drop = None,
-    report: Annotated[Path, Option(help="Where to write the report: .html, .md or .json.")] = Path("audit.html"),
+    report: Annotated[Path, Option(help="Where to write the report: .html, .md or .json.")] = USUAL,
     card: Annotated[Path | None, Option(help="Also write a model card (.md).")] = None,
     sarif: Sarif = None,
     junit: Junit = None,
@@ -112,11 +115,14 @@ def audit(
     """
     clock = started(timeout, quiet=json)
     from bornfair.auditing.audit import audit as ask
+    from bornfair.files import check_report_replaceable
     from bornfair.parallel import Workers
 
     for path, endings in ((report, (".html", ".htm", ".md", ".json")), (card, (".md",))):
         if path is not None and path.suffix.lower() not in endings:
             raise InputError(f"'{path}' ends in '{path.suffix}'; the name must end in one of {', '.join(endings)}.")
+        if path is not None:
+            check_report_replaceable(path)
     looked = sample_of(data, reading, stream, drop, seed, clock)
     rows = rows_of(data, reading) if looked is None else None
     people = looked.sample if looked is not None else None if rows is None else without(rows, drop)
@@ -138,7 +144,10 @@ def audit(
             jobs=workers, send_table=send_data, folder=folder, examination=examination, **asked,
         )  # fmt: skip
     found = found if looked is None else _of_sample(found, looked)
-    written = [str(found.save(path)) for path in (report, card) if path is not None]
+    written = []
+    for path in filter(None, (report, card)):
+        with written_to(path, USUAL):
+            written.append(str(found.save(path)))
     documents = found.documents
     if sarif or junit:
         written += write_for_code_hosts("audit", _examined(_named(models or []), documents), sarif, junit)
@@ -229,6 +238,7 @@ def _print(document: Any) -> None:
     """What a person reads first comes first: the people of the table, then people as in the data, then the rest."""
     from bornfair.report.facts import ASKED, COLUMNS
     from bornfair.report.formatting import measure_text, percent
+    from bornfair.report.measured import quality_warnings
     from bornfair.report.verdict_text import verdict_sentence
 
     verdict = document.verdict
@@ -242,13 +252,22 @@ def _print(document: Any) -> None:
     if verdict.twins:
         print_twins("Two people who show it", verdict.twins, verdict.decisions)
     _print_shares(document)
-    lines = [
+    figures = [
         (f"{found.on or 'rows'} ({found.rows or 0:,} rows)", percent(found.accuracy), percent(found.balanced_accuracy),
-         measure_text("AUC", found.auc))
+         percent(found.majority_share), measure_text("AUC", found.auc))
         for found in (document.metrics, *document.measured) if found is not None and found.accuracy is not None
     ]  # fmt: skip
-    if lines:
-        print_table("How good it is", ["measured on", "accuracy", "balanced accuracy", "AUC"], lines)
+    if figures:
+        heads: list[str | tuple[str, ...]] = [
+            "measured on",
+            "accuracy",
+            "balanced accuracy",
+            ("share of the", "largest class"),
+            "AUC",
+        ]
+        print_table("How good it is", heads, figures)
+    for warning in quality_warnings(document):
+        say(f"bornfair: warning: {warning}")
     _print_rates(document)
     if document.groups:
         lines = [

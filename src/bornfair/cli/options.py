@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bornfair.people.sampling import Looked
     from bornfair.verification.clock import Clock
 
+BUNDLE = Path("bornfair-bundle")
+"""Where a trained model is written if nobody says where."""
 Option = typer.Option
 LONGEST_ANSWER = 60.0  # seconds for one answer of a program or a service
 Command = Callable[..., None]

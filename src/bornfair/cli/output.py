@@ -11,16 +11,36 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bornfair.training.epochs import Epoch
 
 
 STATUS = {"verified": 0, "falsified": 1, "undecided": 3}
 """With which status a command ends that was asked whether a model is fair."""
 LARGEST_SEED = 2**32 - 1  # of all generators in use
+
+
+@contextlib.contextmanager
+def written_to(path: Path, usual: Path) -> Iterator[None]:
+    """Inside, a result is written to `path`. What stood there is never lost without a word: under the usual name, which
+    nobody chose, it is kept beside; under a chosen name it is replaced, and that is said.
+    """
+    from bornfair.files import earlier_kept
+
+    note = lambda text: say(f"bornfair: note: {text}")  # noqa: E731
+    if path == usual:
+        with earlier_kept(path, note):
+            yield
+        return
+    there = path.is_file() or (path.is_dir() and any(path.iterdir()))
+    yield
+    if there:
+        note(f"the earlier '{path}' was replaced.")
 
 
 def printable(text: str) -> str:
@@ -89,6 +109,15 @@ def print_table(
     console = Console(width=max(usual.width, min(needed, max(texts_fit, numbers + 40))))
     console.print(Text(printable(title), style="bold"))
     console.print(table)
+
+
+def quality_rows(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Accuracy, balanced accuracy and the share of the largest class, as lines of a table."""
+    percent = lambda share: "–" if share is None else f"{100 * share:.2f} %"  # noqa: E731
+    names = {
+        "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "majority_share": "share of the largest class"
+    }  # fmt: skip
+    return [(text, percent(figures.get(name))) for name, text in names.items()]
 
 
 def print_twins(
@@ -175,10 +204,13 @@ class Pace:
 
 @contextlib.contextmanager
 def unfairness_warned() -> Iterator[None]:
-    """Warnings about the guarantee are shown each time, not only the first; those about the table were said before."""
-    from bornfair.training.fitting import FairnessWarning, TableWarning
+    """Warnings about the guarantee are shown each time, not only the first. Those about the table were said before;
+    those about the quality are said after the figures.
+    """
+    from bornfair.training.fitting import FairnessWarning, QualityWarning, TableWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TableWarning)
+        warnings.simplefilter("ignore", QualityWarning)
         warnings.simplefilter("always", FairnessWarning)
         yield

@@ -10,7 +10,15 @@ import typer
 
 from bornfair.cli.options import Bundle, Json, Seed, Stream, Threshold, choices, rows_of
 from bornfair.cli.output import print_json, print_text, printable, say, tell
-from bornfair.cli.predictions import csv_text, known_by, no_formula, say_unseen, unseen_counts
+from bornfair.cli.predictions import (
+    csv_text,
+    known_by,
+    no_formula,
+    quality_of,
+    say_quality,
+    say_unseen,
+    unseen_counts,
+)
 from bornfair.people.reading import Reading
 
 
@@ -68,6 +76,7 @@ def predict(
     classes = model.classes.tolist()
     decided = model.classes[decisions(scores)].tolist()
     shares = model.probabilities(scores) if isinstance(model, Model) else model.predict_proba(people)
+    figures = quality_of(model, people, decided)
     written = (lambda text: text) if raw else no_formula
     if out is not None:
         write_atomically(out, csv_text(known, decided, shares, classes, written))
@@ -75,6 +84,7 @@ def predict(
         print_json({
             "bundle": str(bundle), "rows": len(decided), "classes": classes, **({"ids": known} if known else {}),
             "threshold": None if point is None else point.text, "thresholds": model.thresholds,
+            **({} if figures is None else {"quality": figures}),
             "predictions": decided, "probabilities": shares.tolist(), "out": None if out is None else str(out),
         })  # fmt: skip
     elif out is not None:
@@ -83,6 +93,7 @@ def predict(
         print_text(csv_text(known, decided, shares, classes, written))
     else:
         print_text(csv_text(known, decided, shares, classes, lambda text: printable(written(text))))
+    say_quality(figures)
     changed = [name for name in classes if isinstance(name, str) and written(name) != name]
     if changed and (out is not None or not json):
         count = sum(decided.count(name) for name in changed)

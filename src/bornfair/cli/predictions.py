@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bornfair.cli.output import say
+from bornfair.cli.output import quality_rows, say
 from bornfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,6 +36,33 @@ def say_unseen(counts: dict[str, int], rows: int) -> None:
     found = [f"'{name}' in {count:,} of {rows:,} rows" for name, count in counts.items() if count]
     if found:
         say(f"bornfair: note: categories that training has not seen count as none of those it has: {', '.join(found)}.")
+
+
+def quality_of(model: Any, people: pd.DataFrame, decided: list[Any]) -> dict[str, Any] | None:
+    """How good the decisions are on the rows whose label the table holds; None if it holds none that are classes."""
+    from bornfair.models.metrics import quality
+    from bornfair.people.labels import places_among
+
+    label = model.domain.label
+    if label is None or label.name not in people.columns:
+        return None
+    places = places_among(people[label.name].astype(object).to_numpy(), list(label.classes))
+    known = [place for place, at in enumerate(places) if at >= 0]
+    if not known:
+        return None
+    truth = [label.classes[places[place]] for place in known]
+    return {"rows": len(known), **quality(truth, [decided[place] for place in known])}
+
+
+def say_quality(figures: dict[str, Any] | None) -> None:
+    if figures is None:
+        return
+    from bornfair.models.metrics import quality_warning
+
+    told = ", ".join(f"{name} {value}" for name, value in quality_rows(figures))
+    say(f"bornfair: note: on the {figures['rows']:,} rows with a label: {told}.")
+    if text := quality_warning(figures):
+        say(f"bornfair: warning: {text}")
 
 
 def known_by(people: pd.DataFrame, names: list[str]) -> dict[str, list[Any]]:

@@ -25,12 +25,15 @@ from bornfair.cli.options import (
     choices,
     rows_of,
 )
-from bornfair.cli.output import STATUS, print_json, print_table, say, tell
+from bornfair.cli.output import STATUS, print_json, print_table, quality_rows, say, tell, written_to
 from bornfair.files import check_replaceable
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
     from bornfair.repairing import Repaired, RepairedForest, RepairedGraph
+
+
+REPAIRED = Path("bornfair-repaired")
 
 
 @choices(Reading, after="data")
@@ -41,9 +44,7 @@ def repair(
     target: Target = None,
     twins: Twins = None,
     combinations: Combinations = None,
-    out: Annotated[Path, Option(help="The folder (or .zip) to write the repaired bundle to.")] = Path(
-        "bornfair-repaired"
-    ),
+    out: Annotated[Path, Option(help="The folder (or .zip) to write the repaired bundle to.")] = REPAIRED,
     domain: DomainFile = None,
     method: Annotated[
         str,
@@ -80,7 +81,8 @@ def repair(
         model, rows_of(data, reading), method=method, fine_tune=fine_tune, epochs=epochs, seed=seed,  # type: ignore[arg-type]
         say=None if json else say, **asked,
     )  # fmt: skip
-    bundle = str(found.model.save(out))
+    with written_to(out, REPAIRED):
+        bundle = str(found.model.save(out))
     if json:
         print_json({"bundle": bundle, **found.to_json()})
     else:
@@ -112,12 +114,20 @@ def _print(found: Repaired | RepairedForest | RepairedGraph, bundle: str) -> Non
         _print_examples(found)
     for line in filter(None, (found.note, found.model.certificate.claim)):
         tell(line)
+    for text in found.warnings:
+        say(f"bornfair: warning: {text}")
+
+
+def _quality(when: str, figures: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """The share of the largest class is that of the rows: it stands once."""
+    rows = quality_rows(figures or {})
+    return [(f"{name} {when}", text) for name, text in rows[:2]] + (rows[2:] if when == "after" else [])
 
 
 def _graph_facts(found: RepairedGraph) -> list[tuple[str, str]]:
     return [
-        ("accuracy before", _percent(found.accuracy_before)),
-        ("accuracy after", _percent(found.accuracy_after)),
+        *_quality("before", found.quality_before),
+        *_quality("after", found.quality_after),
         ("same decision for all versions, before", _percent(found.fairness_before)),
         ("verdict after", found.verdict),
         ("decided differently", _percent(found.changed)),
@@ -130,9 +140,9 @@ def _graph_facts(found: RepairedGraph) -> list[tuple[str, str]]:
 def _forest_facts(found: RepairedForest) -> list[tuple[str, str]]:
     before, after = found.sizes["before"], found.sizes["after"]
     return [
-        ("accuracy before", _percent(found.accuracy_before)),
+        *_quality("before", found.quality_before),
         ("accuracy of the mean", _percent(found.accuracy_averaged)),
-        ("accuracy after", _percent(found.accuracy_after)),
+        *_quality("after", found.quality_after),
         ("same decision for all versions, before", _percent(found.fairness_before)),
         ("verdict after", found.verdict),
         ("decided differently", _percent(found.changed)),
@@ -150,9 +160,9 @@ def _network_facts(found: Repaired) -> list[tuple[str, str]]:
         "plain" if found.blend == 0 else "least squares" if found.blend == 1 else f"{_percent(found.blend)} of the way"
     )
     return [
-        ("accuracy before", _percent(found.accuracy_before)),
+        *_quality("before", found.quality_before),
         ("accuracy of the projection", _percent(found.accuracy_projected)),
-        ("accuracy after", _percent(found.accuracy_after)),
+        *_quality("after", found.quality_after),
         ("same decision for all versions, before", _percent(found.fairness_before)),
         ("verdict after", found.verdict),
         ("decided differently", _percent(found.changed)),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bornfair.cli.options import (
+    BUNDLE,
     Categorical,
     Combinations,
     Dataset,
@@ -28,11 +29,21 @@ from bornfair.cli.options import (
     choices,
     table_of,
 )
-from bornfair.cli.output import STATUS, print_json, print_table, say, tell, training_progress, unfairness_warned
+from bornfair.cli.output import (
+    STATUS,
+    print_json,
+    print_table,
+    quality_rows,
+    say,
+    tell,
+    training_progress,
+    unfairness_warned,
+    written_to,
+)
 from bornfair.errors import InputError, shown
 from bornfair.files import check_replaceable
 from bornfair.people.reading import Reading
-from bornfair.training.options import TrainingOptions
+from bornfair.training.options import TrainingOptions, advice
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +63,7 @@ def train(
     sensitive: Sensitive = None,
     twins: Twins = None,
     dataset: Dataset = None,
-    out: Annotated[Path, Option(help="The folder to write the bundle to.")] = Path("bornfair-bundle"),
+    out: Annotated[Path, Option(help="The folder to write the bundle to.")] = BUNDLE,
     drop: Drop = None,
     keep: Keep = None,
     categorical: Categorical = None,
@@ -139,13 +150,16 @@ def train(
             "checkpoint": (checkpoint, None),
         }  # fmt: skip
         check_options(estimator, chosen, others)
-    told = _told(people, target, keep, categorical, reading["numeric"])
+    told, numbers_are_classes = _told(people, target, keep, categorical, reading["numeric"])
+    categorical = [name for name in categorical or [] if name != target]
     if streamed is not None and domain is None:
         streamed.check_running_numbers({*told, *names})
-    found = _looked_at(people, target, names, told, as_said=domain is not None, seed=seed)
+    found = _looked_at(
+        people, target, names, told, as_said=domain is not None, numbers_are_classes=numbers_are_classes, seed=seed
+    )
     if brief := found.brief():
         notes.append(f"{'' if streamed is None else streamed.looked_at}{brief}")
-    kinds = dict.fromkeys(categorical or [], "categorical") | dict.fromkeys(reading["numeric"] or [], "numeric")
+    kinds = dict.fromkeys(categorical, "categorical") | dict.fromkeys(reading["numeric"] or [], "numeric")
     shown_rows = people.drop(columns=target) if streamed is None else streamed.representative(kinds, names)
     known = _domain(
         domain, shown_rows, names, combinations, kinds, gaps=missing == "learn", in_batches=streamed is not None
@@ -154,6 +168,12 @@ def train(
     notes += sentences(known, people)
     if known.gappy:
         notes.append(f"{shown(known.gappy)} may be missing: to the model a gap is one more value.")
+    if not names and not known.sensitive:
+        columns = [name for name in shown_rows.columns if name != target]
+        raise InputError(
+            "name the columns that must not influence the decision with --sensitive; without one there is nothing to "
+            f"prove, and the columns are {shown(columns)}."
+        )
     _say_versions(known, twins, target, quiet=json)
     if streamed is not None:
         _say_notes(notes)
@@ -164,7 +184,7 @@ def train(
         )  # fmt: skip
         result |= {"findings": [one.to_json() for one in found.findings]}
         _finished(result, began, checkpoint, json, first=streamed.is_first)
-        raise typer.Exit(STATUS[result["verdict"]] if names else 0)
+        raise typer.Exit(STATUS[result["verdict"]])
     training, test = _split(people, test_fraction, seed)
     _say_notes(notes)
     if estimator != "network":
@@ -188,13 +208,15 @@ def train(
     with training_progress("training", quiet=json) as advance, unfairness_warned():
         classifier.set_params(callbacks=(advance,))
         classifier.fit(training.drop(columns=target), training[target])
-    if names and classifier.model_.certificate and classifier.model_.certificate.verdict.verdict == "undecided":
+    if classifier.model_.certificate and classifier.model_.certificate.verdict.verdict == "undecided":
         # Not proven by construction: say what can be found out, and show the two people if it is unfair.
         classifier.certify(timeout=verify_seconds, seed=seed)
     result = describe(classifier, test if len(test) else training, target, kept_aside=len(test) > 0)
-    result = {"bundle": str(classifier.save(out)), **result, "findings": [one.to_json() for one in found.findings]}
+    with written_to(out, BUNDLE):
+        bundle = str(classifier.save(out))
+    result = {"bundle": bundle, **result, "findings": [one.to_json() for one in found.findings]}
     _finished(result, began, checkpoint, json)
-    raise typer.Exit(STATUS[result["verdict"]] if names else 0)
+    raise typer.Exit(STATUS[result["verdict"]])
 
 
 def _finished(result: dict[str, Any], began: float, checkpoint: Path | None, json: bool, *, first: bool = True) -> None:
@@ -214,21 +236,21 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str, *, kept_aside: bo
     """The facts of a trained classifier, measured on rows that were kept aside, or where there are none on those it was
     trained on; what was measured on which rows goes into its certificate.
     """
+    from bornfair.models import metrics
     from bornfair.people.rule_syntax import rule_text
-    from bornfair.training.provenance import KEPT_ASIDE
+    from bornfair.training.provenance import KEPT_ASIDE, quality_warnings
     from bornfair.twins.versions import Versions
 
     X = rows.drop(columns=target)
     figures = classifier.record(X, rows[target], KEPT_ASIDE if kept_aside else TRAINED_ON)
     certificate = classifier.certificate_
     return {
-        "accuracy": figures["accuracy"],
+        **{name: figures[name] for name in metrics.QUALITY},
         "empirical_fairness": figures["empirical_fairness"],
         "verdict": certificate.verdict.verdict,
         "proof": certificate.verdict.proof,
         "gamma": classifier.gamma_,
         "epochs": len(classifier.history_),
-        "balanced_accuracy": figures["balanced_accuracy"],
         "auc": figures["auc"],
         "claim": certificate.claim,
         "arithmetic": list(certificate.verdict.arithmetic),
@@ -243,6 +265,7 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str, *, kept_aside: bo
         "thresholds": classifier.model_.thresholds,
         "measured_on": figures["on"],
         "measured": certificate.training["measured"],
+        "warnings": quality_warnings(certificate, advice(classifier.preset)),
     }
 
 
@@ -302,21 +325,32 @@ def _split(people: pd.DataFrame, fraction: float, seed: int) -> tuple[pd.DataFra
     return split_rows(people, seed=seed, test_fraction=fraction)
 
 
-def _told(people: pd.DataFrame, target: str, *chosen: list[str] | None) -> set[str]:
-    """The columns of which somebody has said what they are."""
+def _told(
+    people: pd.DataFrame, target: str, keep: list[str] | None, categorical: list[str] | None, numeric: list[str] | None
+) -> tuple[set[str], bool]:
+    """The columns of which somebody has said what they are, and whether each number of the target is a class."""
+    from bornfair.inspection.findings import MOST_CLASSES
     from bornfair.people.features import unknown_column
 
-    told = {name for names in chosen for name in names or []}
+    told = {name for names in (keep, categorical, numeric) for name in names or []}
     for name in sorted(told):
         if name not in people.columns:
             raise InputError(unknown_column(name, [str(column) for column in people.columns]))
-    if target in told:
+    confirmed = target in (categorical or []) and people[target].nunique() > MOST_CLASSES
+    if target in told and not confirmed:
         raise InputError(f"'{target}' is the target; --keep, --categorical and --numeric are about features.")
-    return told
+    return told - {target}, confirmed
 
 
 def _looked_at(
-    people: pd.DataFrame, target: str, sensitive: list[str], told: set[str], *, as_said: bool, seed: int
+    people: pd.DataFrame,
+    target: str,
+    sensitive: list[str],
+    told: set[str],
+    *,
+    as_said: bool,
+    numbers_are_classes: bool,
+    seed: int,
 ) -> Inspection:
     """What is to be known about the table; texts and identifiers are refused unless somebody said who could exist."""
     from bornfair.inspection.table import inspect
@@ -325,7 +359,10 @@ def _looked_at(
     stray = [] if as_said else refused(people.drop(columns=[target, *sensitive]), told=told)
     if stray:
         raise InputError(refusal(stray))
-    found = inspect(people, target=target, sensitive_features=sensitive, keep=sorted(told), seed=seed)
+    classes = [target] if numbers_are_classes else []
+    found = inspect(
+        people, target=target, sensitive_features=sensitive, keep=sorted(told), categorical=classes, seed=seed
+    )
     for finding in found.findings:
         if finding.weight == "refused" and finding.kind in (("target",) if as_said else ("target", "sensitive")):
             raise InputError(finding.text)
@@ -404,9 +441,8 @@ def _print(result: dict[str, Any]) -> None:
         for one in result["measured"] if one["on"] != result["measured_on"]
     ]  # fmt: skip
     rows = [
-        ("accuracy", percent(result["accuracy"])),
+        *quality_rows(result),
         *others,
-        ("balanced accuracy", percent(result["balanced_accuracy"])),
         ("AUC", "–" if result["auc"] is None else f"{result['auc']:.4f}"),
         ("same decision for every sensitive value", percent(result["flip_stable"])),
         *declared,
@@ -425,3 +461,5 @@ def _print(result: dict[str, Any]) -> None:
     the = "" if kept_aside else "the "
     print_table(f"Measured on {the}{result['rows_measured']:,} {where}", ["", "result"], rows, numbers_from=2)
     tell(result["claim"])
+    for text in result["warnings"]:
+        say(f"bornfair: warning: {text}")

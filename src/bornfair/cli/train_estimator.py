@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bornfair.checks import choice
-from bornfair.cli.output import print_table, tell
+from bornfair.cli.options import BUNDLE
+from bornfair.cli.output import print_table, quality_rows, say, tell, written_to
 from bornfair.errors import InputError
 from bornfair.training.estimators import ESTIMATORS, named_estimator
-from bornfair.training.options import TrainingOptions
+from bornfair.training.options import RARE_CLASSES, TrainingOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,8 +46,9 @@ def train_estimator(
     """Fit, certify, measure, write: the facts that `train` prints."""
     from sklearn.utils import compute_sample_weight
 
+    from bornfair.models.metrics import QUALITY
     from bornfair.people.rule_syntax import rule_text
-    from bornfair.training.provenance import KEPT_ASIDE
+    from bornfair.training.provenance import KEPT_ASIDE, quality_warnings
     from bornfair.wrapper import FairWrapper
 
     wrapper = FairWrapper(
@@ -58,19 +60,19 @@ def train_estimator(
     wrapper.fit(X, y, sample_weight=weights)
     rows, on = (test, KEPT_ASIDE) if len(test) else (training, "all rows of the training table")
     figures = wrapper.record(rows.drop(columns=target), rows[target], on)
-    bundle = wrapper.save(out)
+    with written_to(out, BUNDLE):
+        bundle = wrapper.save(out)
     certificate = wrapper.certificate_
     return {
         "bundle": str(bundle),
         "estimator": estimator,
         "method": method,
-        "accuracy": figures["accuracy"],
+        **{name: figures[name] for name in QUALITY},
         "empirical_fairness": figures["empirical_fairness"],
         "verdict": certificate.verdict.verdict,
         "proof": certificate.verdict.proof,
         "gamma": None,
         "epochs": None,
-        "balanced_accuracy": figures["balanced_accuracy"],
         "auc": figures["auc"],
         "claim": certificate.claim,
         "arithmetic": list(certificate.verdict.arithmetic),
@@ -78,6 +80,7 @@ def train_estimator(
         "twins": [rule_text(rule) for rule in wrapper.domain_.twins],
         "rows_measured": len(rows),
         "measured_on": on,
+        "warnings": quality_warnings(certificate, RARE_CLASSES),
     }
 
 
@@ -86,8 +89,7 @@ def print_estimator(result: dict[str, Any]) -> None:
     percent = lambda share: "–" if share is None else f"{100 * share:.2f} %"  # noqa: E731
     rows = [
         ("estimator", f"{result['estimator']}, {'merged' if result['method'] == 'merge' else 'averaged'}"),
-        ("accuracy", percent(result["accuracy"])),
-        ("balanced accuracy", percent(result["balanced_accuracy"])),
+        *quality_rows(result),
         ("AUC", "–" if result["auc"] is None else f"{result['auc']:.4f}"),
         ("same decision for every twin", percent(result["empirical_fairness"])),
         ("verdict over the whole domain", result["verdict"]),
@@ -99,3 +101,5 @@ def print_estimator(result: dict[str, Any]) -> None:
         f"Measured on {result['rows_measured']:,} {result['measured_on']}", ["", "result"], rows, numbers_from=2
     )
     tell(result["claim"])
+    for text in result["warnings"]:
+        say(f"bornfair: warning: {text}")

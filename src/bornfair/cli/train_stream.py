@@ -10,8 +10,10 @@ from typing import Any, get_args
 import pandas as pd
 
 from bornfair.checks import choice
-from bornfair.cli.output import Pace, say, training_progress, unfairness_warned
+from bornfair.cli.options import BUNDLE
+from bornfair.cli.output import Pace, say, training_progress, unfairness_warned, written_to
 from bornfair.errors import InputError
+from bornfair.models.metrics import QUALITY
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
 from bornfair.people.policies import GapsInTraining, OutsidePolicy, Policies, UnseenPolicy
@@ -20,7 +22,8 @@ from bornfair.people.rule_syntax import rule_text
 from bornfair.people.sources import Source
 from bornfair.training.fitting import Recipe
 from bornfair.training.hosts import ALONE, joined
-from bornfair.training.options import TrainingOptions
+from bornfair.training.options import TrainingOptions, advice
+from bornfair.training.provenance import quality_warnings
 from bornfair.training.streamed_fit import StreamedTable, fit_streamed, sample_of, survey_table
 from bornfair.twins.versions import Versions
 
@@ -156,7 +159,10 @@ class Streamed:
             )  # fmt: skip
         model, certificate = fitted.model, fitted.model.certificate
         assert certificate is not None
-        bundle = str(model.save(self.out)) if self.is_first else str(self.out)
+        bundle = str(self.out)
+        if self.is_first:
+            with written_to(self.out, BUNDLE):
+                bundle = str(model.save(self.out))
         self.table.hosts.gathered(b"done")  # nobody leaves before the bundle is written
         if not self.keep:
             import shutil
@@ -164,13 +170,12 @@ class Streamed:
             shutil.rmtree(self.folder if self.table.hosts.processes == 1 else self.folder.parent, ignore_errors=True)
         return {
             "bundle": bundle,
-            "accuracy": figures.get("accuracy"),
+            **{name: figures.get(name) for name in QUALITY},
             "empirical_fairness": figures.get("empirical_fairness"),
             "verdict": certificate.verdict.verdict,
             "proof": certificate.verdict.proof,
             "gamma": fitted.response.gamma,
             "epochs": len(fitted.training.history),
-            "balanced_accuracy": figures.get("balanced_accuracy"),
             "auc": figures.get("auc"),
             "claim": certificate.claim,
             "arithmetic": list(certificate.verdict.arithmetic),
@@ -185,6 +190,7 @@ class Streamed:
             "thresholds": model.thresholds,
             "measured_on": figures.get("on", "nothing"),
             "measured": certificate.training.get("measured", []),
+            "warnings": quality_warnings(certificate, advice(recipe.preset)),
             "rows": self.table.survey.rows,
             "streamed": True,
         }

@@ -24,6 +24,7 @@ from bornfair.people.levels import as_listed
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import load_bundle
 from bornfair.report.formatting import percent
+from bornfair.report.verdict_text import BEYOND_DOMAIN
 from bornfair.verification.verdict import Verdict
 
 Problem = Literal[
@@ -291,10 +292,7 @@ def _follows(
         word = "no certificate" if verdict is None else f"the certificate says {verdict.verdict}"
         yield f"Nothing is proven of the others either: {word}."
     elif holds:
-        yield (
-            "The proof is structural: it does not depend on the values, so of these rows, too, twins get the same "
-            "score. How well the model decides about them is another question."
-        )
+        yield f"{BEYOND_DOMAIN} How well the model decides about these rows is another question."
         if model.domain.twins and kinds & {"new value", "below", "above"}:
             yield (
                 "Declared twins are told by values of the domain: by these rules, who has another value of "

@@ -238,8 +238,11 @@ def about_target(target: Column, answers: pd.Series) -> Iterator[Finding]:
         numbers = target.is_number or target.kind in ("date", "identifier")
         what = "values; it looks like a quantity" if numbers else "different values"
         do = "make classes of it (above a limit or not)" if numbers else "group them into a few classes"
-        refused = target.kind == "decimal" or target.values > MOST_CATEGORIES
-        text = f"the target '{name}' has {target.values:,} {what}; {do}, or name another column with --target."
+        refused = numbers or target.values > MOST_CATEGORIES
+        other = "name another column with --target"
+        if numbers and target.kind != "decimal" and target.values <= MOST_CATEGORIES:
+            other += f", or confirm with --categorical {name} that each value is a class"
+        text = f"the target '{name}' has {target.values:,} {what}; {do}, or {other}."
         yield Finding("target", (name,), text, "refused" if refused else "important")
     else:
         counts = answers.value_counts()

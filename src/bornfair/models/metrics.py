@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bornfair.errors import plain_value, shown
 from bornfair.people.domain import Domain
 from bornfair.twins.versions import Versions
 
@@ -23,6 +24,54 @@ def balanced_accuracy(truth: Any, decided: Any) -> float:
     from sklearn.metrics import recall_score
 
     return float(recall_score(truth, decided, average="macro", zero_division=0.0))
+
+
+QUALITY = ("accuracy", "balanced_accuracy", "majority_share", "never_predicted", "always_predicted")
+"""What `quality` says, by name."""
+
+
+def quality(truth: Any, decided: Any) -> dict[str, Any]:
+    """How good decisions are, with what is needed to judge an accuracy: for every kind of model and every output.
+
+    majority_share: the accuracy of deciding everybody as the most frequent class. never_predicted: the classes that
+    some rows have and no row is decided as. always_predicted: the one class that all rows are decided as, if other
+    classes occur.
+
+    >>> quality(["no", "no", "no", "yes"], ["no", "no", "no", "no"])["balanced_accuracy"]
+    0.5
+    """
+    truth, decided = np.asarray(truth), np.asarray(decided)
+    present, counts = np.unique(truth, return_counts=True)
+    given = np.unique(decided)
+    never = present[~np.isin(present, given)]
+    always = len(given) == 1 and len(present) > 1
+    return {
+        "accuracy": accuracy(truth, decided),
+        "balanced_accuracy": balanced_accuracy(truth, decided),
+        "majority_share": float(counts.max() / counts.sum()),
+        "never_predicted": [plain_value(one) for one in never],
+        "always_predicted": plain_value(given[0]) if always else None,
+    }
+
+
+def quality_warning(figures: Mapping[str, Any]) -> str:
+    """What is wrong with a model that never decides some class, as sentences; empty if it decides each.
+
+    >>> quality_warning(quality(["no", "no", "no", "yes"], ["no", "no", "no", "no"]))
+    "The model is constant: it predicts 'no' for every row. Balanced accuracy 50 %, share of the largest class 75 %."
+    """
+    never, always = figures.get("never_predicted"), figures.get("always_predicted")
+    percent = lambda name: f"{100 * figures[name]:.4g} %"  # noqa: E731
+    if always is not None:
+        found = f"The model is constant: it predicts {always!r} for every row."
+    elif never:
+        have = "it" if len(never) == 1 else "them"
+        found = f"The model never predicts {shown(never, most=6)}, although rows have {have}."
+    else:
+        return ""
+    told = [("Balanced accuracy", "balanced_accuracy"), ("share of the largest class", "majority_share")]
+    known = ", ".join(f"{text} {percent(name)}" for text, name in told if figures.get(name) is not None)
+    return f"{found} {known}." if known else found
 
 
 def auc(truth: Any, probabilities: np.ndarray, classes: np.ndarray) -> float | None:

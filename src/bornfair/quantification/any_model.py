@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bornfair.models.forest_model import ForestModel
@@ -42,19 +43,25 @@ def domain_shares(
     jobs: Jobs = None,
     seed: int = 0,
 ) -> Shares:
-    """Certified, falsified and undecided share of the domain; see `bornfair.quantification.measure.shares_of`."""
-    if isinstance(model, ForestModel):
-        from bornfair.quantification.forest_measure import shares_of_forest
+    """Certified, falsified and undecided share of the domain; see `bornfair.quantification.measure.shares_of`.
 
-        return shares_of_forest(
-            model, timeout=timeout, precision=precision, marginals=marginals, where=where, most_boxes=most_boxes,
-            jobs=jobs, seed=seed,
-        )  # fmt: skip
+    With `marginals` people are weighted, and products of weights are no numbers of people: `counts` is None.
+    """
+    options: dict[str, Any] = {
+        "timeout": timeout,
+        "precision": precision,
+        "marginals": marginals,
+        "where": where,
+        "seed": seed,
+    }
     if isinstance(model, OpaqueModel):
         from bornfair.quantification.outside_measure import shares_outside
 
-        return shares_outside(model, timeout=timeout, precision=precision, marginals=marginals, where=where, seed=seed)
-    return shares_of(
-        model, timeout=timeout, precision=precision, marginals=marginals, where=where, most_boxes=most_boxes, jobs=jobs,
-        seed=seed,
-    )  # fmt: skip
+        found = shares_outside(model, **options)
+    elif isinstance(model, ForestModel):
+        from bornfair.quantification.forest_measure import shares_of_forest
+
+        found = shares_of_forest(model, **options, most_boxes=most_boxes, jobs=jobs)
+    else:
+        found = shares_of(model, **options, most_boxes=most_boxes, jobs=jobs)
+    return found if marginals is None else replace(found, counts=None)

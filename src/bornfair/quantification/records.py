@@ -269,7 +269,7 @@ class Shares(Checked):
     """Shares of the domain. `certified` and `falsified` are proven lower bounds; `undecided` is what is left of 1.
 
     People are free vectors: everything but the sensitive values. `estimate` is None where no sample was drawn.
-    `counts`, when everybody can be counted and every box was decided as a whole, are the numbers behind the shares.
+    `counts`, when everybody counts once and every box was decided as a whole, are the numbers behind the shares.
     `where` names the sub-population that is spoken of, if it is one. `confident` is the interval of the unfair share
     that proofs and a sample of what is undecided give together. `groups` (estimates) tell where in the domain the
     unfairness sits, `people` whom of a table it affects. `history` tells how the undecided share fell.

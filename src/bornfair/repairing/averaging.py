@@ -36,9 +36,9 @@ from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairGraph
 from bornfair.proof.certificate import certified
 from bornfair.question import Question
-from bornfair.repairing.changes import Changes, Outcome, compare
+from bornfair.repairing.changes import Changes, Outcome, compare, quality_of, recorded
 from bornfair.repairing.exporting import Fitted, graph_of, operating_of
-from bornfair.training.provenance import operating_facts, with_measured
+from bornfair.training.provenance import operating_facts
 from bornfair.twins.folding import Folding
 
 MEASURED_ON = "rows of the table"
@@ -55,8 +55,8 @@ class RepairedGraph(Outcome):
     sensitive: tuple[str, ...]
     versions: int
     """Over how many versions of each person the mean goes."""
-    accuracy_before: float | None
-    accuracy_after: float | None
+    quality_before: dict[str, Any] | None
+    quality_after: dict[str, Any] | None
     fairness_before: float | None
     """Share of the measured rows whose decision was the same for every version of the person."""
     changes: Changes
@@ -90,9 +90,9 @@ def repair_by_average(model: Any, who: Who, asked: Reading, *, test: Any = None,
     rows, answers, left_out = _measured(domain, who, test)
     after = decisions(done.scores(rows))
     assert done.certificate is not None
-    figures = {"on": MEASURED_ON, "rows": len(rows), "accuracy": _accuracy(after, answers)}
+    quality = quality_of(done, after, answers)
     told = dataclasses.replace(done.certificate, training={"repair": {"method": "average"}} | operating_facts(done))
-    done = dataclasses.replace(done, certificate=told if answers is None else with_measured(told, figures))
+    done = dataclasses.replace(done, certificate=recorded(told, quality, MEASURED_ON, len(rows)))
     notes = [f"{left_out:,} rows with gaps were left out." if left_out else ""]
     if original.ignores_sensitive:
         notes.append(f"The original reads none of {', '.join(domain.sensitive)}.")
@@ -101,18 +101,14 @@ def repair_by_average(model: Any, who: Who, asked: Reading, *, test: Any = None,
         original=original,
         sensitive=domain.sensitive,
         versions=Folding(domain).size,
-        accuracy_before=_accuracy(decisions(original.scores(rows)), answers),
-        accuracy_after=_accuracy(after, answers),
+        quality_before=quality_of(original, decisions(original.scores(rows)), answers),
+        quality_after=quality,
         fairness_before=original.empirical_fairness(rows),
         changes=compare(original, done, rows),
         note=" ".join(filter(None, notes)),
         seconds=time.perf_counter() - began,
         seed=seed,
     )
-
-
-def _accuracy(decided: np.ndarray, answers: np.ndarray | None) -> float | None:
-    return None if answers is None else float(np.mean(decided == answers))
 
 
 def _measured(domain: Domain, who: Who, test: Any) -> tuple[pd.DataFrame, np.ndarray | None, int]:

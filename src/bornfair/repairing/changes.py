@@ -10,11 +10,14 @@ import pandas as pd
 
 from bornfair.errors import plain
 from bornfair.models.forest_model import ForestModel
+from bornfair.models.metrics import quality, quality_warning
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
 from bornfair.models.wired import WiredModel
 from bornfair.people.domain import Domain
 from bornfair.people.groups import grouped
+from bornfair.proof.certificate import Certificate
+from bornfair.training.provenance import with_measured
 
 EXAMPLES = 5
 
@@ -63,10 +66,26 @@ class Outcome:
     model: Any
     original: Any
     sensitive: tuple[str, ...]
+    quality_before: dict[str, Any] | None
+    quality_after: dict[str, Any] | None
+    """On the measured rows, if their answers are known; see `bornfair.models.metrics.quality`."""
     changes: Changes
     note: str
     seconds: float
     seed: int
+
+    @property
+    def accuracy_before(self) -> float | None:
+        return None if self.quality_before is None else self.quality_before["accuracy"]
+
+    @property
+    def accuracy_after(self) -> float | None:
+        return None if self.quality_after is None else self.quality_after["accuracy"]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with a repaired model that never decides some class."""
+        return [text] if self.quality_after and (text := quality_warning(self.quality_after)) else []
 
     @property
     def changed(self) -> float:
@@ -91,12 +110,25 @@ class Outcome:
     @property
     def _circumstances(self) -> dict[str, Any]:
         return {
+            "quality_before": self.quality_before,
+            "quality_after": self.quality_after,
+            "warnings": self.warnings,
             "note": self.note,
             "reading": self.original.note,
             "rows_measured": self.changes.rows,
             "seconds": round(self.seconds, 3),
             "seed": self.seed,
         }
+
+
+def quality_of(model: Any, decided: np.ndarray, answers: np.ndarray | None) -> dict[str, Any] | None:
+    """How good decisions are (positions of classes), where the answers are known."""
+    return None if answers is None else quality(model.classes[answers], model.classes[decided])
+
+
+def recorded(certificate: Certificate, figures: dict[str, Any] | None, on: str, rows: int) -> Certificate:
+    """The certificate with these figures, if any, on so many rows."""
+    return certificate if figures is None else with_measured(certificate, {"on": on, "rows": rows, **figures})
 
 
 def compare(

@@ -32,10 +32,10 @@ from bornfair.proof.bundle import FairForest
 from bornfair.question import Asking, Question
 from bornfair.question.loading import nothing_sensitive
 from bornfair.repairing.asking import domain_asked
-from bornfair.repairing.changes import Changes, Outcome, compare
+from bornfair.repairing.changes import Changes, Outcome, compare, quality_of, recorded
 from bornfair.repairing.forest_mean import Mean, mean_forest
 from bornfair.repairing.restriction import all_values, values_of
-from bornfair.training.provenance import KEPT_ASIDE, operating_facts, with_measured
+from bornfair.training.provenance import KEPT_ASIDE, operating_facts
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Say
 
@@ -56,10 +56,10 @@ class RepairedForest(Outcome):
     sensitive: tuple[str, ...]
     averaged: str
     """What the mean goes over."""
-    accuracy_before: float | None
+    quality_before: dict[str, Any] | None
     accuracy_averaged: float | None
     """Of the mean, before its base score is moved."""
-    accuracy_after: float | None
+    quality_after: dict[str, Any] | None
     fairness_before: float | None
     """Share of the measured rows whose decision was the same for every version of the person."""
     changes: Changes
@@ -153,15 +153,15 @@ def repair_forest(
         notes.append(
             f"The bundle decides at the threshold asked for ({said}); the library's own file does not know it."
         )
-    accuracy = _accuracy(repaired, rows)
+    averaged, quality = _quality(plain, rows), _quality(repaired, rows)
     return RepairedForest(
-        model=_certified(repaired, mean, over.told, len(rows.measured), accuracy),
+        model=_certified(repaired, mean, over.told, len(rows.measured), quality),
         original=model,
         sensitive=model.domain.sensitive,
         averaged=over.told,
-        accuracy_before=_accuracy(model, rows),
-        accuracy_averaged=_accuracy(plain, rows),
-        accuracy_after=accuracy,
+        quality_before=_quality(model, rows),
+        accuracy_averaged=None if averaged is None else averaged["accuracy"],
+        quality_after=quality,
         fairness_before=_fairness(model, rows.measured),
         changes=compare(model, repaired, rows.measured),
         replaced=len(mean.replaced),
@@ -174,15 +174,13 @@ def repair_forest(
     )
 
 
-def _certified(model: FairForest, mean: Mean, over: str, rows: int, accuracy: float | None) -> FairForest:
+def _certified(model: FairForest, mean: Mean, over: str, rows: int, quality: dict[str, Any] | None) -> FairForest:
     """The forest with its certificate, which also records how it came about."""
     done = model.certified()
     assert done.certificate is not None
     told = {"repair": {"forest": "mean", "over": over, "trees_replaced": len(mean.replaced)}} | operating_facts(done)
     certificate = dataclasses.replace(done.certificate, training=told)
-    if accuracy is not None:
-        certificate = with_measured(certificate, {"on": KEPT_ASIDE, "rows": rows, "accuracy": accuracy})
-    return dataclasses.replace(done, certificate=certificate)
+    return dataclasses.replace(done, certificate=recorded(certificate, quality, KEPT_ASIDE, rows))
 
 
 # --- the base score ---
@@ -307,10 +305,8 @@ def _splits(forest: Forest) -> list[Any]:
     ]
 
 
-def _accuracy(model: ForestModel, rows: Rows) -> float | None:
-    if rows.answers is None:
-        return None
-    return float(np.mean(decisions(model.scores(rows.measured)) == rows.answers))
+def _quality(model: ForestModel, rows: Rows) -> dict[str, Any] | None:
+    return quality_of(model, decisions(model.scores(rows.measured)), rows.answers)
 
 
 def _fairness(model: ForestModel, people: pd.DataFrame) -> float | None:

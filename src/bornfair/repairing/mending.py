@@ -34,7 +34,7 @@ from bornfair.proof.bundle import FairModel
 from bornfair.question import Asking, Question
 from bornfair.repairing.asking import asked_about, taught
 from bornfair.repairing.averaging import RepairedGraph, repair_by_average
-from bornfair.repairing.changes import Changes, Outcome, compare
+from bornfair.repairing.changes import Changes, Outcome, compare, quality_of, recorded
 from bornfair.repairing.fine_tune import Lesson, Tuned, scores_of
 from bornfair.repairing.fine_tune import fine_tune as tune
 from bornfair.repairing.forest_repair import METHODS, RepairedForest, Rows, asked_of, refused, repair_forest
@@ -45,7 +45,7 @@ from bornfair.training.projection import (
     least_squares_projection,
     plain_projection,
 )
-from bornfair.training.provenance import KEPT_ASIDE, operating_facts, with_measured
+from bornfair.training.provenance import KEPT_ASIDE, operating_facts
 from bornfair.training.response import Response
 from bornfair.twins.versions import Versions
 from bornfair.verification.clock import Say
@@ -81,10 +81,10 @@ class Repaired(Outcome):
     original: Model
     """The model that was repaired, asked about the same twins."""
     sensitive: tuple[str, ...]
-    accuracy_before: float | None
+    quality_before: dict[str, Any] | None
     accuracy_projected: float | None
     """Of the projection, before fine-tuning: what fairness alone costs."""
-    accuracy_after: float | None
+    quality_after: dict[str, Any] | None
     fairness_before: float | None
     """Share of the measured rows whose decision was the same for every version of the person."""
     changes: Changes
@@ -210,18 +210,18 @@ def _repaired(
     if tuned.network is not logits:
         fair = FairModel(tuned.network, encoding).shifted(asked.original.offsets)
     repaired = _certified(fair, projected, tuned, candidates[chosen].blend)
-    if test_labels is not None and repaired.certificate is not None:
-        right = _accuracy(repaired, test_rows, test_labels)
-        told = with_measured(repaired.certificate, {"on": KEPT_ASIDE, "rows": len(test_rows), "accuracy": right})
+    quality = _quality(repaired, test_rows, test_labels)
+    if repaired.certificate is not None:
+        told = recorded(repaired.certificate, quality, KEPT_ASIDE, len(test_rows))
         repaired = dataclasses.replace(repaired, certificate=told)
     original = asked.model()
     found = Repaired(
         model=repaired,
         original=original,
         sensitive=encoding.domain.sensitive,
-        accuracy_before=_accuracy(asked.original, test_rows, test_labels),
+        quality_before=_quality(asked.original, test_rows, test_labels),
         accuracy_projected=_accuracy(FairModel(projected, encoding), test_rows, test_labels),
-        accuracy_after=_accuracy(repaired, test_rows, test_labels),
+        quality_after=quality,
         fairness_before=_fairness(original, test_rows),
         changes=compare(asked.original, repaired, test_rows),
         candidates=candidates,
@@ -397,6 +397,10 @@ def _certified(model: FairModel, projected: Network, tuned: Tuned, blend: float)
 
 def _accuracy(model: Model, rows: pd.DataFrame, labels: np.ndarray | None) -> float | None:
     return None if labels is None else float(np.mean(decisions(model.scores(rows)) == labels))
+
+
+def _quality(model: Model, rows: pd.DataFrame, labels: np.ndarray | None) -> dict[str, Any] | None:
+    return quality_of(model, decisions(model.scores(rows)), labels)
 
 
 def _fairness(model: Model, rows: pd.DataFrame) -> float | None:

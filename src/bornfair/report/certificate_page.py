@@ -73,15 +73,23 @@ def _history(training: dict[str, Any], *, proven: bool) -> list[HistoryPoint]:
     ]
 
 
+PLAIN = (bool, int, float, str)  # what a class may be
+
+
 def _measured(training: dict[str, Any]) -> Iterator[Metrics]:
     """What was measured on which rows, the most telling ones first; whatever else a file says there is left out."""
     kinds = {"on": str, "rows": int} | dict.fromkeys(
-        ("accuracy", "balanced_accuracy", "auc", "brier", "empirical_fairness"), float
+        ("accuracy", "balanced_accuracy", "majority_share", "auc", "brier", "empirical_fairness"), float
     )
     given = training.get("measured")
     for one in reversed(given if isinstance(given, list) else []):
         if isinstance(one, dict):
             facts = {name: one[name] for name, kind in kinds.items() if type(one.get(name)) is kind}
+            never, always = one.get("never_predicted"), one.get("always_predicted")
+            if isinstance(never, list) and all(isinstance(name, PLAIN) for name in never):
+                facts["never_predicted"] = tuple(never)
+            if isinstance(always, PLAIN):
+                facts["always_predicted"] = always
             with contextlib.suppress(InputError):
                 yield Metrics(**facts)
 

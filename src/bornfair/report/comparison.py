@@ -79,6 +79,7 @@ def _table(names: list[str], models: Models) -> Table:
             "impact ratio": MISSING if ratio is None else f"{ratio:.2f}",
             "accuracy": percent(metrics.accuracy),
             "balanced accuracy": percent(metrics.balanced_accuracy),
+            "largest class": percent(metrics.majority_share),
             "AUC": measure_text("AUC", metrics.auc),
         })  # fmt: skip
     columns = [name for name in rows[0] if any(row[name] != MISSING for row in rows)]

@@ -86,7 +86,8 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Metrics(Checked):
-    """How good the model is on `rows` rows; `on` says which. `empirical_fairness`: rows whose twins agree."""
+    """How good the model is on `rows` rows; `on` says which. `empirical_fairness`: rows whose twins agree. The others
+    as in `bornfair.models.metrics.quality`."""
 
     accuracy: Share | None = None
     balanced_accuracy: Share | None = None
@@ -95,6 +96,9 @@ class Metrics(Checked):
     rows: int | None = None
     on: str = ""
     brier: Share | None = None
+    majority_share: Share | None = None
+    never_predicted: tuple[Any, ...] = ()
+    always_predicted: Any = None
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ def percent(share: float | None, rounding: Literal["near", "down", "up"] = "near
     ('85.5 %', '0 %', '100 %', '0.0004 %', '99.9996 %')
     >>> text(0.85599, "down"), text(3.29e-11, "down"), text(1 - 1e-12), text(None)
     ('85.5 %', '3.2 × 10⁻⁹ %', 'more than 99.9999 %', '–')
+    >>> text(1.2e-16, "up")
+    'less than 0.00001 %'
     """
     if share is None or not math.isfinite(share):
         return MISSING
@@ -40,6 +42,8 @@ def percent(share: float | None, rounding: Literal["near", "down", "up"] = "near
     if hundredfold in (0, 100):
         return f"{int(hundredfold)}{_PERCENT}"
     distance = min(hundredfold, 100 - hundredfold)
+    if distance < Decimal("0.00001") and hundredfold < 50 and rounding == "up":
+        return f"less than 0.00001{_PERCENT}"  # what is open may be no more than what rounding left over
     if distance < Decimal("0.00001"):
         return f"more than 99.9999{_PERCENT}" if hundredfold > 50 else _tiny(hundredfold, _ROUNDING[rounding])
     # One decimal in the middle; towards either end two digits of the distance to it.

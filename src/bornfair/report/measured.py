@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 
+from bornfair.models.metrics import quality_warning
 from bornfair.quantification.records import Affected, Estimate, Group, Shares
 from bornfair.quantification.subpopulation import in_words
 from bornfair.report import charts
@@ -268,10 +269,18 @@ def score_gaps(document: Document) -> Iterator[Block]:
 MEASURES = {
     "accuracy": ("Accuracy", "decisions that are right"),
     "balanced_accuracy": ("Balanced accuracy", "the mean over the classes, however rare they are"),
+    "majority_share": ("Share of the largest class", "the accuracy of deciding everybody as the most frequent class"),
     "auc": ("AUC", "how well the score ranks; 0.5 is chance"),
     "brier": ("Brier score", "how far probabilities are from what happened, squared; 0 is best"),
     "empirical_fairness": ("Twins agree", "rows decided alike for every sensitive value; not a proof"),
 }
+
+
+def quality_warnings(document: Document) -> Iterator[str]:
+    """What is wrong with a model that never decides some class, by the rows on which it was measured."""
+    for found in (document.metrics, *document.measured):
+        if found is not None and (text := quality_warning(vars(found))):
+            yield f"{text} {_measured_on(found.rows, found.on)}".strip()
 
 
 def quality(document: Document) -> Iterator[Block]:
@@ -300,6 +309,8 @@ def quality(document: Document) -> Iterator[Block]:
         yield Table(columns, lines, numbers=frozenset(range(1, len(columns))), shape="stack")
         meanings = "; ".join(f"{MEASURES[name][0]}: {MEASURES[name][1]}" for name in names)
         yield Text(f"{meanings}.", "soft")
+    for text in quality_warnings(document):
+        yield Text(readable(text), "warning")
     if document.measured:
         yield Text("What training measured is recorded in the certificate, not proven.", "soft")
     if document.metrics is not None and document.metrics.on == TABLE:

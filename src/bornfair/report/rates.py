@@ -67,6 +67,8 @@ def impact_sentence(groups: Sequence[GroupMetrics], rules: Favourable | None) ->
     large = [(g.selection_rate, g) for g in groups if not g.small and not g.unknown and g.selection_rate is not None]
     if len(large) < 2:
         return "" if rules is None else "There are not two groups that are large enough to be compared."
+    if len({rate for rate, _ in large}) == 1:
+        return f"All groups that are large enough get the favourable decision equally often: {percent(large[0][0])}."
     (low, worst), (high, best) = (pick(large, key=lambda found: found[0]) for pick in (min, max))
     rates = (
         f"{percent(low)} of {clipped(worst.value)} and {percent(high)} of {clipped(best.value)} get the favourable "

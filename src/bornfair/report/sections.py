@@ -26,6 +26,7 @@ from bornfair.report.pairs import pairs_of_twins
 from bornfair.report.rates import lowest_ratio, rates_by_group
 from bornfair.report.reliability import reliability
 from bornfair.report.verdict_text import BADGES, NO_ARITHMETIC, disagreements, limits, verdict_sentence
+from bornfair.verification.verdict import Arithmetic, Verdict
 
 MOST_FEATURES = 30  # of the domain, shown at once
 FOOTER = "Made with bornfair."
@@ -46,8 +47,8 @@ PROOFS = {
 }
 ARITHMETIC = {
     "real": "Exact: the weights are taken as the numbers they are and nothing is rounded.",
-    "float32": "Float32: the model as computers run it, whatever the order in which sums are added up.",
-    "float64": "Float64: the model as computers run it, whatever the order in which sums are added up.",
+    "float32": "Float32: the model as computers run it",
+    "float64": "Float64: the model as computers run it",
     "executed": "As executed: in whatever formats the model computes, by one program that is asked about both in "
     "the same way.",
 }
@@ -117,6 +118,8 @@ def _lead(document: Document) -> Iterator[Block]:
     yield from why_open(document)
     for note in disagreements(document):
         yield Text(note, "warning")
+    if useless := next(measured.quality_warnings(document), ""):  # one is enough here; all are told with the figures
+        yield Text(readable(useless), "warning")
     if tiles := tuple(_tiles(document)):
         yield Listing("tiles", tiles)
 
@@ -147,7 +150,9 @@ def _tiles(document: Document) -> Iterator[Entry]:
             yield Entry("Proven unfair", percent(shares.falsified, "down"), whose)
     if metrics is not None and metrics.accuracy is not None:
         rows = "" if metrics.rows is None else f"on {count(metrics.rows, 'row')}"
-        yield Entry("Accuracy", percent(metrics.accuracy), rows)
+        largest = None if metrics.majority_share is None else f"largest class {percent(metrics.majority_share)}"
+        balanced = None if metrics.balanced_accuracy is None else f"balanced {percent(metrics.balanced_accuracy)}"
+        yield Entry("Accuracy", percent(metrics.accuracy), "; ".join(filter(None, (rows, balanced, largest))))
     if people is None and metrics is not None and metrics.empirical_fairness is not None:
         yield Entry("Twins agree in the data", percent(metrics.empirical_fairness), "of the rows; not a proof")
 
@@ -169,6 +174,18 @@ def examination(facts: Mapping[str, str]) -> Iterator[Block]:
 # --- what it means ---
 
 
+def _arithmetic(verdict: Verdict, kind: Arithmetic) -> str:
+    """What the verdict says in this arithmetic, under the same condition as the certificate's claim."""
+    if kind not in ("float32", "float64"):
+        return ARITHMETIC[kind]
+    condition = ", whatever the order in which sums are added up"
+    if verdict.verdict == "verified" and kind == "float32":
+        condition = ", where the sums of both people are added up in the same order"
+    elif verdict.verdict == "verified" and verdict.proof == "structural":
+        condition = ", where no sum rounds or the trees of both people are added up in the same order"
+    return f"{ARITHMETIC[kind]}{condition}."
+
+
 def _meaning(document: Document) -> Iterator[Entry]:
     found, domain, certificate = document.verdict, document.domain, document.certificate
     twins = "Two individuals who agree in everything except the sensitive features."
@@ -184,7 +201,7 @@ def _meaning(document: Document) -> Iterator[Entry]:
     yield Entry("Sensitive features", values)
     statement = f"\n{readable(certificate.statement)}" if certificate and certificate.statement else ""
     yield Entry("Individually fair", f"Twins always get the same decision.{statement}")
-    kinds = "\n".join(ARITHMETIC[kind] for kind in found.arithmetic)
+    kinds = "\n".join(_arithmetic(found, kind) for kind in found.arithmetic)
     yield Entry("Arithmetic", kinds or NO_ARITHMETIC)
     if found.verdict != "falsified":
         yield Entry("Proof", PROOFS[found.proof])

@@ -25,6 +25,13 @@ ARITHMETIC_LIMITS = {
 }
 
 
+NOT_BEYOND = "Values that the domain does not list are not covered."
+BEYOND_DOMAIN = (
+    "The proof is structural: it does not depend on the values of the other features. Twins outside the domain get the "
+    "same score, too."
+)
+
+
 def sensitive_names(document: Document, word: str = "and") -> str:
     return listed(document.sensitive, word=word) or "the sensitive value"
 
@@ -141,10 +148,12 @@ def limits(document: Document) -> Iterator[Entry]:
         "Whether groups of people get the positive decision equally often is another question."
         + (rates if document.group_metrics else ""),
     )
+    certificate = document.certificate
+    certified = certificate is not None and certificate.verdict == "verified" == verdict
+    beyond = BEYOND_DOMAIN if certified and document.verdict.proof == "structural" else NOT_BEYOND
     yield Entry(
         "People outside the domain.",
-        "Values that the domain does not list are not covered, nor is what happens to the data before or to the "
-        "decision after the model.",
+        f"{beyond} What happens to the data before the model, or to the decision after it, is not covered.",
     )
     counted = document.metrics or document.measured
     right = "accuracy was measured on a sample of rows" if counted else "accuracy is not part of the verdict"

@@ -14,6 +14,7 @@ import pandas as pd
 
 from bornfair.checks import choice, number
 from bornfair.errors import InputError, plain
+from bornfair.models.metrics import quality_warning
 from bornfair.models.network import Network
 from bornfair.models.operating import Asked, Threshold
 from bornfair.people.domain import Domain
@@ -26,7 +27,7 @@ from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.calibration import calibration
 from bornfair.training.embedding import Bins, Embedding, piecewise
 from bornfair.training.epochs import Callback, Training
-from bornfair.training.options import TrainingOptions
+from bornfair.training.options import TrainingOptions, advice
 from bornfair.training.plan import Plan, shared_split, split
 from bornfair.training.presets import resolve_automatic, settings
 from bornfair.training.projection import projection
@@ -54,6 +55,10 @@ EMBEDDINGS: dict[str, Bins] = {"boosted": "boosted", "piecewise": "tree", "quant
 
 class TableWarning(UserWarning):
     """The table holds something that is probably not meant as it stands."""
+
+
+class QualityWarning(UserWarning):
+    """The model never decides some class, so its accuracy says little."""
 
 
 class FairnessWarning(UserWarning):
@@ -274,6 +279,9 @@ def continue_fit(
     measured = []
     if whole:  # one more batch of many would be told as if it were all
         measured = measured_in_training(model, table if projected else data, classes, plan)
+        useless = quality_warning(measured[0]) if measured and training.history else ""
+        if useless:
+            warnings.warn(f"{useless} {advice(recipe.preset)}", QualityWarning, stacklevel=3)
     certificate = certify(
         model, verdict, start=start, response=response, plan=plan, training=training, projected=projected,
         threshold=threshold,
@@ -336,7 +344,7 @@ def _warn_of_slow_start(start: Start) -> None:
     if isinstance(start, (Bernoulli, NearZero)) and start.layers == "all":
         warnings.warn(
             f"the start has ±{start.scale:.2g} in every layer, so hardly any gradient reaches the first ones and the "
-            "network may learn nothing; init='exact' is fair and learns.",
+            "network may learn nothing; init='exact' is fair and learns faster.",
             UserWarning,
             stacklevel=4,
         )

@@ -45,6 +45,15 @@ TAUGHT = (
 )
 
 
+RARE_CLASSES = "Balanced class weights, or a lower threshold for the rare class, may help."
+SLOW_PRESET = "Preset 'paper' learns slowly; preset 'default', or init 'exact' with learning rate 0.1, is as fair."
+
+
+def advice(preset: str) -> str:
+    """What to try when the trained network never decides some class."""
+    return SLOW_PRESET if preset == "paper" else RARE_CLASSES
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class TrainingOptions:
     """All choices of a fit. None means: as the preset says."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bornfair.models.metrics import quality, quality_warning
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
 from bornfair.models.operating import Asked, Threshold
@@ -50,10 +51,11 @@ def certify(
     if not verdict and model.domain.sensitive:
         verdict = dataclasses.replace(verdict, reason=f"{_why_not(response)}{verdict.reason}")
     bare = certificate_of(model, verdict, seconds=TREE_SECONDS)
+    private = privacy_of(response, training, sensitive=bool(model.domain.sensitive))
     return dataclasses.replace(
         bare,
         start=_as_json({} if start is None else {"attempts": [_timeless(asdict(a)) for a in start.attempts]}),
-        response=_as_json(asdict(response) | {"local_privacy": privacy_of(response, training)}),
+        response=_as_json(asdict(response) | {"local_privacy": private}),
         training=_as_json({
             "plan": plan.record(),
             "epochs_run": len(training.history),
@@ -78,15 +80,13 @@ def operating_facts(model: Any) -> dict[str, Any]:
 def measured_in_training(
     model: Model, people: TrainingData | pd.DataFrame, classes: np.ndarray, plan: Plan
 ) -> list[dict[str, Any]]:
-    """How often the model is right on the rows it learnt from, and on those that said when to stop."""
+    """How good the model is on the rows it learnt from, and on those used for early stopping."""
     scores = people.scores(model.network) if isinstance(people, TrainingData) else model.scores(people)
-    right = decisions(scores) == classes
+    truth, decided = model.classes[classes], model.classes[decisions(scores)]
     parts = zip(
         (TRAINING_ROWS, VALIDATION_ROWS if plan.patience else VALIDATION_ONLY), shared_split(classes, plan), strict=True
     )
-    return [
-        {"on": name, "rows": len(rows), "accuracy": float(np.mean(right[rows]))} for name, rows in parts if len(rows)
-    ]
+    return [{"on": name, "rows": len(rows), **quality(truth[rows], decided[rows])} for name, rows in parts if len(rows)]
 
 
 def with_measured(certificate: Certificate, figures: dict[str, Any]) -> Certificate:
@@ -96,8 +96,18 @@ def with_measured(certificate: Certificate, figures: dict[str, Any]) -> Certific
     return dataclasses.replace(certificate, training=training)
 
 
-def privacy_of(response: Response, training: Training) -> str:
+def quality_warnings(certificate: Certificate, advice: str = "") -> list[str]:
+    """At most one warning that the model never decides some class, by the rows measured last where it shows."""
+    for one in reversed(certificate.training.get("measured", [])):
+        if text := quality_warning(one):
+            return [f"{text} Measured on {one['rows']:,} {one['on']}. {advice}".strip()]
+    return []
+
+
+def privacy_of(response: Response, training: Training, *, sensitive: bool = True) -> str:
     """What the response does for the privacy of the sensitive value, in words."""
+    if not sensitive:
+        return "not applicable: no feature was named as sensitive"
     if response.mode == "none":
         return "none: training saw the true values"
     if training.collapsed:
@@ -108,29 +118,31 @@ def privacy_of(response: Response, training: Training) -> str:
         return "complete: every value of S counts the same, whatever the true one"
     if response.mode == "expected":
         return "none: the exact expectation is a function of the true values"
-    return _privacy_of_values(response, training) + _privacy_of_held_out(training)
+    return _privacy_of_values(response, training)
 
 
 def _privacy_of_values(response: Response, training: Training) -> str:
-    draws = response.draws * len(training.history)
-    each = f"local differential privacy with ε = {privacy(response.gamma):g} for each draw"
-    if response.mode == "population":
+    # Early stopping judges held-out rows with their true values, whatever was randomised in the steps.
+    judged = any(record.validation_loss is not None for record in training.history)
+    held_out = "rows held out for validation were judged with their true values"
+    if response.mode == "population_sampled" and response.gamma == 0:
+        if judged:
+            return f"no differential privacy: {held_out}"
+        return "complete: every value of S was drawn equally often, whatever the true ones"
+    also = f"; {held_out}" if judged else ""
+    if response.of_population:
+        # The release distribution and the centre of the codes come from the exact shares, without noise: drawing from
+        # that distribution adds none.
         return (
             "no differential privacy: training knew the exact share of each sensitive value among all rows; "
-            "whose value is whose it did not read"
+            f"whose value is whose it did not read{also}"
         )
-    if response.mode == "population_sampled":
-        return (
-            f"{each}, for the person whose value was drawn; somebody is drawn {draws} times on average over the whole "
-            "training, more often or never as chance has it"
-        )
-    return f"{each}, ε = {privacy(response.gamma, draws):g} for all {draws} draws of a row"
-
-
-def _privacy_of_held_out(training: Training) -> str:
-    """Early stopping judges held-out rows as they are: their values are not randomised."""
-    judged = any(record.validation_loss is not None for record in training.history)
-    return "; rows held out for validation were judged with their true values" if judged else ""
+    draws = response.draws * len(training.history)
+    return (
+        f"local differential privacy of the training steps with ε = {privacy(response.gamma):g} for each draw, "
+        f"ε = {privacy(response.gamma, draws):g} for all {draws} draws of a row; figures measured on rows use the true "
+        f"values{also}"
+    )
 
 
 def _why_not(response: Response) -> str:

@@ -137,9 +137,9 @@ def released_shares(shares: np.ndarray, gamma: float) -> np.ndarray:
 def privacy(gamma: float, draws: int = 1) -> float:
     """ε of local differential privacy for a person whose value is randomised `draws` times: ε = |γ|·draws.
 
-    Only sampled responses give it. The exact expectation over ŝ uses the true value of every row (or the population's
-    exact shares) whenever γ ≠ 0, without any noise, and gives none. Draws count over the whole training: epochs times
-    draws per row where a row's own value is released; how often a random person is drawn, chance decides.
+    Only mode 'sampled' gives it. At γ ≠ 0 the exact expectation uses the true value of every row without noise, and
+    both population modes use the exact share of each value without noise; they give none. Draws count over the whole
+    training: epochs times draws per row.
 
     >>> privacy(0.5, draws=4)
     2.0

@@ -186,7 +186,7 @@ def fit_streamed(
     measured = [_measured(model, cache, hosts, VALIDATION, on_validation)]
     certificate = certify(
         model, verdict, start=start, response=response, plan=plan, training=training, threshold=point,
-        measured=[{name: one[name] for name in ("on", "rows", "accuracy")} for one in measured if one],
+        measured=[{name: one[name] for name in ("on", "rows", *metrics.QUALITY)} for one in measured if one],
         embedding=embedding, calibrated=calibrated,
     )  # fmt: skip
     figures = _measured(model, cache, hosts, KEPT_ASIDE, ON_KEPT_ASIDE) or measured[0]
@@ -223,8 +223,7 @@ def _measured(model: FairModel, cache: Cache, hosts: Hosts, part: str, on: str) 
     classes = model.classes
     right, decided = classes[answers], classes[decisions(shown_scores)]
     return {
-        "on": on, "rows": len(answers), "accuracy": metrics.accuracy(right, decided),
-        "balanced_accuracy": metrics.balanced_accuracy(right, decided),
+        "on": on, "rows": len(answers), **metrics.quality(right, decided),
         "auc": metrics.auc(right, model.probabilities(shown_scores), classes), "empirical_fairness": None,
     }  # fmt: skip
 

@@ -1,8 +1,8 @@
 """Through which trees, features and thresholds does a sensitive value act on a forest's score, and how much?
 
 How far one tree tells twins apart is the largest difference of two of its leaves that versions of one person reach; of
-trees with very many leaves that tell versions apart, at most that of any two of these. The sum over trees bounds what
-they do together, which nobody's score need attain.
+trees with very many leaves that tell versions apart, at most that of any two of these. The sum over the trees of one
+score bounds what they do together, which nobody's score need attain; of several scores, that of the largest is told.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ class SplitUse:
 class Influence:
     """What one feature in which twins differ does to the score.
 
-    trees: how many read it where somebody of the domain gets, of `of_trees`; largest_change: by how much these move the
-    score at most between versions of a person, and `spread` by how much all trees move it at most between any people.
-    Both are bounds, in units of the score that is compared (log-odds of boosted trees). `splits` come with the most
-    used ones first, and `tree_changes` (tree from 0, largest change) with the trees that act most.
+    trees: how many read it where somebody of the domain gets, of `of_trees`; largest_change: by how much these change
+    any one score at most between versions of a person, and `spread` by how much all trees change it at most between any
+    people. Both are bounds on one score, that of one class where each class has its own, in the units in which scores
+    are compared (log-odds of boosted trees). `splits` come with the most used ones first, and `tree_changes` (tree from
+    0, largest change) with the trees that act most.
     """
 
     feature: str
@@ -52,7 +53,7 @@ class Influence:
     @property
     def text(self) -> str:
         return (
-            f"{self.trees:,} of {self.of_trees:,} trees read {self.feature}; together they move the score by at most "
+            f"{self.trees:,} of {self.of_trees:,} trees read {self.feature}; together they change a score by at most "
             f"{self.largest_change:.3g} between twins, all trees by at most {self.spread:.3g} between any two people"
         )
 
@@ -83,25 +84,26 @@ def influences(model: ForestModel) -> tuple[Influence, ...]:
             continue
         nodes, left = cells.routes[position]
         trees = np.unique(forest.tree_of_node[nodes])
-        mine = {int(tree): changes.get(int(tree), 0.0) for tree in trees}
-        most = sorted(mine.items(), key=lambda one: -one[1])[:MOST_TREES]
+        mine = {int(tree): changes.get(int(tree), np.zeros(judge.bits.outputs)) for tree in trees}
+        largest = {tree: float(change.max()) for tree, change in mine.items()}
+        most = sorted(largest.items(), key=lambda one: -one[1])[:MOST_TREES]
         found.append(
             Influence(
                 name,
                 len(trees),
                 forest.trees,
-                float(sum(mine.values())),
+                float(np.sum(list(mine.values()), axis=0).max()),  # a tree may change several scores, or one of them
                 spread,
                 _splits(judge, position, nodes, left),
-                tuple((tree, float(change)) for tree, change in most if change > 0),
+                tuple((tree, change) for tree, change in most if change > 0),
             )
         )
     return tuple(sorted(found, key=lambda one: -one.largest_change))
 
 
-def _changes(judge: Judge) -> dict[int, float]:
-    """For each tree, by how much it may tell versions of one person apart: of several scores, in the one where most."""
-    bits, cells, found = judge.bits, judge.cells, dict[int, float]()
+def _changes(judge: Judge) -> dict[int, np.ndarray]:
+    """For each tree, by how much it may tell versions of one person apart in each score: [outputs]."""
+    bits, cells, found = judge.bits, judge.cells, dict[int, np.ndarray]()
     twins = cells.twins
     starts = [*bits.starts.tolist(), bits.words]
     for unit in range(bits.acting):
@@ -122,7 +124,7 @@ def _changes(judge: Judge) -> dict[int, float]:
             own = values[:, None] - values[None]
             largest = float(np.where(together, own, 0.0).max(initial=0.0))
         tree = int(bits.tree[unit])
-        found[tree] = max(found.get(tree, 0.0), largest)
+        found.setdefault(tree, np.zeros(bits.outputs))[bits.output[unit]] += largest
     return found
 
 

@@ -141,11 +141,14 @@ def used(steps: Sequence[tuple[str, Any]], names: tuple[str, ...]) -> tuple[str,
 
 
 def parts_of(transformer: Any, names: Sequence[str]) -> list[tuple[str, list[tuple[str, Any]], list[int]]]:
-    """What a column transformer does with columns that it keeps: name, steps, positions of the columns."""
+    """What a column transformer does with columns that it keeps: name, steps, positions of the columns.
+
+    A part of no columns is left out: scikit-learn never fits it.
+    """
     return [
-        (name, [] if isinstance(step, str) else steps_of(step), positions(chosen, names))
+        (name, [] if isinstance(step, str) else steps_of(step), places)
         for name, step, chosen in transformer.transformers_
-        if not (isinstance(step, str) and step == "drop")
+        if not (isinstance(step, str) and step == "drop") and (places := positions(chosen, names))
     ]
 
 

@@ -28,7 +28,7 @@ NOT_RUN = {
 # Other exit statuses than 0, and why.
 STATUSES = {
     r"^bornfair (verify|certify|audit) (model|AC-7|--endpoint|--model-command)": (1, "the stand-in is unfair"),
-    r"^bornfair explain plain --row 44 ": (1, "the document shows an unfair version"),
+    r"^bornfair explain plain --row 89 ": (1, "the document shows an unfair version"),
     r"--response none ": (1, "plain training gives an unfair model"),
     r"^bornfair drift ": (1, "the document shows rows outside"),
     r"--drop opened --drop street$": (2, "the document shows the refusal"),

@@ -1,4 +1,4 @@
-"""Time that passes by counts: each reading of the clock adds the same number of seconds, however busy the machine is."""
+"""Time that is counted: each reading of a clock adds the same number of seconds, however busy the machine is."""
 
 from __future__ import annotations
 

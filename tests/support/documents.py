@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import glob
+import itertools
 import re
 import shlex
 import shutil
@@ -59,7 +59,8 @@ class Line:
         quoted = re.findall(r"[\"']([^\"']*)[\"']", self.text)
         found: list[str] = []
         for word in self.words:
-            files = sorted(glob.glob(word, root_dir=folder)) if "*" in word and word not in quoted else []
+            unquoted = "*" in word and word not in quoted
+            files = sorted(str(file.relative_to(folder)) for file in folder.glob(word)) if unquoted else []
             found += files or [word]
         return found
 
@@ -133,7 +134,7 @@ def nnet_text() -> str:
     random = np.random.default_rng(4)
     lines = ["// a stand-in", "6,13,1,64,", ",".join(map(str, sizes)) + ",", "0,"]
     lines += [",".join(["0"] * 13) + ",", ",".join(map(str, high)) + ",", "0.5," * 14, "1.0," * 14]
-    for before, after in zip(sizes, sizes[1:], strict=False):
+    for before, after in itertools.pairwise(sizes):
         weights = np.zeros((after, before))
         weights[0, 0] = 1.0  # one path through the network: x0 + 2 x8 - 3
         if before == 13:
@@ -224,7 +225,8 @@ def scope(folder: Path) -> dict[str, Any]:
     shutil.copy(folder / "model.json", folder / "adult_t200_d5.json")
     hired = table["hired"] == "yes"
     return {
-        "model": "model.onnx", "fair": "bundle", "people": table.assign(score=table["age"] / 50, hired=hired), "half": income[:100], "other_half": income[100:],
+        "model": "model.onnx", "fair": "bundle", "people": table.assign(score=table["age"] / 50, hired=hired),
+        "half": income[:100], "other_half": income[100:],
         "X": X, "y": hired, "XGBClassifier": xgboost.XGBClassifier,
         "pipeline": LogisticRegression().fit(table[["age", "children"]], hired),
     }  # fmt: skip

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, settings
 
+from counted_time import CountedTime, count_time
 from samples import make_people
 
 HERE = Path(__file__).parent
@@ -54,6 +55,9 @@ SLOW = {
     "tolerance",
 }
 
+# Rooms whose tests stop work after some seconds; these seconds are counted in readings of the clock.
+COUNTED = {"explaining", "quantification", "verification"}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out the modules that take long")
@@ -70,3 +74,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def people() -> pd.DataFrame:
     """A few people with every kind of feature and a target that depends on some of them."""
     return make_people(240, seed=7)
+
+
+@pytest.fixture
+def counted_time(monkeypatch: pytest.MonkeyPatch) -> CountedTime:
+    """Seconds pass by readings of the clock, not by how busy the machine is."""
+    return count_time(monkeypatch, tick=0.002)
+
+
+@pytest.fixture(autouse=True)
+def _count_time_where_engines_are_tested(request: pytest.FixtureRequest) -> None:
+    if request.path.parent.parent == HERE and request.path.parent.name in COUNTED:
+        request.getfixturevalue("counted_time")

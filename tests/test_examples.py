@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from counted_time import count_time
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    count_time(monkeypatch, tick=0.25)  # the seconds of an example are so many readings of its clock
     return lambda name: runpy.run_path(str(EXAMPLES / name))
 
 

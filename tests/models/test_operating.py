@@ -276,6 +276,7 @@ def test_thresholds_that_were_fixed_are_read(table: pd.DataFrame, number: float,
     assert overruled.thresholds == {"yes": 0.4}
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_thresholds_that_were_tuned_are_read(table: pd.DataFrame) -> None:
     numbers = table.assign(sex=(table["sex"] == "M").astype(int))[["income", "sex"]]
     for inner in (LogisticRegression(), LinearSVC()):

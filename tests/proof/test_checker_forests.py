@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
+import itertools
 import json
 import random
 import re
@@ -20,7 +21,7 @@ from bornfair import load
 from bornfair.errors import InputError, plain_level
 from bornfair.models.forest_graph import forest_bytes
 from bornfair.models.forest_model import Native
-from bornfair.people.features import RealFeature
+from bornfair.people.features import IntegerFeature, RealFeature
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairForest, bundle_files
 from bornfair.proof.certificate import as_checked
@@ -41,6 +42,19 @@ def test_what_bornfair_writes_is_accepted_and_true(kind):
     assert found["valid"] and found["verdict"] == EXPECTED.get(kind, "verified")
     assert found["arithmetic"] == ([] if kind == "forest, undecided" else ["real", "float64"])
     assert contradiction(bundle(kind), found) is None
+
+
+def test_each_verdict_has_a_claim_of_its_own():
+    said = {kind: answer(bundle(kind)) for kind in ("forest", "forest, falsified", "forest, undecided")}
+    assert said["forest"]["claim"].startswith("Two individuals who differ only in owner always get the same score")
+    assert said["forest, falsified"]["claim"] == (
+        "The model is not fair: two individuals who differ only in owner get different decisions."
+    )
+    undecided = said["forest, undecided"]
+    assert undecided["claim"] == f"Nothing about fairness is certified: {undecided['reason']}"
+    forgery = Forgery.of(bundle("forest, undecided"))
+    forgery.certificate["claim"] = said["forest, falsified"]["claim"]
+    assert "the claim says something else" in answer(forgery.sealed())["reason"]
 
 
 def test_a_claim_names_its_conditions_where_sums_round():
@@ -374,6 +388,52 @@ def test_a_whole_number_belongs_to_one_part_of_a_cut_only():
     for cut in (3, 5):
         with pytest.raises(checker.Rejected, match="not proven"):
             checker.check_tree([["hours", cut], 0, 1], grove)
+
+
+def test_a_whole_number_between_two_halves_is_not_lost():
+    """Splits at 2.5 and 3.5: only who has 3 hours, with the house or without, is decided by the house."""
+    trees = [("hours", 2.5, -0.5, ("hours", 3.5, ("owner", 0.5, -1.0, 1.0), -0.5))]
+    model = grown((HOURS, OWNER), ("owner",), trees)
+    truth = everybody(model)
+    assert truth.people["hours"][truth.unfair].tolist() == [3]
+    network, people = as_checked(model)
+    for float64 in (False, True):
+        grove = checker.Grove(network, people, float64)
+        assert not grove.is_fair(0, people.everybody())
+        with pytest.raises(checker.Rejected, match="not proven"):
+            checker.check_tree([0], grove)
+    forgery = Forgery.of(bundle_files(model)).claim("verified", "bounds", ["real", "float64"], [0])
+    assert "not proven" in answer(forgery.restated().sealed())["reason"]
+
+
+def nested_splits(rng, name, splits):
+    """A tree of splits of one number; each leaf is another one."""
+    if not splits:
+        return float(rng.normal())
+    at = int(rng.integers(len(splits)))
+    return (name, splits[at], nested_splits(rng, name, splits[:at]), nested_splits(rng, name, splits[at + 1 :]))
+
+
+@pytest.mark.parametrize("kind", ["whole", "real"])
+def test_a_box_reaches_the_leaves_of_its_people_and_no_others(kind):
+    """Splits at whole and at half numbers, at the ends of the range and beyond, in every box of a small range."""
+    rng, low, high = np.random.default_rng(6), -2, 4
+    feature = (IntegerFeature if kind == "whole" else RealFeature)(name="n", low=low, high=high)
+    steps = 1 if kind == "whole" else 4
+    everyone = [n / steps for n in range(low * steps, high * steps + 1)]
+    for _ in range(40):
+        splits = sorted(rng.choice(np.arange(-2.5, 5, 0.5), 4, replace=False).tolist())
+        network, people = as_checked(grown((feature, OWNER), ("owner",), [nested_splits(rng, "n", splits)]))
+        grove = checker.Grove(network, people, False)
+        ends = range(low, high + 1) if kind == "whole" else [n / 2 for n in range(2 * low, 2 * high + 1)]
+        for begin, end in itertools.combinations_with_replacement(ends, 2):
+            if kind == "real" and begin == end:
+                continue
+            box = people.everybody() | {"n": (begin, end)}
+            without = kind == "real" and begin > low  # the lower end of a part belongs to the part below
+            there = [n for n in everyone if (begin < n if without else begin <= n) and n <= end]
+            truly = {network.leaves({"n": n, "owner": True})[0] for n in there}
+            assert set(grove.reached(network.roots[0], box)) == truly, (splits, begin, end)
 
 
 def test_a_mirrored_number_has_both_ends_in_every_part():

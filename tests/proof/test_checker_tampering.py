@@ -317,6 +317,17 @@ def test_a_number_that_is_turned_round_is_rejected():
     assert "scaled by a factor below 0" in answer(forgery.sealed())["reason"]
 
 
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_a_number_that_is_scaled_by_zero_counts_as_a_constant(zero):
+    """Everybody has the same number then: what holds for both ends holds for all."""
+    forgery = Forgery.of(bundle("bounds"))
+    (node, *_) = (node for node in forgery.model.graph.node if node.op_type == "Mul")
+    forgery.put(node.input[1], np.full_like(forgery.constant(node.input[1]), zero))
+    files = forgery.claim("verified", "bounds", ["real"], [0]).restated().sealed()
+    found = answer(files)
+    assert found["valid"] and contradiction(files, found) is None
+
+
 def a_code_that_becomes_infinite():
     """0 times infinity is not a number, and the decision then is no."""
     steps = [("Sub", 1.0), ("Mul", 1e300), ("Mul", 1e300), ("Add", 0.0), ("Mul", 1.0)]

@@ -1,7 +1,7 @@
 """One of several processes that train together on a small table; what it saw is printed as JSON.
 
-python host_process.py ADDRESS:PORT,PROCESSES,PROCESS TABLE FOLDER [linger]: with `linger` an epoch takes long enough to
-be killed in.
+python host_process.py ADDRESS:PORT,PROCESSES,PROCESS TABLE FOLDER [linger]: with `linger` training goes no further than
+to its first checkpoint, and waits to be killed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def network_digest(network: Any) -> str:
     return hashlib.sha256(b"".join(tensor.tobytes() for tensor in network.tensors().values())).hexdigest()
 
 
-def trained(hosts: Hosts, table: str, folder: Path, checkpoint: Path | None, pause: float = 0.0) -> dict[str, Any]:
+def trained(hosts: Hosts, table: str, folder: Path, checkpoint: Path | None, *, linger: bool = False) -> dict[str, Any]:
     from bornfair.people.domain import Domain
     from bornfair.people.sources import Source
     from bornfair.training.fitting import Recipe
@@ -41,7 +41,8 @@ def trained(hosts: Hosts, table: str, folder: Path, checkpoint: Path | None, pau
         largest.append(float(abs(network.sensitive_weights(network.widths[0] - codes.shape[1])).max()))
 
     def told(*_: Any) -> None:
-        time.sleep(pause)
+        while linger and checkpoint is not None and checkpoint.exists():
+            time.sleep(0.05)
 
     from bornfair.training import streaming
 
@@ -90,7 +91,7 @@ def main() -> None:
     address, table, folder, *linger = sys.argv[1:]
     hosts = joined(address)
     place = Path(folder)
-    result = {"together": trained(hosts, table, place, place / "saved", 0.3 if linger else 0.0)}
+    result = {"together": trained(hosts, table, place, place / "saved", linger=bool(linger))}
     result["again"] = trained(hosts, table, place, None)
     result["gradient"] = sensitive_gradient(hosts)  # type: ignore[assignment]
     result["process"] = hosts.process  # type: ignore[assignment]

@@ -88,6 +88,7 @@ def test_a_weight_of_zero_on_age_is_proof_for_every_age():
     assert quantify(FairModel(fair, model.encoding), timeout=1).certified == 1
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_a_dependence_on_age_that_changes_nobodys_decision_is_verified_by_bounds():
     model = bump(at=40.4, width=3.0)
     first, last = model.network.layers

@@ -161,3 +161,13 @@ def test_another_question_at_another_threshold_is_that_of_the_model_as_it_then_d
     for threshold in (0.2, 0.5, 0.9):
         found = verify(model, sensitive_features=["race"], threshold=threshold, timeout=20)
         assert bool(found) == counted_out(model.at(threshold), ["race"]), threshold
+
+
+def test_the_node_that_refuses_gaps_lists_no_category(tmp_path):
+    """Asked from outside, a graph of ours was shown people without a job, whom it refuses."""
+    from bornfair.models.importers.onnx_file import read_onnx
+    from bornfair.people.policies import Policies
+    from bundle_cases import JOB, reading
+
+    file = read_onnx(reading(0.0, Policies(missing="error", unseen="ignore")).export_onnx(tmp_path / "model.onnx"))
+    assert file.wanted.categories["job"] == JOB.categories

@@ -328,7 +328,8 @@ def _categories(graph: Any, inputs: Sequence[Input]) -> dict[str, tuple[Value, .
         if node.op_type in ("OneHotEncoder", "LabelEncoder"):
             attributes = {a.name: attribute_of(a, Path()) for a in node.attribute if a.type in (7, 8)}
             found = listed(attributes, "cats_strings", "cats_int64s", "keys_strings", "keys_int64s", "classes_strings")
-            known.setdefault(column, tuple(dict.fromkeys(found)))
+            if list(found) != [""]:  # a node that recognises gaps lists no category
+                known.setdefault(column, tuple(dict.fromkeys(found)))
         elif node.op_type in ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Gather", "Cast", "ArrayFeatureExtractor"):
             behind |= dict.fromkeys(node.output, column)
     text = {found.name for found in inputs if found.element == "text"}

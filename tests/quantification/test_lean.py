@@ -288,6 +288,20 @@ def test_long_sums_leave_room_for_the_rounding_of_their_bound():
     assert Lean(owner, np.ones(1), np.zeros(1), np.arange(8000) < 30).widest == 30
 
 
+def test_factors_of_the_bound_are_rounded_up():
+    """Those of the layers in between, and those beside the weights, where the smallest become TINY."""
+    owner = by_hand([([[2.0]], [0.0]), ([[-3.0]], [0.0]), ([[0.5]], [0.0])], [([[1.0]], [0.0])], [0.0], [1.0])
+    reaches, vectors = Lean(owner, np.ones(1), np.zeros(1))._reaches()
+    each = 1 + 2 * 9 * UNIT * (1 + 2.0**-10)  # an error of before counts twice in what is multiplied
+    assert [reach[0, 0] for reach in reaches] == pytest.approx([3 * each**3, 1.5 * each**2, 0.5 * each, 1.0], rel=1e-9)
+    assert [vector[0] for vector in vectors] == pytest.approx([13.5 * UNIT, 4.5 * UNIT], rel=2e-3)
+    given = np.array([0.0, 2.0**-130, 2.0**-101, 2.0**-99, 1 / 3, 1 - 2.0**-30])
+    found = lean_module._with_error(np.zeros((6, 2)), given)
+    assert found.shape == (6, 3) and found.dtype == np.float32 and not found[:, :2].any()
+    assert found[:3, 2].tolist() == [0.0, TINY, TINY]
+    assert (found[3:, 2] >= given[3:]).all() and found[3:, 2] == pytest.approx(given[3:], rel=2e-6)
+
+
 # --- which networks are served ---
 
 

@@ -140,3 +140,11 @@ def test_shares_are_those_of_a_whole_population(shares):
     with pytest.raises(InputError, match="shares must be numbers of at least 0 that sum to 1"):
         released_shares(np.array(shares), 0.0)
     assert released_shares(np.array([0.0, 1.0]), 0.0).tolist() == [0.5, 0.5]
+
+
+def test_a_value_that_is_never_kept_is_not_kept_by_the_smallest_draw(monkeypatch):
+    monkeypatch.setattr(jax.random, "uniform", lambda key, shape: jnp.zeros(shape))
+    true = jnp.arange(6) % 3
+    drawn = np.asarray(Response("sampled", -1e4).draw(jax.random.key(0), true, 3))[:, 0]
+    assert (drawn != np.asarray(true)).all()
+    assert np.asarray(Response("sampled", 1e4).draw(jax.random.key(0), true, 3))[:, 0].tolist() == true.tolist()

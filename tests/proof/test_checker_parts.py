@@ -635,3 +635,197 @@ def test_what_differs_between_twins_dies_out_where_its_neurons_are_off():
     unheard = [layers[0], ([[0.0, 1.0]], [0.0])]
     assert Prover(network_of(unheard, steps=()), PEOPLE, True).is_same(box)
     assert not Prover(network_of(layers, "tanh", steps=()), PEOPLE, True).is_same(box | {"n": (0, 3)})
+
+
+# --- reasons of leaves ---
+
+
+def prover_of(weights, bias, people=PEOPLE, *, float32=False, activation="relu", steps=()):
+    return Prover(network_of([([weights], [bias])], activation, steps=steps), people, float32)
+
+
+def test_a_leaf_of_a_network_needs_a_class_or_a_reason_that_holds():
+    box = PEOPLE.everybody() | {"n": (5, 9)}
+    plain = prover_of([1.0, 0, 0, 0, 0], -4.5)  # n > 4.5
+    wrong = [0, 2, -1, True, False, 1.0, "1", None, {}, {"each": 0}, {"each": 2}, {"each": -1}, {"each": True}]
+    wrong += [{"each": 1.0}, {"each": 1, "more": 1}, {"one": 1}, "exact", "Same", "", ["same"]]
+    for leaf, fair in ((1, True), ({"each": 1}, True), ("same", True), *((leaf, False) for leaf in wrong)):
+        assert plain.is_fair(leaf, box) == fair
+    assert plain.is_fair(0, box | {"n": (0, 4)}) and not plain.is_fair(1, box | {"n": (4, 9)})
+    one = box | {"n": (5, 5), "r": (0.5, 0.5)}
+    assert plain.is_fair("exact", one) and not prover_of([1.0, 0, 0, 0, 0], -4.5, float32=True).is_fair("exact", one)
+    by_sex = prover_of([1.0, 0, 0, -5.0, 0], -4.5)  # men need n > 9.5
+    for leaf in (0, 1, {"each": 0}, {"each": 1}, "same", "exact"):
+        assert not by_sex.is_fair(leaf, one)
+    low = one | {"n": (4, 4)}
+    assert all(by_sex.is_fair(leaf, low) for leaf in (0, {"each": 0}, "exact")) and not by_sex.is_fair("same", low)
+    tanh = prover_of([1.0, 0, 0, 0, 0], -4.5, activation="tanh")
+    assert not tanh.is_fair("exact", one)  # has no exact values
+    many = prover_of([1.0, 0, 0, 0, 0], -4.5)
+    many.__dict__["views"] = None  # more than can be looked at one by one
+    assert many.is_fair(1, one) and not many.is_fair({"each": 1}, one) and not many.is_fair("exact", one)
+
+
+def test_a_value_is_one_where_the_network_cannot_tell_it_from_others():
+    held = prover_of([1.0, 0, 0, 0, 0], 0.0, steps=(("Max", 5.0), ("Min", 7.0)))
+    for name, possible, one in (
+        ("n", (4, 4), True), ("n", (2, 4), True), ("n", (2, 5), True), ("n", (2, 6), False), ("n", (7, 9), True),
+        ("r", (0.5, 0.5), True), ("r", (0.5, 0.75), False), ("sex", ("f",), True), ("sex", ("f", "m"), False),
+    ):  # fmt: skip
+        assert held.is_one(name, possible) == one
+    whole_box = PEOPLE.everybody() | {"n": (0, 5), "r": (0.5, 0.5)}
+    assert held.is_fair("exact", whole_box) and not held.is_fair("exact", whole_box | {"n": (0, 6)})
+
+
+def test_a_class_that_leads_by_a_little_everywhere_is_decided():
+    layers = [([[1.0, 0, 0, 0, 0], [1.0, 0, 0, 0, 0]], [0.5, 0.0])]  # n + 0.5 and n
+    prover = Prover(network_of(layers, steps=()), PEOPLE, True)
+    assert prover.is_decided(PEOPLE.everybody(), 0) and not prover.is_decided(PEOPLE.everybody(), 1)
+
+
+def test_twins_by_rules_must_get_the_class_too():
+    mirror = [[{"kind": "mirror", "feature": "n", "total": 9}]]
+    people = people_of(SEX, whole("n", 0, 9), real("r", -2.0, 3.0), twins=mirror)
+    layers = [([[1.0, 0, 0, 0, 0], [-1.0, 0, 0, 0, 0]], [-6.5, 2.5]), ([[1.0, 1.0]], [-0.25])]
+    both, box = Prover(network_of(layers, steps=()), people, False), people.everybody()
+    assert both.is_fair(1, box | {"n": (7, 9)}) and both.is_fair({"each": 1}, box | {"n": (0, 2)})
+    assert both.is_fair(0, box | {"n": (3, 6)}) and both.is_fair("exact", box | {"n": (7, 7), "r": (0.5, 0.5)})
+    above = Prover(network_of([([[1.0, 0, 0, 0, 0]], [-4.5])], steps=()), people, False)
+    for n in ((7, 9), (0, 2), (7, 7)):
+        inner = box | {"n": n, "r": (0.5, 0.5)}
+        assert not any(above.is_fair(leaf, inner) for leaf in (0, 1, {"each": 0}, {"each": 1}, "exact", "same"))
+
+
+def test_a_leaf_of_trees_needs_a_class_or_a_reason_that_holds():
+    people = people_of(SEX, whole("n", 0, 9))
+    grove, box = Grove(one_split("n", 4.5), people, False), people.everybody() | {"n": (0, 4)}
+    wrong = [0, 2, -1, True, 1.0, "1", None, {}, {"each": 0}, {"each": 2}, {"each": -1}, {"each": True}, "exact"]
+    wrong += [{"each": 1, "more": 1}, {"one": 1}, "Same"]
+    for leaf, fair in ((1, True), ({"each": 1}, True), ("same", True), *((leaf, False) for leaf in wrong)):
+        assert grove.is_fair(leaf, box) == fair
+    assert grove.is_fair(0, box | {"n": (5, 9)}) and grove.is_fair({"each": 0}, box | {"n": (5, 9)})
+    assert not grove.is_fair(1, box | {"n": (4, 5)}) and not grove.is_fair(0, box | {"n": (4, 5)})
+    assert grove.is_fair("same", box | {"n": (4, 5)})
+    grove.__dict__["views"] = None
+    assert not grove.is_fair({"each": 1}, box) and grove.is_fair(1, box)
+    by_sex = one_split("n", 0.5)
+    by_sex = Forest((Place("sex", {"f": 0.0, "m": 1.0, "x": 0.0}),), *list(vars(by_sex).values())[1:12])
+    for leaf in (0, 1, {"each": 0}, {"each": 1}, "same"):
+        assert not Grove(by_sex, people, False).is_fair(leaf, box)
+    women = people_of({**SEX, "categories": ["f", "x"]}, whole("n", 0, 9))
+    assert Grove(by_sex, women, False).is_fair("same", women.everybody())
+
+
+def test_rounded_sums_of_trees_claim_less():
+    people = people_of(SEX, whole("n", 0, 9))
+    forest = Forest(
+        (Place("n", None),), [0, 1], [0, 0], [4.5, 2.5], [0, 0], [~0, ~2], [~1, ~3], [0] * 4, [0.1, 1e9, 0.3, -1e9], 1,
+        at=[0.4 + 5e-16], classes=["no", "yes"],
+    )  # fmt: skip
+    assert not forest.adds_exactly and forest.largest == pytest.approx(2e9, rel=1e-5)
+    exact, rounded = Grove(forest, people, False), Grove(forest, people, True)
+    box = people.everybody() | {"n": (0, 2)}
+    for inner in (box, people.everybody()):
+        (low, high), (below, above) = exact.bounds(inner), rounded.bounds(inner)
+        sizes = [Fraction(1, 10) + Fraction(3, 10)] if inner is box else [Fraction(2 * 10**9)]
+        off = float(forest.error(sizes)[0])
+        assert off > 0 and [float(low[0] - below[0]), float(above[0] - high[0])] == pytest.approx([off, off], rel=1e-6)
+    assert exact.is_decided(box, 0) and not exact.is_decided(box, 1)
+    assert not rounded.is_decided(box, 0) and not rounded.is_decided(box, 1)
+    assert exact.is_fair("same", box) and not rounded.is_fair("same", box)
+    assert checker.decide_trees(forest, {"n": 1, "sex": "f"}, "real") == 0
+    assert checker.decide_trees(forest, {"n": 1, "sex": "f"}, "float64") is None
+    assert checker.decide_trees(forest, {"n": 5, "sex": "f"}, "float64") == 0
+
+
+def test_scores_at_the_threshold_are_not_above_it():
+    people, half = people_of(SEX, whole("n", 0, 9)), one_split("n", 4.5)
+    forest = Forest(half.places, *list(vars(half).values())[1:10], at=[1.0], classes=["no", "yes"])
+    grove = Grove(forest, people, True)
+    assert not grove.is_decided(people.everybody(), 0) and not grove.is_decided(people.everybody(), 1)
+    assert checker.decide_trees(forest, {"n": 1, "sex": "f"}, "float64") == 0
+
+
+@pytest.mark.parametrize(
+    ("cycles", "table", "same"),
+    [
+        ([["a", "b"]], (0.0, 0.0, 1.0), True),
+        ([["a", "b"]], (0.0, 1.0, 1.0), False),
+        ([["b", "c"]], (0.0, 1.0, 1.0), True),
+        ([["a", "b", "c"]], (0.0, 0.0, 1.0), False),
+        ([["a", "b", "c"]], (1.0, 1.0, 1.0), True),
+    ],
+)
+def test_a_split_tells_twins_apart_if_any_values_of_a_rule_go_apart(cycles, table, same):
+    rule = [[{"kind": "cycles", "feature": "c", "cycles": cycles}]]
+    c = {"kind": "categorical", "name": "c", "categories": ["a", "b", "c"], "missing": False}
+    people = people_of(SEX, c, twins=rule)
+    place = Place("c", dict(zip("abc", table, strict=True)))
+    forest = Forest((place,), [0], [0], [0.5], [0], [~0], [~1], [0, 0], [1.0, 0.0], 1, at=[0.5], classes=["no", "yes"])
+    grove = Grove(forest, people, False)
+    assert grove.is_fair("same", people.everybody()) == same
+    others = cycles[0] if "a" in cycles[0] else ["a"]
+    assert grove.is_fair(1, people.everybody() | {"c": ("a",)}) == all(place.table[value] == 0.0 for value in others)
+    if same:
+        assert checker.prove_trees(forest, people) == {"real", "float64"}
+    else:
+        with pytest.raises(Rejected, match="a split tells c"):
+            checker.prove_trees(forest, people)
+
+
+def test_a_split_is_idle_only_if_both_sides_are_leaves_that_add_the_same():
+    for yes, no, targets, weights, idle in (
+        (~0, ~1, [0, 0], [1.0, 1.0], True), (~1, ~0, [0, 0], [1.0, 1.0], True), (~0, ~1, [0, 1], [1.0, 1.0], False),
+        (~0, ~1, [0, 0], [1.0, 1.5], False), (1, ~0, [0, 0, 0], [1.0, 1.0, 1.0], False),
+        (~0, 1, [0, 0, 0], [1.0, 1.0, 1.0], False), (1, ~2, [0, 0, 0], [1.0, 1.0, 1.0], False),
+    ):  # fmt: skip
+        forest = Forest((), [0], [0, 0], [0.0, 0.0], [0, 0], [yes, ~1], [no, ~2], targets, weights, 2)
+        assert forest.is_idle(0) == idle
+
+
+@pytest.mark.parametrize(
+    ("roots", "yes", "no", "leaves", "fault"),
+    [
+        ([0], [1, ~0], [~2, ~1], 3, None),
+        ([1], [~0, 0], [~1, ~2], 3, None),
+        ([1, 0], [~0, ~2], [~1, ~3], 4, None),
+        ([0], [2, ~0], [~1, ~2], 3, "leads to what is not there"),
+        ([0], [1, ~3], [~2, ~1], 3, "leads to what is not there"),
+        ([], [], [], 0, "begins where there is no split"),
+        ([2], [1, ~0], [~2, ~1], 3, "begins where there is no split"),
+        ([-1], [1, ~0], [~2, ~1], 3, "begins where there is no split"),
+        ([0, 0], [1, ~0], [~2, ~1], 3, "a split is reached in two ways"),
+        ([0, 1], [1, ~0], [~2, ~1], 3, "a split is reached in two ways"),
+        ([0], [1, 0], [~2, ~1], 3, "a split is reached in two ways"),
+        ([0], [~1], [~1], 2, "the same number"),
+        ([0], [1, ~1], [~2, ~1], 3, "the same number|a leaf is reached in two ways"),
+        ([0], [2, ~0, ~3], [1, ~1, ~0], 4, "a leaf is reached in two ways"),
+        ([0], [1, ~0], [~2, ~1], 4, "no tree reaches"),
+        ([0], [~0, ~2], [~1, ~3], 4, "no tree reaches"),
+        ([0], [~0, 1], [~1, ~2], 3, "no tree reaches"),
+    ],
+)
+def test_trees_are_trees(roots, yes, no, leaves, fault):
+    if fault is None:
+        checker._check_trees(roots, yes, no, leaves)
+    else:
+        with pytest.raises(Rejected, match=fault):
+            checker._check_trees(roots, yes, no, leaves)
+
+
+def test_lists_of_numbers_are_as_long_as_they_say():
+    doubles = array("d", [1.5, -2.0]).tobytes()
+    good = {"dims": [2], "type": checker.DOUBLE, "raw": doubles, "strings": []}
+    assert list(checker._numbers(good, checker.DOUBLE)) == [1.5, -2.0]
+    assert list(checker._numbers(good | {"dims": [3], "type": 2, "raw": b"\x00\x01\x02"}, 2)) == [0, 1, 2]
+    for wrong, fault in (
+        (good | {"dims": [1]}, "another length"), (good | {"dims": [2, 1]}, "another length"),
+        (good | {"raw": doubles[:-1]}, "another length"), (good | {"dims": []}, "another length"),
+        (good | {"type": 1}, "another type"), (good | {"strings": [b"a"]}, "another type"),
+        (good | {"more": 1}, "odd"), ([1.0], "odd"),
+    ):  # fmt: skip
+        with pytest.raises(Rejected, match=fault):
+            checker._numbers(wrong, checker.DOUBLE)
+    assert checker._flags({"nodes_trueleafs": [0, 1, 1]}, "true") == [0, 1, 1]
+    with pytest.raises(Rejected, match="is odd"):
+        checker._flags({"nodes_falseleafs": [0, 2]}, "false")

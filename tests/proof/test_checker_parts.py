@@ -270,6 +270,8 @@ def test_sums_are_exact_in_float64_only_up_to_two_to_the_53():
         ([0.1, 1.0], (), True),
         ([2.0**52, 0.0], (), True),
         ([2.0**52, 1.5], (), True),
+        ([1.0, 0.0], (("Add", [2.0**53 + 2]),), True),
+        ([1.0, 0.0], (("Add", [2.0**52]), ("Add", [-(2.0**51)])), True),
         ([2.0**53, 0.0], (), False),
         ([2.0**51, 0.0], (("Add", [0.25]),), True),
         ([2.0**51, 0.0], (("Add", [0.125]),), True),
@@ -294,7 +296,11 @@ def test_sums_are_exact_in_float64_only_up_to_two_to_the_53():
                 if steps and steps[0][0] == "Mul"
                 else sizes[0] + sum(abs(Fraction(n)) for _, s in steps for n in s)
             ]
-            assert score * Fraction(17, 2**53) <= off <= score * Fraction(18, 2**53) + Fraction(1, 2**900)
+            assert (
+                score * Fraction(17, 2**53) + Fraction(1, 2**1000)
+                <= off
+                <= score * Fraction(18, 2**53) + Fraction(1, 2**900)
+            )
 
 
 # --- covering everybody ---
@@ -479,6 +485,8 @@ def test_the_sums_of_everybody_lie_between_the_bounds():
                 assert bound <= least
                 if len(network.layers) == 1:
                     assert bound == pytest.approx(float(least), abs=1e-4)
+                    lost = sum(abs(Fraction(w)) * Fraction(e) for w, e in zip(row, found[-1].error, strict=True))
+                    assert not float32 or bound <= least - lost
             classes = {checker.decide_exactly(network, person) for person in inside(box)}
             for best in range(len(network.classes)):
                 if prover.is_decided(box, best):
@@ -568,6 +576,17 @@ def test_sums_that_may_overflow_are_refused(layer):
         else:
             with pytest.raises(Rejected, match="a sum may overflow"):
                 prover.forward(PEOPLE.everybody())
+
+
+def test_inputs_that_may_overflow_are_refused_even_if_nothing_reads_them():
+    for high, kept in ((2.0**125, True), (2.0**126, False)):
+        people = people_of(SEX, whole("n", 0, 9), real("r", 0.0, high))
+        prover = Prover(network_of([([[0.0] * 5], [0.0])]), people, True)
+        if kept:
+            assert prover.forward(people.everybody())
+        else:
+            with pytest.raises(Rejected, match="a sum may overflow"):
+                prover.forward(people.everybody())
 
 
 def test_a_middle_reaches_both_ends():
@@ -771,6 +790,19 @@ def test_a_split_tells_twins_apart_if_any_values_of_a_rule_go_apart(cycles, tabl
     else:
         with pytest.raises(Rejected, match="a split tells c"):
             checker.prove_trees(forest, people)
+
+
+def test_many_splits_and_values_of_rules_are_refused(monkeypatch):
+    c = {"kind": "categorical", "name": "c", "categories": ["a", "b", "c"], "missing": False}
+    people = people_of(SEX, c, twins=[[{"kind": "cycles", "feature": "c", "cycles": [["a", "b"]]}]])
+    forest = Forest((Place("c", dict.fromkeys("abc", 0.0)),), [0], [0], [0.5], [0], [~0], [~1], [0, 0], [1.0, 0.0], 1)
+    for most, kept in ((2, True), (1, False)):  # one split, and two pairs of values
+        monkeypatch.setattr(checker, "MOST_PRODUCTS", most)
+        if kept:
+            assert checker.prove_trees(forest, people) == {"real", "float64"}
+        else:
+            with pytest.raises(Rejected, match="so many splits keep rules takes too long"):
+                checker.prove_trees(forest, people)
 
 
 def test_a_split_is_idle_only_if_both_sides_are_leaves_that_add_the_same():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import bornfair.quantification.drawing as drawing
-import bornfair.quantification.lean as lean
+import bornfair.quantification.lean as lean_module
 from bornfair.models.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
@@ -19,9 +20,9 @@ from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.drawing import Drawing
 from bornfair.quantification.forms import Bounder
 from bornfair.quantification.leads import judge_boxes
-from bornfair.quantification.lean import bounded_in_float32
-from bornfair.quantification.variables import variables
-from bornfair.twins.relation import twin_relation
+from bornfair.quantification.lean import Lean, bounded_in_float32, sure_classes, views_alike
+from bornfair.quantification.variables import Variables, variables
+from bornfair.twins.relation import FreeSpace, Relation, View, twin_relation
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.exact import exact_decisions, exact_scores, inputs_of_views
 
@@ -170,6 +171,239 @@ def test_nobody_is_judged_where_a_sum_may_overflow():
         assert not fair.any() and not unfair.any()
 
 
+# --- the error bound of docs/theory.md §9, term by term ---
+
+
+def by_hand(layers, views, low, high):
+    """A bounder of weights and biases, and of views that are given as (matrix, offset)."""
+    free = FreeSpace(np.array(low, float), np.array(high, float), np.zeros(len(low)), ())
+    shown = {}  # views with one matrix share it, as those of an encoding do
+    relation = Relation(tuple(
+        View(shown.setdefault(np.array(matrix).tobytes(), np.array(matrix, float)), np.array(offset, float))
+        for matrix, offset in views
+    ), free)  # fmt: skip
+    network = Network(tuple(Layer(np.array(weight), np.array(bias)) for weight, bias in layers))
+    return Bounder(network, relation, Variables(free, {}), "float32")
+
+
+UNIT, TINY = 2.0**-24, 2.0**-100
+
+
+def lemma(owner, view, places, scale, shift, alive):
+    """The lemma's bound of the error of one output, for one view and rows of places; and what is added to it at most
+    where a factor is so small that it is taken to be TINY.
+    """
+    kept = [np.flatnonzero(part) for part in np.split(alive, np.cumsum(owner.network.widths[1:-1])[:-1])]
+    rows = [*kept[: len(owner.network.layers) - 1], np.arange(1)]
+    largest = np.maximum(np.abs(owner.variables.free.low), np.abs(owner.variables.free.high))
+    raised, underflow, held = TINY * np.abs(places).sum(axis=1), 0.0, np.zeros(0)
+    for i, (weight, bias) in enumerate(owner.network.wide):
+        gamma = (weight.shape[1] + 8) * UNIT / (1 - (weight.shape[1] + 8) * UNIT)
+        weight, bias = weight[rows[i]] if i == 0 else weight[np.ix_(rows[i], rows[i - 1])], bias[rows[i]]
+        size = np.abs(weight).T
+        if i == 0:
+            given, moved = np.abs(scale * places), np.abs(weight @ view.matrix).T
+            # An input is off by 4 units of its size, and by what rounding takes from the ends of the free space.
+            off = 4 * UNIT * (np.abs(shift) + given) + 2.0**-50 * largest
+            known = np.abs(view.matrix) @ np.abs(shift) + np.abs(view.offset)
+            error = 2 * off @ moved + gamma * (given @ moved + known @ size + np.abs(bias))
+            error = error + TINY * (1 + (2 * largest / np.abs(scale)).sum())
+            sums, constant = (scale * places) @ (weight @ view.matrix).T, weight @ (view.matrix @ shift + view.offset)
+        else:
+            values = np.maximum(sums, -held)
+            error = error @ size + gamma * ((values + 3 * np.abs(held) + 2 * error) @ size + np.abs(bias)) + TINY
+            underflow += 4 * TINY * np.abs(held).sum()
+            raised = raised + TINY * np.abs(values).sum(axis=1)
+            sums, constant = values @ weight.T, weight @ held
+        held = (constant + bias).astype(np.float32).astype(np.float64)
+    return error[:, 0] + underflow + 2 * UNIT * np.abs(held[0]), raised
+
+
+def regime(rng):
+    """Weights, biases, views and places of very different sizes, many of them 0: each term is the largest somewhere."""
+
+    def some(*shape, spread, none):
+        size = 2.0 ** int(rng.integers(-spread, spread // 3 + 1)) * (rng.random() >= none)
+        return size * rng.choice([-3.0, -1.0, 1.0, 1.5], shape)
+
+    free, hidden = int(rng.integers(1, 4)), rng.integers(1, 4, int(rng.integers(0, 3))).tolist()
+    widths = [free + 1, *hidden, 1]
+    layers = [
+        (some(b, a, spread=int(rng.choice([3, 60])), none=0), some(b, spread=60, none=0.6))
+        for a, b in itertools.pairwise(widths)
+    ]
+    matrix = np.eye(free + 1, free)[rng.permutation(free + 1)] * rng.choice([-1.0, 1.0], free)
+    views = [(matrix, some(free + 1, spread=30, none=0.5)) for _ in range(2)]
+    low, high = -np.abs(some(free, spread=20, none=0.5)), np.abs(some(free, spread=20, none=0.5))
+    owner = by_hand(layers, views, low, high)
+    scale = np.abs(some(free, spread=int(rng.choice([3, 90])), none=0))
+    shift, alive = some(free, spread=30, none=0.5), rng.random(sum(hidden)) < 0.8
+    signed, places = bool(rng.random() < 0.5), some(6, free, spread=20, none=0.4)
+    return owner, scale, shift, alive, signed, (places if signed else np.abs(places)).astype(np.float32)
+
+
+def test_the_error_is_the_one_of_the_lemma_whichever_term_is_the_largest():
+    rng, served = np.random.default_rng(12), 0
+    for _ in range(600):
+        owner, scale, shift, alive, signed, places = regime(rng)
+        if not Lean.serves(owner):
+            continue
+        served += 1
+        found = Lean(owner, scale, shift, alive, signed=signed)._outputs(places)
+        for view, (_, by) in zip(owner.relation.views, found, strict=True):
+            error, raised = lemma(owner, view, places.astype(np.float64), scale, shift, alive)
+            assert (by >= 2 * error).all()
+            assert (by <= 2.02 * (error + raised)).all()
+    assert served > 400
+
+
+def test_the_error_is_the_largest_of_all_outputs():
+    """Three outputs, of which another one has the largest weights or the largest bias each time."""
+
+    def bound(weights, biases):
+        owner = by_hand([([[1.0, 2.0]], [1.0]), (weights, biases)], [([[1.0], [0.0]], [0.0, 1.0])], [0.0], [1.0])
+        [(_, by)] = Lean(owner, np.ones(1), np.zeros(1))._outputs(np.ones((1, 1), np.float32))
+        return float(by[0])
+
+    most = bound([[64.0]], [4096.0])
+    for weights in itertools.permutations((1.0, -64.0, 0.5)):
+        for biases in itertools.permutations((0.0, 3.0, -4096.0)):
+            by = bound(np.transpose([weights]), biases)
+            assert max(bound([[w]], [b]) for w, b in zip(weights, biases, strict=True)) <= by * (1 + 1e-6)
+            assert by <= most * (1 + 1e-6)
+            if weights.index(-64.0) == biases.index(-4096.0):
+                assert by == pytest.approx(most, rel=1e-6)
+
+
+def test_long_sums_leave_room_for_the_rounding_of_their_bound():
+    """8,000 equal terms in float32, in any order, may lose γ(8,000) of the bound that they add up."""
+    owner = by_hand(
+        [(np.ones((8000, 1)), np.ones(8000)), (np.ones((1, 8000)), [1.0])], [([[1.0]], [0.0])], [0.0], [1.0]
+    )
+    lean, place = Lean(owner, np.ones(1), np.zeros(1)), np.ones((1, 1), np.float32)
+    error, _ = lemma(owner, owner.relation.views[0], place, np.ones(1), np.zeros(1), np.ones(8000, bool))
+    [(_, by)] = lean._outputs(place)
+    assert 1 + 8000 * UNIT < by[0] / (2 * error[0]) < 1.01
+    assert lean.widest == 8000
+    assert Lean(owner, np.ones(1), np.zeros(1), np.arange(8000) < 30).widest == 30
+
+
+def test_factors_of_the_bound_are_rounded_up():
+    """Those of the layers in between, and those beside the weights, where the smallest become TINY."""
+    owner = by_hand([([[2.0]], [0.0]), ([[-3.0]], [0.0]), ([[0.5]], [0.0])], [([[1.0]], [0.0])], [0.0], [1.0])
+    reaches, vectors = Lean(owner, np.ones(1), np.zeros(1))._reaches()
+    each = 1 + 2 * 9 * UNIT * (1 + 2.0**-10)  # an error of before counts twice in what is multiplied
+    assert [reach[0, 0] for reach in reaches] == pytest.approx([3 * each**3, 1.5 * each**2, 0.5 * each, 1.0], rel=1e-9)
+    assert [vector[0] for vector in vectors] == pytest.approx([13.5 * UNIT, 4.5 * UNIT], rel=2e-3)
+    given = np.array([0.0, 2.0**-130, 2.0**-101, 2.0**-99, 1 / 3, 1 - 2.0**-30])
+    found = lean_module._with_error(np.zeros((6, 2)), given)
+    assert found.shape == (6, 3) and found.dtype == np.float32 and not found[:, :2].any()
+    assert found[:3, 2].tolist() == [0.0, TINY, TINY]
+    assert (found[3:, 2] >= given[3:]).all() and found[3:, 2] == pytest.approx(given[3:], rel=2e-6)
+
+
+# --- which networks are served ---
+
+
+def bounded(weight=1.0, bias=0.0, then=0.0, low=0.0, high=1.0, offset=0.0, matrix=((1.0,),)):
+    """Whether float32 sums of a network of two layers can be bounded."""
+    layers = [([[weight] * len(matrix)], [bias]), ([[then]], [0.0])]
+    owner = by_hand(layers, [(matrix, [offset] * len(matrix))], [low] * len(matrix[0]), [high] * len(matrix[0]))
+    assert Lean.serves(owner) == bounded_in_float32(owner)
+    return bounded_in_float32(owner)
+
+
+def test_sums_are_bounded_below_two_to_the_120():
+    """Four times the sizes of a sum's terms must be below 2^120, and so must those of each later layer."""
+    under = 1 - 2.0**-20
+    assert bounded() and bounded(high=1e30) and not bounded(high=1e37)
+    for known, most in (
+        ({"high": 0.25}, {"weight": 2.0**118}),  # inputs count as 1 at least
+        ({"high": 1.0}, {"weight": 2.0**116}),  # and four times where they are larger
+        ({"low": -1.0, "high": 0.5}, {"weight": 2.0**116}),
+        ({"high": 0.0, "offset": -1.0}, {"weight": 2.0**116}),
+        ({"weight": 0.0}, {"bias": 2.0**118}),
+        ({"weight": 0.0, "bias": -1.0}, {"then": 2.0**116}),
+        ({"weight": 0.0}, {"then": 2.0**118}),  # values of a layer count as 1 at least
+        ({"weight": 0.0}, {"then": -(2.0**118)}),
+    ):
+        [(name, value)] = most.items()
+        assert not bounded(**known, **most)
+        assert bounded(**known, **{name: value * under})
+
+
+def test_views_must_show_each_number_once_as_it_is():
+    assert bounded(matrix=((-1.0,),)) and bounded(matrix=((1.0,), (0.0,))) and bounded(matrix=((0.0, 1.0), (-1.0, 0.0)))
+    for matrix in (((0.5,),), ((2.0,),), ((1.0,), (1.0,)), ((1.0,), (-1.0,))):
+        assert not bounded(matrix=matrix)
+
+
+def test_bands_and_long_sums_are_left_to_intervals():
+    views = [([[1.0]], [0.0])]
+    owner = by_hand([([[1.0]], [0.5])], views, [0.0], [1.0])
+    band = replace(owner.relation, views=(replace(owner.relation.views[0], radius=np.ones(1)),))
+    assert bounded_in_float32(owner) and not bounded_in_float32(replace(owner, relation=band))
+    for terms, kept in ((2**13 - 1, True), (2**13, False)):
+        matrix = np.eye(terms, 1)
+        assert (
+            bounded_in_float32(by_hand([(np.ones((1, terms)), [0.0])], [(matrix, np.zeros(terms))], [0.0], [1.0]))
+            == kept
+        )
+
+
+def test_networks_of_many_neurons_and_other_activations_are_left_to_others(monkeypatch):
+    monkeypatch.setattr(lean_module, "bounded_in_float32", lambda _: True)
+    relu, tanh = (SimpleNamespace(exact=exact) for exact in (True, False))
+    for function, widths, kept in (
+        (relu, (2**16, 2**16 - 1), True), (relu, (2**16, 2**16), False), (tanh, (2, 1), False),
+    ):  # fmt: skip
+        assert Lean.serves(SimpleNamespace(network=SimpleNamespace(function=function, widths=widths))) == kept
+
+
+def test_views_that_share_a_matrix_are_evaluated_together():
+    one, other = np.eye(1), np.eye(1)
+    assert views_alike([View(one, np.zeros(1)), View(other, np.zeros(1)), View(one, np.ones(1))]) == [[0, 2], [1]]
+
+
+# --- which class is sure ---
+
+
+def test_a_class_is_sure_only_beyond_the_error():
+    scores, by = np.array([[3.0], [1.0], [0.5], [-1.0], [-1.5]]), np.array([[1.0]] * 5)
+    assert sure_classes(scores, by).tolist() == [1, -1, -1, -1, 0]
+    table = [
+        ([5.0, 1.0, 2.9], [1.0], 0),
+        ([1.0, 5.0, 3.0], [1.0], -1),  # at the distance of both errors nothing is sure
+        ([1.0, 2.5, 5.0], [1.0], 2),
+        ([1.0, 3.5, 5.0], [1.0], -1),
+        ([-9.0, -5.0, -9.0], [1.9], 1),
+        ([-9.0, -5.0, -9.0], [2.0], -1),
+        ([2.0, 2.0, 0.0], [0.0], -1),  # a tie
+        ([5.0, 2.0, 1.0], [1.0, 0.5, 3.5], -1),  # an output may have an error of its own
+        ([5.0, 2.0, 1.0], [2.0, 0.9, 1.9], 0),
+    ]  # fmt: skip
+    for row, error, sure in table:
+        assert sure_classes(np.array([row], np.float32), np.array([error], np.float32)).tolist() == [sure]
+
+
+def test_twins_are_judged_by_all_of_their_outputs(monkeypatch):
+    views = [([[1.0]], [0.0]), ([[1.0]], [1.0])]
+    one = Lean(by_hand([([[1.0]], [0.5])], views, [0.0], [1.0]), np.ones(1), np.zeros(1))
+    cases = [((2.0, 3.0), "fair"), ((-2.0, -3.0), "fair"), ((2.0, -3.0), "unfair"), ((-2.0, 3.0), "unfair")]
+    cases += [((2.0, 1.0), "neither"), ((-1.0, -2.0), "neither"), ((1.0, -3.0), "neither"), ((2.0, 0.0), "neither")]
+    scores = np.array([pair for pair, _ in cases])
+    monkeypatch.setattr(one, "_outputs", lambda _: [(scores[:, [v]], np.ones(len(cases))) for v in (0, 1)])
+    fair, unfair = one.judge(np.zeros((len(cases), 1), np.float32))
+    assert ["fair" if f else "unfair" if u else "neither" for f, u in zip(fair, unfair, strict=True)] == [
+        said for _, said in cases
+    ]
+    more = Lean(by_hand([([[1.0], [0.0], [2.0]], [0.5, 0.0, 0.0])], views, [0.0], [1.0]), np.ones(1), np.zeros(1))
+    outputs = np.array([[[9, 0, 0], [9, 0, 0]], [[0, 0, 9], [0, 9, 0]], [[0, 9, 9], [0, 9, 0]]], float)
+    monkeypatch.setattr(more, "_outputs", lambda _: [(outputs[:, v], np.ones(3)) for v in (0, 1)])
+    fair, unfair = more.judge(np.zeros((3, 1), np.float32))
+    assert (fair.tolist(), unfair.tolist()) == ([True, False, False], [False, True, False])
+
+
 # --- parts ---
 
 
@@ -226,7 +460,7 @@ def test_rounding_is_bounded_in_float32_only_where_every_sum_is_short(monkeypatc
     widths = [owner.network.widths[0], 9, 3, 1]
     layers = [Layer(np.ones((b, a)), np.zeros(b)) for a, b in itertools.pairwise(widths)]
     owner = replace(owner, network=Network(tuple(layers)))
-    monkeypatch.setattr(lean, "MOST_TERMS", 10)
+    monkeypatch.setattr(lean_module, "MOST_TERMS", 10)
     assert bounded_in_float32(owner)
-    monkeypatch.setattr(lean, "MOST_TERMS", 9)
+    monkeypatch.setattr(lean_module, "MOST_TERMS", 9)
     assert not bounded_in_float32(owner) and Crowd(owner).lean(None) is None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bornfair.errors import InputError
-from bornfair.training.response import Response, kept_and_other, privacy
+from bornfair.training.response import Response, kept_and_other, privacy, released_shares, response_probabilities
 
 
 @given(st.integers(2, 9), st.floats(-5, 5))
@@ -70,16 +70,81 @@ def test_bad_responses_are_explained(arguments, message):
         Response(*arguments)
 
 
-def test_a_response_needs_two_values_a_number_and_a_draw():
-    assert kept_and_other(2, 0.0) == (0.5, 0.5)
-    for size in (1, 0):
+# --- by hand ---
+
+
+def test_three_values_at_e_to_the_gamma_two_are_kept_half_of_the_time():
+    response = Response("sampled", math.log(2))
+    assert kept_and_other(3, math.log(2)) == pytest.approx((0.5, 0.25))
+    assert kept_and_other(3, -math.log(2)) == pytest.approx((0.2, 0.4))
+    assert response.keep_probability(3) == pytest.approx(0.5)
+    assert response.matrix(3) == pytest.approx(np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]))
+    assert response.release(np.array([1.0, 0.0, 0.0])) == pytest.approx([0.5, 0.25, 0.25])
+    assert response.release(np.array([0.5, 0.5])) == pytest.approx([0.5, 0.5])
+    assert response.release(np.array([0.75, 0.25])) == pytest.approx([7 / 12, 5 / 12])
+
+
+def test_a_single_value_is_always_released():
+    response = Response("sampled", -3.0, 2)
+    assert response.keep_probability(1) == 1.0 and response.matrix(1).tolist() == [[1.0]]
+    assert response.release(np.ones(1)).tolist() == [1.0]
+    assert np.asarray(response.draw(jax.random.key(0), jnp.zeros(5, jnp.int32), 1)).tolist() == [[0, 0]] * 5
+
+
+@pytest.mark.parametrize("gamma", [0.0, -1.0, 2.0])
+def test_modes_say_whose_values_they_read_and_how(gamma):
+    own, everybody = ("expected", "sampled", "none"), ("population", "population_sampled")
+    for mode in (*own, *everybody):
+        response = Response(mode, gamma)
+        assert response.draws_values == (mode in ("sampled", "population_sampled"))
+        assert response.of_population == (mode in everybody)
+        exact = mode in ("expected", "population")
+        assert response.reads_values == (not exact or gamma != 0)  # at 0 every value counts the same
+    assert Response() == Response("expected", 0.0, 1)
+
+
+@pytest.mark.parametrize("draws", [True, False, 0, -1, 1.0, 2.5, "2", None, math.nan])
+def test_draws_are_whole_numbers_of_at_least_one(draws):
+    with pytest.raises(InputError, match="draws must be a whole number of at least 1, found"):
+        Response("sampled", 0.0, draws)
+    with pytest.raises(InputError, match="draws must be a whole number of 1 or more, found"):
+        privacy(1.0, draws)
+
+
+def test_privacy_counts_every_draw_and_one_by_default():
+    assert privacy(0.5) == privacy(-0.5) == 0.5
+    assert privacy(0.5, 1) == 0.5 and privacy(0.5, np.int64(3)) == 1.5 and privacy(-0.25, 8) == 2.0
+    with pytest.raises(InputError, match="γ must be a number, found NaN"):
+        privacy(math.nan)
+
+
+@pytest.mark.parametrize("gamma", [math.nan, math.inf, -math.inf])
+def test_gamma_is_a_number(gamma):
+    with pytest.raises(InputError, match="gamma must be a finite number, found"):
+        Response("expected", gamma)
+    if math.isnan(gamma):
+        with pytest.raises(InputError, match="γ must be a number, found NaN"):
+            kept_and_other(2, gamma)
+
+
+@pytest.mark.parametrize("size", [1, 0, -1])
+def test_a_response_needs_two_values(size):
+    for function in (kept_and_other, response_probabilities):
         with pytest.raises(InputError, match=f"needs two or more sensitive values, found {size}"):
-            kept_and_other(size, 0.0)
-    with pytest.raises(InputError, match="γ must be a number, found NaN; 0 answers"):
-        kept_and_other(2, float("nan"))
-    assert privacy(-0.5) == 0.5 and privacy(0.5, np.int64(3)) == 1.5
-    for draws in (0, True, 1.0):
-        with pytest.raises(InputError, match="draws must be a whole number of 1 or more"):
-            privacy(0.5, draws)
-    with pytest.raises(InputError, match=r"γ must be a number, found NaN\."):
-        privacy(float("nan"), 2)
+            function(size, 0.0)
+    assert kept_and_other(2, 0.0) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.6], [0.5, 0.4], [-0.5, 1.5], [[0.5, 0.5]], 1.0, [math.nan, 1.0]])
+def test_shares_are_those_of_a_whole_population(shares):
+    with pytest.raises(InputError, match="shares must be numbers of at least 0 that sum to 1"):
+        released_shares(np.array(shares), 0.0)
+    assert released_shares(np.array([0.0, 1.0]), 0.0).tolist() == [0.5, 0.5]
+
+
+def test_a_value_that_is_never_kept_is_not_kept_by_the_smallest_draw(monkeypatch):
+    monkeypatch.setattr(jax.random, "uniform", lambda key, shape: jnp.zeros(shape))
+    true = jnp.arange(6) % 3
+    drawn = np.asarray(Response("sampled", -1e4).draw(jax.random.key(0), true, 3))[:, 0]
+    assert (drawn != np.asarray(true)).all()
+    assert np.asarray(Response("sampled", 1e4).draw(jax.random.key(0), true, 3))[:, 0].tolist() == true.tolist()

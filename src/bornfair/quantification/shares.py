@@ -50,7 +50,7 @@ def _above(nodes: Nodes, boxes: Boxes, sums: Sums, bins: int) -> np.ndarray:
     reach = span.sum(axis=0)
     width = np.where(reach > 0, reach, 1.0) * ((1 + 2.0**-30) / (bins - 1))
     sound = np.isfinite(base) & np.isfinite(reach)
-    table = np.where(sound, sums.table, 0.0)
+    table, low = np.where(sound, sums.table, 0.0), np.where(sound, low, 0.0)
     # What a block adds beyond its lowest value, in bins; a block that adds less than a bin is left at its lowest.
     parts = [
         _Part(((values - low[block][:, None]) * ((1 - 2.0**-40) / width)[:, None]).clip(0.0), chances)

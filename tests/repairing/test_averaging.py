@@ -129,8 +129,8 @@ def test_notes_say_what_was_left_out_and_what_is_not_read(tmp_path: Path) -> Non
     left = repair(tmp_path / "model.onnx", gappy, **asked)
     assert left.note == "4 rows with gaps were left out." and left.changes.rows == 86
     assert left.accuracy_after == np.mean(left.model.predict(PEOPLE.iloc[4:]) == PEOPLE["hired"].iloc[4:])
-    on = {"on": "rows of the table", "rows": 86, "accuracy": left.accuracy_after}
-    assert left.model.certificate.training["measured"] == [on]
+    (on,) = left.model.certificate.training["measured"]
+    assert (on["on"], on["rows"], on["accuracy"]) == ("rows of the table", 86, left.accuracy_after)
     assert left.model.certificate.training["repair"] == {"method": "average"}
     with pytest.raises(InputError, match="every row of the table has a gap"):
         repair(tmp_path / "model.onnx", PEOPLE, test=gappy.iloc[:4], **asked)
@@ -223,7 +223,7 @@ def test_the_command_repairs_and_the_bundle_is_used_like_others(tmp_path: Path) 
     assert found.exit_code == 0 and "mean over versions of each person" in found.output
     for words in (("check", bundle), ("verify", bundle), ("certify", bundle)):
         assert run(*words).exit_code == 0
-    assert run("predict", bundle, table).output.count("\n") == 91
+    assert run("predict", bundle, table).stdout.count("\n") == 91
     moved = run("predict", bundle, table, "--threshold", "0.3").exception
     assert isinstance(moved, InputError) and "name the threshold when it is wrapped" in str(moved)
     counted = run("quantify", bundle, "--timeout", "2", "--json")

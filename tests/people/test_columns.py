@@ -62,6 +62,7 @@ def test_a_gap_has_a_column_of_its_own() -> None:
     column = GapColumns(NumberColumn(WHOLE, SCALED), 30.0)
     assert column.feature is WHOLE and column.width == 2 and column.shown == 3.5
     assert column.encode(np.array([10.0, np.nan])).tolist() == [[0.5, 0.0], [3.5, 1.0]]
+    assert column.encode(np.array(np.nan)).tolist() == [3.5, 1.0]
     assert column.exact(None) == [Fraction(7, 2), Fraction(1)] and column.exact(10) == [Fraction(1, 2), Fraction(0)]
     back = column.decode(np.array([[0.5, 0.0], [3.5, 1.0], [12.5, 0.5]]))
     assert back[[0, 2]].tolist() == [10.0, 90.0] and np.isnan(back[1])

@@ -117,3 +117,24 @@ def test_numbers_are_kept_as_numbers_up_to_the_largest_that_a_format_holds():
 def test_what_is_no_data_frame_is_refused_in_a_sentence(table):
     with pytest.raises(InputError, match=r"a table must be a pandas or polars data frame, found \w+; turn it into one"):
         as_pandas(table)
+
+
+@pytest.mark.parametrize("names", [["a", 1], [1, "a"], ["a", "b", ("c", "d")]])
+def test_names_of_two_types_are_refused(names):
+    with pytest.raises(InputError, match=r"the table has columns named by a text \('a'\) and by a (int|tuple)"):
+        as_pandas(pd.DataFrame([range(len(names))], columns=pd.Index(names, dtype=object)))
+    numbered = pd.DataFrame([[1, 2]])
+    assert as_pandas(numbered) is numbered
+
+
+def test_columns_of_other_data_frames_keep_their_gaps_and_types():
+    polars = pytest.importorskip("polars")
+    native = polars.DataFrame(
+        {"whole": [1, 2, 3], "holed": [1, None, 3], "real": [0.5, 1.5, 2.5], "text": ["a", None, "c"]}
+    )
+    for given in (native, native.lazy()):
+        table = as_pandas(given)
+        assert list(table.columns) == ["whole", "holed", "real", "text"]
+        assert table["whole"].dtype == np.int64 and table["real"].dtype == np.float64
+        assert table["holed"].isna().tolist() == [False, True, False] and table["holed"].dropna().tolist() == [1, 3]
+        assert table["text"].tolist()[::2] == ["a", "c"] and table["text"].isna().tolist() == [False, True, False]

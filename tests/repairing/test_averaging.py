@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,10 @@ from typer.testing import CliRunner
 from bornfair import Domain, repair, verify
 from bornfair.cli import app
 from bornfair.errors import InputError
+from bornfair.models.importers.columns import Who
 from bornfair.models.importers.onnx_child import session_of
 from bornfair.proof import checker
+from bornfair.repairing.averaging import COMPARED_ROWS, _rows_of
 
 PEOPLE = pd.DataFrame({
     "age": np.arange(90) % 40 + 20.0,
@@ -69,6 +72,36 @@ def test_a_graph_that_no_reader_knows_is_averaged(tmp_path: Path) -> None:
     assert checker.check(bundle)["verdict"] == "verified"
     bare = session_of((found.model.export_onnx(tmp_path / "bare.onnx", sensitive=False)).read_bytes())
     assert [given.name for given in bare.get_inputs()] == ["age", "hours"]
+
+
+def test_an_estimator_is_compared_with_people_of_the_table_whose_values_are_known() -> None:
+    table = PEOPLE.drop(columns="hired")
+    domain = Domain.infer(table, sensitive=["woman"])
+
+    def compared(rows: pd.DataFrame | None) -> pd.DataFrame | None:
+        return _rows_of(domain, Who(domain, None, rows))
+
+    for given in (table, PEOPLE):  # with the columns of the domain, or with more
+        found = compared(given)
+        assert found is not None and found.sort_index().equals(table)
+    assert compared(None) is None and compared(table.drop(columns="age")) is None
+    strange = table.copy()
+    strange.loc[3, "age"], strange.loc[5, "hours"] = 500.0, np.nan
+    found = compared(strange)
+    assert found is not None and sorted(found.index) == [row for row in range(90) if row not in (3, 5)]
+    found = compared(pd.concat([table] * 30, ignore_index=True))
+    assert found is not None and len(found) == COMPARED_ROWS == len(set(found.index))
+
+
+def test_the_time_of_a_repair_is_within_that_of_its_caller(tmp_path: Path) -> None:
+    began = time.perf_counter()
+    path = written(MODEL, tmp_path / "MODEL.ONNX")
+    found = repair(path, PEOPLE, sensitive_features=["woman"], method="average", seed=7)
+    assert 0 < found.seconds <= time.perf_counter() - began
+    told = found.to_json()
+    assert told["seed"] == found.seed == 7 and told["versions"] == 2 and told["thresholds"] == {}
+    assert told["accuracy_before"] is told["accuracy_after"] is None and told["changed"] == found.changed
+    assert found.note == "" and found.sensitive == ("woman",)
 
 
 def test_declared_twins_belong_to_the_mean(tmp_path: Path) -> None:
@@ -180,6 +213,8 @@ def test_what_cannot_be_averaged_is_refused_with_the_reason(tmp_path: Path) -> N
     assert "a function shows nothing of what it computes" in said(lambda rows: rows["age"] > 30)
     assert "there is no model" in said(tmp_path / "nowhere")
     fitted = GaussianNB().fit(table, answers)
+    for decision in ("logit", "label"):
+        assert "leave decision (--decision) out" in said(Shares().fit(table, answers), decision=decision)
     assert "leave decision (--decision) out" in said(fitted, decision="logit")
     done = repair(fitted, PEOPLE, target="hired", sensitive_features=["woman"], method="average").model
     for again in (done, done.save(tmp_path / "bundle"), tmp_path / "bundle" / "model.onnx"):

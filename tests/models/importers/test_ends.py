@@ -129,6 +129,8 @@ WORDS = "k = Cast<to = 7>(g) f = Reshape(k, flat) word = Gather(words, f)"
         ("label p", f"{P} label = Greater(p, third)", "label"), ("p label", f"{P} label = Greater(z, half)", "label"),
         ("label y", f"{Z} label = Greater(z, zero) y = Mul(z, minus)", "label"),
         ("label y", f"{Z} label = Greater(z, zero) q = Gemm(x, w2) r = Gather<axis = 1>(q, last) y = Tanh(r)", None),
+        ("label y", f"{Z} label = Greater(z, half) y = Relu(z)", "label"),
+        ("label y", f"{Z} label = Greater(z, zero) q = Gemm(x, w2) r = Gather<axis = 1>(q, last) y = Relu(r)", None),
         ("p q", f"{P} y = Mul(z, two) q = Sigmoid(y)", "p"), ("p q", f"{P} y = Add(z, half) q = Sigmoid(y)", None),
         ("p q", f"{P} y = Mul(z, minus) q = Sigmoid(y)", None),
     ],

@@ -173,6 +173,18 @@ def test_a_label_names_the_classes_of_scores_in_their_order(
         assert model.predict(ROWS).tolist() == executed(path, "word").ravel().tolist()
 
 
+@pytest.mark.parametrize(
+    ("factor", "classes"), [("two", ("a", "b", "c")), ("half", ("a", "b", "c")), ("minus", (0, 1, 2))]
+)
+def test_a_label_names_the_classes_of_the_scores_it_decides_by(factor: str, classes: Any, tmp_path: Path) -> None:
+    """Also of a multiple of them, and not where the smallest decides."""
+    body = f"{SEVERAL} y = Mul(z, {factor}) k = ArgMax<axis = 1, keepdims = 0>(y) word = Gather(three, k)"
+    model = load_model(written(tmp_path, "word z", body), domain=PEOPLE, decision_output="z")
+    assert tuple(model.domain.classes.tolist()) == classes
+    best = executed(tmp_path / "m.onnx", "z").argmax(axis=1)
+    assert model.predict(ROWS).tolist() == [classes[place] for place in best]
+
+
 def test_what_is_shown_beside_a_label_is_compared_where_it_is_of_its_scores(tmp_path: Path) -> None:
     for outputs, body, compared in (
         ("label p", f"{P} label = Greater(p, third)", True),

@@ -15,6 +15,8 @@ from onnx import parser
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 from typer.testing import CliRunner
 
 from bornfair import Domain, repair, verify
@@ -231,6 +233,28 @@ def test_columns_go_to_an_estimator_by_name_or_by_place() -> None:
     mean = sum(inner.predict_proba(table.assign(woman=sex))[:, 1] for sex in (0.0, 1.0)) / 2
     for found in (named, plain):
         assert np.allclose(found.model.predict_proba(PEOPLE)[:, 1], mean, atol=1e-4)
+
+
+def test_a_threshold_of_several_classes_belongs_to_the_mean() -> None:
+    """For these classes a black box takes no threshold."""
+    table = PEOPLE.drop(columns="hired")
+    answers = np.where(PEOPLE["age"] + 5 * PEOPLE["woman"] > 45, "high", np.where(PEOPLE["age"] > 30, "middle", "low"))
+    fitted = GaussianNB().fit(table, answers)
+    asked = {"target": "y", "sensitive_features": ["woman"], "method": "average"}
+    found = repair(fitted, table.assign(y=answers), threshold="high=0.1", **asked)
+    mean = sum(fitted.predict_proba(table.assign(woman=sex)) for sex in (0.0, 1.0)) / 2
+    decided = fitted.classes_[np.argmax(mean / [0.1, 0.5, 0.5], axis=1)]
+    assert found.model.predict(table).tolist() == decided.tolist() and found.model.thresholds == {"high": 0.1}
+    assert decided.tolist() != fitted.classes_[mean.argmax(axis=1)].tolist()
+
+
+def test_texts_go_to_an_estimator_by_place() -> None:
+    table = pd.DataFrame({"job": ["cook", "nurse", "smith"] * 30, "sex": ["f", "m"] * 45})
+    answers = (table["job"] == "cook") & (table["sex"] == "m") | (table["job"] == "nurse")
+    fitted = make_pipeline(OneHotEncoder(sparse_output=False), GaussianNB()).fit(table.to_numpy(object), answers)
+    found = repair(fitted, table.assign(y=answers), target="y", sensitive_features=["sex"], method="average")
+    mean = sum(fitted.predict_proba(table.assign(sex=sex).to_numpy(object))[:, 1] for sex in "fm") / 2
+    assert np.allclose(found.model.predict_proba(table)[:, 1], mean, atol=1e-4)
 
 
 def test_a_model_that_is_read_is_asked_as_it_was_asked_for(tmp_path: Path) -> None:

@@ -212,6 +212,8 @@ def test_what_cannot_be_averaged_is_refused_with_the_reason(tmp_path: Path) -> N
 
     assert "step 'Shares' (Shares) is not supported" in said(Shares().fit(table, answers))
     assert "step 'Labels' (Labels) is not supported" in said(Labels().fit(table, answers))
+    labels = said(Labels().fit(table, answers), threshold=0.3)
+    assert labels.endswith("answers labels only, which decide themselves; leave --threshold and --decision out.")
     assert "a function shows nothing of what it computes" in said(lambda rows: rows["age"] > 30)
     assert "there is no model" in said(tmp_path / "nowhere")
     fitted = GaussianNB().fit(table, answers)

@@ -157,6 +157,9 @@ SVM = """l, {} = ai.onnx.ml.SVMClassifier<classlabels_ints = [0, 1, 2]>(x)"""
          True),
         ("float[N, 3] s", "z = MatMul(x, w)  k = Cast<to = 7>(z)  y = Cast<to = 1>(k)  s = Add(y, mine)"
          "  l = BEST(z)", False),
+        ("float[N, 6] s", "z = MatMul(x, w)  k = Greater(z, half)  c = Cast<to = 1>(k)  s = Concat<axis = 1>(z, c)"
+         "  l = BEST(z)", False),
+        ("float[N, 6] s", "z = MatMul(x, w)  c = Neg(z)  s = Concat<axis = 1>(z, c)  l = BEST(z)", True),
         ("float[N, 3] s", "z = MatMul(x, w)  s = own.Greater(z)  l = BEST(z)", False),
         ("float[N, 3] s", "z = MatMul(x, w)  s = Neg(z)  k = own.Greater(z)  l = BEST(k)",
          True),

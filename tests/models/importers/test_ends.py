@@ -61,6 +61,8 @@ def executed(path: Path, output: str) -> np.ndarray:
         ("label", f"{Z} label = Greater(z, zero)", {}, 1), ("label", f"{Z} label = Greater(z, zeros)", {}, 1),
         ("label", f"{Z} label = Greater(z, half)", {}, 0), ("label", f"{Z} label = GreaterOrEqual(z, zero)", {}, 0),
         ("label", f"{Z} label = Less(z, zero)", {}, 0),
+        ("label", f"{Z} y = Mul(z, minus) label = Greater(z, y)", {}, 0),
+        ("label", f"{Z} label = Greater(zero, z)", {}, 0),
         ("label", f"{Z} g = Greater(z, zero) k = Cast<to = 1>(g) label = Cast<to = 9>(k)", {}, 1),
         ("label", f"{Z} i = Identity(z) d = Dropout(i) label = Greater(d, zero)", {}, 1),
         ("label", "m = MatMul(x, w) z = Add(m, b) label = Greater(z, zero)", {}, 1),

@@ -309,8 +309,14 @@ def test_a_threshold_applies_to_scores_and_names_classes_as_the_label_does(tmp_p
     g = Drawn()
     p = g.node("Sigmoid", g.score((1.0, 1.0)))
     path = g.save(tmp_path, declined=(g.above(p, 0.5, operator="Less"), BOOL), p=(p, FLOAT))
-    model = load_model(path, domain=PEOPLE, threshold=0.9)
-    assert model.predict(ROWS).tolist() == (executed(path, "p") <= 0.9).tolist()
+    for threshold in ("False=0.9", "True=0.1"):
+        model = load_model(path, domain=PEOPLE, threshold=threshold)
+        assert model.predict(ROWS).tolist() == (executed(path, "p") <= 0.9).tolist()
+    for threshold in (0.9, "True=0.9"):  # without a name, it is for the positive class
+        declined = load_model(path, domain=PEOPLE, threshold=threshold).predict(ROWS).tolist()
+        assert declined == (executed(path, "p") < 0.1).tolist()
+    top = load_model(path, domain=PEOPLE, table=ROWS, threshold="True=top 15%")
+    assert top.predict(ROWS).tolist() == (executed(path, "p") <= np.sort(executed(path, "p"))[2]).tolist()
     with pytest.raises(InputError, match="output 'declined' is a label, which decides itself; leave decision and thre"):
         load_model(path, domain=PEOPLE, threshold=0.9, decision_output="declined")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,17 @@ from onnx import parser
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 from typer.testing import CliRunner
 
 from bornfair import Domain, repair, verify
 from bornfair.cli import app
 from bornfair.errors import InputError
+from bornfair.models.importers.columns import Who
 from bornfair.models.importers.onnx_child import session_of
 from bornfair.proof import checker
+from bornfair.repairing.averaging import COMPARED_ROWS, _rows_of
 
 PEOPLE = pd.DataFrame({
     "age": np.arange(90) % 40 + 20.0,
@@ -69,6 +74,36 @@ def test_a_graph_that_no_reader_knows_is_averaged(tmp_path: Path) -> None:
     assert checker.check(bundle)["verdict"] == "verified"
     bare = session_of((found.model.export_onnx(tmp_path / "bare.onnx", sensitive=False)).read_bytes())
     assert [given.name for given in bare.get_inputs()] == ["age", "hours"]
+
+
+def test_an_estimator_is_compared_with_people_of_the_table_whose_values_are_known() -> None:
+    table = PEOPLE.drop(columns="hired")
+    domain = Domain.infer(table, sensitive=["woman"])
+
+    def compared(rows: pd.DataFrame | None) -> pd.DataFrame | None:
+        return _rows_of(domain, Who(domain, None, rows))
+
+    for given in (table, PEOPLE):  # with the columns of the domain, or with more
+        found = compared(given)
+        assert found is not None and found.sort_index().equals(table)
+    assert compared(None) is None and compared(table.drop(columns="age")) is None
+    strange = table.copy()
+    strange.loc[3, "age"], strange.loc[5, "hours"] = 500.0, np.nan
+    found = compared(strange)
+    assert found is not None and sorted(found.index) == [row for row in range(90) if row not in (3, 5)]
+    found = compared(pd.concat([table] * 30, ignore_index=True))
+    assert found is not None and len(found) == COMPARED_ROWS == len(set(found.index))
+
+
+def test_the_time_of_a_repair_is_within_that_of_its_caller(tmp_path: Path) -> None:
+    began = time.perf_counter()
+    path = written(MODEL, tmp_path / "MODEL.ONNX")
+    found = repair(path, PEOPLE, sensitive_features=["woman"], method="average", seed=7)
+    assert 0 < found.seconds <= time.perf_counter() - began
+    told = found.to_json()
+    assert told["seed"] == found.seed == 7 and told["versions"] == 2 and told["thresholds"] == {}
+    assert told["accuracy_before"] is told["accuracy_after"] is None and told["changed"] == found.changed
+    assert found.note == "" and found.sensitive == ("woman",)
 
 
 def test_declared_twins_belong_to_the_mean(tmp_path: Path) -> None:
@@ -129,8 +164,8 @@ def test_notes_say_what_was_left_out_and_what_is_not_read(tmp_path: Path) -> Non
     left = repair(tmp_path / "model.onnx", gappy, **asked)
     assert left.note == "4 rows with gaps were left out." and left.changes.rows == 86
     assert left.accuracy_after == np.mean(left.model.predict(PEOPLE.iloc[4:]) == PEOPLE["hired"].iloc[4:])
-    on = {"on": "rows of the table", "rows": 86, "accuracy": left.accuracy_after}
-    assert left.model.certificate.training["measured"] == [on]
+    (on,) = left.model.certificate.training["measured"]
+    assert (on["on"], on["rows"], on["accuracy"]) == ("rows of the table", 86, left.accuracy_after)
     assert left.model.certificate.training["repair"] == {"method": "average"}
     with pytest.raises(InputError, match="every row of the table has a gap"):
         repair(tmp_path / "model.onnx", PEOPLE, test=gappy.iloc[:4], **asked)
@@ -177,9 +212,13 @@ def test_what_cannot_be_averaged_is_refused_with_the_reason(tmp_path: Path) -> N
 
     assert "step 'Shares' (Shares) is not supported" in said(Shares().fit(table, answers))
     assert "step 'Labels' (Labels) is not supported" in said(Labels().fit(table, answers))
+    labels = said(Labels().fit(table, answers), threshold=0.3)
+    assert labels.endswith("answers labels only, which decide themselves; leave --threshold and --decision out.")
     assert "a function shows nothing of what it computes" in said(lambda rows: rows["age"] > 30)
     assert "there is no model" in said(tmp_path / "nowhere")
     fitted = GaussianNB().fit(table, answers)
+    for decision in ("logit", "label"):
+        assert "leave decision (--decision) out" in said(Shares().fit(table, answers), decision=decision)
     assert "leave decision (--decision) out" in said(fitted, decision="logit")
     done = repair(fitted, PEOPLE, target="hired", sensitive_features=["woman"], method="average").model
     for again in (done, done.save(tmp_path / "bundle"), tmp_path / "bundle" / "model.onnx"):
@@ -196,6 +235,28 @@ def test_columns_go_to_an_estimator_by_name_or_by_place() -> None:
     mean = sum(inner.predict_proba(table.assign(woman=sex))[:, 1] for sex in (0.0, 1.0)) / 2
     for found in (named, plain):
         assert np.allclose(found.model.predict_proba(PEOPLE)[:, 1], mean, atol=1e-4)
+
+
+def test_a_threshold_of_several_classes_belongs_to_the_mean() -> None:
+    """For these classes a black box takes no threshold."""
+    table = PEOPLE.drop(columns="hired")
+    answers = np.where(PEOPLE["age"] + 5 * PEOPLE["woman"] > 45, "high", np.where(PEOPLE["age"] > 30, "middle", "low"))
+    fitted = GaussianNB().fit(table, answers)
+    asked = {"target": "y", "sensitive_features": ["woman"], "method": "average"}
+    found = repair(fitted, table.assign(y=answers), threshold="high=0.1", **asked)
+    mean = sum(fitted.predict_proba(table.assign(woman=sex)) for sex in (0.0, 1.0)) / 2
+    decided = fitted.classes_[np.argmax(mean / [0.1, 0.5, 0.5], axis=1)]
+    assert found.model.predict(table).tolist() == decided.tolist() and found.model.thresholds == {"high": 0.1}
+    assert decided.tolist() != fitted.classes_[mean.argmax(axis=1)].tolist()
+
+
+def test_texts_go_to_an_estimator_by_place() -> None:
+    table = pd.DataFrame({"job": ["cook", "nurse", "smith"] * 30, "sex": ["f", "m"] * 45})
+    answers = (table["job"] == "cook") & (table["sex"] == "m") | (table["job"] == "nurse")
+    fitted = make_pipeline(OneHotEncoder(sparse_output=False), GaussianNB()).fit(table.to_numpy(object), answers)
+    found = repair(fitted, table.assign(y=answers), target="y", sensitive_features=["sex"], method="average")
+    mean = sum(fitted.predict_proba(table.assign(sex=sex).to_numpy(object))[:, 1] for sex in "fm") / 2
+    assert np.allclose(found.model.predict_proba(table)[:, 1], mean, atol=1e-4)
 
 
 def test_a_model_that_is_read_is_asked_as_it_was_asked_for(tmp_path: Path) -> None:
@@ -223,7 +284,7 @@ def test_the_command_repairs_and_the_bundle_is_used_like_others(tmp_path: Path) 
     assert found.exit_code == 0 and "mean over versions of each person" in found.output
     for words in (("check", bundle), ("verify", bundle), ("certify", bundle)):
         assert run(*words).exit_code == 0
-    assert run("predict", bundle, table).output.count("\n") == 91
+    assert run("predict", bundle, table).stdout.count("\n") == 91
     moved = run("predict", bundle, table, "--threshold", "0.3").exception
     assert isinstance(moved, InputError) and "name the threshold when it is wrapped" in str(moved)
     counted = run("quantify", bundle, "--timeout", "2", "--json")

@@ -2,7 +2,8 @@
 
 onnxruntime runs the graph for everybody of a small domain. The generator declares which output decides, by its own
 rule: the output that is named; the scores, if a threshold is given; else the labels; else the scores. If several
-outputs could decide and differ, only a refusal is right.
+outputs could decide and differ, only a refusal is right. A threshold is for the positive class: the label may give its
+name to low scores.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ DOMAIN = Domain(
 ROWS = pd.DataFrame(itertools.product(range(5), range(4), range(2)), columns=list(NAMES))
 FLOAT, INT, TEXT = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
 KINDS = {"float": FLOAT, "double": TensorProto.DOUBLE, "int": INT, "bool": TensorProto.BOOL}
+POSITIVE = {"1", "1.0", "true", "yes"}
 Decide = Callable[[np.ndarray], np.ndarray]
 
 
@@ -46,6 +48,7 @@ class End:
     decide: Decide
     threshold: bool = False  # whether a threshold can be given for it
     logit: bool = False
+    low: bool = False  # whether a label gives the name of the positive class to low scores
 
 
 @dataclass
@@ -185,7 +188,9 @@ class Writer:
             value = self.add("Where", [value, self.const(1.0), self.const(0.0)])
             return self.end(value, "label", FLOAT, np.ravel)
         if kind == "not":
-            return self.end(self.add("Not", [value]), "label", TensorProto.BOOL, np.ravel)
+            self.end(self.add("Not", [value]), "label", TensorProto.BOOL, np.ravel)
+            self.ends[-1] = replace(self.ends[-1], low=True)
+            return None
         if kind != "bool":
             value = self.add("Cast", [value], to=KINDS[kind])
         return self.end(value, "label", KINDS[kind], np.ravel)
@@ -193,6 +198,7 @@ class Writer:
     def compared(self, score: str, at: float) -> None:
         operator = self.pick("Greater", "Greater", "GreaterOrEqual", "Less")
         self.condition(self.add(operator, [score, self.const(at)]))
+        self.ends[-1] = replace(self.ends[-1], low=(operator == "Less") != self.ends[-1].low)
 
     def odd(self, score: str) -> None:
         """A label that is computed in an unusual way: from columns, in a body, by a function, by other operators."""
@@ -267,6 +273,11 @@ def above(at: float) -> Decide:
     return lambda found: (np.asarray(found, np.float64).reshape(len(found), -1)[:, -1] > at).astype(int)
 
 
+def above_for_the_first(at: float) -> Decide:
+    """Of two classes the first, which is the positive one, is decided where its probability is above."""
+    return lambda found: (1 - np.asarray(found, np.float64).reshape(len(found), -1)[:, -1] <= at).astype(int)
+
+
 def largest(found: np.ndarray) -> np.ndarray:
     return np.argmax(found, axis=1)
 
@@ -337,7 +348,7 @@ def random_case(random: np.random.Generator) -> Case:
 # --- the judge ---
 
 
-def decisions(case: Case) -> list[np.ndarray]:
+def decisions(case: Case, threshold: Callable[[float], Decide] = above) -> list[np.ndarray]:
     """What every output that may decide decides about everybody, as onnxruntime executes it."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
@@ -349,7 +360,7 @@ def decisions(case: Case) -> list[np.ndarray]:
     found = session.run([end.name for end in able], feed)
     at = case.asked.get("threshold")
     return [
-        end.decide(shown) if at is None else above(at)(shown) if end.threshold else np.arange(len(ROWS))
+        end.decide(shown) if at is None else threshold(at)(shown) if end.threshold else np.arange(len(ROWS))
         for end, shown in zip(able, found, strict=True)
     ]
 
@@ -403,6 +414,10 @@ def mistakes(case: Case, path: Path) -> tuple[str, str | None]:
     except InputError:
         return "refused", None
     outcome = f"{verdict.verdict} ({type(question.model).__name__})"
+    if "threshold" in case.asked and str(model.domain.classes.tolist()[0]).lower() in POSITIVE:
+        if not any(end.low for end in case.ends):
+            return outcome, "the classes are named in reverse"
+        truth = decisions(case, above_for_the_first)
     for decided in truth:
         if able[0].role == "scores":  # which are named by a label, or by their positions
             decided = renamed(decided, said)

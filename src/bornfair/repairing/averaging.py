@@ -79,7 +79,7 @@ class RepairedGraph(Outcome):
         return json.loads(json.dumps(facts))
 
 
-def repair_by_average(model: Any, who: Who, asked: Reading, *, test: Any = None, seed: int = 0) -> RepairedGraph:
+def repair_by_average(model: Any, who: Who, asked: Reading, *, test: Any, seed: int) -> RepairedGraph:
     """The mean of a model of any kind over all versions of each person; measured on the rows of a table, which it does
     not learn from.
     """

@@ -44,6 +44,8 @@ class Reading:
     decision_output: str | None = None
     resolved: str = ""
     """How the threshold was asked for, where that was not the number."""
+    by_scores: bool = False
+    """Whether scores decide, at a threshold that is still to be found."""
 
     @staticmethod
     def of(options: ReadingOptions, answers: Any = None) -> Reading:
@@ -73,7 +75,7 @@ class Reading:
     @property
     def moves_the_decision(self) -> bool:
         """Whether something else than the model itself says where it decides."""
-        return self.threshold is not None or self.decision in ("probability", "logit")
+        return self.by_scores or self.threshold is not None or self.decision in ("probability", "logit")
 
     def for_classes(self, classes: Sequence[Value]) -> Reading:
         """The same, with the class that a threshold is for; one number stays a number if it is the last of two's."""

@@ -62,7 +62,7 @@ def imported(source: Source, who: Who, asked: Reading) -> Model:
             '"missing" from the domain: gaps of a table are filled in as the model fills them in, or left out.'
         )
     if isinstance(asked.threshold, Asked):
-        columns, read = _read(source, columns, replace(asked, threshold=None))
+        columns, read = _read(source, columns, replace(asked, threshold=None, by_scores=True))
         asked = _at_the_point(read, asked, asked.threshold, columns, who.table, wanted.origin)
     columns, read = _read(source, columns, asked)
     domain = with_classes(columns.domain, read.classes, read.head.classes, who.target, wanted.origin)

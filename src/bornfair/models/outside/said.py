@@ -342,9 +342,8 @@ def _classes(
         return tuple(range(columns))
     if len(seen) == 1:
         (only,) = seen
-        for pair in ((False, True), (0, 1)):
-            if only in pair and not isinstance(only, str):
-                return pair
+        if only in (0, 1):
+            return (False, True) if isinstance(only, bool) else (0, 1)
         raise InputError(
             f"{origin} decides {only!r} about all {len(labels)} people of a trial; say which other decisions there "
             "are, by the target of the table (--target) or the label of a domain."

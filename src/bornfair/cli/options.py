@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 BUNDLE = Path("bornfair-bundle")
 """Where a trained model is written if nobody says where."""
 Option = typer.Option
-LONGEST_ANSWER = 60.0  # seconds for one answer of a program or a service
 Command = Callable[..., None]
 
 
@@ -179,10 +178,11 @@ def model_of(model: Path | None, command: str | None, endpoint: str | None, rate
         raise InputError(f"name one model: a file, --model-command or --endpoint; {named}.")
     if model is not None:
         return model
+    from bornfair.limits import REQUEST_SECONDS
     from bornfair.models.outside.command import Command
     from bornfair.models.outside.endpoint import Endpoint
 
-    seconds = min(LONGEST_ANSWER, timeout)
+    seconds = min(REQUEST_SECONDS, timeout)
     if command is not None:
         return Command(command, seconds)
     assert endpoint is not None

@@ -171,7 +171,7 @@ def _change(model: Any, asked: Any, data: str | None, clock: Clock, seed: int, *
     from bornfair.question import Question
     from bornfair.verification.milp import largest_change
 
-    about = Question.of(model, table=data, **asked)
+    about = Question.within(clock, model, table=data, **asked)
     found = largest_change(about.network_model, timeout=clock, seed=seed, table=about.people)
     if json:
         print_json(found.to_json())

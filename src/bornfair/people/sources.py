@@ -18,20 +18,23 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
+from bornfair import limits
 from bornfair.errors import InputError, shown
 from bornfair.people.features import unknown_column
 from bornfair.people.reading import AS_SHOWN, Reading
 from bornfair.people.tables import (
     as_pandas,
     check_cells_have_names,
+    check_columns,
     csv_form,
+    size_of,
     told_of_reading,
     unpacked,
     with_large_numbers,
     with_numbers,
+    with_short_lines,
 )
 
-STREAMED_FROM = 10**9  # bytes of a single file; below it is read as a whole
 CELLS = 2**21  # of a batch
 MOST_ROWS, LEAST_ROWS = 2**17, 2**10
 PARQUET = (".parquet", ".pq")
@@ -64,8 +67,9 @@ class Part:
     rows: int | None = None
 
 
-def is_streamed(location: str | Path | None, stream: bool | None = None) -> bool:
-    """Whether a table is read in batches: as asked for, or what is no single file, is far away, or is large.
+def is_streamed(location: str | Path | None, stream: bool | None = None, reading: Reading = AS_SHOWN) -> bool:
+    """Whether a table is read in batches: as asked for, or what is no single file, is far away, or is large once it is
+    decoded (rows, cells or bytes, see `bornfair.limits`).
 
     >>> is_streamed("people/*.parquet"), is_streamed("s3://bucket/people.csv"), is_streamed("people.csv")
     (True, True, False)
@@ -74,7 +78,11 @@ def is_streamed(location: str | Path | None, stream: bool | None = None) -> bool
         return bool(stream)
     text, path = str(location), Path(location)
     if path.is_file():
-        return path.stat().st_size > STREAMED_FROM
+        try:
+            size = size_of(path, reading)
+        except Exception:  # noqa: BLE001 - a file that cannot be read is refused where it is read, in a sentence
+            return False
+        return size.is_above(limits.STREAMED_CELLS, limits.STREAMED_BYTES, limits.STREAMED_ROWS)
     return _is_remote(text) or path.is_dir() or bool(WILD & set(text))
 
 
@@ -128,11 +136,14 @@ class Source:
         """The columns of the first file; all others must have them too."""
         with told_of_reading(self.files[0], self.reading):
             if self.parquet:
-                return tuple(map(str, self._parquet_file(0).schema_arrow.names))
+                names = tuple(map(str, self._parquet_file(0).schema_arrow.names))
+                check_columns(self.files[0], len(names))
+                return names
             form = self._form(0)
             with self._open(0) as stream:
                 head = pd.read_csv(stream, nrows=1, **form)
             check_cells_have_names(self.files[0], head, form["sep"])
+        check_columns(self.files[0], head.shape[1])
         names = tuple(map(str, as_pandas(head).columns))
         if len(names) == 1 and "," in names[0]:
             raise InputError(f"'{self.files[0]}' has the single column {names[0]!r}; name the sign with --delimiter.")
@@ -238,8 +249,8 @@ class Source:
     def _open(self, number: int) -> IO[bytes]:
         name = self.files[number]
         if self._filesystem is None:
-            return unpacked(Path(name))
-        return self._filesystem.open(name, "rb", compression="infer")
+            return with_short_lines(unpacked(Path(name)), name)
+        return with_short_lines(self._filesystem.open(name, "rb", compression="infer"), name)
 
     def _parquet_file(self, number: int) -> Any:
         with told_of_reading(self.files[number], self.reading):

@@ -154,11 +154,11 @@ def test_rows_and_cells_of_a_small_file_decide_about_batches(tmp_path):
 def test_a_table_that_is_too_large_to_be_read_as_a_whole_is_refused(tmp_path):
     path = constant(tmp_path / "long.parquet", 25_100_000)
     assert path.stat().st_size < 2_000_000
-    with pytest.raises(InputError, match=r"has 25,100,000 rows of 1 columns .* at most 25,000,000 cells"):
+    with pytest.raises(InputError, match=r"has 25,100,000 rows and 1 columns .* at most 25,000,000 cells"):
         read_table(path)
     packed = tmp_path / "packed.csv.gz"
     packed.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 13_000_000, 1))
-    with pytest.raises(InputError, match=r"has at least 12,\d+,\d+ rows of 2 columns"):
+    with pytest.raises(InputError, match=r"has at least 12,\d+,\d+ rows and 2 columns"):
         read_table(packed)
 
 

@@ -105,7 +105,7 @@ class Size:
     @property
     def in_words(self) -> str:
         least = "" if self.counted else "at least "
-        return f"{least}{self.rows:,} rows of {self.columns:,} columns ({least}{self.bytes:,} bytes)"
+        return f"{least}{self.rows:,} rows and {self.columns:,} columns ({least}{self.bytes:,} bytes)"
 
 
 def size_of(source: Path, reading: Reading = AS_SHOWN) -> Size:
@@ -119,14 +119,14 @@ def size_of(source: Path, reading: Reading = AS_SHOWN) -> Size:
     encoding = reading.encoding or _marked_encoding(source, lambda: unpacked(source))
     header = _header(lambda: unpacked(source), encoding, errors="replace")
     columns = _outside_quotes(header).count(reading.delimiter or _separator(header)) + 1
-    rows = size = 0
+    rows, size = -1, 0  # the header is no row
     with unpacked(source) as stream:
         while some := stream.read(1 << 20):
             rows += max(some.count(b"\n"), some.count(b"\r"))
             size += len(some)
             if size > limits.WHOLE_BYTES or rows * columns > limits.WHOLE_CELLS:
                 return Size(rows, columns, size, counted=False)
-    return Size(rows, columns, size)
+    return Size(max(rows, 0), columns, size)
 
 
 def check_columns(source: str | Path, columns: int) -> None:

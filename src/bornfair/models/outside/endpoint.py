@@ -157,7 +157,8 @@ class Endpoint:
         handlers: list[Any] = [_NoRedirect(), *_remembering(sockets)]
         if urllib.parse.urlsplit(self.url).hostname in LOOPBACK:
             handlers.append(urllib.request.ProxyHandler({}))
-        opener, outcome = urllib.request.build_opener(*handlers), []
+        opener = urllib.request.build_opener(*handlers)
+        outcome: list[_Answered | Exception] = []
 
         def exchange() -> None:
             try:

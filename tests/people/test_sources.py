@@ -173,6 +173,20 @@ def test_a_table_of_too_many_columns_is_refused(tmp_path, monkeypatch):
                 read(tmp_path / name)
 
 
+def test_a_batch_of_long_lines_has_fewer_rows_and_no_more_bytes_than_allowed(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "WHOLE_BYTES", 2**22)
+    long = b"x" * 1_023 + b"\n"
+    (tmp_path / "long.csv").write_bytes(b"a\n" + long * 10_000)
+    sizes = [len(batch.table) for batch in Source.at(tmp_path / "long.csv").batches()]
+    assert sum(sizes) == 10_000 and max(sizes) <= 2**21 // 1_000
+    for packed in (False, True):
+        path = tmp_path / ("later.csv.gz" if packed else "later.csv")
+        content = b"a\n" + b"x\n" * 2**20 + long * 10_000
+        path.write_bytes(gzip.compress(content, 1) if packed else content)
+        with pytest.raises(InputError, match=r"rows of more than 4,194,304 bytes in one batch"):
+            list(Source.at(path).batches())
+
+
 def test_a_line_that_is_too_long_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "LINE_BYTES", 2**20)
     ends = {"header": b"a" * 2**21 + b"\n1\n", "row": b"a\n1\n" + b"1" * 2**21, "old": b"a\r1\r" + b"1" * 2**21 + b"\r"}

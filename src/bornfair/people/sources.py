@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,6 +41,7 @@ MOST_ROWS, LEAST_ROWS = 2**17, 2**10
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".csv.bz2", ".csv.xz", ".tsv.gz")
 WILD = frozenset("*?[")
+_LOOKED_AT = 1 << 20  # bytes of a CSV file, to see how long its lines are
 _FILE_BITS = 40  # rows of one file: below a million million
 
 
@@ -218,8 +220,16 @@ class Source:
                 yield self._checked(_with_categories(batch).to_pandas()[wanted])
             return
         form = self._form(part.file)
-        with self._open(part.file) as stream, pd.read_csv(stream, chunksize=rows, low_memory=False, **form) as tables:
+        with self._open(part.file) as stream:
+            start = stream.read(_LOOKED_AT)
+        longest = limits.WHOLE_BYTES // 2 * max(start.count(b"\n"), 1) // max(len(start), 1)
+        rows = int(np.clip(longest, 1, rows))
+        with (
+            self._open(part.file) as stream,
+            pd.read_csv(stream, chunksize=rows, low_memory=False, **form) as tables,
+        ):
             for read in tables:
+                stream.raw.start_batch()  # type: ignore[attr-defined]
                 table = with_large_numbers(read, form["decimal"])
                 check_cells_have_names(self.files[part.file], table, form["sep"])
                 self._check_file(part.file, list(map(str, table.columns)), wanted)
@@ -246,7 +256,7 @@ class Source:
     def _form(self, number: int) -> dict[str, Any]:
         return csv_form(self.files[number], self.reading, lambda: self._open(number))
 
-    def _open(self, number: int) -> IO[bytes]:
+    def _open(self, number: int) -> io.BufferedReader:
         name = self.files[number]
         if self._filesystem is None:
             return with_short_lines(unpacked(Path(name)), name)

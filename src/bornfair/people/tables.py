@@ -140,11 +140,16 @@ def _is_parquet(source: Path) -> bool:
     return source.suffix.lower() in (".parquet", ".pq")
 
 
-class _ShortLines(io.RawIOBase):
-    """The bytes of a CSV file; a line that is too long is refused before a parser holds all of it."""
+class ShortLines(io.RawIOBase):
+    """The bytes of a CSV file. A line that is too long, or a batch of too many bytes, is refused before a parser holds
+    all of it.
+    """
 
     def __init__(self, stream: IO[bytes], source: str | Path) -> None:
-        self._stream, self._source, self._line = stream, source, 0
+        self._stream, self._source, self._line, self._batch = stream, source, 0, 0
+
+    def start_batch(self) -> None:
+        self._batch = 0
 
     def readable(self) -> bool:
         return True
@@ -158,6 +163,12 @@ class _ShortLines(io.RawIOBase):
                 f"'{self._source}' has a line of more than {limits.LINE_BYTES:,} bytes; a table has one row on each "
                 "line: is it a CSV file?"
             )
+        self._batch += len(some)
+        if self._batch > limits.WHOLE_BYTES:
+            raise InputError(
+                f"'{self._source}' has rows of more than {limits.WHOLE_BYTES:,} bytes in one batch; leave out the "
+                "columns of long texts."
+            )
         buffer[: len(some)] = some
         return len(some)
 
@@ -166,8 +177,8 @@ class _ShortLines(io.RawIOBase):
         super().close()
 
 
-def with_short_lines(stream: IO[bytes], source: str | Path) -> IO[bytes]:
-    return io.BufferedReader(_ShortLines(stream, source), 1 << 18)
+def with_short_lines(stream: IO[bytes], source: str | Path) -> io.BufferedReader:
+    return io.BufferedReader(ShortLines(stream, source), 1 << 18)
 
 
 @contextlib.contextmanager

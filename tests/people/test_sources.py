@@ -17,7 +17,7 @@ from bornfair.people.reading import Reading
 from bornfair.people.sources import Source, is_streamed, shared_out
 from bornfair.people.survey import Survey, merged, surveyed
 from bornfair.people.survey_file import from_bytes, to_bytes
-from bornfair.people.tables import read_table
+from bornfair.people.tables import read_table, size_of
 from samples import make_people
 
 
@@ -160,6 +160,27 @@ def test_a_table_that_is_too_large_to_be_read_as_a_whole_is_refused(tmp_path):
     packed.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 13_000_000, 1))
     with pytest.raises(InputError, match=r"has at least 12,\d+,\d+ rows and 2 columns"):
         read_table(packed)
+
+
+def test_texts_that_a_file_keeps_once_count_in_every_row(tmp_path, monkeypatch):
+    path, rows = tmp_path / "texts.parquet", 20_000
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * 30_000]))
+    pq.write_table(pa.table({"a": texts}), path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 50_000
+    assert is_streamed(path)
+    with pytest.raises(InputError, match=r"has 20,000 rows and 1 columns \(600,000,000 bytes\)"):
+        read_table(path)
+    monkeypatch.setattr(limits, "WHOLE_BYTES", 6_000_000)
+    batches = [batch.table for batch, _ in zip(Source.at(path).batches(), range(3), strict=False)]
+    assert [len(batch) for batch in batches] == [100, 100, 100]
+    wide = pa.table({"a": pa.array(["one", None, "three"], pa.large_string())})
+    pq.write_table(wide, tmp_path / "wide.parquet")
+    assert (
+        size_of(tmp_path / "wide.parquet").rows == len(next(Source.at(tmp_path / "wide.parquet").batches()).table) == 3
+    )
+    plain = tmp_path / "plain.parquet"
+    pq.write_table(pa.table({"a": ["one", "two", None] * 1_000}), plain)
+    assert not is_streamed(plain) and read_table(plain)["a"].isna().sum() == 1_000
 
 
 def test_a_table_of_too_many_columns_is_refused(tmp_path, monkeypatch):

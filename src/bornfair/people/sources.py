@@ -28,7 +28,9 @@ from bornfair.people.tables import (
     check_cells_have_names,
     check_columns,
     csv_form,
+    longest_texts,
     size_of,
+    text_columns,
     told_of_reading,
     unpacked,
     with_large_numbers,
@@ -216,6 +218,10 @@ class Source:
             opened = self._parquet_file(part.file)
             self._check_file(part.file, opened.schema_arrow.names, wanted)
             groups = None if part.group is None else [part.group]
+            texts = [name for name in text_columns(opened) if name in wanted]
+            if texts and part.group is not None:
+                longest = longest_texts(self._parquet_file(part.file, texts), texts, part.group)
+                rows = int(np.clip(limits.WHOLE_BYTES // 2 // max(longest, 1), 1, rows))
             for batch in opened.iter_batches(batch_size=rows, row_groups=groups, columns=wanted, use_threads=False):
                 yield self._checked(_with_categories(batch).to_pandas()[wanted])
             return
@@ -262,12 +268,13 @@ class Source:
             return with_short_lines(unpacked(Path(name)), name)
         return with_short_lines(self._filesystem.open(name, "rb", compression="infer"), name)
 
-    def _parquet_file(self, number: int) -> Any:
+    def _parquet_file(self, number: int, texts: list[str] | None = None) -> Any:
         with told_of_reading(self.files[number], self.reading):
             import pyarrow.parquet as pq
 
             name = self.files[number]
-            return pq.ParquetFile(name if self._filesystem is None else self._filesystem.open(name, "rb"))
+            place = name if self._filesystem is None else self._filesystem.open(name, "rb")
+            return pq.ParquetFile(place, read_dictionary=texts)
 
     def _stamp(self, number: int) -> list[Any]:
         """What changes when a file is written anew."""

@@ -113,9 +113,16 @@ def size_of(source: Path, reading: Reading = AS_SHOWN) -> Size:
     if _is_parquet(source):
         import pyarrow.parquet as pq
 
-        metadata = pq.read_metadata(source)
-        groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
-        return Size(metadata.num_rows, metadata.num_columns, sum(group.total_byte_size for group in groups))
+        with pq.ParquetFile(source) as opened:
+            metadata, names = opened.metadata, text_columns(opened)
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        size = sum(group.total_byte_size for group in groups)
+        if names and size <= limits.STREAMED_BYTES:
+            with pq.ParquetFile(source, read_dictionary=names) as opened:
+                longest = [longest_texts(opened, names, group) for group in range(len(groups))]
+                if sum(one.num_rows * most for one, most in zip(groups, longest, strict=True)) > limits.STREAMED_BYTES:
+                    size = max(size, _text_bytes(opened, names))
+        return Size(metadata.num_rows, metadata.num_columns, size)
     encoding = reading.encoding or _marked_encoding(source, lambda: unpacked(source))
     header = _header(lambda: unpacked(source), encoding, errors="replace")
     columns = _outside_quotes(header).count(reading.delimiter or _separator(header)) + 1
@@ -127,6 +134,37 @@ def size_of(source: Path, reading: Reading = AS_SHOWN) -> Size:
             if size > limits.WHOLE_BYTES or rows * columns > limits.WHOLE_CELLS:
                 return Size(rows, columns, size, counted=False)
     return Size(max(rows, 0), columns, size)
+
+
+def text_columns(opened: Any) -> list[str]:
+    """The columns of a Parquet file that hold texts, which may be kept once and repeated in every row."""
+    import pyarrow as pa
+
+    kinds = (pa.types.is_string, pa.types.is_large_string)
+    return [field.name for field in opened.schema_arrow if any(kind(field.type) for kind in kinds)]
+
+
+def longest_texts(opened: Any, names: list[str], group: int) -> int:
+    """Bytes that the texts of one row take at most, of a row group opened with `read_dictionary=names`."""
+    import pyarrow.compute as pc
+
+    batch = next(opened.iter_batches(batch_size=1, row_groups=[group], columns=names, use_threads=False), None)
+    columns = [] if batch is None else batch.columns
+    return sum(pc.max(pc.binary_length(column.dictionary)).as_py() or 0 for column in columns)
+
+
+def _text_bytes(opened: Any, names: list[str]) -> int:
+    """Bytes of all texts, counted without writing them out; no more than from where on they are too many."""
+    import pyarrow.compute as pc
+
+    size = 0
+    for batch in opened.iter_batches(batch_size=1 << 16, columns=names, use_threads=False):
+        for column in batch.columns:
+            lengths = pc.binary_length(column.dictionary).cast("int64")
+            size += pc.sum(lengths.take(column.indices)).as_py() or 0
+        if size > limits.WHOLE_BYTES:
+            break
+    return size
 
 
 def check_columns(source: str | Path, columns: int) -> None:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src"
 # From the bottom up. A room imports what stands before it; what stands together on a line does not know its neighbours.
 FLOORS = (
-    ("errors",),
+    ("errors", "limits"),
     ("files", "checks", "parallel"),
     ("checkpoint", "people"),
     ("twins",),

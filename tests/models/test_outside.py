@@ -1,5 +1,7 @@
 """Models that are asked: what they are sent, what their answers mean, and what is said when they fail."""
 
+import contextlib
+import threading
 import time
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
-from bornfair import Command, Endpoint
+from bornfair import Command, Endpoint, limits
 from bornfair.errors import InputError
 from bornfair.models.importers.columns import Columns, Who
 from bornfair.models.importers.reading import Reading
@@ -238,9 +240,10 @@ def _refused(status, text=b"", **headers):
         (_refused(500, b"out of order"), r"refused with status 500: out of order\."),
         (
             _refused(302, Location="http://203.0.113.1/x"),
-            r"sends us on to 'http://203.0.113.1/x', and only the address",
+            r"redirects to 'http://203.0.113.1/x', and only the address",
         ),
         (_refused(503, Retry_After="0"), r"refused with status 503"),
+        (_refused(503, Retry_After="1e-9"), r"refused with status 503"),
         (lambda rows, _: b"<html>", r"answered b'<html>', which is not JSON"),
         (lambda rows, _: {"verdict": 1}, r"an object with 'verdict'; it must have one of 'decisions', 'probabilities'"),
         (lambda rows, _: ["yes"], r"answered 1 decisions for 16 people"),
@@ -253,6 +256,66 @@ def test_a_service_that_fails_is_one_sentence(answer, message):
     with served(answer) as url, pytest.raises(InputError, match=message) as caught:
         opened(Endpoint(url, seconds=0.3 if "0.3" in message else 5, rate=1e6))
     assert "\n" not in str(caught.value)
+
+
+LONG_LINE = b"X-Slow: " + b"x" * 400
+
+
+def _dripping(before, slowly, after=b""):
+    """Answer with a part that takes 8 s if nobody ends it, one byte after the other."""
+
+    def answer(rows, handler):
+        with contextlib.suppress(OSError):
+            handler.wfile.write(before)
+            for byte in slowly:
+                handler.wfile.write(bytes([byte]))
+                threading.Event().wait(8 / len(slowly))
+            handler.wfile.write(after)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _dripping(b"HTTP/1.1 200 OK\r\n", LONG_LINE, b"\r\nContent-Length: 2\r\n\r\n[]"),
+        _dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n", b"[" + b" " * 398 + b"]"),
+        _dripping(b"HTTP/1.1 500 Oh\r\nContent-Length: 200\r\n\r\n", b"x" * 200),
+        _dripping(b"", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", b"[]"),
+    ],
+    ids=["headers", "content", "an error's content", "the status"],
+)
+def test_a_slow_answer_is_limited_as_a_whole(answer):
+    """Each byte comes in time; all of them together take 16 times as long as allowed."""
+    with served(answer) as url, pytest.raises(InputError, match=r"took more than 0\.5 s for 16 people"):
+        opened(Endpoint(url, seconds=0.5, rate=1e6))
+
+
+@pytest.mark.parametrize("asked", ["nan", "-5", "inf", "1e999", "soon"])
+def test_a_busy_service_cannot_ask_for_a_pause_that_is_none(asked, monkeypatch):
+    waited = []
+    monkeypatch.setattr("bornfair.models.outside.endpoint.time.sleep", waited.append)
+    with served(_refused(503, Retry_After=asked)) as url, pytest.raises(InputError, match="refused with status 503"):
+        opened(Endpoint(url, rate=1e6))
+    pauses = [seconds for seconds in waited if seconds > 0.1]
+    assert pauses == [limits.PAUSE_SECONDS if asked in ("inf", "1e999") else 1.0] * 2
+
+
+def test_no_wait_for_a_service_outlives_the_question(monkeypatch):
+    waited = []
+    monkeypatch.setattr("bornfair.models.outside.endpoint.time.sleep", waited.append)
+    now = [0.0]
+    monkeypatch.setattr(limits, "monotonic", lambda: now[0])
+    columns = Columns(SMALL, SMALL.names)
+    with served(_refused(503, Retry_After="10")) as url, limits.until(limits.Deadline(8.0)):
+        with pytest.raises(InputError, match="status 503"):
+            Endpoint(url, rate=1e6).ask(PEOPLE, columns, numbers=True)
+        assert [seconds for seconds in waited if seconds > 0.1] == [8.0, 8.0]
+        now[0] = 9.0
+        seldom = Endpoint(url, rate=0.001)
+        seldom._last.append(time.monotonic())
+        with pytest.raises(InputError, match=r"may be asked again in 1,000 s, after the time limit; .*--rate"):
+            seldom.ask(PEOPLE, columns, numbers=True)
 
 
 def test_a_service_is_asked_no_more_often_than_allowed(monkeypatch):

@@ -1,11 +1,15 @@
 """Tables in batches: which files, which rows, what one pass over them tells, whoever reads which part."""
 
+import gzip
 import sys
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from bornfair import limits
 from bornfair.errors import InputError
 from bornfair.people import sources, survey
 from bornfair.people.domain import Domain
@@ -13,6 +17,7 @@ from bornfair.people.reading import Reading
 from bornfair.people.sources import Source, is_streamed, shared_out
 from bornfair.people.survey import Survey, merged, surveyed
 from bornfair.people.survey_file import from_bytes, to_bytes
+from bornfair.people.tables import read_table, size_of
 from samples import make_people
 
 
@@ -116,8 +121,105 @@ def test_what_is_read_in_batches(folder, monkeypatch):
     one = folder / "csv" / "0.csv"
     assert not is_streamed(one) and is_streamed(one, True) and is_streamed(folder) and not is_streamed(None)
     assert not is_streamed("no-such-file.csv") and not is_streamed(folder, False)
-    monkeypatch.setattr(sources, "STREAMED_FROM", 100)
+    monkeypatch.setattr(limits, "STREAMED_BYTES", 100)
     assert is_streamed(one)
+
+
+def constant(path, rows, columns=1):
+    """A Parquet file of a few kilobytes, whatever its number of rows."""
+    names = [f"c{i}" for i in range(columns)]
+    batch = pa.table(
+        {name: pa.DictionaryArray.from_arrays(pa.array(bytes(2**16), pa.int8()), pa.array([1.0])) for name in names}
+    )
+    with pq.ParquetWriter(path, batch.schema, compression="zstd") as writer:
+        for start in range(0, rows, 2**16):
+            writer.write_table(batch.slice(0, min(2**16, rows - start)))
+    return path
+
+
+def test_rows_and_cells_of_a_small_file_decide_about_batches(tmp_path):
+    long, wide = constant(tmp_path / "long.parquet", 1_000_001), constant(tmp_path / "wide.parquet", 600_000, 17)
+    short = constant(tmp_path / "short.parquet", 500_000)
+    assert all(path.stat().st_size < 200_000 for path in (long, wide, short))
+    assert [is_streamed(path) for path in (long, wide, short)] == [True, True, False]
+    assert not is_streamed(long, False)
+    (tmp_path / "lines.csv").write_bytes(b"a,b\n" + b"1,2\n" * 1_000_001)
+    (tmp_path / "cells.csv").write_bytes(b";".join([b"a"] * 101) + b"\n" + (b";" * 100 + b"\n") * 100_000)
+    (tmp_path / "packed.csv.gz").write_bytes(gzip.compress(b"a\n" + b"1\n" * 1_000_001))
+    (tmp_path / "few.csv").write_bytes(b"a,b\n" + b"1,2\n" * 10_000)
+    names = ("lines.csv", "cells.csv", "packed.csv.gz", "few.csv")
+    assert [is_streamed(tmp_path / name) for name in names] == [True, True, True, False]
+
+
+def test_a_table_that_is_too_large_to_be_read_as_a_whole_is_refused(tmp_path):
+    path = constant(tmp_path / "long.parquet", 25_100_000)
+    assert path.stat().st_size < 2_000_000
+    with pytest.raises(InputError, match=r"has 25,100,000 rows and 1 columns .* at most 25,000,000 cells"):
+        read_table(path)
+    packed = tmp_path / "packed.csv.gz"
+    packed.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 13_000_000, 1))
+    with pytest.raises(InputError, match=r"has at least 12,\d+,\d+ rows and 2 columns"):
+        read_table(packed)
+
+
+def test_texts_that_a_file_keeps_once_count_in_every_row(tmp_path, monkeypatch):
+    path, rows = tmp_path / "texts.parquet", 20_000
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * 30_000]))
+    pq.write_table(pa.table({"a": texts}), path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 50_000
+    assert is_streamed(path)
+    with pytest.raises(InputError, match=r"has 20,000 rows and 1 columns \(600,000,000 bytes\)"):
+        read_table(path)
+    monkeypatch.setattr(limits, "WHOLE_BYTES", 6_000_000)
+    batches = [batch.table for batch, _ in zip(Source.at(path).batches(), range(3), strict=False)]
+    assert [len(batch) for batch in batches] == [100, 100, 100]
+    wide = pa.table({"a": pa.array(["one", None, "three"], pa.large_string())})
+    pq.write_table(wide, tmp_path / "wide.parquet")
+    assert (
+        size_of(tmp_path / "wide.parquet").rows == len(next(Source.at(tmp_path / "wide.parquet").batches()).table) == 3
+    )
+    plain = tmp_path / "plain.parquet"
+    pq.write_table(pa.table({"a": ["one", "two", None] * 1_000}), plain)
+    assert not is_streamed(plain) and read_table(plain)["a"].isna().sum() == 1_000
+
+
+def test_a_table_of_too_many_columns_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "TABLE_COLUMNS", 50)
+    names = [f"c{i}" for i in range(51)]
+    (tmp_path / "wide.csv").write_text(",".join(names) + "\n" + ",".join("1" * len(names)) + "\n")
+    constant(tmp_path / "wide.parquet", 1, len(names))
+    for name in ("wide.csv", "wide.parquet"):
+        for read in (read_table, lambda path: Source.at(path).columns):
+            with pytest.raises(InputError, match=r"has 51 columns; at most 50 are read"):
+                read(tmp_path / name)
+
+
+def test_a_batch_of_long_lines_has_fewer_rows_and_no_more_bytes_than_allowed(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "WHOLE_BYTES", 2**22)
+    long = b"x" * 1_023 + b"\n"
+    (tmp_path / "long.csv").write_bytes(b"a\n" + long * 10_000)
+    sizes = [len(batch.table) for batch in Source.at(tmp_path / "long.csv").batches()]
+    assert sum(sizes) == 10_000 and max(sizes) <= 2**21 // 1_000
+    for packed in (False, True):
+        path = tmp_path / ("later.csv.gz" if packed else "later.csv")
+        content = b"a\n" + b"x\n" * 2**20 + long * 10_000
+        path.write_bytes(gzip.compress(content, 1) if packed else content)
+        with pytest.raises(InputError, match=r"rows of more than 4,194,304 bytes in one batch"):
+            list(Source.at(path).batches())
+
+
+def test_a_line_that_is_too_long_is_refused_before_it_is_parsed(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "LINE_BYTES", 2**20)
+    ends = {"header": b"a" * 2**21 + b"\n1\n", "row": b"a\n1\n" + b"1" * 2**21, "old": b"a\r1\r" + b"1" * 2**21 + b"\r"}
+    for name, content in ends.items():
+        (tmp_path / f"{name}.csv").write_bytes(content)
+        (tmp_path / f"{name}.csv.gz").write_bytes(gzip.compress(content))
+        for path in (tmp_path / f"{name}.csv", tmp_path / f"{name}.csv.gz"):
+            for read in (read_table, lambda path: list(Source.at(path).batches())):
+                with pytest.raises(InputError, match=r"has a line of more than 1,048,576 bytes; a table has one row"):
+                    read(path)
+    (tmp_path / "good.csv").write_bytes(b"a\n" + b"12345678\n" * 2**18)
+    assert len(read_table(tmp_path / "good.csv")) == 2**18
 
 
 def test_tables_that_cannot_be_read_are_refused_in_a_sentence(folder, tmp_path, monkeypatch):

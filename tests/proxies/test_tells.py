@@ -13,7 +13,7 @@ from bornfair.errors import InputError
 from bornfair.models.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.proof.bundle import FairModel
-from bornfair.proxies.tells import proxy_report
+from bornfair.proxies.tells import area_under_curve, proxy_report
 from bornfair.repairing import project
 from bornfair.twins.versions import Versions
 
@@ -199,3 +199,12 @@ def test_the_command_prints_a_table_or_one_json_document(tmp_path):
     assert "town" not in {tell["name"] for tell in facts["sensitive"][0]["features"]}
     for wrong in ([], [words[0]], [words[0], "--dataset", "credit"], [*words, "--drop", "planet"]):
         assert isinstance(CliRunner().invoke(app, wrong).exception, InputError)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_area_under_the_curve_is_the_one_of_scikit_learn(seed: int) -> None:
+    from sklearn.metrics import roc_auc_score
+
+    random = np.random.default_rng(seed)
+    positive, scores = random.random(200) < 0.3, random.integers(0, 2 + 7 * seed, 200) / 7
+    assert area_under_curve(positive, scores) == pytest.approx(roc_auc_score(positive, scores), abs=1e-12)

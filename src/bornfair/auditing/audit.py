@@ -18,6 +18,7 @@ from bornfair.auditing.many import Kept, all_of, located
 from bornfair.auditing.reliability import reliability_of
 from bornfair.checks import choice, keywords, number, whole
 from bornfair.errors import InputError, plain_value
+from bornfair.limits import ends_in_time
 from bornfair.models import metrics
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
@@ -152,7 +153,7 @@ class _One:
         over, favourable, least_people, least_share = self.limits
         clock = Clock.of(self.timeout)
         try:
-            asked = Question.of(source, self.people, **self.asking)
+            asked = Question.within(clock, source, self.people, **self.asking)
             rules = _rules(asked.countable_model, favourable, least_people, least_share)
             document = examine(asked, name=name, over=over, rules=rules, timeout=clock, seed=self.seed, jobs=self.jobs)
         except InputError as error:
@@ -161,6 +162,7 @@ class _One:
         return dataclasses.replace(document, examination=examined(source, asked, given))
 
 
+@ends_in_time
 def examine(
     asked: Question,
     *,

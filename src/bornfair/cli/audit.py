@@ -34,6 +34,8 @@ from bornfair.cli.options import (
     Twins,
     asking,
     choices,
+    domain_of_all,
+    is_bundle,
     model_of,
     rows_of,
     sample_of,
@@ -131,8 +133,8 @@ def audit(
     asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output) | {
         "opaque": opaque
     }
-    if looked is not None and domain is None and not (models and all(map(_is_bundle, models))):
-        asked |= {"domain": _domain_of(str(data), reading, target, sensitive or [], drop or [], seed, clock)}
+    if looked is not None and domain is None and not (models and all(map(is_bundle, models))):
+        asked |= {"domain": domain_of_all(str(data), reading, target, sensitive or [], drop or [], seed, clock)}
     sources: dict[str, Any] = dict(_named(models or []))
     if model_command is not None or endpoint is not None or not sources:
         other = model_of(None, model_command, endpoint, rate, timeout)
@@ -197,29 +199,6 @@ def _of_sample(report: Any, looked: Looked) -> Any:
         models = tuple(noted(one) for one in report.document.models)
         return Report(dataclasses.replace(report.document, models=models))
     return Report(noted(report.document))
-
-
-def _is_bundle(path: Path) -> bool:
-    return path.suffix.lower() == ".zip" or (path / "domain.json").is_file()
-
-
-def _domain_of(
-    data: str, reading: dict[str, Any], target: str | None, sensitive: list[str], drop: list[str], seed: int, clock: Any
-) -> Any:
-    """Everybody in a table that is read in batches: a sample does not show who that is."""
-    from bornfair.people.sampling import domain_of
-    from bornfair.people.sources import Source
-
-    def check(_: int) -> None:
-        if clock.is_up:
-            raise InputError(
-                f"reading who is in '{data}' takes longer than the {clock.timeout:g} seconds of --timeout; give it "
-                "more, or say who could exist with --domain FILE."
-            )
-
-    return domain_of(
-        Source.at(data, Reading(**reading)), target=target, sensitive=sensitive, drop=drop, seed=seed, check=check
-    )
 
 
 def _examination(data: str | None, drop: list[str] | None, told: str | None) -> dict[str, str]:

@@ -49,7 +49,7 @@ def inspect(
     """
     from bornfair.inspection.table import inspect as look
 
-    people, target = table_of(table, dataset, target, reading)
+    people, target = table_of(table, dataset, target, reading, seed)
     found = look(
         without(people, drop), target=target, sensitive_features=sensitive or [], keep=keep or [],
         categorical=categorical or [], seed=seed,

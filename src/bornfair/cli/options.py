@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 BUNDLE = Path("bornfair-bundle")
 """Where a trained model is written if nobody says where."""
 Option = typer.Option
-LONGEST_ANSWER = 60.0  # seconds for one answer of a program or a service
 Command = Callable[..., None]
 
 
@@ -73,7 +72,7 @@ Stream = Annotated[
     bool | None,
     Option(
         "--stream/--no-stream",
-        help="Read the table in batches, as folders, globs, addresses and files above 1 GB are, or as a whole.",
+        help="Read the table in batches, as folders, globs, addresses and large files are, or as a whole.",
         show_default=False,
     ),
 ]
@@ -179,10 +178,11 @@ def model_of(model: Path | None, command: str | None, endpoint: str | None, rate
         raise InputError(f"name one model: a file, --model-command or --endpoint; {named}.")
     if model is not None:
         return model
+    from bornfair.limits import REQUEST_SECONDS
     from bornfair.models.outside.command import Command
     from bornfair.models.outside.endpoint import Endpoint
 
-    seconds = min(LONGEST_ANSWER, timeout)
+    seconds = min(REQUEST_SECONDS, timeout)
     if command is not None:
         return Command(command, seconds)
     assert endpoint is not None
@@ -219,7 +219,7 @@ def sample_of(
     """
     from bornfair.people.sources import Source, is_streamed
 
-    if not is_streamed(path, stream):
+    if not is_streamed(path, stream, Reading(**reading)):
         return None
     assert path is not None
     from bornfair.people.sampling import looked_at
@@ -232,10 +232,48 @@ def sample_of(
     return found
 
 
+def people_of(
+    data: str | None, reading: dict[str, Any], model: Path | None, asked: dict[str, Any], seed: int, clock: Clock
+) -> tuple[pd.DataFrame | None, dict[str, Any]]:
+    """The rows of a table, or a sample if it is read in batches, and what is asked: then with the domain of all rows,
+    unless one is given or the model has its own.
+    """
+    looked = sample_of(data, reading, None, None, seed, clock)
+    if looked is None:
+        return rows_of(data, reading), asked
+    if asked["domain"] is None and not (model is not None and is_bundle(model)):
+        sensitive = asked["sensitive_features"] or []
+        asked = asked | {"domain": domain_of_all(str(data), reading, asked["target"], sensitive, [], seed, clock)}
+    return looked.sample, asked
+
+
+def is_bundle(path: Path) -> bool:
+    return path.suffix.lower() == ".zip" or (path / "domain.json").is_file()
+
+
+def domain_of_all(
+    data: str, reading: dict[str, Any], target: str | None, sensitive: list[str], drop: list[str], seed: int, clock: Any
+) -> Any:
+    """Everybody in a table that is read in batches: a sample does not show who that is."""
+    from bornfair.people.sampling import domain_of
+    from bornfair.people.sources import Source
+
+    def check(_: int) -> None:
+        if clock.is_up:
+            raise InputError(
+                f"reading who is in '{data}' takes longer than the {clock.timeout:g} seconds of --timeout; give it "
+                "more, or say who could exist with --domain FILE."
+            )
+
+    return domain_of(
+        Source.at(data, Reading(**reading)), target=target, sensitive=sensitive, drop=drop, seed=seed, check=check
+    )
+
+
 def table_of(
-    table: str | None, dataset: str | None, target: str | None, reading: dict[str, Any]
+    table: str | None, dataset: str | None, target: str | None, reading: dict[str, Any], seed: int | None = None
 ) -> tuple[pd.DataFrame, str | None]:
-    """The rows of a file or of a built-in dataset, and the column to predict."""
+    """The rows of a file or of a built-in dataset, and the column to predict. With a seed: a sample of a large file."""
     if (table is None) == (dataset is None):
         raise InputError("give either a TABLE, or --dataset NAME.")
     if dataset is not None:
@@ -244,7 +282,8 @@ def table_of(
 
         loaded = datasets.load(dataset)
         return with_numbers(loaded.table, Reading(**reading)), target or loaded.target
-    rows = rows_of(table, reading)
+    looked = None if seed is None else sample_of(table, reading, None, None, seed)
+    rows = rows_of(table, reading) if looked is None else looked.sample
     assert rows is not None
     return rows, target
 

@@ -52,7 +52,7 @@ def predict(
     """
     from bornfair.people.sources import is_streamed
 
-    if is_streamed(table, stream):
+    if is_streamed(table, stream, Reading(**reading)):
         from bornfair.cli.predict_stream import predict_streamed
 
         predict_streamed(bundle, table, out, raw, threshold, identifiers or [], Reading(**reading), json=json)

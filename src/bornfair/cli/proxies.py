@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bornfair.cli.options import (
-    LONGEST_ANSWER,
     Dataset,
     Drop,
     EndpointUrl,
@@ -28,6 +27,7 @@ from bornfair.cli.options import (
 )
 from bornfair.cli.output import print_json, print_table, tell
 from bornfair.errors import InputError
+from bornfair.limits import REQUEST_SECONDS
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def proxies(
     else:
         people = looked.sample
     given = any(one is not None for one in (model, model_command, endpoint))
-    source = model_of(model, model_command, endpoint, rate, LONGEST_ANSWER) if given else None
+    source = model_of(model, model_command, endpoint, rate, REQUEST_SECONDS) if given else None
     found = proxy_report(people, sensitive_features=sensitive, target=target, model=source, after=after, seed=seed)
     if json:
         print_json(found.to_json())

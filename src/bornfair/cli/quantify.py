@@ -30,8 +30,8 @@ from bornfair.cli.options import (
     asking,
     choices,
     model_of,
+    people_of,
     population,
-    rows_of,
     started,
 )
 from bornfair.cli.output import print_json, print_table, tell
@@ -91,9 +91,10 @@ def quantify(
     asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output) | {
         "opaque": opaque
     }
+    rows, asked = people_of(data, reading, model, asked, seed, clock)
     with Workers.of(jobs, cluster) as workers:
         found = measure(
-            source, table=rows_of(data, reading), over=over, where=population(where or []), timeout=clock,
+            source, table=rows, over=over, where=population(where or []), timeout=clock,
             precision=precision, most=most, most_boxes=most_boxes, jobs=workers, seed=seed, **asked,
         )  # fmt: skip
     if json:

@@ -122,7 +122,7 @@ def train(
     reading = {field.name: chosen.pop(field.name) for field in fields(Reading)}
     notes: list[str] = []  # said when nothing can be refused any more: an error stands alone
     streamed: Streamed | None = None
-    if hosts is not None or is_streamed(table, stream):
+    if hosts is not None or is_streamed(table, stream, Reading(**reading)):
         from bornfair.cli.train_stream import Streamed
 
         streamed = Streamed.opened(

@@ -34,8 +34,8 @@ from bornfair.cli.options import (
     choices,
     model_of,
     number_in,
+    people_of,
     population,
-    rows_of,
     started,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
@@ -110,9 +110,10 @@ def verify(
         _change(source, asked, data, clock, seed, json=json)
         return
     people, allowed = population(where or []), _allowances(relax or [])
+    rows, asked = people_of(data, reading, model, asked, seed, clock)
     with Workers.of(jobs, cluster) as workers:
         verdict = ask(
-            source, table=rows_of(data, reading), engine=engine, timeout=clock, partitions=partitions,  # type: ignore[arg-type]
+            source, table=rows, engine=engine, timeout=clock, partitions=partitions,  # type: ignore[arg-type]
             soft_timeout=soft_timeout, where=people, relax=allowed, output=output, tolerance=tolerance, seed=seed,  # type: ignore[arg-type]
             resume=resume, most_boxes=most_boxes, jobs=workers, **asked,
         )  # fmt: skip
@@ -171,7 +172,7 @@ def _change(model: Any, asked: Any, data: str | None, clock: Clock, seed: int, *
     from bornfair.question import Question
     from bornfair.verification.milp import largest_change
 
-    about = Question.of(model, table=data, **asked)
+    about = Question.within(clock, model, table=data, **asked)
     found = largest_change(about.network_model, timeout=clock, seed=seed, table=about.people)
     if json:
         print_json(found.to_json())

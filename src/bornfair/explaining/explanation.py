@@ -19,6 +19,7 @@ import pandas as pd
 from bornfair.checks import keywords, whole
 from bornfair.errors import InputError, plain_value
 from bornfair.explaining.person import Person, limits_around, person_of_domain, read_person, row_of
+from bornfair.limits import ends_in_time
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
@@ -122,6 +123,7 @@ class Explanation:
         }  # fmt: skip
 
 
+@ends_in_time
 def explain(
     model: Any,
     person: Mapping[str, Any] | int | str | Path,
@@ -168,7 +170,7 @@ def explain(
     whole("most", most, 0)
     clock = Clock.of(timeout, say)
     given, strict, people = _given(person, people, asking)
-    asked = Question.of(model, people, **asking)
+    asked = Question.within(clock, model, people, **asking)
     about: Any = asked.model
     about.domain.require_sensitive()
     who = person_of_domain(about.domain, given, about.fills, strict=strict)

@@ -8,35 +8,42 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bornfair import limits
 from bornfair.errors import InputError, shown
 from bornfair.people.features import unknown_column
 from bornfair.people.reading import AS_SHOWN, Reading
 from bornfair.people.tables import (
     as_pandas,
     check_cells_have_names,
+    check_columns,
     csv_form,
+    longest_texts,
+    size_of,
+    text_columns,
     told_of_reading,
     unpacked,
     with_large_numbers,
     with_numbers,
+    with_short_lines,
 )
 
-STREAMED_FROM = 10**9  # bytes of a single file; below it is read as a whole
 CELLS = 2**21  # of a batch
 MOST_ROWS, LEAST_ROWS = 2**17, 2**10
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".tsv", ".txt", ".csv.gz", ".csv.bz2", ".csv.xz", ".tsv.gz")
 WILD = frozenset("*?[")
+_LOOKED_AT = 1 << 20  # bytes of a CSV file, to see how long its lines are
 _FILE_BITS = 40  # rows of one file: below a million million
 
 
@@ -64,8 +71,9 @@ class Part:
     rows: int | None = None
 
 
-def is_streamed(location: str | Path | None, stream: bool | None = None) -> bool:
-    """Whether a table is read in batches: as asked for, or what is no single file, is far away, or is large.
+def is_streamed(location: str | Path | None, stream: bool | None = None, reading: Reading = AS_SHOWN) -> bool:
+    """Whether a table is read in batches: as asked for, or what is no single file, is far away, or is large once it is
+    decoded (rows, cells or bytes, see `bornfair.limits`).
 
     >>> is_streamed("people/*.parquet"), is_streamed("s3://bucket/people.csv"), is_streamed("people.csv")
     (True, True, False)
@@ -74,7 +82,11 @@ def is_streamed(location: str | Path | None, stream: bool | None = None) -> bool
         return bool(stream)
     text, path = str(location), Path(location)
     if path.is_file():
-        return path.stat().st_size > STREAMED_FROM
+        try:
+            size = size_of(path, reading)
+        except Exception:  # noqa: BLE001 - a file that cannot be read is refused where it is read, in a sentence
+            return False
+        return size.is_above(limits.STREAMED_CELLS, limits.STREAMED_BYTES, limits.STREAMED_ROWS)
     return _is_remote(text) or path.is_dir() or bool(WILD & set(text))
 
 
@@ -128,11 +140,14 @@ class Source:
         """The columns of the first file; all others must have them too."""
         with told_of_reading(self.files[0], self.reading):
             if self.parquet:
-                return tuple(map(str, self._parquet_file(0).schema_arrow.names))
+                names = tuple(map(str, self._parquet_file(0).schema_arrow.names))
+                check_columns(self.files[0], len(names))
+                return names
             form = self._form(0)
             with self._open(0) as stream:
                 head = pd.read_csv(stream, nrows=1, **form)
             check_cells_have_names(self.files[0], head, form["sep"])
+        check_columns(self.files[0], head.shape[1])
         names = tuple(map(str, as_pandas(head).columns))
         if len(names) == 1 and "," in names[0]:
             raise InputError(f"'{self.files[0]}' has the single column {names[0]!r}; name the sign with --delimiter.")
@@ -203,12 +218,24 @@ class Source:
             opened = self._parquet_file(part.file)
             self._check_file(part.file, opened.schema_arrow.names, wanted)
             groups = None if part.group is None else [part.group]
+            texts = [name for name in text_columns(opened) if name in wanted]
+            if texts and part.group is not None:
+                longest = longest_texts(self._parquet_file(part.file, texts), texts, part.group)
+                rows = int(np.clip(limits.WHOLE_BYTES // 2 // max(longest, 1), 1, rows))
             for batch in opened.iter_batches(batch_size=rows, row_groups=groups, columns=wanted, use_threads=False):
                 yield self._checked(_with_categories(batch).to_pandas()[wanted])
             return
         form = self._form(part.file)
-        with self._open(part.file) as stream, pd.read_csv(stream, chunksize=rows, low_memory=False, **form) as tables:
+        with self._open(part.file) as stream:
+            start = stream.read(_LOOKED_AT)
+        longest = limits.WHOLE_BYTES // 2 * max(start.count(b"\n"), 1) // max(len(start), 1)
+        rows = int(np.clip(longest, 1, rows))
+        with (
+            self._open(part.file) as stream,
+            pd.read_csv(stream, chunksize=rows, low_memory=False, **form) as tables,
+        ):
             for read in tables:
+                stream.raw.start_batch()  # type: ignore[attr-defined]
                 table = with_large_numbers(read, form["decimal"])
                 check_cells_have_names(self.files[part.file], table, form["sep"])
                 self._check_file(part.file, list(map(str, table.columns)), wanted)
@@ -235,18 +262,19 @@ class Source:
     def _form(self, number: int) -> dict[str, Any]:
         return csv_form(self.files[number], self.reading, lambda: self._open(number))
 
-    def _open(self, number: int) -> IO[bytes]:
+    def _open(self, number: int) -> io.BufferedReader:
         name = self.files[number]
         if self._filesystem is None:
-            return unpacked(Path(name))
-        return self._filesystem.open(name, "rb", compression="infer")
+            return with_short_lines(unpacked(Path(name)), name)
+        return with_short_lines(self._filesystem.open(name, "rb", compression="infer"), name)
 
-    def _parquet_file(self, number: int) -> Any:
+    def _parquet_file(self, number: int, texts: list[str] | None = None) -> Any:
         with told_of_reading(self.files[number], self.reading):
             import pyarrow.parquet as pq
 
             name = self.files[number]
-            return pq.ParquetFile(name if self._filesystem is None else self._filesystem.open(name, "rb"))
+            place = name if self._filesystem is None else self._filesystem.open(name, "rb")
+            return pq.ParquetFile(place, read_dictionary=texts)
 
     def _stamp(self, number: int) -> list[Any]:
         """What changes when a file is written anew."""

@@ -21,7 +21,8 @@ from bornfair.people.inference import FEW, MOST_CATEGORIES, OFTEN
 from bornfair.people.sources import Batch, Source, draws
 
 SAMPLE_CELLS = 4_000_000  # rows times columns of the sample
-SAMPLE_ROWS = (20_000, 200_000)  # at least, at most
+SAMPLE_ROWS = (20_000, 200_000)  # at least, at most …
+MOST_SAMPLE_CELLS = 40_000_000  # … but never more cells
 SPARE = 0.98  # of the sample that may be kept, so many are expected: chance never draws more than there is room for
 FOR_SAMPLE = 1  # use of the draws
 LARGEST = float(np.finfo(np.float32).max)
@@ -286,7 +287,8 @@ def merged(parts: Sequence[Survey]) -> Survey:
 
 def sample_size(columns: int) -> int:
     """How many rows of so many columns are kept."""
-    return int(np.clip(SAMPLE_CELLS // max(columns, 1), *SAMPLE_ROWS))
+    columns = max(columns, 1)
+    return min(int(np.clip(SAMPLE_CELLS // columns, *SAMPLE_ROWS)), MOST_SAMPLE_CELLS // columns)
 
 
 def _plain_columns(table: pd.DataFrame, declared: Collection[str]) -> pd.DataFrame:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 
+from bornfair import limits
 from bornfair.errors import InputError, shown
 from bornfair.people.features import unknown_column
 from bornfair.people.reading import AS_SHOWN, Reading
@@ -70,11 +73,150 @@ def read_table(path: str | Path, reading: Reading = AS_SHOWN) -> pd.DataFrame:
     if not source.is_file():
         raise InputError(f"there is no file '{source}'; give the path of a CSV or Parquet table.")
     with told_of_reading(source, reading):
-        parquet = source.suffix.lower() in (".parquet", ".pq")
-        table = pd.read_parquet(source) if parquet else _read_csv(source, reading)
+        size = size_of(source, reading)
+        check_columns(source, size.columns)
+        if size.is_above(limits.WHOLE_CELLS, limits.WHOLE_BYTES):
+            raise InputError(
+                f"'{source}' has {size.in_words}; at most {limits.WHOLE_CELLS:,} cells and {limits.WHOLE_BYTES:,} "
+                "bytes are read as a whole. Read it in batches (--stream), where the command does, or give fewer rows."
+            )
+        table = pd.read_parquet(source) if _is_parquet(source) else _read_csv(source, reading)
     if not len(table):
         raise InputError(f"'{source}' has no rows; a table needs a header and at least one row.")
     return with_numbers(as_pandas(table), reading)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a table is once it is decoded. Of a CSV file that is above the limits, only a part is counted."""
+
+    rows: int
+    columns: int
+    bytes: int
+    counted: bool = True
+
+    @property
+    def cells(self) -> int:
+        return self.rows * self.columns
+
+    def is_above(self, cells: int, size: int, rows: int | None = None) -> bool:
+        return not self.counted or self.cells > cells or self.bytes > size or (rows is not None and self.rows > rows)
+
+    @property
+    def in_words(self) -> str:
+        least = "" if self.counted else "at least "
+        return f"{least}{self.rows:,} rows and {self.columns:,} columns ({least}{self.bytes:,} bytes)"
+
+
+def size_of(source: Path, reading: Reading = AS_SHOWN) -> Size:
+    """The size of a table: of Parquet as its metadata says, of CSV by counting lines until they are too many."""
+    if _is_parquet(source):
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(source) as opened:
+            metadata, names = opened.metadata, text_columns(opened)
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        size = sum(group.total_byte_size for group in groups)
+        if names and size <= limits.STREAMED_BYTES:
+            with pq.ParquetFile(source, read_dictionary=names) as opened:
+                longest = [longest_texts(opened, names, group) for group in range(len(groups))]
+                if sum(one.num_rows * most for one, most in zip(groups, longest, strict=True)) > limits.STREAMED_BYTES:
+                    size = max(size, _text_bytes(opened, names))
+        return Size(metadata.num_rows, metadata.num_columns, size)
+    encoding = reading.encoding or _marked_encoding(source, lambda: unpacked(source))
+    header = _header(lambda: unpacked(source), encoding, errors="replace")
+    columns = _outside_quotes(header).count(reading.delimiter or _separator(header)) + 1
+    rows, size = -1, 0  # the header is no row
+    with unpacked(source) as stream:
+        while some := stream.read(1 << 20):
+            rows += max(some.count(b"\n"), some.count(b"\r"))
+            size += len(some)
+            if size > limits.WHOLE_BYTES or rows * columns > limits.WHOLE_CELLS:
+                return Size(rows, columns, size, counted=False)
+    return Size(max(rows, 0), columns, size)
+
+
+def text_columns(opened: Any) -> list[str]:
+    """The columns of a Parquet file that hold texts, which may be kept once and repeated in every row."""
+    import pyarrow as pa
+
+    kinds = (pa.types.is_string, pa.types.is_large_string)
+    return [field.name for field in opened.schema_arrow if any(kind(field.type) for kind in kinds)]
+
+
+def longest_texts(opened: Any, names: list[str], group: int) -> int:
+    """Bytes that the texts of one row take at most, of a row group opened with `read_dictionary=names`."""
+    import pyarrow.compute as pc
+
+    batch = next(opened.iter_batches(batch_size=1, row_groups=[group], columns=names, use_threads=False), None)
+    columns = [] if batch is None else batch.columns
+    return sum(pc.max(pc.binary_length(column.dictionary)).as_py() or 0 for column in columns)
+
+
+def _text_bytes(opened: Any, names: list[str]) -> int:
+    """Bytes of all texts, counted without writing them out; no more than from where on they are too many."""
+    import pyarrow.compute as pc
+
+    size = 0
+    for batch in opened.iter_batches(batch_size=1 << 16, columns=names, use_threads=False):
+        for column in batch.columns:
+            lengths = pc.binary_length(column.dictionary).cast("int64")
+            size += pc.sum(lengths.take(column.indices)).as_py() or 0
+        if size > limits.WHOLE_BYTES:
+            break
+    return size
+
+
+def check_columns(source: str | Path, columns: int) -> None:
+    if columns > limits.TABLE_COLUMNS:
+        raise InputError(
+            f"'{source}' has {columns:,} columns; at most {limits.TABLE_COLUMNS:,} are read: leave columns out of it."
+        )
+
+
+def _is_parquet(source: Path) -> bool:
+    return source.suffix.lower() in (".parquet", ".pq")
+
+
+class ShortLines(io.RawIOBase):
+    """The bytes of a CSV file. A line that is too long, or a batch of too many bytes, is refused before a parser holds
+    all of it.
+    """
+
+    def __init__(self, stream: IO[bytes], source: str | Path) -> None:
+        self._stream, self._source, self._line, self._batch = stream, source, 0, 0
+
+    def start_batch(self) -> None:
+        self._batch = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        some = self._stream.read(len(buffer))
+        end = max(some.rfind(b"\n"), some.rfind(b"\r"))
+        self._line = self._line + len(some) if end < 0 else len(some) - end - 1
+        if self._line > limits.LINE_BYTES:
+            raise InputError(
+                f"'{self._source}' has a line of more than {limits.LINE_BYTES:,} bytes; a table has one row on each "
+                "line: is it a CSV file?"
+            )
+        self._batch += len(some)
+        if self._batch > limits.WHOLE_BYTES:
+            raise InputError(
+                f"'{self._source}' has rows of more than {limits.WHOLE_BYTES:,} bytes in one batch; leave out the "
+                "columns of long texts."
+            )
+        buffer[: len(some)] = some
+        return len(some)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def with_short_lines(stream: IO[bytes], source: str | Path) -> io.BufferedReader:
+    return io.BufferedReader(ShortLines(stream, source), 1 << 18)
 
 
 @contextlib.contextmanager
@@ -105,7 +247,8 @@ def with_numbers(table: pd.DataFrame, reading: Reading) -> pd.DataFrame:
 
 def _read_csv(source: Path, reading: Reading) -> pd.DataFrame:
     form = csv_form(source, reading, lambda: unpacked(source))
-    table = with_large_numbers(pd.read_csv(source, **form), form["decimal"])
+    with with_short_lines(unpacked(source), source) as stream:
+        table = with_large_numbers(pd.read_csv(stream, **form), form["decimal"])
     check_cells_have_names(source, table, form["sep"])
     separator, header = form["sep"], _header(lambda: unpacked(source), form["encoding"])
     if table.shape[1] == 1 and (other := _separator(header, besides=separator)) != separator:
@@ -203,20 +346,23 @@ def unpacked(source: Path) -> IO[bytes]:
     return source.open("rb")
 
 
-def _header(opened: Callable[[], IO[bytes]], encoding: str) -> str:
-    import io
-
-    with opened() as stream, io.TextIOWrapper(stream, encoding=encoding) as text:
-        return text.readline(1_000_000)
+def _header(opened: Callable[[], IO[bytes]], encoding: str, errors: str = "strict") -> str:
+    with opened() as stream, io.TextIOWrapper(stream, encoding=encoding, errors=errors) as text:
+        return text.readline(limits.LINE_BYTES)
 
 
 def _separator(header: str, besides: str | None = None) -> str:
     """The separator of a CSV file, from its header line: comma unless another one is clearly meant."""
-    bare = re.sub(r'"[^"]*"', "", header)  # a quoted name may hold any sign
+    bare = _outside_quotes(header)
     counts = {separator: bare.count(separator) for separator in ",;\t|" if separator != besides}
     usual = besides or ","
     best = max(counts, key=lambda separator: counts[separator])
     return best if counts[best] > counts.get(usual, 0) else usual
+
+
+def _outside_quotes(header: str) -> str:
+    """A header without quoted names, which may hold any sign."""
+    return re.sub(r'"[^"]*"', "", header)
 
 
 def _named(separator: str) -> str:

@@ -326,14 +326,27 @@ def _boosted(
 
 def _tell(name: str, shares: np.ndarray, values: np.ndarray) -> Tell:
     """Recognition of each value where all count the same, however rare they are."""
-    from sklearn.metrics import roc_auc_score
-
     kinds = shares.shape[1]
     counts = np.bincount(values, minlength=kinds)
     guess = np.argmax(shares / (counts / counts.sum()), axis=1)
     recognised = float(np.mean([np.mean(guess[values == kind] == kind) for kind in range(kinds)]))
-    areas = [float(roc_auc_score(values == kind, shares[:, kind])) for kind in range(1 if kinds == 2 else 0, kinds)]
+    areas = [area_under_curve(values == kind, shares[:, kind]) for kind in range(1 if kinds == 2 else 0, kinds)]
     rest = counts.sum() - counts
     luck = float(np.mean(np.sqrt((counts.sum() + 1) / (12.0 * counts * rest))))
     area = float(np.mean(areas))
     return Tell(name, recognised, area, 1 / kinds, bool(area - 0.5 > CERTAIN * luck))
+
+
+def area_under_curve(positive: np.ndarray, scores: np.ndarray) -> float:
+    """The area under the ROC curve: how often a positive row scores above a negative one, ties counting half.
+
+    A table has thousands of columns, and scikit-learn's checks of its arguments take longer than the count.
+
+    >>> area_under_curve(np.array([True, False, True, False]), np.array([0.9, 0.1, 0.4, 0.4]))
+    0.875
+    """
+    _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ones = np.bincount(places[positive], minlength=len(counts))
+    zeros = counts - ones
+    below = np.cumsum(zeros) - zeros
+    return float((ones * (2 * below + zeros)).sum() / (2 * ones.sum() * zeros.sum()))

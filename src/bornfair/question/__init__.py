@@ -17,6 +17,7 @@ import pandas as pd
 
 from bornfair.checks import keywords
 from bornfair.errors import InputError
+from bornfair.limits import ends_in_time, until
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.importers.columns import Who
 from bornfair.models.importers.reading import Reading, ReadingOptions
@@ -141,6 +142,12 @@ class Question:
             return Question(read, None, target)
         return Question(read, *_decidable(read, as_listed(read.domain, rows), target), inferred=domain is None)
 
+    @staticmethod
+    def within(clock: Clock, model: Any, people: Any = None, **asking: Unpack[Asking]) -> Question:
+        """`Question.of`, where the clock limits how long other people's models run while they are read."""
+        with until(clock):
+            return Question.of(model, people, **asking)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What is to be said about columns of the table that are one feature."""
@@ -185,6 +192,7 @@ class Question:
         return class_positions(self.table[self.target], self.model.classes.tolist(), gaps=True)
 
 
+@ends_in_time
 def verify(
     model: Any,
     people: Any = None,
@@ -243,7 +251,7 @@ def verify(
     if output != "decision" and (engine != "auto" or where or relax or resume is not None):
         raise InputError(f"engine, where, relax and resume are for decisions; leave them out with output={output!r}.")
     clock = Clock.of(timeout, say)
-    asked = Question.of(model, people, **asking)
+    asked = Question.within(clock, model, people, **asking)
     if output != "decision":
         found = decide_score(asked.network_model, output=output, tolerance=tolerance, timeout=clock, seed=seed)
         return dataclasses.replace(found, notes=asked.notes)
@@ -254,6 +262,7 @@ def verify(
     return dataclasses.replace(found, notes=asked.notes)
 
 
+@ends_in_time
 def quantify(
     model: Any,
     people: Any = None,
@@ -309,9 +318,9 @@ def quantify(
     keywords(quantify, asking, Asking)
     clock = Clock.of(timeout, say)
     if isinstance(over, (str, Path)) and over not in get_args(Over) and is_streamed(over):
-        return _over_batches(str(over), Question.of(model, people, **asking), where, marginals, clock, seed)
+        return _over_batches(str(over), Question.within(clock, model, people, **asking), where, marginals, clock, seed)
     counted, name = _counted(over)
-    asked = Question.of(model, people, **asking)
+    asked = Question.within(clock, model, people, **asking)
     about, rows, limits, gaps = asked.countable_model, asked.people, None, asked.gaps
     if counted is not None:
         counted, of_them = _decidable(about, counted, None)[::2]

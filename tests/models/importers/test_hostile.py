@@ -16,12 +16,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bornfair import verify
+from bornfair import limits, verify
 from bornfair.errors import InputError
+from bornfair.limits import Deadline
 from bornfair.models.importers import onnx_worker
 from bornfair.models.importers.onnx_child import packed, unpacked
 from bornfair.models.importers.onnx_worker import CannotRun, ForeignGraph
 from bornfair.question.loading import load_model
+from bornfair.verification.clock import Clock
 from interop_models import WIDTH, GraphMaker, disagreements, people, random_layer
 
 
@@ -78,7 +80,7 @@ def test_what_was_not_read_is_not_run(name: str, beside: bool, tmp_path: Path) -
 
 @pytest.fixture
 def short_of_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(onnx_worker, "SECONDS", 2)
+    monkeypatch.setattr(limits, "CHILD_SECONDS", 2)
     monkeypatch.setattr(onnx_worker, "_running", {})
     yield
     for worker in onnx_worker._running.values():
@@ -251,3 +253,39 @@ def test_the_process_ends_with_ours_even_in_the_middle_of_a_run(tmp_path: Path) 
         time.sleep(0.1)
     os.kill(child, signal.SIGKILL)
     pytest.fail("the process that runs graphs outlived us")
+
+
+class EndlessModels:
+    """Stands for the child process: no model ever answers, and the seconds that are waited for one pass at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.waits = 0.0, 0
+        monkeypatch.setattr(limits, "monotonic", lambda: self.now)
+        monkeypatch.setattr(ForeignGraph, "run", self.run)
+
+    def run(self, *_: Any) -> dict[str, np.ndarray]:
+        self.waits += 1
+        self.now += Deadline.within(limits.CHILD_SECONDS).seconds
+        raise CannotRun("it takes more than the time that is left (--timeout)")
+
+
+@pytest.mark.parametrize("seconds", [5.0, 20.0])
+def test_all_waits_for_a_model_that_never_answers_end_with_the_question(
+    seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    g = GraphMaker()
+    path = g.save(tmp_path / "m.onnx", [g.node("Add", g.node("ReduceSum", endless(g)), g.node("ReduceSum", "x"))])
+    endlessly = EndlessModels(monkeypatch)
+    with pytest.raises(InputError, match="the time that is left"):
+        verify(path, people(), timeout=Clock(seconds, now=lambda: endlessly.now))
+    assert endlessly.waits >= 2 and seconds <= endlessly.now <= seconds + endlessly.waits * limits.LEAST_WAIT
+
+
+def test_an_answer_of_too_many_bytes_is_not_received(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = GraphMaker()
+    content = g.model([g.node("Identity", "x")]).SerializeToString()
+    monkeypatch.setattr(limits, "GRAPH_ANSWER_BYTES", 1_000)
+    assert ForeignGraph(content).run(FEED)
+    with pytest.raises(CannotRun, match=r"outputs take .* bytes, more than 1,000"):
+        ForeignGraph(content).run({"x": np.zeros((1_000, WIDTH), np.float32)})
+    assert ForeignGraph(content).run(FEED)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bornfair import limits
 from bornfair.errors import InputError
 from bornfair.models.forest import MOST_DEPTH
 from bornfair.models.importers.forest_files import forest_file
@@ -318,8 +319,6 @@ def test_any_damage_is_read_or_refused(name, tmp_path):
 
 
 def test_too_large_a_file_is_not_opened(tmp_path, monkeypatch):
-    from bornfair.models.importers import document
-
-    monkeypatch.setattr(document, "MOST_BYTES", 100)
+    monkeypatch.setattr(limits, "DOCUMENT_BYTES", 100)
     with pytest.raises(InputError, match="the most that is read"):
         forest_file(written(tmp_path, "m.json", json.dumps(XGBOOST)))

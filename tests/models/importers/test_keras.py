@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
+from bornfair import limits
 from bornfair.errors import InputError
 from bornfair.models.importers import keras_layers
 from bornfair.models.importers.dense_stack import Step
@@ -268,6 +270,50 @@ def test_broken_and_linked_keras_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "m.keras").write_bytes(b"PK\x03\x04 not a zip")
     with pytest.raises(InputError, match="Keras"):
         load_model(tmp_path / "m.keras", domain=people())
+
+
+def _with_arrays(path: Path, counts: list[int], times: int = 1) -> Path:
+    """A small .h5 file whose arrays of float32 are filled with one number, which takes no space."""
+    layers, weights = stack()
+    write_h5(path, config_of(layers, 3), weights, 3)
+    with h5py.File(path, "a") as file:
+        group = file["model_weights"].create_group("more")
+        for i, count in enumerate(counts):
+            group.create_dataset(f"w{i}", shape=(count,), dtype="f4", chunks=(min(count, 1 << 20),), fillvalue=0)
+        group.attrs["weight_names"] = np.array([f"w{i}" for i in range(len(counts))] * times, "S2")
+    return path
+
+
+def test_all_arrays_together_are_limited_before_one_is_read(tmp_path: Path) -> None:
+    count = limits.KERAS_BYTES // 8
+    path = _with_arrays(tmp_path / "m.h5", [count // 2] * 3)
+    assert path.stat().st_size < 200_000
+    with pytest.raises(InputError, match=r"weights are too many or take more than 268,435,456 bytes"):
+        load_model(path, domain=people())
+    with pytest.raises(InputError, match=r"weights are too many"):
+        load_model(_with_arrays(tmp_path / "m.h5", [1000], limits.KERAS_ARRAYS), domain=people())
+    load_model(_with_arrays(tmp_path / "m.h5", [1000] * 3), domain=people())
+
+
+def test_a_keras_archive_is_not_unpacked_beyond_its_limits(tmp_path: Path) -> None:
+    for large, most in (("config.json", limits.KERAS_TEXT), ("model.weights.h5", limits.KERAS_BYTES)):
+        with zipfile.ZipFile(tmp_path / "m.keras", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for name in ("config.json", "model.weights.h5"):
+                with archive.open(name, "w", force_zip64=True) as stream:
+                    for _ in range(most // 2**24 + 1 if name == large else 0):
+                        stream.write(bytes(2**24))
+        with pytest.raises(InputError, match=rf"{large} in it is larger than {most:,} bytes"):
+            load_model(tmp_path / "m.keras", domain=people())
+
+
+def test_the_process_that_reads_arrays_is_limited_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strict = tmp_path / "strict.py"
+    text = Path(limits.__file__).read_text()
+    strict.write_text(text.replace("READER_BYTES = 3 << 30", "READER_BYTES = 1 << 28"))
+    monkeypatch.setattr(limits, "__file__", str(strict))
+    load_model(_with_arrays(tmp_path / "m.h5", []), domain=people())
+    with pytest.raises(InputError, match=r"m\.h5"):
+        load_model(_with_arrays(tmp_path / "m.h5", [20_000_000]), domain=people())
 
 
 def test_a_file_that_crashes_the_hdf5_library_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

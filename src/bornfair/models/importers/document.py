@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from bornfair import limits
 from bornfair.errors import InputError
 from bornfair.models.importers.ubjson import read_ubjson
-
-MOST_BYTES = 1 << 29
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -25,8 +24,8 @@ def read_document(path: Path) -> dict[str, Any]:
 
 def read_bytes(path: Path) -> bytes:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"'{path}' is larger than {MOST_BYTES >> 20} MB, the most that is read.")
+        if path.stat().st_size > limits.DOCUMENT_BYTES:
+            raise InputError(f"'{path}' is larger than {limits.DOCUMENT_BYTES >> 20} MB, the most that is read.")
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read '{path}' ({error.strerror or error}).") from error

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from bornfair import limits
 from bornfair.errors import InputError, shown
+from bornfair.limits import Deadline
 from bornfair.models.importers.dense_stack import StackSource, Step
 from bornfair.models.importers.keras_layers import OTHERWISE, READERS, Layer, is_of_keras, layer_of, run
 
-SECONDS = 120  # for reading a file
 Weights = Callable[[str, str], list[np.ndarray]]  # of the layer of a name and a class
 
 
@@ -44,11 +45,17 @@ def read_keras(path: Path) -> StackSource:
 
 def _contents(path: Path) -> tuple[str, dict[str, list[np.ndarray]]]:
     """The configuration and each layer's arrays, read by a process of its own: see `keras_h5`."""
-    command = [sys.executable, "-I", str(Path(__file__).with_name("keras_h5.py")), str(path.absolute())]
+    script = Path(__file__).with_name("keras_h5.py")
+    command = [sys.executable, "-I", str(script), limits.__file__, str(path.absolute())]
+    deadline = Deadline.within(limits.READER_SECONDS, least=limits.LEAST_SECONDS)
     try:
-        done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = subprocess.run(command, capture_output=True, timeout=deadline.seconds, check=False)
+    except OSError as error:
         raise InputError(f"'{path}' could not be read: {error}.") from error
+    except subprocess.TimeoutExpired:
+        raise InputError(
+            f"'{path}' takes more than {deadline.seconds:.3g} s to read; networks for tables take less."
+        ) from None
     if done.returncode:
         raise InputError(f"'{path}' breaks the HDF5 library that should read it; it is damaged or hostile.")
     if done.stdout.startswith(b"{"):

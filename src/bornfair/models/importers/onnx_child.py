@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import runpy
 import struct
 import sys
 import tempfile
@@ -30,9 +31,15 @@ def send(stream: BinaryIO, kind: bytes, content: bytes) -> None:
     stream.flush()
 
 
-def receive(stream: BinaryIO) -> tuple[bytes, bytes]:
+class TooLong(Exception):
+    """A message has more bytes than the receiver takes."""
+
+
+def receive(stream: BinaryIO, most: int | None = None) -> tuple[bytes, bytes]:
     """The next message; EOFError if whoever sends it is gone."""
     (length,) = struct.unpack("<Q", _exactly(stream, 8))
+    if most is not None and length > most:
+        raise TooLong(f"{length:,}")
     message = _exactly(stream, length)
     return message[:1], message[1:]
 
@@ -72,11 +79,13 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
 Run = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 
 
-def _serve(requests: BinaryIO, answers: BinaryIO, seconds: int, library: str) -> None:
+def _serve(requests: BinaryIO, answers: BinaryIO, limit: Callable[[], None], library: str) -> None:
     run: Run | None = None
+    limit()
+    send(answers, ANSWER, b"")  # it has started
     while True:
         kind, content = receive(requests)
-        _limit_time(seconds)
+        limit()
         try:
             if kind == LOAD:
                 run = None  # the memory of the model before
@@ -185,25 +194,6 @@ LIBRARIES: dict[str, Callable[[bytes], Run]] = {
 }
 
 
-def _limit_memory(size: int) -> None:
-    try:
-        import resource
-    except ImportError:  # not on this system: the limits of time stay
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
-
-
-def _limit_time(seconds: int) -> None:
-    """So many more seconds of the processor, for this message."""
-    try:
-        import resource
-    except ImportError:
-        return
-    spent = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    _, most = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(spent) + seconds + 1, most))
-
-
 def _end_with_parent() -> None:
     """A run that nobody waits for any more is not worth finishing."""
     parent = os.getppid()
@@ -214,11 +204,12 @@ def _end_with_parent() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    importlib.import_module(sys.argv[3])  # before memory is limited: a library that is cut short says nothing useful
+    path, memory, seconds, library = sys.argv[1:]
+    importlib.import_module(library)  # before memory is limited: a library that is cut short says nothing useful
+    limit_this_process = runpy.run_path(path)["limit_this_process"]
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
-    _limit_memory(int(sys.argv[1]))
     try:
-        _serve(sys.stdin.buffer, answers, int(sys.argv[2]), sys.argv[3])
+        _serve(sys.stdin.buffer, answers, lambda: limit_this_process(int(memory), float(seconds)), library)
     except (EOFError, BrokenPipeError):
         os._exit(0)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bornfair import limits
 from bornfair.errors import InputError, shown
 from bornfair.models.deciding import Graph
 from bornfair.models.importers.affine import MOST_ENTRIES, CannotRead
@@ -24,7 +25,6 @@ from bornfair.models.importers.onnx_node import UNKNOWN_ROWS, listed
 from bornfair.models.wiring import reads_of
 from bornfair.people.features import Value
 
-MOST_BYTES = 1_000_000_000
 MOST_NODES = 20_000
 STANDARD_NAMES = ("", "ai.onnx")
 
@@ -117,8 +117,8 @@ def read_onnx(path: str | Path) -> OnnxFile:
 
     place = Path(path)
     try:
-        if place.stat().st_size > MOST_BYTES:
-            raise InputError(f"'{place}' has more than {MOST_BYTES:,} bytes; networks for tables are smaller.")
+        if place.stat().st_size > limits.MODEL_BYTES:
+            raise InputError(f"'{place}' has more than {limits.MODEL_BYTES:,} bytes; networks for tables are smaller.")
         content = place.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read '{place}': {error.strerror or error}.") from error
@@ -258,8 +258,8 @@ def _beside(place: Path, name: str, weights: str, files: dict[str, bytes]) -> by
         found = side.lstat()
         if not stat.S_ISREG(found.st_mode):
             raise InputError(f"'{place}': '{name}', which holds its weights, is not a regular file.")
-        if found.st_size > MOST_BYTES:
-            raise InputError(f"'{side}' has more than {MOST_BYTES:,} bytes; networks for tables are smaller.")
+        if found.st_size > limits.MODEL_BYTES:
+            raise InputError(f"'{side}' has more than {limits.MODEL_BYTES:,} bytes; networks for tables are smaller.")
         files[name] = side.read_bytes()
     except FileNotFoundError:
         raise InputError(

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from bornfair import limits
+from bornfair.limits import CHILD_BYTES, Deadline
 from bornfair.models.importers import onnx_child
-from bornfair.models.importers.onnx_child import ANSWER, LOAD, RUN, packed, receive, send, unpacked
-
-MEMORY = 4 << 30  # bytes of address space for onnxruntime and the graph
-SECONDS = 60  # for reading a graph, and for each batch of people
+from bornfair.models.importers.onnx_child import ANSWER, LOAD, RUN, TooLong, packed, receive, send, unpacked
 
 
 class CannotRun(Exception):
@@ -49,43 +48,57 @@ class _Worker:
         self.graph: bytes | None = None
         self.process: Any = subprocess.Popen(
             # -P: this script's own folder must not be searched for modules
-            [sys.executable, "-P", onnx_child.__file__, str(MEMORY), str(SECONDS), library],
+            [
+                sys.executable, "-P", onnx_child.__file__,
+                limits.__file__, str(CHILD_BYTES), str(limits.CHILD_SECONDS), library,
+            ],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
         self.stop = weakref.finalize(self, _stop, self.process)
+        # The library's own start is not limited by the question: it takes as long for every model.
+        self._exchange(b"", b"", limits.CHILD_SECONDS)
 
     def ask(self, kind: bytes, content: bytes) -> bytes:
+        answered, found = self._exchange(kind, content, Deadline.within(limits.CHILD_SECONDS).seconds)
+        if answered != ANSWER:
+            raise CannotRun(_reason(found.decode(errors="replace")))
+        return found
+
+    def _exchange(self, kind: bytes, content: bytes, seconds: float) -> tuple[bytes, bytes]:
+        """Send a message (unless it is empty) and wait for the next answer."""
         late = threading.Event()
 
         def end() -> None:
             late.set()
             self.process.kill()
 
-        limit = threading.Timer(SECONDS, end)
-        limit.daemon = True
-        limit.start()
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()
         try:
-            send(self.process.stdin, kind, content)
-            answered, found = receive(self.process.stdout)
+            if kind:
+                send(self.process.stdin, kind, content)
+            return receive(self.process.stdout, most=limits.GRAPH_ANSWER_BYTES)
+        except TooLong as error:
+            self.stop()
+            raise CannotRun(f"its outputs take {error} bytes, more than {limits.GRAPH_ANSWER_BYTES:,}") from None
         except (EOFError, OSError):
             self.stop()
             if late.is_set() or self.process.returncode == -getattr(signal, "SIGXCPU", 0):
-                raise CannotRun(f"it takes more than {SECONDS} s") from None
-            raise CannotRun(f"it crashed, or needs more than {MEMORY / 2**30:g} GB") from None
+                limit = f"{seconds:g} s" if seconds >= limits.CHILD_SECONDS else "the time that is left (--timeout)"
+                raise CannotRun(f"it takes more than {limit}") from None
+            raise CannotRun(f"it crashed, or needs more than {CHILD_BYTES / 2**30:g} GB") from None
         except BaseException:  # an interrupt: what is under way has no reader any more
             self.stop()
             raise
         finally:
-            limit.cancel()
-        if answered != ANSWER:
-            raise CannotRun(_reason(found.decode(errors="replace")))
-        return found
+            timer.cancel()
 
 
 def _reason(text: str) -> str:
     if "bad_alloc" in text or "bad allocation" in text or "Failed to allocate" in text:
-        return f"it needs more than {MEMORY / 2**30:g} GB"
+        return f"it needs more than {CHILD_BYTES / 2**30:g} GB"
     return next(iter(text.splitlines()), "")[:300].rstrip(".")
 
 

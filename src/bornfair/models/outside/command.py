@@ -12,7 +12,6 @@ import shlex
 import signal
 import subprocess
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -20,8 +19,10 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
+from bornfair import limits
 from bornfair.checks import number
 from bornfair.errors import InputError
+from bornfair.limits import Deadline
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.outside.said import Said, finite
 from bornfair.models.outside.sent import as_csv
@@ -54,7 +55,7 @@ class Command:
     """
 
     text: str
-    seconds: float = 60.0
+    seconds: float = limits.REQUEST_SECONDS
 
     classes, point = None, None  # it does not say
 
@@ -165,14 +166,14 @@ def _numbers(cells: list[list[str]]) -> np.ndarray | None:
 
 def _exchanged(words: list[str], content: bytes, people: int, seconds: float, origin: str) -> bytes:
     """What the program writes when it is given this; it is ended if it takes too long or writes too much."""
-    most = LONGEST * (people + 16)
+    most, deadline = LONGEST * (people + 16), Deadline.within(seconds)
     try:
         process: Any = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
     except OSError as error:
         raise InputError(f"{origin} cannot be started: {error.strerror or error}.") from None
-    written, complaint, until = bytearray(), bytearray(), time.monotonic() + seconds
+    written, complaint = bytearray(), bytearray()
     reading = threading.Thread(target=_gather, args=(process.stdout, written, most), daemon=True)
     others = [
         threading.Thread(target=_feed, args=(process.stdin, content), daemon=True),
@@ -182,10 +183,10 @@ def _exchanged(words: list[str], content: bytes, people: int, seconds: float, or
     try:
         for thread in (reading, *others):
             thread.start()
-        reading.join(seconds)
+        reading.join(deadline.left)
         late = reading.is_alive()
         if not late and len(written) <= most:
-            process.wait(max(until - time.monotonic(), 0.1))
+            process.wait(max(deadline.left, 0.1))
     except subprocess.TimeoutExpired:
         late = True
     finally:  # also where somebody interrupts
@@ -196,7 +197,7 @@ def _exchanged(words: list[str], content: bytes, people: int, seconds: float, or
             thread.join(1.0)  # one that something else keeps open is left alone
     if late:
         raise InputError(
-            f"{origin} took more than {seconds:g} s for {people:,} people and was ended; give it more time "
+            f"{origin} took more than {deadline.seconds:.3g} s for {people:,} people and was ended; give it more time "
             "(--timeout), or make it quicker."
         )
     if len(written) > most:

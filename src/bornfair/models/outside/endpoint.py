@@ -6,30 +6,44 @@ time.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import ssl
+import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.client import HTTPException
+from email.message import Message
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 
 import pandas as pd
 
+from bornfair import limits
 from bornfair.checks import number, whole
 from bornfair.errors import InputError
+from bornfair.limits import Deadline
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.outside.said import Said, from_mapping, said
 from bornfair.models.outside.sent import as_records
 
-MOST_BYTES = 64 << 20  # of an answer
 BUSY = (429, 503)
 TRIES = 3  # of a request that a busy service turns away
-LONGEST_WAIT = 10.0  # seconds, whatever it asks for
+ERROR_BYTES = 300  # of an answer that refuses
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class _Answered:
+    """What came back: a status if it is an error, headers and content."""
+
+    status: int | None
+    headers: Message
+    content: bytes
 
 
 @dataclass(frozen=True)
@@ -39,7 +53,7 @@ class Endpoint:
 
     Args:
         url: an address of http or https.
-        seconds: for each request.
+        seconds: for each request, from the connection to the last byte of the answer.
         rate: requests per second, at most.
         rows: people in one request, at most.
         headers: to be sent along, such as an authorisation.
@@ -49,7 +63,7 @@ class Endpoint:
     """
 
     url: str
-    seconds: float = 60.0
+    seconds: float = limits.REQUEST_SECONDS
     rate: float = 10.0
     rows: int = 1_000
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -106,63 +120,90 @@ class Endpoint:
     def _answer(self, content: bytes, people: int) -> Any:
         for left in reversed(range(TRIES)):
             self._wait_for_turn()
+            deadline = Deadline.within(self.seconds)
             try:
-                found = self._sent(content)
-                break
-            except urllib.error.HTTPError as error:
-                with error:
-                    if error.code in BUSY and left:
-                        time.sleep(_pause(error.headers.get("Retry-After")))
-                        continue
-                    raise InputError(self._refusal(error)) from None
+                found = self._sent(content, deadline)
             except TimeoutError:
                 raise InputError(
-                    f"{self.name} took more than {self.seconds:g} s for {people:,} people; give it more time "
+                    f"{self.name} took more than {deadline.seconds:.3g} s for {people:,} people; give it more time "
                     "(--timeout), or make it quicker."
                 ) from None
             except urllib.error.URLError as error:
                 reason = error.reason
                 if isinstance(reason, TimeoutError):
-                    raise InputError(f"{self.name} did not answer within {self.seconds:g} s.") from None
+                    raise InputError(f"{self.name} did not answer within {deadline.seconds:.3g} s.") from None
                 kind = "its certificate is not accepted: " if isinstance(reason, ssl.SSLError) else ""
                 raise InputError(f"{self.name} cannot be reached: {kind}{reason}.") from None
             except (HTTPException, OSError) as error:
                 raise InputError(f"{self.name} broke off: {error or type(error).__name__}.") from None
+            if found.status not in BUSY or not left:
+                break
+            time.sleep(min(_pause(found.headers.get("Retry-After")), limits.time_left()))
+        if found.status is not None:
+            raise InputError(self._refusal(found))
+        if len(found.content) > limits.ANSWER_BYTES:
+            raise InputError(f"{self.name} answered more than {limits.ANSWER_BYTES:,} bytes; it must answer decisions.")
         try:
-            return json.loads(found)
+            return json.loads(found.content)
         except (ValueError, RecursionError):
-            raise InputError(f"{self.name} answered {found[:60]!r}, which is not JSON.") from None
+            raise InputError(f"{self.name} answered {bytes(found.content[:60])!r}, which is not JSON.") from None
 
-    def _sent(self, content: bytes) -> bytes:
-        until = time.monotonic() + self.seconds
+    def _sent(self, content: bytes, deadline: Deadline) -> _Answered:
+        """The answer to one request. TimeoutError after the deadline, whatever the service does in between."""
         request = urllib.request.Request(
             self.url, content, {"Content-Type": "application/json", "Accept": "application/json", **self.headers}
         )
-        handlers: list[Any] = [_NoRedirect()]
+        sockets: list[socket.socket] = []
+        handlers: list[Any] = [_NoRedirect(), *_remembering(sockets)]
         if urllib.parse.urlsplit(self.url).hostname in LOOPBACK:
             handlers.append(urllib.request.ProxyHandler({}))
-        with urllib.request.build_opener(*handlers).open(request, timeout=self.seconds) as response:
-            found = bytearray()
-            while some := response.read1(1 << 16):
-                found += some
-                if len(found) > MOST_BYTES:
-                    raise InputError(f"{self.name} answered more than {MOST_BYTES:,} bytes; it must answer decisions.")
-                if time.monotonic() > until:  # the limit of a socket is for each piece
-                    raise TimeoutError
-        return bytes(found)
+        opener = urllib.request.build_opener(*handlers)
+        outcome: list[_Answered | Exception] = []
 
-    def _refusal(self, error: urllib.error.HTTPError) -> str:
-        if 300 <= error.code < 400:
+        def exchange() -> None:
+            try:
+                outcome.append(_answered(opener, request, deadline))
+            except Exception as error:  # noqa: BLE001 - it is raised where the answer is waited for
+                outcome.append(error)
+
+        # A timeout of a socket limits each piece that arrives, and none limits the search for a host: so the whole
+        # exchange is waited for, and what it has opened is shut down.
+        thread = threading.Thread(target=exchange, daemon=True)
+        thread.start()
+        in_time = False
+        try:
+            thread.join(deadline.left)
+            in_time = bool(outcome)  # what is read after the shutdown is cut off
+        finally:
+            if not in_time:
+                for one in sockets:
+                    with contextlib.suppress(OSError):
+                        socket.socket.shutdown(one, socket.SHUT_RDWR)
+        if not in_time:
+            raise TimeoutError
+        if isinstance(outcome[0], Exception):
+            raise outcome[0]
+        return outcome[0]
+
+    def _refusal(self, found: _Answered) -> str:
+        assert found.status is not None
+        if 300 <= found.status < 400:
             return (
-                f"{self.name} sends us on to {error.headers.get('Location', 'elsewhere')!r}, and only the address that "
+                f"{self.name} redirects to {found.headers.get('Location', 'elsewhere')!r}, and only the address that "
                 "was named is asked; name that one if it is meant."
             )
-        told = error.read(300).decode(errors="replace").strip()
-        return f"{self.name} refused with status {error.code}{f': {told}' if told else ''}."
+        told = found.content[:ERROR_BYTES].decode(errors="replace").strip()
+        return f"{self.name} refused with status {found.status}{f': {told}' if told else ''}."
 
     def _wait_for_turn(self) -> None:
-        if self._last:
-            time.sleep(max(self._last.pop() + 1 / self.rate - time.monotonic(), 0.0))
+        wait = max(self._last.pop() + 1 / self.rate - time.monotonic(), 0.0) if self._last else 0.0
+        if wait > limits.time_left():
+            raise InputError(
+                f"{self.name} may be asked again in {wait:,.0f} s, after the time limit; allow more "
+                f"requests per second than {self.rate:g} (--rate), or give more time (--timeout)."
+            )
+        if wait:
+            time.sleep(wait)
         self._last.append(time.monotonic())
 
 
@@ -171,8 +212,58 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _pause(asked: str | None) -> float:
+def _remembering(sockets: list[socket.socket]) -> list[Any]:
+    """Handlers for http and https that note every socket that they open."""
+
+    class Noted:
+        def connect(self: Any) -> None:
+            create = self._create_connection
+
+            def created(*given: Any, **named: Any) -> Any:
+                sockets.append(create(*given, **named))
+                return sockets[-1]
+
+            self._create_connection = created
+            super().connect()  # type: ignore[misc]
+            sockets.append(self.sock)  # https wraps the socket in another one
+
+    class Plain(Noted, HTTPConnection): ...
+
+    class Secure(Noted, HTTPSConnection): ...
+
+    class PlainHandler(urllib.request.HTTPHandler):
+        def http_open(self, request: Any) -> Any:
+            return self.do_open(Plain, request)
+
+    class SecureHandler(urllib.request.HTTPSHandler):
+        def https_open(self, request: Any) -> Any:
+            return self.do_open(Secure, request)
+
+    return [PlainHandler(), SecureHandler()]
+
+
+def _answered(opener: Any, request: Any, deadline: Deadline) -> _Answered:
+    most = limits.ANSWER_BYTES
     try:
-        return min(max(float(asked or 1.0), 0.0), LONGEST_WAIT)
+        with opener.open(request, timeout=deadline.seconds) as response:
+            found = bytearray()
+            while len(found) <= most and (some := response.read1(1 << 16)):
+                found += some
+            return _Answered(None, response.headers, bytes(found))
+    except urllib.error.HTTPError as error:
+        with error, contextlib.suppress(OSError, HTTPException):
+            return _Answered(error.code, error.headers, error.read(ERROR_BYTES))
+        return _Answered(error.code, error.headers, b"")
+
+
+def _pause(asked: str | None) -> float:
+    """Seconds to wait before the next try, as a busy service asks for them; 1 if it does so in no number.
+
+    >>> [_pause(text) for text in ("0.5", "3600", "nan", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", None)]
+    [0.5, 10.0, 1.0, 1.0, 1.0, 1.0]
+    """
+    try:
+        seconds = float(asked or 1.0)
     except ValueError:
         return 1.0
+    return min(seconds, limits.PAUSE_SECONDS) if seconds >= 0 else 1.0

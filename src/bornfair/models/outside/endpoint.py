@@ -24,6 +24,7 @@ from bornfair.errors import InputError
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.outside.said import Said, from_mapping, said
 from bornfair.models.outside.sent import as_records
+from bornfair.redacted import url_shown
 
 MOST_BYTES = 64 << 20  # of an answer
 BUSY = (429, 503)
@@ -48,7 +49,7 @@ class Endpoint:
     'the endpoint scores.example'
     """
 
-    url: str
+    url: str = field(repr=False)
     seconds: float = 60.0
     rate: float = 10.0
     rows: int = 1_000
@@ -66,9 +67,11 @@ class Endpoint:
             host = found.hostname
             _ = found.port
         except ValueError as error:
-            raise InputError(f"the address {self.url!r} is not understood: {error}.") from None
+            raise InputError(f"the address '{url_shown(self.url)}' is not understood: {error}.") from None
         if found.scheme not in ("http", "https") or not host:
-            raise InputError(f"the address {self.url!r} is not one of http or https; write https://HOST/PATH.")
+            raise InputError(
+                f"the address '{url_shown(self.url)}' is not one of http or https; write https://HOST/PATH."
+            )
         if found.username is not None or found.password is not None:
             raise InputError("the address holds a user name or a password, which would stand in reports; send headers.")
 
@@ -78,7 +81,9 @@ class Endpoint:
 
     @property
     def how(self) -> str:
-        return f"the endpoint {self.url}, which is sent rows as JSON; what answers there can change at any time"
+        return (
+            f"the endpoint {url_shown(self.url)}, which is sent rows as JSON; what answers there can change at any time"
+        )
 
     @property
     def digest(self) -> str:
@@ -153,8 +158,9 @@ class Endpoint:
 
     def _refusal(self, error: urllib.error.HTTPError) -> str:
         if 300 <= error.code < 400:
+            other = url_shown(error.headers.get("Location", "elsewhere"))
             return (
-                f"{self.name} sends us on to {error.headers.get('Location', 'elsewhere')!r}, and only the address that "
+                f"{self.name} sends us on to '{other}', and only the address that "
                 "was named is asked; name that one if it is meant."
             )
         told = error.read(300).decode(errors="replace").strip()

@@ -77,6 +77,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     domain : who could exist; inferred from the training table when None.
     missing : what gaps of the table are: 'learn' them as a value of their own, 'impute' the median or the most frequent
         value, or 'error'. Of a feature that was never missing in training a gap is an error later, unless imputed.
+    least_count : categories of fewer rows are not stored: the model takes them for unseen. Sensitive ones stay.
     unseen, outside : what to do with values that do not fit; see `people.policies.Policies`.
     warm_start : go on from the network of the last fit.
     checkpoint : a file from which an interrupted fit goes on.
@@ -104,6 +105,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     combinations: Literal["all", "observed"] | None = None
     domain: Domain | None = None
     missing: GapsInTraining = "learn"
+    least_count: int = 1
     unseen: UnseenPolicy = "ignore"
     outside: OutsidePolicy = "allow"
     warm_start: bool = False

@@ -1,11 +1,9 @@
-"""What does each output reveal of a table? Every command runs on a table of marked values, and its outputs are searched.
+"""What does each output reveal of a table? Every command runs on marked values, and its outputs are searched for them.
 
 The answer is compared with the table in docs/security.md: 'no' must not be found, 'yes' must be, 'may' may be.
 """
 
-import os
 import re
-import shutil
 import sys
 
 import numpy as np
@@ -173,11 +171,3 @@ def test_the_search_finds_what_is_there():
     assert found_in(np.array(row["debt"], "<f4").tobytes() + b"\0", people) == {"single values"}
     assert found_in(f"{people['debt'].max():g}".encode(), people) == {"ranges"}
     assert found_in(RARE.encode(), people) == {"single values"} and found_in(b"nurse 17", people) == set()
-
-
-def test_zz_look(outputs):
-    people, found = outputs
-    for name, contents in found.items():
-        seen = set().union(*(found_in(content, people) for content in contents))
-        print("LOOK |", name, "|", " | ".join("yes" if k in seen else "no" for k in KINDS), "|", len(contents))
-    assert 0

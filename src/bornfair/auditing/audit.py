@@ -29,7 +29,7 @@ from bornfair.quantification.any_model import domain_shares
 from bornfair.quantification.marginals import marginals_of
 from bornfair.quantification.people import Treatment, class_names, own_decisions, people_of, shown_by, treatment
 from bornfair.quantification.records import Over
-from bornfair.quantification.synthetic import with_people_of
+from bornfair.quantification.synthetic import shown_by_rows, with_people_of
 from bornfair.quantification.thresholds import threshold_curve
 from bornfair.question import Asking, Question
 from bornfair.report import DomainFacts, Report, certificate_document
@@ -201,7 +201,9 @@ def examine(
         if shown is not None
         else decide(model, timeout=clock.part((1 - table) / 2), table=known, jobs=jobs, seed=seed)
     )
-    if verdict.verdict == "undecided" and treated is not None and not isinstance(model, OpaqueModel):
+    if verdict.verdict == "undecided" and synthetic and steady:
+        verdict = shown_by_rows(model, rows, timeout=clock.part(JUDGING), seed=seed) or verdict
+    elif verdict.verdict == "undecided" and treated is not None and not isinstance(model, OpaqueModel):
         shown = shown_by(model, rows, treated)  # who was judged already may show it
         verdict = verdict if shown is None else shown
     verdict = with_people_of(model, verdict, rows, synthetic=synthetic, timeout=clock.part(1 - table), seed=seed)

@@ -102,6 +102,24 @@ def with_people_of(
     return dataclasses.replace(told, **kept, shown="synthetic")
 
 
+def shown_by_rows(model: AnyModel | WiredModel, table: Any, *, timeout: Timeout, seed: int = 0) -> Verdict | None:
+    """What the rows of a table say of a model if a search without the table came to no end: that it is not fair, if one
+    of them is decided otherwise than a twin. Of forests, too.
+    """
+    if isinstance(model, WiredModel) or table is None:
+        return None
+    frame = as_pandas(table)
+    treated = treatment(model, frame, timeout=timeout, seed=seed)
+    judged = frame.iloc[treated.rows]
+    for row in np.flatnonzero(~treated.fair & ~model.domain.outside(judged))[:REPLAYED]:
+        person = person_of_row(model.domain, judged, int(row))
+        found = None if person is None else _replayed(model, person, (treated.own[row], treated.twin[row]))
+        if found is not None and found.unfair_in:
+            engine = "asking" if isinstance(model, OpaqueModel) else "attack"
+            return falsified(model, found, engine=engine, reason=f"rows of the table; {len(judged):,} people tried")
+    return None
+
+
 def without_people(verdict: Verdict, why: str) -> Verdict:
     """The verdict without its twins, as somebody real could be recognised."""
     if not verdict.twins:

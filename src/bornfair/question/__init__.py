@@ -39,7 +39,7 @@ from bornfair.quantification.marginals import marginals_of
 from bornfair.quantification.people import people_of, treatment
 from bornfair.quantification.records import Over, Shares
 from bornfair.quantification.subpopulation import limits_of, rows_within
-from bornfair.quantification.synthetic import with_people_of, without_people
+from bornfair.quantification.synthetic import shown_by_rows, with_people_of, without_people
 from bornfair.quantification.variables import Marginal
 from bornfair.question.loading import TABLES, any_model
 from bornfair.verification.clock import Clock, Say, Timeout
@@ -257,6 +257,8 @@ def verify(
         asked.model, engine=engine, timeout=clock, table=None if synthetic else asked.table, partitions=partitions,
         soft_timeout=soft_timeout, where=where, relax=relax, seed=seed, resume=resume, most_boxes=most_boxes, jobs=jobs,
     )  # fmt: skip
+    if synthetic and found.verdict == "undecided" and not (where or relax) and engine == "auto":
+        found = shown_by_rows(asked.model, asked.people, timeout=clock, seed=seed) or found
     if synthetic and (where or relax):
         found = with_people_of(asked.model, found, asked.table)
         if found.shown == "real":

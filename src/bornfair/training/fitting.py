@@ -336,7 +336,9 @@ def _unknown_sentence(column: pd.Series, feature: Feature) -> str | None:
     if not len(unknown):
         return None
     counts = unknown.value_counts()
-    example = f", such as {plain(counts.index[0])!r}" if counts.iloc[0] >= SHOWN_FROM else ""  # a rarer one may identify people
+    example = (
+        f", such as {plain(counts.index[0])!r}" if counts.iloc[0] >= SHOWN_FROM else ""
+    )  # a rarer one may identify people
     return (
         f"column '{feature.name}' holds values that are not in the domain in {len(unknown):,} rows{example}: they are "
         "trained on as if they had none; add them to the domain."

@@ -1,13 +1,17 @@
 """Commands and addresses are named without what may be a secret."""
 
 import shlex
+import sys
 
 import pytest
 
+from bornfair import Domain, verify
 from bornfair.errors import InputError
 from bornfair.models.outside.command import Command
 from bornfair.models.outside.endpoint import Endpoint
+from bornfair.people.features import BooleanFeature
 from bornfair.redacted import command_shown, typed, url_shown
+from outside_models import served
 
 COMMANDS = [
     "scorer --key s3cr3t", "scorer --key=s3cr3t", "scorer -ps3cr3t", "scorer s3cr3t", "env TOKEN=s3cr3t scorer",
@@ -50,6 +54,26 @@ def test_an_address_that_is_refused_is_not_repeated(given):
     with pytest.raises(InputError) as refused:
         Endpoint(given)
     assert "s3cr3t" not in str(refused.value)
+
+
+def test_what_a_program_and_a_service_repeat_is_hidden():
+    domain = Domain(features=(BooleanFeature(name="s"), BooleanFeature(name="t")), sensitive=("s",))
+    echo = f"{sys.executable} -c 'import sys; sys.exit(str(sys.argv))' --key s3cr3t --token=s3cr3t -ps3cr3t"
+    with pytest.raises(InputError, match="ended with status 1") as failed:
+        verify(Command(echo), domain, timeout=20)
+    assert "s3cr3t" not in str(failed.value)
+
+    def refused(_, handler):
+        handler.send_error(401, "refused", f"{handler.path} {handler.headers['Authorization']}")
+
+    with served(refused) as url:
+        service = Endpoint(f"{url}?api_key=s3cr3t", headers={"Authorization": "Bearer s3cr3t"})
+        with pytest.raises(InputError, match="status") as failed:
+            verify(service, domain, timeout=20)
+    assert "s3cr3t" not in str(failed.value)
+    with pytest.raises(InputError) as failed:
+        verify(Endpoint("http://127.0.0.1:9/?key=s3cr3t and more"), domain, timeout=20)
+    assert "s3cr3t" not in str(failed.value)
 
 
 def test_files_of_a_command_are_named(tmp_path):

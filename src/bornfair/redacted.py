@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HIDDEN = "…"
+SHORTEST = 4  # letters of a value that is looked for in other texts
+PLAIN_HOST = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?")
 PLAIN_PART = re.compile(r"[a-z][a-z_-]{0,15}(\.[a-z]{1,5})?|v\d{1,2}|")  # of a path: words, versions
 PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,19}")  # of a query parameter
 
@@ -42,7 +44,31 @@ def url_shown(url: str) -> str:
         return HIDDEN
     path = "/".join(part if PLAIN_PART.fullmatch(part) else HIDDEN for part in parts.path.split("/"))
     query = "&".join(_parameter(one) for one in parts.query.split("&")) if parts.query else ""
-    return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], path, query, ""))
+    place = parts.netloc.rpartition("@")[2]
+    host = place if PLAIN_HOST.fullmatch(place) else HIDDEN
+    return urllib.parse.urlunsplit((parts.scheme, host, path, query, ""))
+
+
+def masked(text: str, values: Sequence[str]) -> str:
+    """A text of somebody else without these values, nor what they are composed of.
+
+    >>> masked("unknown argument --key=k3yk3y: k3yk3y", ["--key=k3yk3y", "-v"])
+    'unknown argument …: …'
+    """
+    parts = {part for value in values if not _is_file(value) for part in (value, *re.split(r"[=\s:]", value))}
+    for part in sorted(parts, key=len, reverse=True):
+        if len(part) >= SHORTEST and not re.fullmatch(r"--?[a-z-]+", part):
+            text = text.replace(part, HIDDEN)
+    return text
+
+
+def secrets_of_url(url: str) -> list[str]:
+    """What `url_shown` hides of an address, as written and decoded."""
+    parts = urllib.parse.urlsplit(url)
+    found = [part for part in parts.path.split("/") if not PLAIN_PART.fullmatch(part)]
+    found += [part for one in parts.query.split("&") for part in (one, one.partition("=")[2])]
+    found.append(parts.fragment)
+    return [*found, *map(urllib.parse.unquote, found)]
 
 
 def typed(words: Sequence[str]) -> str:

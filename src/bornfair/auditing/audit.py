@@ -202,7 +202,8 @@ def examine(
         else decide(model, timeout=clock.part((1 - table) / 2), table=known, jobs=jobs, seed=seed)
     )
     if verdict.verdict == "undecided" and synthetic and steady:
-        verdict = shown_by_rows(model, rows, timeout=clock.part(JUDGING), seed=seed) or verdict
+        shown = shown_by_rows(model, rows, timeout=clock.part(JUDGING), seed=seed)
+        verdict = verdict if shown is None else shown
     elif verdict.verdict == "undecided" and treated is not None and not isinstance(model, OpaqueModel):
         shown = shown_by(model, rows, treated)  # who was judged already may show it
         verdict = verdict if shown is None else shown

@@ -258,7 +258,8 @@ def verify(
         soft_timeout=soft_timeout, where=where, relax=relax, seed=seed, resume=resume, most_boxes=most_boxes, jobs=jobs,
     )  # fmt: skip
     if synthetic and found.verdict == "undecided" and not (where or relax) and engine == "auto":
-        found = shown_by_rows(asked.model, asked.people, timeout=clock, seed=seed) or found
+        by_rows = shown_by_rows(asked.model, asked.people, timeout=clock, seed=seed)
+        found = found if by_rows is None else dataclasses.replace(by_rows, seconds=clock.spent)
     if synthetic and (where or relax):
         found = with_people_of(asked.model, found, asked.table)
         if found.shown == "real":

@@ -25,7 +25,7 @@ from bornfair.errors import InputError
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.outside.said import Said, finite
 from bornfair.models.outside.sent import as_csv
-from bornfair.redacted import command_shown
+from bornfair.redacted import command_shown, masked
 
 TOGETHER = 65_536  # rows: a program takes long to start
 LONGEST = 4_096  # bytes of one decision
@@ -102,7 +102,10 @@ class Command:
 
     def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
         content = as_csv(table, columns)
-        written = _exchanged(self._words, content, len(table), self.seconds, self.name)
+        try:
+            written = _exchanged(self._words, content, len(table), self.seconds, self.name)
+        except InputError as error:  # a program may repeat its arguments
+            raise InputError(masked(str(error), self._words[1:])) from None
         return lines_read(written, len(table), self.name)
 
 

@@ -24,7 +24,7 @@ from bornfair.errors import InputError
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.outside.said import Said, from_mapping, said
 from bornfair.models.outside.sent import as_records
-from bornfair.redacted import url_shown
+from bornfair.redacted import masked, secrets_of_url, url_shown
 
 MOST_BYTES = 64 << 20  # of an answer
 BUSY = (429, 503)
@@ -66,8 +66,10 @@ class Endpoint:
             found = urllib.parse.urlsplit(self.url)
             host = found.hostname
             _ = found.port
-        except ValueError as error:
-            raise InputError(f"the address '{url_shown(self.url)}' is not understood: {error}.") from None
+        except ValueError:
+            raise InputError(
+                f"the address '{url_shown(self.url)}' is not understood; write https://HOST/PATH."
+            ) from None
         if found.scheme not in ("http", "https") or not host:
             raise InputError(
                 f"the address '{url_shown(self.url)}' is not one of http or https; write https://HOST/PATH."
@@ -99,7 +101,10 @@ class Endpoint:
 
     def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
         content = json.dumps({"rows": as_records(table, columns)}).encode()
-        answer = self._answer(content, len(table))
+        try:
+            answer = self._answer(content, len(table))
+        except InputError as error:  # a service may repeat what it was sent
+            raise InputError(masked(str(error), [*secrets_of_url(self.url), *self.headers.values()])) from None
         if isinstance(answer, dict):
             return from_mapping(answer, len(table), self.name)
         if not isinstance(answer, list):

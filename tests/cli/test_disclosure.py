@@ -100,7 +100,11 @@ def outputs(tmp_path_factory):
     run("verify", *unfair)
     run("verify", *unfair, "--json", "--sarif", "v.sarif", "--junit", "v.xml")
     run("verify", *unfair, "--no-synthetic", "--sarif", "w.sarif", "--junit", "w.xml")
-    run("verify", "fair", "--engine", "bounds", "--resume", "resumed", "--timeout", "5")
+    run("verify", "unfair", "--engine", "bounds", "--resume", "resumed", "--most-boxes", "1")
+    keep("verify --resume", "resumed")
+    run("export", "unfair", "exported.onnx")
+    run("export", "unfair", "query", "--query")
+    keep("export", "exported.onnx", "query")
     audit = ("audit", place / "unfair", "--data", place / "people.csv", *ASKED[2:], "--timeout", "1.5")
     run(*audit, "--folder", "kept", "--card", "card.md")
     run(*audit, "--folder", "kept", "--report", "audit.json", "--json")
@@ -171,3 +175,28 @@ def test_the_search_finds_what_is_there():
     assert found_in(np.array(row["debt"], "<f4").tobytes() + b"\0", people) == {"single values"}
     assert found_in(f"{people['debt'].max():g}".encode(), people) == {"ranges"}
     assert found_in(RARE.encode(), people) == {"single values"} and found_in(b"nurse 17", people) == set()
+
+
+@pytest.mark.parametrize("how", [(), ("--stream",), ("--estimator", "logistic")])
+def test_a_rare_category_is_left_out_of_a_bundle_on_request(how, tmp_path):
+    pd.concat([marked_people()] * 2).to_csv(tmp_path / "people.csv", index=False)  # then in two rows
+    for least, stays in ((2, True), (3, False)):
+        words = (*QUICK[:4], "--least-count", least, *(QUICK[4:] if "--estimator" not in how else ()), *how)
+        done = bornfair("train", "people.csv", *words, "--out", f"least{least}", cwd=tmp_path)
+        assert done.returncode in (0, 3), done.stderr
+        files = [one.read_bytes() for one in (tmp_path / f"least{least}").iterdir()]
+        assert any(RARE.encode() in content for content in files) == stays
+        assert RARE not in done.stdout + done.stderr
+        assert ("categories of fewer than 3 rows are taken for unseen: 1 of 'job'" in done.stderr) != stays
+    decided = bornfair("predict", "least3", "people.csv", "--out", "decided.csv", cwd=tmp_path)
+    assert decided.returncode == 0 and len(pd.read_csv(tmp_path / "decided.csv")) == 320
+
+
+def test_rare_categories_are_counted_and_not_named(tmp_path):
+    marked_people().to_csv(tmp_path / "people.csv", index=False)
+    asked = ("--target", "hired", "--sensitive", "sex")
+    for words in (asked, (*asked, "--json"), ("--target", "job")):
+        done = bornfair("inspect", "people.csv", *words, cwd=tmp_path)
+        assert done.returncode == 0 and RARE not in done.stdout
+    done = bornfair("inspect", "people.csv", *asked, cwd=tmp_path)
+    assert "categories of fewer than 5 rows: 1 in 'job'" in done.stdout and "--least-count 5" in done.stdout

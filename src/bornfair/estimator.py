@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.policies import GapsInTraining, MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
 from bornfair.training.epochs import Callback
-from bornfair.training.fitting import Fitted, Recipe, continue_fit, fit_table, resolve_response
+from bornfair.training.fitting import Fitted, Recipe, TableWarning, continue_fit, fit_table, resolve_response
 from bornfair.training.options import TrainingOptions
 from bornfair.training.plan import Plan
 from bornfair.training.provenance import KEPT_ASIDE, with_measured
@@ -131,18 +132,21 @@ class FairClassifier(TrainingOptions, TableClassifier):
             )  # fmt: skip
             return self._keep(fitted)
         self.classes_ = self._classes(labels)
-        fitted = fit_table(
-            frame,
-            self._class_indices(labels),
-            self._domain(frame, y),
-            recipe,
-            policies=self._policies(),
-            weights=self._weights(labels, sample_weight),
-            threshold=self.threshold,
-            callbacks=tuple(self.callbacks),
-            checkpoint_path=self.checkpoint,
-            resume=self.checkpoint is not None,
-        )
+        with warnings.catch_warnings():
+            if self.least_count > 1:  # which makes them unseen
+                warnings.filterwarnings("ignore", ".* holds values that are not in the domain", TableWarning)
+            fitted = fit_table(
+                frame,
+                self._class_indices(labels),
+                self._domain(frame, y),
+                recipe,
+                policies=self._policies(),
+                weights=self._weights(labels, sample_weight),
+                threshold=self.threshold,
+                callbacks=tuple(self.callbacks),
+                checkpoint_path=self.checkpoint,
+                resume=self.checkpoint is not None,
+            )
         return self._keep(fitted)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> FairClassifier:

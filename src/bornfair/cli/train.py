@@ -154,7 +154,7 @@ def train(
 
         others = {
             "threshold": (threshold, None), "missing": (missing, "learn"), "outside": (outside, "allow"),
-            "checkpoint": (checkpoint, None),
+            "checkpoint": (checkpoint, None), "least_count": (least_count, 1),
         }  # fmt: skip
         check_options(estimator, chosen, others)
     told, numbers_are_classes = _told(people, target, keep, categorical, reading["numeric"])

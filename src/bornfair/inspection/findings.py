@@ -268,9 +268,10 @@ def about_target(target: Column, answers: pd.Series) -> Iterator[Finding]:
         counts = answers.value_counts()
         rarest, share = counts.index[-1], counts.iloc[-1] / counts.sum()
         if share < RARE:
+            about = repr(plain(rarest)) if counts.iloc[-1] >= SHOWN_FROM else "one value"  # it may identify people
             yield Finding(
                 "rare class", (name,),
-                f"{plain(rarest)!r} is the answer in {_share(int(counts.iloc[-1]), int(counts.sum()))} of the rows, "
+                f"{about} is the answer in {_share(int(counts.iloc[-1]), int(counts.sum()))} of the rows, "
                 "so that at a probability of 0.5 hardly anybody is decided so; name your own cut-off (--threshold).",
                 "important",
             )  # fmt: skip

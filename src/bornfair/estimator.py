@@ -134,7 +134,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
         self.classes_ = self._classes(labels)
         with warnings.catch_warnings():
             if self.least_count > 1:  # which makes them unseen
-                warnings.filterwarnings("ignore", ".* holds values that are not in the domain", TableWarning)
+                warnings.filterwarnings("ignore", ".* hold values that are not in the domain", TableWarning)
             fitted = fit_table(
                 frame,
                 self._class_indices(labels),

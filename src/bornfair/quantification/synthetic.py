@@ -91,9 +91,9 @@ def with_people_of(
         return dataclasses.replace(verdict, shown="synthetic")
     if not synthetic:
         return dataclasses.replace(verdict, shown="real")
-    found, tried = None, 0
-    if not isinstance(model, WiredModel):
-        found, tried = _other_twins(model, verdict.twins[0], rows, within or {}, Clock.of(timeout), seed)
+    if isinstance(model, WiredModel):
+        return without_people(verdict, "they are real")
+    found, tried = _other_twins(model, verdict.twins[0], rows, within or {}, Clock.of(timeout), seed)
     if found is None:
         return without_people(verdict, f"{tried:,} other people were tried")
     reason = f"{verdict.reason}; the twins shown are others, found among {tried:,} people drawn from the domain"

@@ -17,7 +17,6 @@ from bornfair.errors import InputError, plain
 from bornfair.models.metrics import quality_warning
 from bornfair.models.network import Network
 from bornfair.models.operating import Asked, Threshold
-from bornfair.people.column_kinds import SHOWN_FROM
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, known_levels
@@ -335,13 +334,9 @@ def _unknown_sentence(column: pd.Series, feature: Feature) -> str | None:
     unknown = present[~present.isin(list(known_levels(feature)))]
     if not len(unknown):
         return None
-    counts = unknown.value_counts()
-    example = (
-        f", such as {plain(counts.index[0])!r}" if counts.iloc[0] >= SHOWN_FROM else ""
-    )  # a rarer one may identify people
     return (
-        f"column '{feature.name}' holds values that are not in the domain in {len(unknown):,} rows{example}: they are "
-        "trained on as if they had none; add them to the domain."
+        f"column '{feature.name}' holds {plain(unknown.iloc[0])!r}, and {len(unknown):,} rows in all hold values that "
+        "are not in the domain: they are trained on as if they had none; add them to the domain."
     )
 
 

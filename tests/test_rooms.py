@@ -12,7 +12,7 @@ SRC = ROOT / "src"
 # From the bottom up. A room imports what stands before it; what stands together on a line does not know its neighbours.
 FLOORS = (
     ("errors", "limits"),
-    ("files", "checks", "parallel"),
+    ("files", "checks", "parallel", "redacted"),
     ("checkpoint", "people"),
     ("twins",),
     ("models",),

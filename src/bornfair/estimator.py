@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.policies import GapsInTraining, MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
 from bornfair.training.epochs import Callback
-from bornfair.training.fitting import Fitted, Recipe, continue_fit, fit_table, resolve_response
+from bornfair.training.fitting import Fitted, Recipe, TableWarning, continue_fit, fit_table, resolve_response
 from bornfair.training.options import TrainingOptions
 from bornfair.training.plan import Plan
 from bornfair.training.provenance import KEPT_ASIDE, with_measured
@@ -77,6 +78,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     domain : who could exist; inferred from the training table when None.
     missing : what gaps of the table are: 'learn' them as a value of their own, 'impute' the median or the most frequent
         value, or 'error'. Of a feature that was never missing in training a gap is an error later, unless imputed.
+    least_count : categories of fewer rows are not stored: the model takes them for unseen. Sensitive ones stay.
     unseen, outside : what to do with values that do not fit; see `people.policies.Policies`.
     warm_start : go on from the network of the last fit.
     checkpoint : a file from which an interrupted fit goes on.
@@ -104,6 +106,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     combinations: Literal["all", "observed"] | None = None
     domain: Domain | None = None
     missing: GapsInTraining = "learn"
+    least_count: int = 1
     unseen: UnseenPolicy = "ignore"
     outside: OutsidePolicy = "allow"
     warm_start: bool = False
@@ -129,18 +132,21 @@ class FairClassifier(TrainingOptions, TableClassifier):
             )  # fmt: skip
             return self._keep(fitted)
         self.classes_ = self._classes(labels)
-        fitted = fit_table(
-            frame,
-            self._class_indices(labels),
-            self._domain(frame, y),
-            recipe,
-            policies=self._policies(),
-            weights=self._weights(labels, sample_weight),
-            threshold=self.threshold,
-            callbacks=tuple(self.callbacks),
-            checkpoint_path=self.checkpoint,
-            resume=self.checkpoint is not None,
-        )
+        with warnings.catch_warnings():
+            if self.least_count > 1:  # which makes them unseen
+                warnings.filterwarnings("ignore", ".* hold values that are not in the domain", TableWarning)
+            fitted = fit_table(
+                frame,
+                self._class_indices(labels),
+                self._domain(frame, y),
+                recipe,
+                policies=self._policies(),
+                weights=self._weights(labels, sample_weight),
+                threshold=self.threshold,
+                callbacks=tuple(self.callbacks),
+                checkpoint_path=self.checkpoint,
+                resume=self.checkpoint is not None,
+            )
         return self._keep(fitted)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> FairClassifier:

@@ -50,7 +50,7 @@ def test_a_service_is_audited_with_a_report(folder):
     [
         (("verify", *ASKED), "name one model: a file, --model-command or --endpoint; none was given."),
         (("audit", *ASKED), "name one model: a file, --model-command or --endpoint; none was given."),
-        (("verify", "model.onnx", "--endpoint", "http://h/", *ASKED), "found model.onnx and http://h/."),
+        (("verify", "model.onnx", "--endpoint", "http://h/", *ASKED), "found a file and --endpoint."),
         (("quantify", "--endpoint", "gopher://h/", *ASKED), "is not one of http or https"),
         (("verify", "--model-command", "false", *ASKED), "the command 'false' ended with status 1."),
     ],

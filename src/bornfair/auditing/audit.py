@@ -30,11 +30,13 @@ from bornfair.quantification.any_model import domain_shares
 from bornfair.quantification.marginals import marginals_of
 from bornfair.quantification.people import Treatment, class_names, own_decisions, people_of, shown_by, treatment
 from bornfair.quantification.records import Over
+from bornfair.quantification.synthetic import shown_by_rows, with_people_of
 from bornfair.quantification.thresholds import threshold_curve
 from bornfair.question import Asking, Question
 from bornfair.report import DomainFacts, Report, certificate_document
 from bornfair.report import facts as parts
 from bornfair.report.measured import TABLE
+from bornfair.report.verdict_text import people_shown
 from bornfair.verification.clock import Clock, Say, TimeIsUp, Timeout
 from bornfair.verification.decide import check_question, decide
 from bornfair.verification.forest_influence import influences
@@ -69,6 +71,7 @@ def audit(
     jobs: Jobs = None,
     send_table: bool = False,
     folder: str | Path | None = None,
+    synthetic: bool = False,
     say: Say | None = None,
     examination: Mapping[str, str] | None = None,
     **asking: Unpack[Asking],
@@ -92,6 +95,7 @@ def audit(
             only if there is no table or it may leave this machine (`send_table`): else one after the other, and what
             is shared are boxes.
         folder: keeps what was found of each model, so that an audit of many goes on where it stopped.
+        synthetic: show only people who are not in the table: other twins, and no rows that are affected most.
         say: is told how far it is.
 
     Returns:
@@ -122,10 +126,10 @@ def audit(
     with Workers.lent(jobs) as workers:
         has_table = people is not None or asking.get("table") is not None
         apart = len(sources) > 1 and workers.jobs > 1 and (send_table or not (workers.is_elsewhere and has_table))
-        one = _One(located(people), {k: located(v) for k, v in asking.items()}, limits, clock.timeout, seed)
+        one = _One(located(people), {k: located(v) for k, v in asking.items()}, limits, clock.timeout, seed, synthetic)
         if not apart:  # the first of them may use what is left of the time
             one = dataclasses.replace(one, timeout=clock, jobs=workers)
-        question = {"limits": limits, "seconds": clock.timeout, "seed": seed, **asking}
+        question = {"limits": limits, "seconds": clock.timeout, "seed": seed, "synthetic": synthetic, **asking}
         kept = Kept.of(folder, people if people is not None else asking.get("table"), question)
         found = all_of(sources, one, workers if apart else ALONE, kept, clock)
     began = {"Date": today()}
@@ -145,6 +149,7 @@ class _One:
     limits: tuple[Over | None, Any, int, float]
     timeout: Timeout
     seed: int
+    synthetic: bool = False
     jobs: Jobs = 1
 
     def __call__(self, model: tuple[str, Any]) -> parts.Document | InputError:
@@ -155,7 +160,10 @@ class _One:
         try:
             asked = Question.within(clock, source, self.people, **self.asking)
             rules = _rules(asked.countable_model, favourable, least_people, least_share)
-            document = examine(asked, name=name, over=over, rules=rules, timeout=clock, seed=self.seed, jobs=self.jobs)
+            document = examine(
+                asked, name=name, over=over, rules=rules, timeout=clock, seed=self.seed, jobs=self.jobs,
+                synthetic=self.synthetic,
+            )  # fmt: skip
         except InputError as error:
             return error
         given = self.people if self.asking.get("table") is None else self.asking["table"]
@@ -172,6 +180,7 @@ def examine(
     timeout: Timeout = 60.0,
     seed: int = 0,
     jobs: Jobs = None,
+    synthetic: bool = False,
     say: Say | None = None,
 ) -> parts.Document:
     """All that can be said about one model in the given time."""
@@ -186,16 +195,21 @@ def examine(
     table = 0.0 if rows is None else OF_PEOPLE
     progress("looking for a proof, or for twins who are decided differently")
     shown = None
-    if isinstance(model, OpaqueModel) and treated is not None and steady:  # whose rows were asked about already
+    known = None if synthetic else rows  # among whom twins are looked for
+    if isinstance(model, OpaqueModel) and treated is not None and steady and not synthetic:
         shown = shown_by(model, rows, treated)
     verdict = (
         shown
         if shown is not None
-        else decide(model, timeout=clock.part((1 - table) / 2), table=rows, jobs=jobs, seed=seed)
+        else decide(model, timeout=clock.part((1 - table) / 2), table=known, jobs=jobs, seed=seed)
     )
-    if verdict.verdict == "undecided" and treated is not None and not isinstance(model, OpaqueModel):
+    if verdict.verdict == "undecided" and synthetic and steady:
+        shown = shown_by_rows(model, rows, timeout=clock.part(JUDGING), seed=seed)
+        verdict = verdict if shown is None else shown
+    elif verdict.verdict == "undecided" and treated is not None and not isinstance(model, OpaqueModel):
         shown = shown_by(model, rows, treated)  # who was judged already may show it
         verdict = verdict if shown is None else shown
+    verdict = with_people_of(model, verdict, rows, synthetic=synthetic, timeout=clock.part(1 - table), seed=seed)
     found: dict[str, Any] = {}
     if steady:
         try:
@@ -204,7 +218,8 @@ def examine(
             steady, verdict = False, Verdict("undecided", "none", "asking", (), str(error).rstrip("."))
     if rows is not None and treated is not None:
         progress(f"looking at the {len(rows):,} people of the table")
-        found |= _of_people(model, rows, treated, answers, rules or _rules(model), seed, clock)
+        most = 0 if synthetic else MOST_AFFECTED
+        found |= _of_people(model, rows, treated, answers, rules or _rules(model), most, seed, clock)
         found["gaps"] = asked.gaps
         found["people"] = dataclasses.replace(found["people"], left_out=asked.gaps.left_out)
         if not steady:  # what seems unfair may be noise
@@ -224,6 +239,7 @@ def examine(
     if model.thresholds:
         decides = ", ".join(f"{name} above {share:g}" for name, share in model.thresholds.items())
         reading = {parts.OPERATING_POINT: f"It decides {decides}, not at ½.", **reading}
+    found["shows"] = people_shown(verdict, found.get("people"))
     return dataclasses.replace(
         document, model=name, domain=DomainFacts.of(model.domain),
         making={**_without_point(document.making), **imported, **reading}, **found,
@@ -294,6 +310,7 @@ def _of_people(
     treated: Treatment,
     answers: np.ndarray | None,
     rules: parts.Favourable,
+    most: int,
     seed: int,
     clock: Clock,
 ) -> dict[str, Any]:
@@ -304,7 +321,7 @@ def _of_people(
     judged = treated.rows if isinstance(model, OpaqueModel) else np.arange(len(rows))  # others were not asked about
     truth = None if answers is None else answers[judged]
     found: dict[str, Any] = {
-        "people": people_of(model, rows, MOST_AFFECTED, treated=treated, timeout=clock.part(0.5)),
+        "people": people_of(model, rows, most, treated=treated, timeout=clock.part(0.5)),
         **_of_scores(model, treated),
         "metrics": parts.Metrics(
             **right or {"rows": len(rows)}, on=TABLE, empirical_fairness=float(np.mean(treated.fair))

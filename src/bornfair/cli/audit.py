@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +28,7 @@ from bornfair.cli.options import (
     Seed,
     Sensitive,
     Stream,
+    SyntheticFiles,
     Target,
     Threshold,
     Twins,
@@ -72,6 +72,7 @@ def audit(
     card: Annotated[Path | None, Option(help="Also write a model card (.md).")] = None,
     sarif: Sarif = None,
     junit: Junit = None,
+    synthetic: SyntheticFiles = None,
     favourable: Annotated[
         str | None,
         Option(help="The decision people hope for, as approve; inferred from its name, and said, otherwise."),
@@ -139,13 +140,15 @@ def audit(
     if model_command is not None or endpoint is not None or not sources:
         other = model_of(None, model_command, endpoint, rate, timeout)
         sources[other.name] = other
+    made_up = bool(sarif or junit) if synthetic is None else synthetic
     examination = _examination(data, drop, None if looked is None else looked.told_at_length)
     with Workers.of(jobs, cluster) as workers:
         found = ask(
             sources, people, over=over, favourable=favourable, timeout=clock, seed=seed,  # type: ignore[arg-type]
-            jobs=workers, send_table=send_data, folder=folder, examination=examination, **asked,
+            jobs=workers, send_table=send_data, folder=folder, examination=examination,
+            synthetic=made_up, **asked,
         )  # fmt: skip
-    found = found if looked is None else _of_sample(found, looked)
+    found = found if looked is None else _of_sample(found, looked, synthetic=made_up)
     written = []
     for path in filter(None, (report, card)):
         with written_to(path, USUAL):
@@ -183,14 +186,21 @@ def _examined(files: dict[str, Path], documents: Any) -> Any:
     return [Examined.at(files.get(one.model), one.verdict, verdict_sentence(one), name=one.model) for one in documents]
 
 
-def _of_sample(report: Any, looked: Looked) -> Any:
-    """The report, in which it is said of how many rows those who were judged are a sample."""
+def _of_sample(report: Any, looked: Looked, *, synthetic: bool) -> Any:
+    """The report, in which it is said of how many rows those who were judged are a sample. If synthetic, it shows
+    nobody, because twins were compared with the sample only.
+    """
     import dataclasses
 
+    from bornfair.quantification.synthetic import without_people
     from bornfair.report import Report
     from bornfair.report.facts import Comparison
+    from bornfair.report.verdict_text import people_shown
 
     def noted(document: Any) -> Any:
+        if synthetic and not len(looked.sample) == looked.read == looked.total:
+            verdict = without_people(document.verdict, "they were compared with a sample of the table only")
+            document = dataclasses.replace(document, verdict=verdict, shows=people_shown(verdict, document.people))
         if document.people is None or len(looked.sample) == looked.read:
             return document
         return dataclasses.replace(document, people=dataclasses.replace(document.people, drawn_from=looked.read))
@@ -204,13 +214,15 @@ def _of_sample(report: Any, looked: Looked) -> Any:
 def _examination(data: str | None, drop: list[str] | None, told: str | None) -> dict[str, str]:
     """What the command knows of how the report came about: itself, and the file of the table."""
     from bornfair.auditing.examination import data_digest
+    from bornfair.redacted import typed, url_shown
 
-    typed = {"Command": shlex.join(["bornfair", *sys.argv[1:]])}
+    command = {"Command": typed(["bornfair", *sys.argv[1:]])}
     if data is None:
-        return typed
+        return command
     without = f", without {' and '.join(drop)}" if drop else ""
-    told = told or f"{Path(data).name}{without}, SHA-256 {data_digest(data)}"
-    return {"Data": told} | typed
+    named = url_shown(data) if "://" in data else Path(data).name
+    told = told or f"{named}{without}, SHA-256 {data_digest(data)}"
+    return {"Data": told} | command
 
 
 def _print(document: Any) -> None:
@@ -230,6 +242,8 @@ def _print(document: Any) -> None:
         tell(sentence)
     if verdict.twins:
         print_twins("Two people who show it", verdict.twins, verdict.decisions)
+    if document.shows:
+        tell(document.shows, "")
     _print_shares(document)
     figures = [
         (f"{found.on or 'rows'} ({found.rows or 0:,} rows)", percent(found.accuracy), percent(found.balanced_accuracy),

@@ -22,6 +22,7 @@ from bornfair.cli.options import (
     Rate,
     Seed,
     Sensitive,
+    Synthetic,
     Target,
     Threshold,
     Timeout,
@@ -67,6 +68,7 @@ def explain(
     endpoint: EndpointUrl = None,
     rate: Rate = 10.0,
     opaque: Opaque = False,
+    synthetic: Synthetic = False,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -81,6 +83,8 @@ def explain(
         raise InputError("name one person: --person FILE.json, or --row N with --data TABLE.")
     from bornfair.explaining.explanation import explain as ask
 
+    if synthetic and data is None:
+        raise InputError("--synthetic compares the person with a table; name it with --data.")
     if row is not None and data is None:
         raise InputError(f"--row {row} is a row of a table; name it with --data.")
     source = model_of(model, model_command, endpoint, rate, timeout)
@@ -89,7 +93,7 @@ def explain(
     }
     who: Any = person if row is None else row
     found = ask(
-        source, who, within=_reaches(within or []), most=most, timeout=clock, seed=seed,
+        source, who, within=_reaches(within or []), most=most, timeout=clock, seed=seed, synthetic=synthetic,
         table=rows_of(data, reading), **asked,
     )  # fmt: skip
     if json:
@@ -129,7 +133,10 @@ def _print(found: Any) -> None:
         tell("UNDECIDED for this person: neither proven nor disproven that all versions get the same decision.", "")
     else:
         of = f": {found.otherwise:,} of {found.versions:,} versions are decided otherwise" if found.otherwise else ""
-        print_twins(f"NOT FAIR to this person{of}", verdict.twins, verdict.decisions)
+        if not verdict.twins:
+            tell(f"NOT FAIR to this person{of}.", "")
+        else:
+            print_twins(f"NOT FAIR to this person{of}", verdict.twins, verdict.decisions)
     if found.differing:
         lines = [
             (
@@ -155,8 +162,10 @@ def _print(found: Any) -> None:
 def _print_around(found: Any) -> None:
     """What holds of everybody near."""
     from bornfair.quantification.subpopulation import in_words
+    from bornfair.verification.verdict import SHOWN
 
-    who = f"everybody with {in_words(found.neighbourhood)}, all else as the person"
+    limits = found.neighbourhood
+    who = f"everybody with {in_words(limits)}, all else as the person" if limits else "everybody near the person"
     verdict = found.around
     if verdict.verdict == "verified":
         tell(f"FAIR, proven, to {who}.", "")
@@ -164,5 +173,7 @@ def _print_around(found: Any) -> None:
         tell(f"UNDECIDED for {who}.", "")
     elif found.verdict.verdict == "falsified":
         tell(f"NOT FAIR to {who}: the person is one of them.", "")
+    elif not verdict.twins:
+        tell(f"NOT FAIR to {who}. {SHOWN.get(verdict.shown, '')}", "")
     else:
         print_twins(f"NOT FAIR to {who}: these two show it", verdict.twins, verdict.decisions)

@@ -118,6 +118,16 @@ Cluster = Annotated[
     str | None,
     Option("--cluster", help="Share the work with a cluster: ray://HOST:PORT or auto (Ray), tcp://HOST:PORT (Dask)."),
 ]
+SYNTHETIC = "Show only people who are not in the table; their twins are replayed on the model like any others."
+Synthetic = Annotated[bool, Option("--synthetic", help=SYNTHETIC)]
+SyntheticFiles = Annotated[
+    bool | None,
+    Option(
+        "--synthetic/--no-synthetic",
+        help=f"{SYNTHETIC} The default with --sarif or --junit, which never show rows.",
+        show_default=False,
+    ),
+]
 Seed = Annotated[int, Option("--seed", min=0, max=LARGEST_SEED, help="The same seed gives the same answer.")]
 Json = Annotated[bool, Option("--json", help="Print one JSON document.")]
 
@@ -172,9 +182,10 @@ def asking(
 
 def model_of(model: Path | None, command: str | None, endpoint: str | None, rate: float, timeout: float) -> Any:
     """What decides: a file, a program or a service; one of them."""
-    given = [one for one in (model, command, endpoint) if one is not None]
+    named_by = (("a file", model), ("--model-command", command), ("--endpoint", endpoint))
+    given = [how for how, one in named_by if one is not None]
     if len(given) != 1:
-        named = f"found {' and '.join(str(one) for one in given)}" if given else "none was given"
+        named = f"found {' and '.join(given)}" if given else "none was given"
         raise InputError(f"name one model: a file, --model-command or --endpoint; {named}.")
     if model is not None:
         return model

@@ -23,6 +23,7 @@ from bornfair.cli.options import (
     Rate,
     Seed,
     Sensitive,
+    Synthetic,
     Target,
     Threshold,
     Timeout,
@@ -74,6 +75,7 @@ def quantify(
     endpoint: EndpointUrl = None,
     rate: Rate = 10.0,
     opaque: Opaque = False,
+    synthetic: Synthetic = False,
     seed: Seed = 0,
     json: Json = False,
     **reading: Any,
@@ -95,7 +97,8 @@ def quantify(
     with Workers.of(jobs, cluster) as workers:
         found = measure(
             source, table=rows, over=over, where=population(where or []), timeout=clock,
-            precision=precision, most=most, most_boxes=most_boxes, jobs=workers, seed=seed, **asked,
+            precision=precision, most=most, most_boxes=most_boxes, jobs=workers, seed=seed,
+            synthetic=synthetic, **asked,
         )  # fmt: skip
     if json:
         print_json(found.to_json())

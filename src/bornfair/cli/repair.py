@@ -112,6 +112,7 @@ def _print(found: Repaired | RepairedForest | RepairedGraph, bundle: str) -> Non
         print_table("Whose decision changed", ["", "rows", "changed", *(f"now {name}" for name in classes)], rows)
     if found.changes.examples:
         _print_examples(found)
+        tell("These people are rows of the table: they are real.", "")
     for line in filter(None, (found.note, found.model.certificate.claim)):
         tell(line)
     for text in found.warnings:

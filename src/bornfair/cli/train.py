@@ -88,6 +88,13 @@ def train(
     missing: Annotated[str, Option(help="Gaps: learn (a value of their own), impute or error.")] = "learn",
     unlabelled: Annotated[str, Option(help="Rows without an answer in the target: error or drop.")] = "error",
     unseen: Annotated[str, Option(help="Categories that are not in the domain: ignore or error.")] = "ignore",
+    least_count: Annotated[
+        int,
+        Option(
+            min=1,
+            help="Categories of fewer rows are not stored: the model takes them for unseen. Sensitive ones stay.",
+        ),
+    ] = 1,
     outside: Annotated[str, Option(help="Numbers outside their range: allow, clip or error.")] = "allow",
     test_fraction: Annotated[float, Option(help="Share of the rows kept aside to measure on.")] = 0.2,
     checkpoint: Annotated[Path | None, Option(help="A file to go on from if training was interrupted.")] = None,
@@ -147,7 +154,7 @@ def train(
 
         others = {
             "threshold": (threshold, None), "missing": (missing, "learn"), "outside": (outside, "allow"),
-            "checkpoint": (checkpoint, None),
+            "checkpoint": (checkpoint, None), "least_count": (least_count, 1),
         }  # fmt: skip
         check_options(estimator, chosen, others)
     told, numbers_are_classes = _told(people, target, keep, categorical, reading["numeric"])
@@ -164,6 +171,8 @@ def train(
     known = _domain(
         domain, shown_rows, names, combinations, kinds, gaps=missing == "learn", in_batches=streamed is not None
     )
+    if least_count > 1:
+        known = _without_rare(known, people, least_count, unseen, domain, streamed, notes)
     names = list(known.sensitive) if names else names
     notes += sentences(known, people)
     if known.gappy:
@@ -396,6 +405,29 @@ def _domain(
         observed = combinations == "observed" and bool(sensitive)
         return known.with_sensitive(sensitive, observed_combinations(known, people)) if observed else known
     return Domain.infer(people, sensitive=sensitive, combinations=combinations, kinds=kinds, gaps=gaps)  # type: ignore[arg-type]
+
+
+def _without_rare(
+    known: Domain,
+    people: pd.DataFrame,
+    least: int,
+    unseen: str,
+    path: Path | None,
+    streamed: Streamed | None,
+    notes: list[str],
+) -> Domain:
+    """Who could exist, without the categories of few rows."""
+    from bornfair.people.rare import without_rare
+
+    if path is not None:
+        raise InputError("--least-count leaves out rare categories of the table, and --domain lists them; give one.")
+    found = without_rare(known, people if streamed is None else streamed.counts, least, unseen=unseen)
+    fewer = {
+        f.name: len(f.levels()) - len(found.feature(f.name).levels()) for f in known.features if f.kind == "categorical"
+    }
+    if told := [f"{count:,} of '{name}'" for name, count in fewer.items() if count]:
+        notes.append(f"categories of fewer than {least:,} rows are taken for unseen: {', '.join(told)}.")
+    return found
 
 
 def _say_notes(notes: list[str]) -> None:

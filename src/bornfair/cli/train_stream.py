@@ -115,6 +115,11 @@ class Streamed:
             categorical=categorical, sensitive=sensitive, without=[self.table.target]
         )
 
+    @property
+    def counts(self) -> dict[str, Any]:
+        """How often each value of each column occurs, None of a column of many values."""
+        return {name: seen.values for name, seen in self.table.survey.columns.items()}
+
     def check_running_numbers(self, told: set[str]) -> None:
         """Refuse counters, which a sample does not show."""
         counting = [name for name in self.table.survey.running_numbers() if name not in told]

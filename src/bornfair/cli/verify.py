@@ -26,6 +26,7 @@ from bornfair.cli.options import (
     Rate,
     Seed,
     Sensitive,
+    SyntheticFiles,
     Target,
     Threshold,
     Timeout,
@@ -69,6 +70,7 @@ def verify(
     resume: Annotated[Path | None, typer.Option(help="bounds: a file to go on from if interrupted.")] = None,
     sarif: Sarif = None,
     junit: Junit = None,
+    synthetic: SyntheticFiles = None,
     output: Annotated[
         str, typer.Option(help="What twins must have in common: decision, score (the logit) or probability.")
     ] = "decision",
@@ -97,6 +99,8 @@ def verify(
     clock = started(timeout, quiet=json)
     if change and (sarif or junit):
         raise InputError("--change asks for a number, not for a verdict; leave out --sarif and --junit.")
+    if change and synthetic:
+        raise InputError("--change shows the row of the table that differs most from a twin; leave out --synthetic.")
     from bornfair.parallel import Workers
     from bornfair.question import verify as ask
     from bornfair.report.code_hosts import Examined
@@ -115,7 +119,8 @@ def verify(
         verdict = ask(
             source, table=rows, engine=engine, timeout=clock, partitions=partitions,  # type: ignore[arg-type]
             soft_timeout=soft_timeout, where=people, relax=allowed, output=output, tolerance=tolerance, seed=seed,  # type: ignore[arg-type]
-            resume=resume, most_boxes=most_boxes, jobs=workers, **asked,
+            resume=resume, most_boxes=most_boxes, jobs=workers,
+            synthetic=bool(sarif or junit) if synthetic is None else synthetic, **asked,
         )  # fmt: skip
     if sarif or junit:
         scope = question_scope(people, allowed)
@@ -148,12 +153,14 @@ def _in_words(verdict: Any, scope: str, output: str, tolerance: float) -> str:
 
 
 def _print(verdict: Any, scope: str, output: str, tolerance: float) -> None:
+    from bornfair.verification.verdict import SHOWN
+
     in_words = _in_words(verdict, scope, output, tolerance)
     if not verdict.twins:
         tell(in_words, "")
     else:
         print_twins(in_words, verdict.twins, verdict.decisions, decided="decision" if output == "decision" else output)
-    for note in verdict.notes:
+    for note in filter(None, (SHOWN.get(verdict.shown), *verdict.notes)):
         tell(note, "")
     facts = [
         ("proof", verdict.proof),

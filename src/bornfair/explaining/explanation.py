@@ -30,6 +30,7 @@ from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.quantification.people import undo_of
 from bornfair.quantification.records import Affected
+from bornfair.quantification.synthetic import Rows, with_people_of, without_people
 from bornfair.quantification.treated import class_names
 from bornfair.question import Asking, Question
 from bornfair.twins.versions import Versions
@@ -44,6 +45,8 @@ from bornfair.verification.verdict import Verdict, undecided
 
 Raw = dict[str, Value]
 MOST_LISTED = 20_000  # versions of a person who are decided one by one
+REAL_PERSON = "The person is real: a row of the table agrees with them in everything that twins share."
+HIDDEN_PERSON = "The person is a row of the table, so that their values are not shown."
 OF_PERSON = 0.4  # of the time, for the person alone; the rest for those around them
 UNDONE = 0.5  # of what is left, for the person after the change
 
@@ -105,9 +108,18 @@ class Explanation:
     @property
     def undo_text(self) -> str:
         """What would undo it, in a sentence; empty where there is nothing to undo."""
-        if self.verdict.verdict != "falsified":
+        if self.verdict.verdict != "falsified" or not self.person.values:
             return ""
         return Affected(0, self.person.values, {}, undo=self.undo).undo_text
+
+    def without_person(self) -> Explanation:
+        """The verdicts and counts, without the values of the person, which those near them share."""
+        why = "the person is a row of the table"
+        return dataclasses.replace(
+            self, person=Person({}, {}), probabilities=None, differing=(), undo=None, neighbourhood={},
+            verdict=without_people(self.verdict, why),
+            around=None if self.around is None else without_people(self.around, why),
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         around = None
@@ -133,6 +145,7 @@ def explain(
     most: int = 20,
     timeout: Timeout = 60.0,
     seed: int = 0,
+    synthetic: bool = False,
     say: Say | None = None,
     **asking: Unpack[Asking],
 ) -> Explanation:
@@ -148,6 +161,7 @@ def explain(
         most: how many of the versions that are decided otherwise to describe.
         timeout: seconds for all of it, reading included; or a `Clock` that is running already.
         seed: the same seed asks in the same order.
+        synthetic: show nobody who is in the table: of a person who is, only verdicts and counts remain.
         say: is told how far it is.
 
     Returns:
@@ -173,6 +187,8 @@ def explain(
     asked = Question.within(clock, model, people, **asking)
     about: Any = asked.model
     about.domain.require_sensitive()
+    if synthetic and asked.people is None:
+        raise InputError("synthetic compares the person with a table, and there is none; give one.")
     who = person_of_domain(about.domain, given, about.fills, strict=strict)
     alone = limits_around(about.domain, who.shared, {})
     near = None if not within else limits_around(about.domain, who.shared, within)
@@ -188,13 +204,20 @@ def explain(
         if clock.listener is not None:
             clock.listener("asking about everybody near the person")
         around = _around(about, near, verdict, clock, seed)
+    real = asked.people is not None and Rows(about.domain, asked.people).hold([who.shared])
+    if around is not None:
+        around = with_people_of(about, around, asked.people, synthetic=synthetic, within=near, timeout=clock, seed=seed)
+    verdict = with_people_of(about, verdict, asked.people)
     asked_of = {**whole_domain(about.domain).limits, **(near or {})}
     notes = [f"'{name}' is not given; it is filled in as the model fills it in" for name in who.filled]
     notes += [*looked.notes, *asked.notes]
-    return Explanation(
+    if real:
+        notes.append(HIDDEN_PERSON if synthetic else REAL_PERSON)
+    found = Explanation(
         who, looked.decision, looked.probabilities, verdict, looked.versions, looked.otherwise, looked.differing, undo,
         around, None if near is None else {name: asked_of[name] for name in within or {}}, tuple(notes), clock.spent,
     )  # fmt: skip
+    return found.without_person() if real and synthetic else found
 
 
 def _given(

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import plain
-from bornfair.people.column_kinds import Column
+from bornfair.people.column_kinds import SHOWN_FROM, Column
 from bornfair.people.inference import MOST_CATEGORIES
 from bornfair.people.oddities import SEVERAL, is_constant, sentinels
 from bornfair.report.formatting import percent
@@ -76,6 +76,7 @@ def about_features(table: pd.DataFrame, features: Sequence[Column], sensitive: S
             and (codes := sentinels(table[column.name]))
         ):
             yield _sentinels(table[column.name], codes)
+    yield from _rare_categories(table, features, sensitive)
     if gappy := [column for column in free if column.gaps and column.kind != "empty" and not column.refused]:
         worst = max(gappy, key=lambda column: column.gaps)
         names = [column.name for column in gappy]
@@ -99,6 +100,25 @@ def about_features(table: pd.DataFrame, features: Sequence[Column], sensitive: S
             f"{named(unclear)} {plural(unclear, 'holds', 'hold')} another whole number in nearly every row; if that is "
             f"an identifier and no measurement, leave it out: --drop {unclear[0]}.",
         )  # fmt: skip
+
+
+def _rare_categories(table: pd.DataFrame, features: Sequence[Column], sensitive: Sequence[str]) -> Iterator[Finding]:
+    """How many categories of each column have few rows. Their names are not part of it: they may identify people."""
+    rare = {
+        column.name: int((counts.between(1, SHOWN_FROM - 1)).sum())
+        for column in features if column.kind == "category" and not column.refused
+        for counts in [table[column.name].value_counts()]
+    }  # fmt: skip
+    if not (names := [name for name, count in rare.items() if count]):
+        return
+    listed = ", ".join(f"{rare[name]:,} in '{name}'" for name in names)
+    stay = [name for name in names if name in sensitive]
+    but = f" Those of {named(stay)} stay, because {plural(stay, 'it is', 'they are')} sensitive." if stay else ""
+    yield Finding(
+        "rare categories", tuple(names),
+        f"categories of fewer than {SHOWN_FROM} rows: {listed}. A model stores their names, which may identify people; "
+        f"to leave them out, train with --least-count {SHOWN_FROM}.{but}",
+    )  # fmt: skip
 
 
 def _useless(table: pd.DataFrame, free: Sequence[Column]) -> Iterator[Finding]:
@@ -248,9 +268,10 @@ def about_target(target: Column, answers: pd.Series) -> Iterator[Finding]:
         counts = answers.value_counts()
         rarest, share = counts.index[-1], counts.iloc[-1] / counts.sum()
         if share < RARE:
+            about = repr(plain(rarest)) if counts.iloc[-1] >= SHOWN_FROM else "one value"  # it may identify people
             yield Finding(
                 "rare class", (name,),
-                f"{plain(rarest)!r} is the answer in {_share(int(counts.iloc[-1]), int(counts.sum()))} of the rows, "
+                f"{about} is the answer in {_share(int(counts.iloc[-1]), int(counts.sum()))} of the rows, "
                 "so that at a probability of 0.5 hardly anybody is decided so; name your own cut-off (--threshold).",
                 "important",
             )  # fmt: skip

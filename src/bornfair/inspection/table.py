@@ -27,7 +27,7 @@ from bornfair.inspection.findings import (
     plural,
     repeated,
 )
-from bornfair.people.column_kinds import Column, look
+from bornfair.people.column_kinds import SHOWN_FROM, Column, look
 from bornfair.people.dummies import Block, dummy_blocks
 from bornfair.people.features import unknown_column
 from bornfair.people.reading import AS_SHOWN, Reading
@@ -291,8 +291,12 @@ def _one_feature(block: Block, sensitive: Sequence[str]) -> Finding:
 
 def _left_out(name: str, classes: _Classes) -> Finding:
     values = [
-        f"{value!r} ({count:,} {plural(range(count), 'row', 'rows')})" for value, count in classes.left_out.items()
-    ]
+        f"{value!r} ({count:,} {plural(range(count), 'row', 'rows')})"
+        for value, count in classes.left_out.items() if count >= SHOWN_FROM or isinstance(value, bool)
+    ]  # fmt: skip
+    unnamed = len(classes.left_out) - len(values)  # names of few people may identify them
+    if unnamed:
+        values.append(f"{unnamed:,} {plural(range(unnamed), 'value', 'values')} of fewer than {SHOWN_FROM} rows")
     told = ", ".join(values) if len(values) < 2 else f"{', '.join(values[:-1])} and {values[-1]}"
     if classes.several:
         text = f"{told} {plural(values, 'is', 'are')} rare in '{name}'; the search for columns that reveal '{name}' "

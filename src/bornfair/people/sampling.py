@@ -16,6 +16,7 @@ from bornfair.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.sources import Source
 from bornfair.people.survey import Sample, sample_size, surveyed
+from bornfair.redacted import url_shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +46,8 @@ class Looked:
     def told_at_length(self) -> str:
         """The same for a report: which files, by their names, sizes and times."""
         files = f"{self.files:,} file{'s' if self.files > 1 else ''}"
-        return (
-            f"{self.location} ({files}), {self.told}; SHA-256 {self.fingerprint} of the files' names, sizes and times"
-        )
+        place = url_shown(self.location) if "://" in self.location else self.location
+        return f"{place} ({files}), {self.told}; SHA-256 {self.fingerprint} of the files' names, sizes and times"
 
 
 def looked_at(

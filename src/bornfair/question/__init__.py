@@ -40,6 +40,7 @@ from bornfair.quantification.marginals import marginals_of
 from bornfair.quantification.people import people_of, treatment
 from bornfair.quantification.records import Over, Shares
 from bornfair.quantification.subpopulation import limits_of, rows_within
+from bornfair.quantification.synthetic import shown_by_rows, with_people_of, without_people
 from bornfair.quantification.variables import Marginal
 from bornfair.question.loading import TABLES, any_model
 from bornfair.verification.clock import Clock, Say, Timeout
@@ -209,6 +210,7 @@ def verify(
     jobs: Jobs = None,
     seed: int = 0,
     resume: str | Path | None = None,
+    synthetic: bool = False,
     say: Say | None = None,
     **asking: Unpack[Asking],
 ) -> Verdict:
@@ -228,6 +230,7 @@ def verify(
         jobs: how many processes of this machine share the work, or `Workers` of a cluster (`bornfair.parallel`).
         seed: the same seed asks in the same order.
         resume: a file from which an interrupted search goes on.
+        synthetic: show only people who are not in the table.
         say: is told how far it is.
 
     Returns:
@@ -254,11 +257,23 @@ def verify(
     asked = Question.within(clock, model, people, **asking)
     if output != "decision":
         found = decide_score(asked.network_model, output=output, tolerance=tolerance, timeout=clock, seed=seed)
+        found = with_people_of(asked.model, found, asked.table)
+        if synthetic and found.shown == "real":
+            found = without_people(found, "other twins are searched for only if decisions are asked about")
         return dataclasses.replace(found, notes=asked.notes)
     found = decide(
-        asked.model, engine=engine, timeout=clock, table=asked.table, partitions=partitions,
+        asked.model, engine=engine, timeout=clock, table=None if synthetic else asked.table, partitions=partitions,
         soft_timeout=soft_timeout, where=where, relax=relax, seed=seed, resume=resume, most_boxes=most_boxes, jobs=jobs,
     )  # fmt: skip
+    if synthetic and found.verdict == "undecided" and not (where or relax) and engine == "auto":
+        by_rows = shown_by_rows(asked.model, asked.people, timeout=clock, seed=seed)
+        found = found if by_rows is None else dataclasses.replace(by_rows, seconds=clock.spent)
+    if synthetic and (where or relax):
+        found = with_people_of(asked.model, found, asked.table)
+        if found.shown == "real":
+            found = without_people(found, "other twins are searched for only in the whole domain")
+    else:
+        found = with_people_of(asked.model, found, asked.table, synthetic=synthetic, timeout=clock, seed=seed)
     return dataclasses.replace(found, notes=asked.notes)
 
 
@@ -276,6 +291,7 @@ def quantify(
     most_boxes: int | None = None,
     jobs: Jobs = None,
     seed: int = 0,
+    synthetic: bool = False,
     say: Say | None = None,
     **asking: Unpack[Asking],
 ) -> Shares:
@@ -294,6 +310,7 @@ def quantify(
         most_boxes: stop after so many boxes (of networks and forests); the shares are then the same whatever the time.
         jobs: how many processes of this machine share the work, or `Workers` of a cluster (`bornfair.parallel`).
         seed: the same seed draws the same people.
+        synthetic: show nobody of the table: its rows are counted, and the most affected ones are not described.
         say: is told how far it is.
 
     Returns:
@@ -354,11 +371,14 @@ def quantify(
             found = dataclasses.replace(found, groups=tuple(groups))
         if rows is not None and treated is not None:
             left = clock.part(most=AFTER_INTERRUPT) if found.interrupted else clock
-            told = people_of(about, rows, most, treated=treated, timeout=left)
+            told = people_of(about, rows, 0 if synthetic else most, treated=treated, timeout=left)
             found = dataclasses.replace(found, people=dataclasses.replace(told, left_out=gaps.left_out))
     except KeyboardInterrupt:  # what is known by then is the answer
         found = dataclasses.replace(found, interrupted=True)
-    return dataclasses.replace(found, over=name, seconds=clock.spent, notes=asked.notes)
+    notes = asked.notes
+    if found.people is not None and found.people.most_affected:
+        notes += ("The most affected people are rows of the table: these are real people.",)
+    return dataclasses.replace(found, over=name, seconds=clock.spent, notes=notes)
 
 
 def _over_batches(over: str, asked: Question, where: Where | None, marginals: Any, clock: Clock, seed: int) -> Shares:

@@ -17,9 +17,10 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
 from bornfair import __version__
+from bornfair.quantification.synthetic import without_people
 from bornfair.report.formatting import clipped, readable, value_text, visible
 from bornfair.report.plain_text import twins_text
-from bornfair.verification.verdict import Verdict
+from bornfair.verification.verdict import SHOWN, Verdict
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 RULES = {
@@ -55,7 +56,11 @@ class Examined:
     def at(
         path: str | Path | None, verdict: Verdict, sentence: str, *, name: str = "", decided: str = "decision"
     ) -> Examined:
-        """Of the model in a file; a bundle's folder is known by its model.onnx."""
+        """Of the model in a file; a bundle's folder is known by its model.onnx. Real people are left out, because these
+        files are made to be uploaded.
+        """
+        if verdict.shown == "real":
+            verdict = without_people(verdict, "they are real")
         if path is None:
             return Examined(name or "the model", None, verdict, sentence, decided)
         place = Path(path)
@@ -127,6 +132,8 @@ def _result(one: Examined, position: int) -> dict[str, Any]:
     text = f"{readable(one.model)}: {one.sentence}"
     if verdict.twins:
         text += f" {one.unlike}.\n\n{twins_text(verdict.twins, verdict.decisions, decided=one.decided)}"
+    if verdict.shown:
+        text += f"\n\n{SHOWN[verdict.shown]}"
     place: dict[str, Any] = {"logicalLocations": [{"name": readable(one.model)}]}
     if one.path is not None:
         base = {} if PurePath(one.path).is_absolute() else {"uriBaseId": "%SRCROOT%"}
@@ -193,6 +200,8 @@ def _body(one: Examined) -> str:
     parts = [one.sentence]
     if verdict.twins:
         parts.append(twins_text(verdict.twins, verdict.decisions, decided=one.decided))
+    if verdict.shown:
+        parts.append(SHOWN[verdict.shown])
     parts.append(f"engine {verdict.engine}, arithmetic {', '.join(verdict.arithmetic) or '–'}: {verdict.reason}")
     return "\n\n".join(parts)
 

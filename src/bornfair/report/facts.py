@@ -243,6 +243,8 @@ class Document:
     suggestions: tuple[str, ...] = ()
     repair: Repair | None = None
     reliability: Reliability | None = None
+    shows: str = ""
+    """Whether the people shown are real ones, in a sentence."""
 
     def __post_init__(self) -> None:
         found = self.verdict

@@ -25,7 +25,14 @@ from bornfair.report.formatting import (
 from bornfair.report.pairs import pairs_of_twins
 from bornfair.report.rates import lowest_ratio, rates_by_group
 from bornfair.report.reliability import reliability
-from bornfair.report.verdict_text import BADGES, NO_ARITHMETIC, disagreements, limits, verdict_sentence
+from bornfair.report.verdict_text import (
+    BADGES,
+    NO_ARITHMETIC,
+    disagreements,
+    limits,
+    people_are_real,
+    verdict_sentence,
+)
 from bornfair.verification.verdict import Arithmetic, Verdict
 
 MOST_FEATURES = 30  # of the domain, shown at once
@@ -111,6 +118,8 @@ def _lead(document: Document) -> Iterator[Block]:
         yield Text(readable(decides))
     if told := document.making.get(COLUMNS):
         yield Text(readable(told))
+    if document.shows:
+        yield Text(readable(document.shows), "warning" if people_are_real(document) else "")
     if ASKED in document.making:
         yield Text(
             "The model was asked from outside, not read: its answers can show that it is not fair, never that it is."

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bornfair.quantification.records import People
 from bornfair.report.blocks import Entry
 from bornfair.report.facts import Document
 from bornfair.report.formatting import count, listed, percent, readable
+from bornfair.verification.verdict import SHOWN, Verdict
 
 BADGES = {"verified": "✓ Verified", "falsified": "✗ Falsified", "undecided": "? Undecided"}
 NO_ARITHMETIC = "Nothing is claimed in any arithmetic."
@@ -87,6 +89,20 @@ def verdict_sentence(document: Document) -> str:
     if people is not None and people.unfair:
         return f"Undecided for everyone who could exist, but {people_sentence(document)}."
     return f"Undecided: whether {names} can change a decision is neither proven nor disproven."
+
+
+def people_are_real(document: Document) -> bool:
+    """Whether rows of the table are among the people shown."""
+    return document.verdict.shown == "real" or bool(document.people is not None and document.people.most_affected)
+
+
+def people_shown(verdict: Verdict, people: People | None) -> str:
+    """Whether a report with this verdict and these people shows rows of the table, in a sentence or two."""
+    affected = 0 if people is None else len(people.most_affected)
+    if affected or verdict.shown == "real":
+        rows = f"{count(affected, 'row')} of the table" if affected else "a row of the table"
+        return f"This report shows real people: {rows}. Give it only to people who may see the table."
+    return SHOWN.get(verdict.shown, "")
 
 
 def disagreements(document: Document) -> Iterator[str]:

@@ -19,6 +19,7 @@ def assert_fair(
     allow_undecided: bool = False,
     timeout: Timeout = 60.0,
     seed: int = 0,
+    synthetic: bool = False,
     **asking: Unpack[Asking],
 ) -> Verdict:
     """Assert that two people who differ only in sensitive features, or by declared rules, always get the same decision.
@@ -28,6 +29,7 @@ def assert_fair(
         allow_undecided: pass, too, if neither a proof nor a counterexample is found in time.
         timeout: seconds for all of it.
         seed: the same seed asks in the same order.
+        synthetic: show only people who are not in the table, as test reports that are uploaded should.
 
     Returns:
         The verdict, where the assertion holds.
@@ -53,7 +55,7 @@ def assert_fair(
     from bornfair.question import Asking, verify
 
     keywords(assert_fair, asking, Asking)
-    verdict = verify(model, people, timeout=timeout, seed=seed, **asking)
+    verdict = verify(model, people, timeout=timeout, seed=seed, synthetic=synthetic, **asking)
     if verdict or (allow_undecided and verdict.verdict == "undecided"):
         return verdict
     raise AssertionError(_told(verdict))
@@ -62,7 +64,10 @@ def assert_fair(
 def _told(verdict: Verdict) -> str:
     """Why the assertion fails, with the twins."""
     from bornfair.report.plain_text import twins_text
+    from bornfair.verification.verdict import SHOWN
 
+    if verdict.twins is None and verdict.verdict == "falsified":
+        return f"not fair: {SHOWN[verdict.shown]} ({verdict.reason})"
     if verdict.twins is None:
         return f"not proven fair, nor disproven (allow_undecided=True lets this pass): {verdict.reason}"
     how = f"({verdict.engine}, in {' and '.join(verdict.arithmetic)} arithmetic: {verdict.reason})"

@@ -23,6 +23,7 @@ from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
 from bornfair.people.dummies import with_sensitive
 from bornfair.people.features import Label, listed_names, unknown_column
+from bornfair.people.rare import without_rare
 from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairModel
 
@@ -38,6 +39,8 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
     random_state: Any
     missing: Any = "error"
     combinations: Any = None
+    least_count: int = 1
+    unseen: Any = "error"
     twins: Any = None
     model_: FairModel
     domain_: Domain
@@ -175,6 +178,9 @@ class TableClassifier(ClassifierMixin, BaseEstimator):
             self._refuse_texts(frame, names)
             gaps = self.missing == "learn"
             domain = Domain.infer(frame, sensitive=names, combinations=self.combinations, gaps=gaps)
+            domain = without_rare(domain, frame, self.least_count, unseen=self.unseen)
+        elif self.least_count != 1:
+            raise InputError("least_count leaves out rare categories of a table, and domain lists them; give one.")
         elif names:
             domain = with_sensitive(domain, names, frame, self.combinations, detect=False)
         name = str(getattr(y, "name", None) or "target")

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 Answer = Literal["verified", "falsified", "undecided"]
 Proof = Literal["structural", "bounds", "none"]
+Shown = Literal["", "real", "synthetic", "hidden"]
 Arithmetic = Literal["real", "float32", "float64", "executed"]
 
 
@@ -35,6 +36,10 @@ class Verdict:
     notes: tuple[str, ...] = ()
     """What is to be known of the people who are asked about: columns of the table that are one feature."""
 
+    shown: Shown = ""
+    """Who the twins are: `real` if they agree with a row of the table in all that twins share, `synthetic` if they do
+    not, `hidden` if there are some and nobody is shown; empty where there are none, or no table to compare with."""
+
     def __bool__(self) -> bool:
         """True only for "verified", so that `if verify(...)` never mistakes undecided for fair."""
         return self.verdict == "verified"
@@ -46,6 +51,14 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"covers": self.covers}
+
+
+SHOWN = {
+    "real": "The two people shown are real: they agree with a row of the table in everything that twins share.",
+    "synthetic": "The two people shown are synthetic: they agree with no row of the table.",
+    "hidden": "Two people who show it were found. They are not shown, because they may be rows of the table.",
+}
+"""What a reader must know of the people in an output."""
 
 
 def undecided(engine: str, reason: str) -> Verdict:

@@ -12,7 +12,7 @@ import shlex
 import signal
 import subprocess
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +26,7 @@ from bornfair.limits import Deadline
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.outside.said import Said, finite
 from bornfair.models.outside.sent import as_csv
+from bornfair.redacted import command_shown, masked
 
 TOGETHER = 65_536  # rows: a program takes long to start
 LONGEST = 4_096  # bytes of one decision
@@ -54,7 +55,7 @@ class Command:
     ('falsified', [0, 1])
     """
 
-    text: str
+    text: str = field(repr=False)
     seconds: float = limits.REQUEST_SECONDS
 
     classes, point = None, None  # it does not say
@@ -69,16 +70,16 @@ class Command:
         try:
             return shlex.split(self.text)
         except ValueError as error:
-            raise InputError(f"the command {self.text!r} is not understood: {error}.") from None
+            raise InputError(f"the command is not understood: {error}; write it as in a shell.") from None
 
     @property
     def name(self) -> str:
-        words = " ".join(Path(word).name or word for word in self._words)
+        words = command_shown(self._words)
         return f"the command '{words if len(words) <= LONGEST_NAME else words[: LONGEST_NAME - 1] + '…'}'"
 
     @property
     def how(self) -> str:
-        return f"the command {self.text}, which reads CSV and writes decisions"
+        return f"the command '{command_shown(self._words)}', which reads CSV and writes decisions"
 
     @property
     def digest(self) -> str:
@@ -102,7 +103,10 @@ class Command:
 
     def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
         content = as_csv(table, columns)
-        written = _exchanged(self._words, content, len(table), self.seconds, self.name)
+        try:
+            written = _exchanged(self._words, content, len(table), self.seconds, self.name)
+        except InputError as error:  # a program may repeat its arguments
+            raise InputError(masked(str(error), self._words[1:])) from None
         return lines_read(written, len(table), self.name)
 
 

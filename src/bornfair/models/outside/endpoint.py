@@ -30,6 +30,7 @@ from bornfair.limits import Deadline
 from bornfair.models.importers.columns import Columns, Wanted
 from bornfair.models.outside.said import Said, from_mapping, said
 from bornfair.models.outside.sent import as_records
+from bornfair.redacted import masked, secrets_of_url, url_shown
 
 BUSY = (429, 503)
 TRIES = 3  # of a request that a busy service turns away
@@ -62,7 +63,7 @@ class Endpoint:
     'the endpoint scores.example'
     """
 
-    url: str
+    url: str = field(repr=False)
     seconds: float = limits.REQUEST_SECONDS
     rate: float = 10.0
     rows: int = 1_000
@@ -79,10 +80,14 @@ class Endpoint:
             found = urllib.parse.urlsplit(self.url)
             host = found.hostname
             _ = found.port
-        except ValueError as error:
-            raise InputError(f"the address {self.url!r} is not understood: {error}.") from None
+        except ValueError:
+            raise InputError(
+                f"the address '{url_shown(self.url)}' is not understood; write https://HOST/PATH."
+            ) from None
         if found.scheme not in ("http", "https") or not host:
-            raise InputError(f"the address {self.url!r} is not one of http or https; write https://HOST/PATH.")
+            raise InputError(
+                f"the address '{url_shown(self.url)}' is not one of http or https; write https://HOST/PATH."
+            )
         if found.username is not None or found.password is not None:
             raise InputError("the address holds a user name or a password, which would stand in reports; send headers.")
 
@@ -92,7 +97,9 @@ class Endpoint:
 
     @property
     def how(self) -> str:
-        return f"the endpoint {self.url}, which is sent rows as JSON; what answers there can change at any time"
+        return (
+            f"the endpoint {url_shown(self.url)}, which is sent rows as JSON; what answers there can change at any time"
+        )
 
     @property
     def digest(self) -> str:
@@ -108,7 +115,10 @@ class Endpoint:
 
     def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
         content = json.dumps({"rows": as_records(table, columns)}).encode()
-        answer = self._answer(content, len(table))
+        try:
+            answer = self._answer(content, len(table))
+        except InputError as error:  # a service may repeat what it was sent
+            raise InputError(masked(str(error), [*secrets_of_url(self.url), *self.headers.values()])) from None
         if isinstance(answer, dict):
             return from_mapping(answer, len(table), self.name)
         if not isinstance(answer, list):
@@ -188,8 +198,9 @@ class Endpoint:
     def _refusal(self, found: _Answered) -> str:
         assert found.status is not None
         if 300 <= found.status < 400:
+            other = url_shown(found.headers.get("Location", "elsewhere"))
             return (
-                f"{self.name} redirects to {found.headers.get('Location', 'elsewhere')!r}, and only the address that "
+                f"{self.name} redirects to '{other}', and only the address that "
                 "was named is asked; name that one if it is meant."
             )
         told = found.content[:ERROR_BYTES].decode(errors="replace").strip()

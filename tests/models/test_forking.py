@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import subprocess
 import sys
-import threading
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from bornfair import FairClassifier, FairWrapper
+from bornfair.errors import InputError
 from bornfair.models.executing import PerProcess
 from bornfair.models.importers import onnx_worker
-from bornfair.models.wired import WiredModel
 from bornfair.proof.bundle import load_bundle
 
 pytestmark = [
@@ -46,7 +46,7 @@ def forked(ask: Any) -> Any:
         child.join()
 
 
-@pytest.fixture(scope="module")
+@functools.cache
 def people() -> tuple[pd.DataFrame, list[str]]:
     random = np.random.default_rng(0)
     table = pd.DataFrame({"age": random.integers(18, 65, 300), "sex": random.choice(["F", "M"], 300)})
@@ -54,35 +54,47 @@ def people() -> tuple[pd.DataFrame, list[str]]:
     return table, ["yes" if pay + old / 40 > 1 else "no" for pay, old in zip(table["pay"], table["age"], strict=True)]
 
 
-def fitted(kind: str, people: tuple[pd.DataFrame, list[str]]) -> Any:
+@functools.cache
+def fitted(kind: str) -> Any:
     if kind == "network":
-        made = FairClassifier(["sex"], hidden=(8,), epochs=2)
+        made = FairClassifier(["sex"], hidden=(8,), epochs=1)
     elif kind == "members":
-        made = FairClassifier(["sex"], hidden=(8,), epochs=2, members=2)
+        made = FairClassifier(["sex"], hidden=(8,), epochs=1, members=2)
     elif kind == "forest":
         made = FairWrapper(HistGradientBoostingClassifier(max_iter=2, random_state=0), ["sex"])
     else:
         made = FairWrapper(HistGradientBoostingClassifier(max_iter=2, random_state=0), ["sex"], method="average")
-    return made.fit(*people)
+    return made.fit(*people())
 
 
 @pytest.mark.parametrize("kind", ["network", "members", "forest", "wired graph"])
-def test_a_fitted_classifier_and_its_bundle_answer_the_same_in_a_forked_process(kind, people, tmp_path):
-    made = fitted(kind, people)
+def test_a_fitted_classifier_and_its_bundle_answer_the_same_in_a_forked_process(kind, tmp_path):
+    made = fitted(kind)
     made.save(tmp_path / "bundle")
     for model in (made, load_bundle(tmp_path / "bundle")):
         for name in ("predict", "predict_proba", "decision_function"):
             if not hasattr(model, name):
                 continue
             ask = getattr(model, name)
-            here = ask(people[0])  # so the sessions and workers of this process exist
-            np.testing.assert_array_equal(forked(lambda ask=ask: ask(people[0])), here)
-            np.testing.assert_array_equal(ask(people[0]), here)
+            here = ask(people()[0])  # so the sessions and workers of this process exist
+            np.testing.assert_array_equal(forked(lambda ask=ask: ask(people()[0])), here)
+            np.testing.assert_array_equal(ask(people()[0]), here)
 
 
-def test_nothing_of_prediction_imports_jax(people, tmp_path):
-    fitted("network", people).save(tmp_path / "bundle")
-    people[0].to_csv(tmp_path / "people.csv", index=False)
+def test_training_in_a_forked_process_is_refused_where_it_would_hang():
+    fitted("network")
+
+    def refusal():
+        with pytest.raises(InputError) as error:
+            FairClassifier(["sex"], epochs=1).fit(*people())
+        return str(error.value)
+
+    assert "would hang" in forked(refusal)
+
+
+def test_nothing_of_prediction_imports_jax(tmp_path):
+    fitted("network").save(tmp_path / "bundle")
+    people()[0].to_csv(tmp_path / "people.csv", index=False)
     code = (
         "import sys, pandas, bornfair\n"
         "model = bornfair.load(sys.argv[1])\n"
@@ -105,10 +117,8 @@ def test_what_was_made_for_the_parent_process_is_made_again(monkeypatch):
     assert known(key) is not first and len(made) == 2
 
 
-def test_a_fork_while_a_graph_runs_waits_for_nobody_and_ends_nobodys_worker(people):
-    runner = WiredModel.__dict__["_runner"].func(fitted("wired graph", people).model_)
-    del runner  # it is enough that the module has a worker
-    fitted("wired graph", people).model_.predict(people[0])
+def test_a_fork_while_a_graph_runs_waits_for_nobody_and_ends_nobodys_worker():
+    fitted("wired graph").model_.predict(people()[0])
     running = dict(onnx_worker._running)
     with onnx_worker._lock:  # as another thread would hold it
         free = forked(lambda: onnx_worker._lock.acquire(blocking=False) and not onnx_worker._running)

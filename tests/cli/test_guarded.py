@@ -15,7 +15,7 @@ import bornfair.cli
 from bornfair.models.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import BooleanFeature, IntegerFeature, Label
+from bornfair.people.features import IntegerFeature, Label
 from bornfair.proof.bundle import FairModel
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="descriptors and signals of POSIX")
@@ -37,7 +37,7 @@ def remote(**named): return lambda work: type("Remote", (), {"remote": staticmet
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that ignores the sensitive value."""
-    features = (IntegerFeature(name="age", low=0, high=3), BooleanFeature(name="sex"))
+    features = (IntegerFeature(name="age", low=0, high=3), IntegerFeature(name="sex", low=0, high=1))
     domain = Domain(features=features, sensitive=("sex",), label=Label(name="y", classes=("no", "yes")))
     network = Network((Layer(np.array([[1.0, 0.0]]), np.array([-1.0])),))
     path = tmp_path_factory.mktemp("guarded") / "bundle"
@@ -78,8 +78,8 @@ def test_a_cluster_that_ends_the_process_gives_no_verdict(bundle, tmp_path, end,
     places = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     found = ran("quantify", bundle, "--cluster", "auto", "--json", PYTHONPATH=places)
     assert found.returncode == status, found
-    assert found.stdout in ("", "noise\n") and sentence in found.stderr and "stack trace" not in found.stderr
-    assert len(found.stderr.strip().splitlines()) == 1
+    assert found.stdout == "" and sentence in found.stderr and "stack trace" not in found.stderr
+    assert len(found.stderr.replace("noise\n", "").strip().splitlines()) == 1
 
 
 def test_a_command_in_a_child_process_answers_as_usual(bundle):

@@ -33,7 +33,7 @@ from bornfair.cli import (
     verify,
 )
 from bornfair.cli.guarded import NO_RESULT, needs_guard, run_guarded
-from bornfair.cli.output import printable, say, tell
+from bornfair.cli.output import only_documents, printable, say, tell
 
 app = typer.Typer(
     name="bornfair",
@@ -127,7 +127,8 @@ def run(arguments: list[str]) -> int:
             warnings.simplefilter("ignore")  # libraries' notes to programmers
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_, **__: say(f"bornfair: warning: {message}")
-            status = _answered(arguments)
+            with only_documents() if "--json" in arguments else contextlib.nullcontext():
+                status = _answered(arguments)
         sys.stdout.flush()  # here a full disk is noticed
         return status
     except BornfairError as error:

@@ -32,7 +32,7 @@ from bornfair.cli import (
     train,
     verify,
 )
-from bornfair.cli.guarded import NO_RESULT, needs_guard, run_guarded
+from bornfair.cli.guarded import NO_RESULT, answer_as_child, needs_guard, run_guarded
 from bornfair.cli.output import only_documents, printable, say, tell
 
 app = typer.Typer(
@@ -88,6 +88,11 @@ def main() -> None:
         found = run_guarded(sys.argv[1:])
         sys.exit(_failed(NO_RESULT, 2) if found is None else found)
     sys.exit(finished(run(sys.argv[1:])))
+
+
+def main_of_child() -> None:
+    """The same in the child process of a guarded command."""
+    answer_as_child(lambda: finished(run(sys.argv[1:])))
 
 
 def finished(status: int) -> int:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 ENDING = {0: 30.0}  # seconds for the end of the interpreter after a result; libraries say goodbye to their peers
 ENDING_AFTER_ERROR = 1.0
@@ -21,7 +22,7 @@ NO_RESULT = (
     "a library ended the process before there was a result; a cluster or another process of --hosts has probably "
     "stopped. Start it again, then repeat the command."
 )
-CHILD = "from bornfair.cli.guarded import child; child()"
+CHILD = "from bornfair.cli import main_of_child; main_of_child()"
 
 
 def needs_guard(arguments: list[str]) -> bool:
@@ -58,15 +59,13 @@ def _leave_signals_to(process: subprocess.Popen[bytes]) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: process.send_signal(number))
 
 
-def child() -> None:
-    """Run the command of the arguments, report its status, and end."""
-    from bornfair.cli import finished, run
-
+def answer_as_child(command: Callable[[], int]) -> None:
+    """Run the command, report its status, and end."""
     report, out, err = map(int, os.environ.pop("BORNFAIR_GUARD").split(","))
     sys.stdout = os.fdopen(out, "w", encoding=sys.stdout.encoding, errors="backslashreplace")
     sys.stderr = os.fdopen(err, "w", encoding=sys.stderr.encoding, errors="backslashreplace")
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    status = finished(run(sys.argv[1:]))
+    status = command()
     os.write(report, str(status).encode())
     sys.exit(status)
 

@@ -26,6 +26,7 @@ from bornfair.checks import choice
 from bornfair.errors import InputError, plain, shown
 from bornfair.models import metrics
 from bornfair.models.operating import agreeing, point_of_means
+from bornfair.parallel.forks import openmp_after_fork
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.people.levels import as_listed, level_positions
@@ -103,6 +104,7 @@ class FairWrapper(TableClassifier):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FairWrapper:
         """Train the inner estimator on what the method shows it."""
         self._check_options()
+        openmp_after_fork()
         frame, labels = self._checked(X, y, reset=True)
         self.classes_ = self._classes(labels)
         self.domain_ = self._domain(frame, y)
@@ -240,6 +242,7 @@ class FairWrapper(TableClassifier):
 
     def _asked(self, X: Any) -> pd.DataFrame:
         check_is_fitted(self)
+        openmp_after_fork()
         frame = as_listed(self.domain_, self._frame(X, reset=False))
         self._check_columns(frame, list(self.domain_.free_names))
         if self.unseen == "error":

@@ -10,7 +10,7 @@ from tests.support.random_forests import everybody, random_forest_model, some_li
 
 from bornfair.errors import InputError
 from bornfair.parallel import Workers
-from bornfair.quantification import forest_measure
+from bornfair.quantification import forest_measure, forest_sample
 from bornfair.quantification.forest_bounding import _points
 from bornfair.quantification.forest_functions import Functions
 from bornfair.quantification.forest_measure import shares_of_forest
@@ -20,6 +20,7 @@ from bornfair.quantification.forest_weights import CellWeights
 from bornfair.verification.decide import decide
 from bornfair.verification.forest_judge import Judge
 from bornfair.verification.forest_restriction import restricted
+from clocks import fast_clock, slow_clock
 
 CLOSE = 1e-9
 
@@ -32,6 +33,21 @@ def test_the_shares_of_small_domains_are_found_to_the_end():
         assert abs(found.falsified - truth.share) <= CLOSE, seed
         if found.counts is not None:
             assert found.counts["falsified"] == round(truth.share * sum(found.counts.values())), seed
+
+
+def test_a_number_of_boxes_gives_the_same_shares_whatever_the_clock_says(monkeypatch):
+    monkeypatch.setattr(forest_sample, "WORDS", 64)
+    monkeypatch.setattr(forest_measure, "FEW", 1)
+    seen = set()
+    for seed in range(8):
+        model = random_forest_model(np.random.default_rng(seed))
+        fast, slow = (
+            replace(shares_of_forest(model, timeout=clock, most_boxes=9, samples=300), seconds=0.0)
+            for clock in (fast_clock(), slow_clock())
+        )
+        assert fast == slow, seed
+        seen.add(fast.reason)
+    assert "enough boxes were bounded" in seen
 
 
 def test_sub_populations_and_rows_are_counted_as_by_looking_at_each_of_them():

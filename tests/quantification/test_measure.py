@@ -38,6 +38,7 @@ from bornfair.twins.relation import Relation, View, flip_relation
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock
 from bornfair.verification.frontier import Frontier
+from clocks import fast_clock, slow_clock
 from share_fuzz import FOREVER, case, mistakes, random_marginals, small_model, true_shares, unfair_people
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -274,6 +275,19 @@ def test_how_many_work_side_by_side_changes_nothing_but_the_time(monkeypatch):
     for wrong in (0, 1.5, True):
         with pytest.raises(InputError, match="jobs is a whole number from 1 on"):
             shares_of(a_thousand_people(), jobs=wrong)
+
+
+def test_a_number_of_boxes_gives_the_same_shares_whatever_the_clock_says(monkeypatch):
+    monkeypatch.setattr(forms, "NUMBERS", 2**9)
+    monkeypatch.setattr(engine, "FEW", 1)
+    monkeypatch.setattr(sampling, "CHUNK", 2**10)
+    found = [
+        shares_of(a_thousand_people(), timeout=clock, most_boxes=200, samples=500, seed=3).to_json()
+        for clock in (fast_clock(), slow_clock())
+    ]
+    fast, slow = ({name: value for name, value in each.items() if name != "seconds"} for each in found)
+    assert fast == slow
+    assert fast["reason"] == "enough boxes were bounded" and fast["estimate"]["samples"] == 500
 
 
 def test_it_stops_when_precise_enough():

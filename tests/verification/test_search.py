@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
 
+import bornfair.verification.attack as attacking
+import bornfair.verification.decide as deciding
 import bornfair.verification.looking as looking
 import bornfair.verification.search as engine
 from bornfair.errors import InputError
@@ -24,7 +26,9 @@ from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 from bornfair.twins.relation import Relation, flip_relation
 from bornfair.verification.boxes import Places
+from bornfair.verification.decide import decide
 from bornfair.verification.search import search
+from clocks import fast_clock, slow_clock
 from oracle import disagreeing_twins, refutes
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -384,3 +388,16 @@ def test_cutting_loses_nobody(seed):
     assert sorted(map(tuple, people)) == sorted(map(tuple, everybody))
     assert places.share(boxes).sum() == pytest.approx(1)
     assert places.count(boxes).sum() == len(everybody)
+
+
+def test_a_number_of_boxes_gives_the_same_answer_whatever_the_clock_says(monkeypatch):
+    monkeypatch.setattr(deciding, "LOOKS", 3000)
+    monkeypatch.setattr(attacking, "FIRST", 4)
+    answers = set()
+    for seed in range(6):
+        model = random_model(np.random.default_rng(seed), ("weak", "normal")[seed % 2], 1)
+        fast, slow = (decide(model, timeout=clock, most_boxes=20) for clock in (fast_clock(), slow_clock()))
+        assert (fast.verdict, fast.engine, fast.twins) == (slow.verdict, slow.engine, slow.twins)
+        assert fast.boxes == slow.boxes
+        answers.add(fast.engine)
+    assert "attack" in answers and len(answers) > 1

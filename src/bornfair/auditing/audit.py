@@ -40,6 +40,7 @@ from bornfair.report.verdict_text import people_shown
 from bornfair.verification.clock import Clock, Say, TimeIsUp, Timeout
 from bornfair.verification.decide import check_question, decide
 from bornfair.verification.forest_influence import influences
+from bornfair.verification.frontier import INTERRUPTED
 from bornfair.verification.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -203,6 +204,7 @@ def examine(
         if shown is not None
         else decide(model, timeout=clock.part((1 - table) / 2), table=known, jobs=jobs, seed=seed)
     )
+    _end_if_interrupted(verdict.verdict == "undecided" and INTERRUPTED in verdict.reason)
     if verdict.verdict == "undecided" and synthetic and steady:
         shown = shown_by_rows(model, rows, timeout=clock.part(JUDGING), seed=seed)
         verdict = verdict if shown is None else shown
@@ -281,16 +283,24 @@ def _of_everybody(
         progress("measuring how many are treated fairly, people weighted as in the table")
         share = 1.0 if over == "data" else 1 - UNIFORM
         shares = domain_shares(model, timeout=measuring.part(share), marginals=weights, jobs=jobs, seed=seed)
+        _end_if_interrupted(shares.interrupted)
         found["shares"] = dataclasses.replace(shares, over="data")
     if weights is None or over is None:
         progress("measuring how much of the domain is treated fairly, every combination of values counted alike")
         found["shares" if weights is None else "uniform"] = domain_shares(
             model, timeout=measuring.part(), jobs=jobs, seed=seed
         )
+        _end_if_interrupted(found["shares" if weights is None else "uniform"].interrupted)
     if found["shares"].certified < 1:
         groups = affected_groups(model, most=MOST_GROUPS, seed=seed, marginals=weights, timeout=clock)
         found["groups"] = tuple(groups)
     return found
+
+
+def _end_if_interrupted(interrupted: bool) -> None:
+    """A single question answers with what it knows when it is interrupted; an audit does not go on to the next."""
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def _certified(model: AnyModel, verdict: Verdict) -> parts.Document:

@@ -32,7 +32,8 @@ from bornfair.cli import (
     train,
     verify,
 )
-from bornfair.cli.output import printable, say, tell
+from bornfair.cli.guarded import NO_RESULT, answer_as_child, needs_guard, run_guarded
+from bornfair.cli.output import only_documents, printable, say, tell
 
 app = typer.Typer(
     name="bornfair",
@@ -80,14 +81,42 @@ def _version(wanted: bool) -> None:
 
 def main() -> None:
     """Run the command that was typed, and end with its status."""
+    _open_standard_streams()
     with contextlib.suppress(AttributeError):  # not the interpreter's own stream
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    status = run(sys.argv[1:])
-    try:
-        sys.stdout.flush()
-    except OSError:  # it was said; what could not be printed is not tried again when Python ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(status)
+    if needs_guard(sys.argv[1:]) and os.name == "posix":
+        found = run_guarded(sys.argv[1:])
+        sys.exit(_failed(NO_RESULT, 2) if found is None else found)
+    sys.exit(finished(run(sys.argv[1:])))
+
+
+def main_of_child() -> None:
+    """The same in the child process of a guarded command."""
+    answer_as_child(lambda: finished(run(sys.argv[1:])))
+
+
+def finished(status: int) -> int:
+    """The same status, once nothing is left that Python would print when it ends: an error then gives status 1."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # what could not be printed is not tried again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return status
+
+
+def _open_standard_streams() -> None:
+    """Open the null device in place of streams that are closed. Else a file that is opened later takes their number."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number, inheritable=True)
+                os.close(opened)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def run(arguments: list[str]) -> int:
@@ -103,13 +132,16 @@ def run(arguments: list[str]) -> int:
             warnings.simplefilter("ignore")  # libraries' notes to programmers
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_, **__: say(f"bornfair: warning: {message}")
-            status = _answered(arguments)
+            with only_documents() if "--json" in arguments else contextlib.nullcontext():
+                status = _answered(arguments)
         sys.stdout.flush()  # here a full disk is noticed
         return status
     except BornfairError as error:
         return _failed(str(error), error.exit_code)
     except _USAGE as error:
         return _misused(error)
+    except SystemExit as error:  # of a library: it gives no result
+        return _bug(RuntimeError(f"a library ended the process with status {error.code}"))
     except KeyboardInterrupt:
         return _failed("interrupted; train --checkpoint FILE and verify --resume FILE go on later.", 130)
     except BrokenPipeError:
@@ -121,10 +153,17 @@ def run(arguments: list[str]) -> int:
         return _failed(f"cannot read or write{place}: {error.strerror or error}.", 2)
     except Exception as error:  # noqa: BLE001 - the net under everything: no bug of ours looks like an answer
         said = str(error)  # as JAX says it, before it computes or while it does
+        if any(word in said for word in LOST):
+            return _failed(NO_PEER, 2)
         return _failed(NO_MEMORY, 2) if "RESOURCE_EXHAUSTED" in said or "Out of memory" in said else _bug(error)
 
 
 NO_MEMORY = "there is not enough memory; give a smaller table or model, or run it where there is more."
+LOST = ("Gloo", "heartbeat", "coordination service", "CoordinationService", "Connection closed by peer")
+NO_PEER = (
+    "another process of --hosts has ended or cannot be reached; start all of them again (with --checkpoint FILE, "
+    "training goes on where it was)."
+)
 _USAGE: Any = typer.BadParameter.__mro__[2]  # what typer raises for arguments it does not understand, in all versions
 
 
@@ -144,7 +183,8 @@ def _commands() -> Any:
 
 def _failed(sentence: str, status: int) -> int:
     text = printable(sentence)
-    say(f"bornfair: {text if len(text) <= 2000 else f'{text[:1500]} … {text[-400:]}'}")  # a name may be a book
+    with contextlib.suppress(OSError):  # nobody can read it; the status stays
+        say(f"bornfair: {text if len(text) <= 2000 else f'{text[:1500]} … {text[-400:]}'}")  # a name may be a book
     return status
 
 
@@ -160,7 +200,7 @@ def _misused(error: Any) -> int:
 def _bug(error: Exception) -> int:
     if os.environ.get("BORNFAIR_TRACEBACK"):
         traceback.print_exception(error)
-    where = traceback.extract_tb(error.__traceback__)[-1]
+    where = (traceback.extract_tb(error.__traceback__) or traceback.extract_stack())[-1]
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     at = f"{Path(where.filename).name}, line {where.lineno}"
     return _failed(

@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -72,8 +73,23 @@ def say(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
+@contextlib.contextmanager
+def only_documents() -> Iterator[None]:
+    """Inside, stdout is for JSON documents; text that libraries print goes to stderr."""
+    token = _documents.set(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _documents.reset(token)
+
+
+_documents: ContextVar[Any] = ContextVar("documents", default=None)
+
+
 def print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document).replace("\x7f", "\\u007f"))  # ASCII; of what steers a terminal, DEL alone is left in it
+    text = json.dumps(document).replace("\x7f", "\\u007f")
+    print(text, file=_documents.get() or sys.stdout)  # ASCII; of what steers a terminal, DEL alone is left in it
 
 
 def print_table(

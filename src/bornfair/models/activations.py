@@ -37,7 +37,7 @@ class ActivationFunction:
     """Everything we know of one activation."""
 
     jax: Callable[[jax.Array], jax.Array]
-    """As it is trained and executed."""
+    """As it is trained."""
     value: Callable[[Any, Any], Any]
     """(xp, z): the same in plain float64."""
     slope: Callable[[np.ndarray, np.ndarray], np.ndarray]

@@ -16,6 +16,7 @@ import numpy as np
 from bornfair.errors import InputError, shown
 from bornfair.models.activations import ACTIVATIONS, ActivationFunction
 from bornfair.models.activations import Activation as Activation
+from bornfair.models.executing import outputs_of
 
 if TYPE_CHECKING:
     import jax
@@ -30,8 +31,7 @@ WIDTHS: dict[str, tuple[int, ...]] = {
 }
 """Hidden widths by name: the paper's network, and those of its Figure 5."""
 
-BLOCK = 64  # rows computed together when predicting
-CHUNK = 1024 * BLOCK  # rows handed to the compiled loop at once: bounds memory for long tables
+CHUNK = 65_536  # encoded rows held at once where every row has several versions
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,18 +113,14 @@ class Network:
     def scores(self, inputs: np.ndarray) -> np.ndarray:
         """The outputs [rows, outputs] for encoded inputs, in float32.
 
-        Rows are computed in blocks of one fixed shape, so that a person's score does not depend, in its last bit,
-        on who else is in the table: the same input always gives the same output.
+        A row's score does not depend on the other rows, in any bit. JAX is not needed, so a forked process can call it.
         """
         rows = np.asarray(inputs, np.float32)
         if rows.ndim != 2 or rows.shape[1] != self.widths[0]:
             raise InputError(
                 f"the network takes rows of {self.widths[0]} numbers, found an array of shape {rows.shape}."
             )
-        parameters, run = self.to_jax(), _compiled_blocks(self.activation)
-        parts = [run(parameters, _blocks(rows[i : i + CHUNK])) for i in range(0, len(rows), CHUNK)]
-        scores = [np.asarray(part).reshape(-1, self.outputs) for part in parts]
-        return np.concatenate([np.zeros((0, self.outputs), np.float32), *scores])[: len(rows)]
+        return outputs_of(self, rows)
 
     def decide(self, inputs: np.ndarray) -> np.ndarray:
         """The class index of each row."""
@@ -201,23 +197,6 @@ def forward_from_first(parameters: Parameters, first: jax.Array, activation: Act
     for weight, bias in parameters[1:]:
         values = act(values) @ weight.T + bias
     return values
-
-
-@functools.lru_cache
-def _compiled_blocks(activation: Activation) -> Any:
-    import jax
-
-    return jax.jit(lambda parameters, blocks: jax.lax.map(lambda block: forward(parameters, block, activation), blocks))
-
-
-def _blocks(rows: np.ndarray) -> np.ndarray:
-    """Rows as [blocks, BLOCK, inputs]; the number of blocks is rounded up to a power of two, so few shapes are
-    compiled.
-    """
-    count = 1 << max(-(-len(rows) // BLOCK) - 1, 0).bit_length()
-    padded = np.zeros((count * BLOCK, rows.shape[1]), np.float32)
-    padded[: len(rows)] = rows
-    return padded.reshape(count, BLOCK, rows.shape[1])
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -5,13 +5,13 @@ Decisions "in float32" of people who are shown to anybody are decided here: our 
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bornfair.errors import plain_level
+from bornfair.models.executing import PerProcess
 from bornfair.models.forest_graph import forest_bytes
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.importers.onnx_child import session_of
@@ -86,11 +86,5 @@ def _text(value: object) -> str:
     return "" if plain_level(value) is None else str(value)
 
 
-def shipped(model: Model | ForestModel) -> Shipped:
-    """The model as it ships; its session is made once."""
-    if model not in _known:
-        _known[model] = Shipped(model)
-    return _known[model]
-
-
-_known: weakref.WeakKeyDictionary[Model | ForestModel, Shipped] = weakref.WeakKeyDictionary()
+shipped: PerProcess[Model | ForestModel, Shipped] = PerProcess(Shipped)
+"""The model as it ships; its session is made once in each process."""

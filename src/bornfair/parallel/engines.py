@@ -6,6 +6,7 @@ Each engine can do three things: keep a work where its workers find it, take a t
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ from bornfair.parallel import task
 
 IN_TASKS = 2**16  # bytes of a work that is sent with every task; a larger one is kept in one place
 CONNECTING = 20.0  # seconds to reach a cluster in, and again for its first answer
+ENDING = 5.0  # seconds to take leave of a cluster
 IDLE = 60.0  # seconds after which a process without work ends
 
 
@@ -96,7 +98,8 @@ class Ray:
 
     def close(self) -> None:
         if self._mine:
-            self._ray.shutdown()
+            with contextlib.suppress(Exception):  # of a cluster that has died
+                self._ray.shutdown()
 
 
 class Dask:
@@ -107,6 +110,8 @@ class Dask:
             from distributed import Client
         with _reached(address, "start it with `dask scheduler`, and `dask worker` on every machine"):
             self._client = Client(address, timeout=CONNECTING, set_as_default=False)
+        logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)  # a lost connection is no error: see `workers`
+        logging.getLogger("tornado").setLevel(logging.CRITICAL + 1)
         self._executor = self._client.get_executor(pure=False)
         self.jobs = jobs or sum(self._client.ncores().values()) or 1
 
@@ -119,7 +124,8 @@ class Dask:
         return self._executor.submit(task.run, task.HOME, name, place, item)
 
     def close(self) -> None:
-        self._client.close()
+        with contextlib.suppress(Exception):  # of a scheduler that has died
+            self._client.close(timeout=ENDING)
 
 
 @contextlib.contextmanager

@@ -37,6 +37,7 @@ from bornfair.verification.partition import Where
 SAMPLES = 100_000
 SAMPLING = 0.05  # share of the time it may take
 MORE = 64  # times as many people are drawn from what is open, at most
+COUNTED = 10  # the same where a number of boxes ends the measurement, and not the time
 CONFIDING = 0.15  # share of the time for drawing from what is open
 PLANNED = 0.9  # of the time that is left for it: the look that is planned must not come too late
 MAKING = 0.4  # share of the time that may go into tables for crediting boxes; without these, boxes are only cut
@@ -72,7 +73,8 @@ def shares_of_forest(
     Everybody (of a sub-population, if `where` names one) counts the same unless `marginals` weigh the values of free
     features, independently of each other. What is proven holds in real arithmetic and as the forest adds up.
     moments=False leaves it at bounds on trees, which is what plain splitting of boxes does. `jobs` workers bound and
-    credit boxes side by side; where it is stopped by `most_boxes` their number changes nothing.
+    credit boxes side by side. With `most_boxes`, neither their number nor the time changes anything, unless the reason
+    says that time is up.
     """
     clock = Clock.of(timeout, say)
     if not clock.timeout >= 0 or not 0 <= precision <= 1 or samples < 1 or (most_boxes is not None and most_boxes < 1):
@@ -80,7 +82,8 @@ def shares_of_forest(
             "timeout ≥ 0, precision between 0 and 1, samples ≥ 1 and most_boxes ≥ 1 are needed, "
             f"found {clock.timeout}, {precision}, {samples} and {most_boxes}."
         )
-    most_samples = MORE * samples if most_samples is None else most_samples
+    if most_samples is None:
+        most_samples = (MORE if most_boxes is None else COUNTED) * samples
     if not 0 < confidence < 1 or most_samples < 0:
         raise InputError(
             f"confidence between 0 and 1 and most_samples ≥ 0 are needed, found {confidence} and {most_samples}."
@@ -88,7 +91,8 @@ def shares_of_forest(
     model.domain.require_sensitive()
     judge = Judge.of(model, where)
     weights = CellWeights.of(judge.cells, marginals)
-    sample = sampled(judge, weights, samples, seed=[seed, 271828], clock=clock.part(SAMPLING))
+    part = clock.part(SAMPLING) if most_boxes is None else clock
+    sample = sampled(judge, weights, samples, seed=[seed, 271828], clock=part)
     proof = prove_forest(judge)
     if proof:
         counts = {"certified": int(weights.total), "falsified": 0, "undecided": 0} if weights.exact else None
@@ -123,7 +127,9 @@ class Measurement:
         self.judge, self.weights, self.clock, self.seed = judge, weights, clock, seed
         self.sample, self.looks, self.most_samples = ForestSample(), Looks(), 0
         self.precision, self.most_boxes = precision, float("inf") if most_boxes is None else most_boxes
-        moments = moments and judge.bits.outputs == 1 and Panel.seconds(judge) <= MAKING * clock.left
+        self.counted = most_boxes is not None
+        time = clock.timeout if self.counted else clock.left
+        moments = moments and judge.bits.outputs == 1 and Panel.seconds(judge) <= MAKING * time
         self.panel = Panel.of(judge, weights, seed) if moments else None
         self.halving, self.workers = ForestHalving(judge, weights, Branching(judge), self.panel, FEW), workers
         self.seconds_each, self.paced_at = SECONDS_EACH, PACED
@@ -132,8 +138,9 @@ class Measurement:
         root = Boxes(*judge.cells.narrowed(*whole)[:2])
         root = waiting(root, everybody, everybody, feature=np.zeros(1, np.int64), cut=np.zeros(1, np.int64))
         self.frontier: Frontier[Boxes, Tally] = Frontier(
-            root, Tally(), clock, MEMORY // (16 * width + 48), lambda: self.frontier.shelve_half("undecided")
-        )
+            root, Tally(), clock, MEMORY // (16 * width + 48), lambda: self.frontier.shelve_half("undecided"),
+            counted=self.counted,
+        )  # fmt: skip
 
     def run(self, sample: ForestSample, looks: Looks, most_samples: int) -> Shares:
         frontier, self.sample, self.looks, self.most_samples = self.frontier, sample, looks, most_samples
@@ -157,9 +164,12 @@ class Measurement:
         if self.panel is not None and reason is not None:
             self._credit()
             if reason == TIME_IS_UP:
-                reason = frontier.work(self._refine, self._progress, self._time_to_confide)
+                refined = frontier.work(self._refine, self._progress, self._time_to_confide)
+                reason = TIME_IS_UP if self.counted and refined is not None else refined
         if reason is not None:
             self._confide()
+            if self.counted and self.clock.is_up:
+                reason = TIME_IS_UP
         return reason or (TOO_CLOSE if frontier.tally.stuck else "everybody is decided")
 
     def _step(self) -> str | None:
@@ -235,6 +245,7 @@ class Measurement:
         unfair, fair, drawn = (rounded_down(part * (1 - rounded), total) for part in shares)
         parts = Parts(unfair, fair, drawn, 8 * rounded * (len(self.judge.sizes) + 1))
         affordable = PLANNED * clock.left * self.sample.count / max(self.sample.seconds, 1e-9)
+        affordable = np.inf if self.counted else affordable
         take_looks(
             self.looks, drawn_from(self.judge, self.weights, open_), parts, min(self._needed(), affordable), clock,
             self.seed, most=max(self.most_samples, 1), together=together(self.judge),

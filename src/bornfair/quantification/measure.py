@@ -46,10 +46,12 @@ from bornfair.verification.views import not_finite
 FEW = 64  # people in a box who are looked at one by one rather than cut apart
 SAMPLES = 200_000
 MORE = 500  # times as many are drawn from open boxes, at most
+COUNTED = 10  # the same where a number of boxes ends the measurement, and not the time
 SAMPLING = 0.25  # share of the time it may take
 TARGETS = 8  # unfair people of the sample around whom proof is looked for first
 DIVES = 80  # cuts on the way to each of them
 DIVING = 0.3  # share of the time it may take
+DIVED = 16  # at most one box in so many is spent on it: it proves almost nothing about how many are treated fairly
 BINS = 2048  # twice as many where bounding a box costs more than crediting it:
 COSTLY = 10_000  # numbers per box
 SORTED = 8  # batches
@@ -92,7 +94,8 @@ def shares_of(
     the values of free features, independently of each other; `where` names a sub-population, if nobody else counts, as
     {"age": (30, 40), "job": ["nurse"]}. It stops when time is up, when at most `precision` is undecided, after
     `most_boxes` boxes, or when all is decided; an interrupt stops it too, and it says what it knows. `jobs`
-    workers bound boxes side by side; where it is stopped by `most_boxes` their number changes nothing. What is proven
+    workers bound boxes side by side. With `most_boxes`, neither their number nor the time changes anything, unless the
+    reason says that time is up. What is proven
     holds in all the arithmetics named; of an imported model that executes other sums, in real arithmetic of the network
     as read.
     """
@@ -102,7 +105,8 @@ def shares_of(
             "timeout ≥ 0, precision between 0 and 1, samples ≥ 1 and most_boxes ≥ 1 are needed, "
             f"found {clock.timeout}, {precision}, {samples} and {most_boxes}."
         )
-    most_samples = MORE * samples if most_samples is None else most_samples
+    if most_samples is None:
+        most_samples = (MORE if most_boxes is None else COUNTED) * samples
     if not 0 < confidence < 1 or most_samples < 0:
         raise InputError(
             f"confidence between 0 and 1 and most_samples ≥ 0 are needed, found {confidence} and {most_samples}."
@@ -155,7 +159,7 @@ class _Measurement:
     ) -> None:  # fmt: skip
         self.model, self.owner, self.variables, self.places = model, owner, owner.variables, owner.variables.places
         self.declared, self.wanted, self.precision, self.clock = declared, wanted, precision, clock
-        self.most_boxes = sys.maxsize if most_boxes is None else most_boxes
+        self.most_boxes, self.counted = sys.maxsize if most_boxes is None else most_boxes, most_boxes is not None
         self.history: list[Moment] = []
         self.pace, self.paced_at = PROOFS_PER_SECOND, owner.together
         everybody = np.array([self.variables.total])
@@ -174,7 +178,7 @@ class _Measurement:
         )
         self.apart = owner
         most_open = MEMORY // (16 * self.variables.free.width + 64 + neurons // 8)
-        self.frontier = Frontier(root, Tally(), clock, most_open, self._make_room)
+        self.frontier = Frontier(root, Tally(), clock, most_open, self._make_room, counted=self.counted)
         self.looks, self.crowd, self.workers = looks, Crowd(owner), workers
         self._work: Halving | None = None
 
@@ -189,14 +193,16 @@ class _Measurement:
 
     def _run(self, samples: int, most_samples: int, seed: int) -> Shares:
         owner, clock = self.owner, self.clock
-        sample = draw(owner, self.crowd, samples, seed=seed, clock=clock.part(SAMPLING))
+        sample = draw(owner, self.crowd, samples, seed=seed, clock=self._part(clock.part(SAMPLING)))
         relation = twin_relation(self.model.encoding) if self.declared else owner.relation
         structural = prove_structurally(owner.network, relation)
         if len(owner.relation.views) == 1 or set(self.wanted) <= set(structural.arithmetic):
             reason = structural.reason if structural else "nobody has a twin"
             return _all_certified(self.variables, reason, estimated(sample))
         keep_freed_memory()
-        self.remainder = Remainder(self.crowd, sample, self.looks, most_samples, self.workers, seed)
+        self.remainder = Remainder(
+            self.crowd, sample, self.looks, most_samples, self.workers, seed, counted=self.counted
+        )
         if sample.interrupted:
             return self._shares(sample, INTERRUPTED)
         if samples >= SAMPLES:
@@ -227,14 +233,21 @@ class _Measurement:
             self._dive(sample)
         while True:
             reason, spare = self._search(), SPARE * self.clock.timeout
-            self._credit(self.frontier.open, self.clock.before(self._time_to_draw()))
+            by_count = self.counted and reason != TIME_IS_UP
+            self._credit(self.frontier.open, self.clock if by_count else self.clock.before(self._time_to_draw()))
             if self._not_credited() > SPARED:  # it was slower than foreseen; all of that would be left open
                 self._credit(self.frontier.open, self.clock.before(self._time_to_draw() / 2))
-            if reason == TIME_IS_UP and self.clock.left - self._time_to_draw() > spare:
+            if reason == TIME_IS_UP and not self.counted and self.clock.left - self._time_to_draw() > spare:
                 continue  # it was faster than foreseen
             self.remainder.draw(self._tally, self.frontier.open, self.clock)
+            if self.counted:
+                return TIME_IS_UP if self.clock.is_up else reason
             if reason != TIME_IS_UP or self.clock.left <= spare:
                 return reason
+
+    def _part(self, part: Clock) -> Clock:
+        """A part of the time; all of it where a number of boxes is asked for, so that the clock decides nothing."""
+        return self.clock if self.counted else part
 
     def _shares(self, sample: Sample, reason: str) -> Shares:
         tally, total = self._tally.with_credit(self.frontier.open), self.variables.total
@@ -369,10 +382,10 @@ class _Measurement:
     def _dive(self, sample: Sample) -> None:
         """Cut first around some unfair people of the sample, so that some falsified share is found early."""
         targets, frontier = sample.unfair[:TARGETS], self.frontier
+        if self.most_boxes // DIVED < 2 * TARGETS * DIVES:
+            return
         for _ in range(DIVES if len(targets) else 0):
-            if self.clock.spent >= DIVING * self.clock.timeout:
-                break
-            if frontier.tally.boxes + 2 * TARGETS > self.most_boxes // 4:
+            if self.clock.is_up or (not self.counted and self.clock.spent >= DIVING * self.clock.timeout):
                 break
             inside = np.flatnonzero(self.places.holding(frontier.open, targets))
             if not len(inside):

@@ -29,8 +29,11 @@ class Remainder:
     """What is left open by a measurement, with the looks that were taken at people drawn from it."""
 
     def __init__(
-        self, crowd: Crowd, sample: Sample, looks: Looks, most_samples: int, workers: Workers, seed: int
+        self, crowd: Crowd, sample: Sample, looks: Looks, most_samples: int, workers: Workers, seed: int,
+        *, counted: bool = False,
     ) -> None:  # fmt: skip
+        """`counted`: how many people are drawn does not depend on the time, unless all of it is up."""
+        self.counted = counted
         self.crowd, self.sample, self.looks, self.most_samples = crowd, sample, looks, most_samples
         self.workers, self.seed, self.is_drawn = workers, seed, False
         self.each, self.ready, self.paced_at = 0.0, 0.0, -np.inf
@@ -65,7 +68,7 @@ class Remainder:
         if not len(boxes) or self.looks.width <= NARROW or clock.is_up:
             return
         draw = self.measure_pace(boxes, clock)
-        affordable = PLANNED * clock.left / self.each if self.each > 0 else np.inf
+        affordable = PLANNED * clock.left / self.each if self.each > 0 and not self.counted else np.inf
         take_looks(
             self.looks, draw, self._parts(tally, boxes),
             min(self._needed(tally, boxes), affordable), clock, self.seed,

@@ -19,6 +19,7 @@ import optax
 
 from bornfair.errors import InputError
 from bornfair.models.network import CHUNK, Network, Parameters
+from bornfair.parallel.forks import require_jax
 from bornfair.people.encoding import aligned_zeros
 from bornfair.training.embedding import Embedding
 from bornfair.training.epochs import Callback, Run, State, Training
@@ -78,6 +79,7 @@ def train(
     Several members need a start for each. With an embedding the starts read its columns in place of the free ones; the
     network that comes out reads the free columns themselves.
     """
+    require_jax()
     starts = (start,) if isinstance(start, Network) else tuple(start)
     run = TableRun(starts, data, response, plan, transformation, embedding)
     return run.trained(callbacks, checkpoint_path, resume, optimiser_state)

@@ -17,6 +17,7 @@ from bornfair.errors import InputError, plain
 from bornfair.models.metrics import quality_warning
 from bornfair.models.network import Network
 from bornfair.models.operating import Asked, Threshold
+from bornfair.parallel.forks import require_jax
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, known_levels
@@ -193,6 +194,7 @@ def fit_table(
     whole: these rows are all there are, so that it shows what is constant and what lies far out. The paper knows of
     neither.
     """
+    require_jax()
     response = resolve_response(recipe, domain)
     hold_tails = whole and recipe.preset != "paper"
     encoding = Encoding.fit(domain, table, policies, merge_twins=response.mode != "none", hold_tails=hold_tails)

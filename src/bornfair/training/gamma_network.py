@@ -18,6 +18,7 @@ import numpy as np
 from bornfair.errors import InputError, NoGamma
 from bornfair.models.activations import ACTIVATIONS, Activation
 from bornfair.models.network import Network
+from bornfair.parallel.forks import require_jax
 from bornfair.training.gamma import CENTRED, FairNeuron, GammaSolution, checked_codes, uniform
 
 LARGEST_BLOCK = 2**21
@@ -266,6 +267,7 @@ def _blocks(network: Network, codes: np.ndarray, people: np.ndarray) -> Iterator
 
 
 def _double_precision() -> AbstractContextManager[Any]:
+    require_jax()
     import jax
 
     return jax.enable_x64(True)

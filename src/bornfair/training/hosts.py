@@ -7,6 +7,7 @@ checkpoint, a bundle, a report) is said by the first process.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import re
 import sys
@@ -19,6 +20,7 @@ from bornfair.errors import InputError
 
 ADDRESS = re.compile(r"[^\s:]+:\d+|\[[0-9a-fA-F:]+\]:\d+")
 PATIENCE = 300  # seconds to wait for all processes
+MISSED = 10  # seconds without a sign of life, after which a process is given up
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def joined(text: str) -> Hosts:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
         with _aside():
+            if "heartbeat_timeout_seconds" in inspect.signature(jax.distributed.initialize).parameters:
+                arguments |= {"heartbeat_timeout_seconds": MISSED, "shutdown_timeout_seconds": MISSED}
             jax.distributed.initialize(**arguments, initialization_timeout=PATIENCE)  # type: ignore[arg-type]
             together = Hosts(jax.process_index(), jax.process_count())
             together.gathered(b"here")

@@ -19,6 +19,7 @@ from bornfair.files import write_atomically
 from bornfair.models import metrics
 from bornfair.models.network import Network, decisions
 from bornfair.models.operating import Asked, Threshold
+from bornfair.parallel.forks import require_jax
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import Label, Value
@@ -137,6 +138,7 @@ def fit_streamed(
     """Train on a table that is read in batches, keeping its encoded rows in a folder; what was measured on rows kept
     aside comes back too, and stands in the certificate.
     """
+    require_jax()
     survey, hosts, seed = table.survey, table.hosts, recipe.seed
     response = resolve_response(recipe, domain)
     if domain.sensitive and not (response.preserves_fairness and isinstance(recipe.start, (Exact, FromModel))):

@@ -75,9 +75,11 @@ def find_twins(
     seconds: Timeout = 5.0,
     seed: int = 0,
     arithmetic: Sequence[Arithmetic] = ("float32", "real"),
+    most: float = math.inf,
     say: Say | None = None,
 ) -> Attack:
     """Search for twins who are decided differently in one of the given arithmetics, and show the simplest found.
+    `most`: after so many looks (people times values of S) it gives up.
 
     `table` (raw rows; those outside the domain are left out) tells where real people are: the twins are then brought
     as close to one of them as they stay unfair. The result depends on the seed, and on `seconds` only where it cuts.
@@ -87,9 +89,10 @@ def find_twins(
         return Attack(None, 0, "no weight reads what differs between twins", clock.spent)
     lens = Lens(model, values_to_try(model.domain, seed))
     rows = None if table is None else lens.from_table(as_pandas(table))
-    tried, stage = 0, ""
+    tried, looks, stage = 0, 0, ""
     for batch in _search(lens, rows, seed):
         tried += len(batch.people)
+        looks += len(batch.people) * len(batch.values)
         if clock.listener is not None and batch.how != stage:
             clock.listener(f"{batch.how}: {tried:,} people looked at in {clock.spent:.1f} s")
         stage = batch.how
@@ -100,7 +103,7 @@ def find_twins(
             clear = simplest(lens, found, rows, more)
             clear = clear if table is None else likeliest(lens, clear, as_pandas(table))
             return Attack(clear, tried, stage, clock.spent)
-        if clock.is_up:
+        if clock.is_up or looks >= most:
             break
     return Attack(None, tried, "nothing found", clock.spent)
 

@@ -7,6 +7,7 @@ Every answer is one `Verdict`; twins in it were replayed on the model before any
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -27,6 +28,7 @@ from bornfair.verification.verdict import Verdict
 
 MOST_VERSIONS = 64  # of each person, asked of an imported model's original
 MOST_REPLAYS = 16
+LOOKS = 1_000_000  # of an attack, where a number of boxes ends the search that follows it
 
 Engine = Literal["auto", "bounds", "smt", "milp"]
 
@@ -53,7 +55,8 @@ def decide(
     engine: 'auto', or one of them for a second opinion. table: real rows, to show twins close to a real person.
     partitions, soft_timeout (seconds for each partition), where (a sub-population) and relax (how much other numbers of
     twins may differ): for 'smt'. among: only these people are asked about, see `decide_among`. resume: a file from
-    which an interrupted search goes on. most_boxes: after how many boxes a search stops. jobs: who looks at boxes.
+    which an interrupted search goes on. most_boxes: after how many boxes a search stops; the time changes nothing then,
+    unless all of it is up. jobs: who looks at boxes.
     """
     if among is not None:
         return decide_among(model, among, timeout=Clock.of(timeout, say), seed=seed)
@@ -165,6 +168,9 @@ def _in_order(
     verdict = confirm_encoded(model.network, model.encoding)
     if verdict.verdict == "verified":
         return verdict
+    if most_boxes is not None:  # numbers of looks and boxes end it, not the time
+        found = attack(model, seconds=clock, table=table, seed=seed, most=LOOKS)
+        return _by_bounds(model, clock, seed, resume, most_boxes, jobs) if found is None else found
     # Short turns first: most unfair models give way to a glance, most small domains to a moment's search.
     for attack_seconds, search_seconds, who in (
         (0.5, 2.0, ALONE),  # before others have begun
@@ -184,13 +190,13 @@ def _in_order(
 
 
 def attack(
-    model: Model, *, seconds: Timeout, table: Any = None, seed: int = 0, say: Say | None = None
+    model: Model, *, seconds: Timeout, table: Any = None, seed: int = 0, most: float = math.inf, say: Say | None = None
 ) -> Verdict | None:
-    """Falsified, with twins, if some are found in time; None otherwise."""
+    """Falsified, with twins, if some are found in time and after `most` looks; None otherwise."""
     from bornfair.verification.attack import find_twins
     from bornfair.verification.replay import falsified
 
-    found = find_twins(model, table=table, seconds=seconds, seed=seed, say=say)
+    found = find_twins(model, table=table, seconds=seconds, seed=seed, most=most, say=say)
     if found.found is None:
         return None
     reason = f"{found.how}; {found.tried:,} people tried"

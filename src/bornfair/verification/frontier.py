@@ -76,9 +76,13 @@ class Frontier(Generic[Waiting, Tally]):
         clock: Clock,
         most_open: float = float("inf"),
         shelve: Callable[[], None] | None = None,
+        *,
+        counted: bool = False,
     ) -> None:
-        """`most_open`: beyond so many boxes memory runs short; then `shelve` is called to put some elsewhere."""
-        self.clock, self.most_open = clock, most_open
+        """`most_open`: beyond so many boxes memory runs short; then `shelve` is called to put some elsewhere.
+        `counted`: a number of boxes ends the work. Then the time changes nothing, unless all of it is up.
+        """
+        self.clock, self.most_open, self.counted = clock, most_open, counted
         self.seconds_each = 0.0  # for one box, in the last batch
         self._shelve = shelve
         # Replaced by one assignment, so that an interrupt finds all of it or nothing.
@@ -176,7 +180,7 @@ class Frontier(Generic[Waiting, Tally]):
         side. Batches are smaller where a whole one would take longer than there is time. Boxes that do not come back
         stay as they are.
         """
-        under_way, held = deque[np.ndarray](), reserve()
+        under_way, held = deque[np.ndarray](), 0.0 if self.counted else reserve()
 
         def time_left() -> float:
             return self.clock.deadline - self.clock.now() - held
@@ -188,7 +192,7 @@ class Frontier(Generic[Waiting, Tally]):
                 if start and left <= 0:
                     return
                 count = batch
-                if self.seconds_each > 0 and batch * self.seconds_each > left:
+                if not self.counted and self.seconds_each > 0 and batch * self.seconds_each > left:
                     count = max(int(left / self.seconds_each), 1)
                 under_way.append(rows[start : start + count])
                 yield Portion(self.open[rows[start : start + count]], start, max(left, 0.0), note)

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from bornfair.errors import InputError
-from bornfair.models.network import BLOCK
 from bornfair.people.features import NUMERIC, Value, unknown_column
 from bornfair.people.inference import gap_share
 from bornfair.people.levels import level_positions
@@ -269,9 +268,7 @@ class Lens:
             inputs[:, at, : free.shape[1]] = seen[:, None, :]
             inputs[:, at, free.shape[1] :] = self.codes[positions]
         rows = inputs.reshape(-1, inputs.shape[2])
-        # Always in calls of one block: each new number of blocks would be compiled anew.
-        parts = [self.model.network.scores(rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)]
-        return np.concatenate(parts).reshape(len(people), len(values), -1)
+        return self.model.network.scores(rows).reshape(len(people), len(values), -1)
 
     def gradient(self, people: np.ndarray, values: np.ndarray, look: LeadRange) -> tuple[np.ndarray, np.ndarray]:
         """The derivative of the middle of each person's best class by their encoded features, and that middle."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bornfair.models.network import Network, decisions
+from bornfair.parallel.forks import jax_hangs
 from bornfair.twins.relation import Relation
 from bornfair.verification import backward
 from bornfair.verification.backward import Arrays, Findings, Lines, Shape, arrays_of
@@ -76,7 +77,7 @@ class LinearBounds:
     def _run(self, kind: str, low: np.ndarray, high: np.ndarray, arithmetic: Arithmetic) -> list[np.ndarray]:
         groups = tuple((group.start, group.stop) for group in self.relation.free.groups)
         # Few boxes, and points, come in all numbers: compiling for each would take longer than it saves.
-        compiled = self.compiled and kind != "points" and len(low) >= LEAST_COMPILED
+        compiled = self.compiled and kind != "points" and len(low) >= LEAST_COMPILED and not jax_hangs()
         xp: Any = np
         if compiled:  # others need not wait for JAX
             import jax

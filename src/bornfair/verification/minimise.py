@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bornfair.models.network import BLOCK, decisions
+from bornfair.models.executing import BLOCK
+from bornfair.models.network import decisions
 from bornfair.verification.lens import LeadRange, Lens, lead_ranges
 from bornfair.verification.replay import Replay, replay
 

@@ -39,6 +39,7 @@ WAVE = 8  # batches, at least, between two looks at all open boxes
 REPLAYS = 8  # suspected twins replayed per round
 OFTEN = 8  # rounds in which the decision boundary is looked for on lines; later once in so many
 WORTH_COMPILING = 120.0  # seconds allowed from which on the bounds are compiled
+MANY_BOXES = 500_000  # the same where a number of boxes ends the search
 SAVE_EVERY = 60.0  # seconds between savings of the cuts
 
 
@@ -80,7 +81,8 @@ def search(
     structural = prove_structurally(model.network, chosen)
     if set(wanted) <= set(structural.arithmetic) or structural.arithmetic == ("real", "float32"):
         return structural
-    bounds = LinearBounds(model.network, chosen, compiled=clock.timeout >= WORTH_COMPILING)
+    long = clock.timeout >= WORTH_COMPILING if stop_after is None else stop_after >= MANY_BOXES
+    bounds = LinearBounds(model.network, chosen, compiled=long)
     if bounds.flaw is not None:
         return undecided(ENGINE, bounds.flaw)
     places = Places(chosen.free)
@@ -94,7 +96,12 @@ def search(
         whole("stop_after", stop_after, 1)
     with Workers.lent(jobs) as workers:
         frontier: Frontier[Boxes, _Tally] = Frontier(
-            everybody, _Tally(), clock, most_boxes, lambda: frontier.shelve_half("share")
+            everybody,
+            _Tally(),
+            clock,
+            most_boxes,
+            lambda: frontier.shelve_half("share"),
+            counted=stop_after is not None,
         )
         verdict = _Search(
             model, chosen, relation is None or _equal(relation, declared), wanted, batch, seed, bounds, places, cuts,

@@ -44,7 +44,6 @@ class ForeignGraph:
 
 class _Worker:
     def __init__(self, library: str) -> None:
-        self.owner = os.getpid()
         self.graph: bytes | None = None
         self.process: Any = subprocess.Popen(
             # -P: this script's own folder must not be searched for modules
@@ -114,9 +113,6 @@ def _stop(process: Any) -> None:
 
 def _worker(library: str) -> _Worker:
     running = _running.get(library)
-    if running is not None and running.owner != os.getpid():  # we were forked: it is our parent's
-        running.stop.detach()
-        running = None
     if running is None or not running.stop.alive:
         running = _running[library] = _Worker(library)
     return running
@@ -125,3 +121,19 @@ def _worker(library: str) -> _Worker:
 _lock = threading.Lock()
 _running: dict[str, _Worker] = {}
 """By library."""
+_inherited: list[_Worker] = []
+"""Of the process that forked this one. They are kept, because closing a pipe would send what its buffer holds."""
+
+
+def _forget_parents_workers() -> None:
+    """A forked process starts its own workers; it neither waits for the lock of its parent nor ends its workers."""
+    global _lock
+    _lock = threading.Lock()
+    for worker in _running.values():
+        worker.stop.detach()
+    _inherited.extend(_running.values())
+    _running.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents_workers)

@@ -12,7 +12,9 @@ SRC = ROOT / "src"
 # From the bottom up. A room imports what stands before it; what stands together on a line does not know its neighbours.
 FLOORS = (
     ("errors",),
-    ("files", "checks", "parallel"),
+    ("files", "checks"),
+    ("growing",),
+    ("parallel",),
     ("checkpoint", "people"),
     ("twins",),
     ("models",),

@@ -112,7 +112,7 @@ def test_predictions_are_written_as_they_come_and_gone_on_with_after_a_kill(plac
     with (place / "parts.csv.part").open("a") as stream:
         stream.write("rows that were not noted\n" * 10_000)
     done = bornfair(*asked, "--stream", "--out", "parts.csv", cwd=place)
-    assert "going on after 300 rows" in done.stderr and "600 rows written to parts.csv" in done.stdout
+    assert "continuing after the 300 rows" in done.stderr and "600 rows written to parts.csv" in done.stdout
     assert (place / "parts.csv").read_bytes() == (place / "whole.csv").read_bytes()
     printed = bornfair(*asked, "--stream", cwd=place)
     assert printed.stdout == (place / "whole.csv").read_text()
@@ -145,9 +145,9 @@ def test_predictions_go_on_in_a_later_part_of_the_table_without_repeating_rows(p
     asked = ["predict", "bundle", "people", "--stream"]
     assert bornfair(*asked, "--out", "all.csv", cwd=place).returncode == 0
     killed_at(6, *asked, "--out", "later.csv", cwd=place)  # in the third of three files
-    assert json.loads((place / "later.csv.progress").read_text())["part"] == 2
+    assert json.loads((place / "later.csv.progress").read_text())["state"]["part"] == 2
     done = bornfair(*asked, "--out", "later.csv", cwd=place)
-    assert "going on after 516 rows" in done.stderr and "600 rows written to later.csv" in done.stdout
+    assert "continuing after the 516 rows" in done.stderr and "600 rows written to later.csv" in done.stdout
     assert (place / "later.csv").read_bytes() == (place / "all.csv").read_bytes()
 
 
@@ -156,15 +156,17 @@ def test_predictions_of_another_model_do_not_go_on_after_those_of_the_first(plac
     words = ["people", "--stream", "--out", "again.csv"]
     killed_at(4, "predict", "bundle", *words, cwd=place)
     done = bornfair("predict", "other.zip", *words, cwd=place)
-    assert done.returncode == 0 and "going on" not in done.stderr
+    assert done.returncode == 0 and "continuing" not in done.stderr
     bornfair("predict", "other.zip", "people", "--stream", "--out", "only.csv", cwd=place)
     assert (place / "again.csv").read_bytes() == (place / "only.csv").read_bytes()
 
 
-def test_a_place_that_cannot_be_written_is_named(place):
-    done = bornfair("predict", "bundle", "people", "--stream", "--out", "nowhere/o.csv", cwd=place)
-    assert done.returncode == 2 and "cannot write" in done.stderr and "o.csv.part" in done.stderr
-    assert "name a place that can be written" in done.stderr and done.stderr.count("\n") == 1
+@pytest.mark.parametrize("out", ["/proc/none/o.csv", "people.csv/o.csv", "people"])
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_read(out, place, monkeypatch):
+    monkeypatch.setattr(sources.Source, "batches", lambda *_: pytest.fail("the table is read"))
+    done = bornfair("predict", "bundle", "people", "--stream", "--out", out, cwd=place)
+    assert done.returncode == 2 and f"cannot write '{out}'" in done.stderr
+    assert "; name a " in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_predictions_in_batches_say_what_they_cannot(place):

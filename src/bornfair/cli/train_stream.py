@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from bornfair.checks import choice
 from bornfair.cli.options import BUNDLE
 from bornfair.cli.output import Pace, say, training_progress, unfairness_warned, written_to
 from bornfair.errors import InputError
+from bornfair.growing import Busy, OwnFolder, remove_leftovers
 from bornfair.models.metrics import QUALITY
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
@@ -36,7 +38,8 @@ class Streamed:
     sample: pd.DataFrame
     out: Path
     folder: Path
-    keep: bool
+    own: OwnFolder | None
+    """The folder, where it is removed in the end."""
     seed: int
     quiet: bool
 
@@ -58,8 +61,12 @@ class Streamed:
         hosts: str | None,
         seed: int,
         quiet: bool,
+        resumable: bool,
     ) -> Streamed:
-        """Look at the whole table once."""
+        """Look at the whole table once.
+
+        resumable: an interrupted run leaves its encoded rows for the next one.
+        """
         if table is None or dataset is not None:
             raise InputError("--stream and --hosts are for tables in files; give a TABLE, and no --dataset.")
         if estimator != "network":
@@ -83,6 +90,7 @@ class Streamed:
         folder = cache or out.parent / f".{out.name}-rows"
         if together.processes > 1:  # each process has rows of its own, also where several share a disk
             folder = folder / f"{together.process}-of-{together.processes}"
+        own = None if cache is not None else _owned(folder, out, kept=resumable)
         pace = Pace("looking at the table", source.rows, quiet=quiet or not together.is_first)
         asked = hashlib.sha256(repr((table, target)).encode()).hexdigest()[:16]
         looked = survey_table(
@@ -97,7 +105,7 @@ class Streamed:
             )
         if gaps and together.is_first:
             say(f"bornfair: note: {gaps:,} of {rows:,} rows have no '{target}' and are left out.")
-        return Streamed(looked, sample_of(looked), out, folder, cache is not None, seed, quiet or not together.is_first)
+        return Streamed(looked, sample_of(looked), out, folder, own, seed, quiet or not together.is_first)
 
     @property
     def is_first(self) -> bool:
@@ -164,10 +172,11 @@ class Streamed:
             with written_to(self.out, BUNDLE):
                 bundle = str(model.save(self.out))
         self.table.hosts.gathered(b"done")  # nobody leaves before the bundle is written
-        if not self.keep:
-            import shutil
-
-            shutil.rmtree(self.folder if self.table.hosts.processes == 1 else self.folder.parent, ignore_errors=True)
+        if self.own is not None:
+            self.own.remove()
+            if self.table.hosts.processes > 1:
+                with contextlib.suppress(OSError):  # the last process removes it
+                    self.folder.parent.rmdir()
         return {
             "bundle": bundle,
             **{name: figures.get(name) for name in QUALITY},
@@ -194,6 +203,24 @@ class Streamed:
             "rows": self.table.survey.rows,
             "streamed": True,
         }
+
+
+def _owned(folder: Path, out: Path, *, kept: bool) -> OwnFolder:
+    """The folder for the encoded rows of this run; those of runs that were killed are removed."""
+    try:
+        remove_leftovers(out.parent, ".*-rows")
+        if folder.parent != out.parent:
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return OwnFolder(folder, kept=kept)
+    except Busy:
+        raise InputError(
+            f"another run is training '{out}'; wait until it ends, or name another folder with --out."
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"cannot keep the encoded table in '{folder}': {error.strerror or error}; name a place with room for it "
+            "(--cache)."
+        ) from error
 
 
 def _policies(missing: str, unseen: str, outside: str) -> Policies:

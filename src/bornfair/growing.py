@@ -111,6 +111,13 @@ class Lock:
         self._end()
 
 
+def private_folder(path: Path) -> None:
+    """Make a folder, and those above it that are absent, for its owner alone."""
+    for one in (*reversed(path.parents), path):
+        if not one.is_dir():
+            one.mkdir(mode=0o700, exist_ok=True)
+
+
 def private_file(path: Path) -> IO[bytes]:
     """An empty file to write to, which its owner alone can read."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -168,11 +175,11 @@ class GrowingFile(Generic[State]):
                 raise InputError(
                     f"another run is writing '{out}'; wait until it ends, or name another file with --out."
                 ) from None
+            self._stream = os.fdopen(os.dup(self._lock.handle), "r+b")
             try:
-                self._stream = os.fdopen(os.dup(self._lock.handle), "r+b")
                 self._resume(type(start))
             except BaseException:
-                self._lock.close()
+                self.close()
                 raise
 
     def _resume(self, kind: type[State]) -> None:
@@ -271,7 +278,7 @@ class OwnFolder:
         """
         self.path, self.kept = path, kept
         while True:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(path)
             with contextlib.suppress(FileNotFoundError):  # its former owner has just removed it
                 self.lock = Lock(path / LOCK)
                 break

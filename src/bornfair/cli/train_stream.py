@@ -14,7 +14,7 @@ from bornfair.checks import choice
 from bornfair.cli.options import BUNDLE
 from bornfair.cli.output import Pace, say, training_progress, unfairness_warned, written_to
 from bornfair.errors import InputError
-from bornfair.growing import Busy, OwnFolder, remove_leftovers
+from bornfair.growing import Busy, OwnFolder, private_folder, remove_leftovers
 from bornfair.models.metrics import QUALITY
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
@@ -22,6 +22,7 @@ from bornfair.people.policies import GapsInTraining, OutsidePolicy, Policies, Un
 from bornfair.people.reading import Reading
 from bornfair.people.rule_syntax import rule_text
 from bornfair.people.sources import Source
+from bornfair.training.cache import told_of_rows
 from bornfair.training.fitting import Recipe
 from bornfair.training.hosts import ALONE, joined
 from bornfair.training.options import TrainingOptions, advice
@@ -90,7 +91,9 @@ class Streamed:
         folder = cache or out.parent / f".{out.name}-rows"
         if together.processes > 1:  # each process has rows of its own, also where several share a disk
             folder = folder / f"{together.process}-of-{together.processes}"
-        own = None if cache is not None else _owned(folder, out, kept=resumable)
+        with told_of_rows(folder):
+            private_folder(folder)
+            own = None if cache is not None else _owned(folder, out, kept=resumable)
         pace = Pace("looking at the table", source.rows, quiet=quiet or not together.is_first)
         asked = hashlib.sha256(repr((table, target)).encode()).hexdigest()[:16]
         looked = survey_table(
@@ -207,20 +210,13 @@ class Streamed:
 
 def _owned(folder: Path, out: Path, *, kept: bool) -> OwnFolder:
     """The folder for the encoded rows of this run; those of runs that were killed are removed."""
+    remove_leftovers(out.parent, ".*-rows")
     try:
-        remove_leftovers(out.parent, ".*-rows")
-        if folder.parent != out.parent:
-            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return OwnFolder(folder, kept=kept)
     except Busy:
         raise InputError(
             f"another run is training '{out}'; wait until it ends, or name another folder with --out."
         ) from None
-    except OSError as error:
-        raise InputError(
-            f"cannot keep the encoded table in '{folder}': {error.strerror or error}; name a place with room for it "
-            "(--cache)."
-        ) from error
 
 
 def _policies(missing: str, unseen: str, outside: str) -> Policies:

@@ -21,7 +21,7 @@ import pandas as pd
 
 from bornfair.errors import InputError
 from bornfair.files import write_atomically
-from bornfair.growing import Busy, Lock, private_file
+from bornfair.growing import Busy, Lock, private_file, private_folder
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, known_levels
 from bornfair.people.labels import class_positions
@@ -250,20 +250,20 @@ def made(
     check: raises InputError if the table changed meanwhile.
     """
     mark = hashlib.sha256(json.dumps([mark, layout.digest(), target, vars(shares), seed]).encode()).hexdigest()
-    with _told(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with told_of_rows(folder):
+        private_folder(folder)
         lock = Lock(folder / LOCK, shared=True)
     found = _found(folder, layout, mark, lock)
     if found is not None:
         return found
     lock.close()
-    with _told(folder):
+    with told_of_rows(folder):
         lock = Lock(folder / LOCK)
     try:
         found = _found(folder, layout, mark, lock)
         if found is None:
             found = _made(folder, layout, batches, target, shares, mark, seed, told, check, lock)
-        with _told(folder):
+        with told_of_rows(folder):
             lock.share()
     except BaseException:
         lock.close()
@@ -272,7 +272,7 @@ def made(
 
 
 @contextlib.contextmanager
-def _told(folder: Path) -> Iterator[None]:
+def told_of_rows(folder: Path) -> Iterator[None]:
     try:
         yield
     except Busy:
@@ -303,7 +303,7 @@ def _made(
     assert label is not None
     digests = [hashlib.sha256() for _ in PARTS]
     counts, classes = dict.fromkeys(PARTS, 0), {part: [0] * len(label.classes) for part in PARTS}
-    with _told(folder):
+    with told_of_rows(folder):
         (folder / DONE).unlink(missing_ok=True)
         files: list[IO[bytes]] = [private_file(folder / f"{part}.rows") for part in PARTS]
         try:

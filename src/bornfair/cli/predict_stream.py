@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from bornfair import __version__
 from bornfair.cli.output import Pace, print_json, print_text, say, tell
@@ -82,9 +84,9 @@ def predict_streamed(
         if done.rows:
             say(f"bornfair: continuing after the {done.rows:,} rows of an interrupted run.")
         pace = Pace("predicting", source.rows, quiet=json, start=done.rows)
-        for (part, inside), batch in _batches(source, columns, (done.part, done.inside)):
-            people = batch.table
-            scores = model.scores(people)
+        for (part, inside), people, scores in _scored(
+            _batches(source, columns, (done.part, done.inside)), model.scores
+        ):
             positions = decisions(scores)
             shares = model.probabilities(scores) if isinstance(model, Model) else model.predict_proba(people)
             text = csv_text(
@@ -124,6 +126,21 @@ def predict_streamed(
         })  # fmt: skip
     elif out is not None:
         tell(f"{done.rows:,} rows written to {out}")
+
+
+def _scored(
+    batches: Iterator[tuple[tuple[int, int], Batch]], scores: Callable[[pd.DataFrame], np.ndarray]
+) -> Iterator[tuple[tuple[int, int], pd.DataFrame, np.ndarray]]:
+    """Each batch with its scores, which are computed while the batch before is written."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting: tuple[tuple[int, int], pd.DataFrame, Future[np.ndarray]] | None = None
+        for place, batch in batches:
+            under_way = place, batch.table, pool.submit(scores, batch.table)
+            if waiting is not None:
+                yield *waiting[:2], waiting[2].result()
+            waiting = under_way
+        if waiting is not None:
+            yield *waiting[:2], waiting[2].result()
 
 
 def _batches(source: Source, columns: list[str], done: tuple[int, int]) -> Iterator[tuple[tuple[int, int], Batch]]:

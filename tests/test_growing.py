@@ -245,6 +245,21 @@ def test_a_shared_lock_is_shared_and_an_exclusive_one_is_not(tmp_path):
     assert mode(path) == 0o600
 
 
+def test_a_lock_on_a_file_that_its_former_owner_moved_is_taken_anew(tmp_path, monkeypatch):
+    path, flock = tmp_path / "lock", growing.fcntl.flock
+
+    def moved(*arguments):
+        monkeypatch.undo()
+        path.rename(tmp_path / "moved")
+        return flock(*arguments)
+
+    monkeypatch.setattr(growing.fcntl, "flock", moved)
+    lock = Lock(path)
+    assert os.path.samestat(os.fstat(lock.handle), path.stat())
+    with pytest.raises(Busy):
+        Lock(path)
+
+
 def test_a_folder_has_one_owner_and_is_removed_unless_it_is_kept(tmp_path):
     for kept in (False, True):
         folder = OwnFolder(tmp_path / "own", kept=kept)

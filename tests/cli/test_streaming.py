@@ -146,13 +146,16 @@ def killed_at(monkeypatch):
     return killed
 
 
-def test_predictions_go_on_in_a_later_part_of_the_table_without_repeating_rows(place, small_batches, killed_at):
+@pytest.mark.parametrize(("batch", "part", "rows"), [(3, 0, 200), (4, 1, 316), (6, 2, 516)])
+def test_predictions_go_on_in_a_later_part_of_the_table_without_repeating_rows(
+    batch, part, rows, place, small_batches, killed_at
+):
     asked = ["predict", "bundle", "people", "--stream"]
     assert bornfair(*asked, "--out", "all.csv", cwd=place).returncode == 0
-    killed_at(6, *asked, "--out", "later.csv", cwd=place)  # in the third of three files
-    assert json.loads((place / "later.csv.progress").read_text())["state"]["part"] == 2
+    killed_at(batch, *asked, "--out", "later.csv", cwd=place)
+    assert json.loads((place / "later.csv.progress").read_text())["state"]["part"] == part
     done = bornfair(*asked, "--out", "later.csv", cwd=place)
-    assert "continuing after the 516 rows" in done.stderr and "600 rows written to later.csv" in done.stdout
+    assert f"continuing after the {rows} rows" in done.stderr and "600 rows written to later.csv" in done.stdout
     assert (place / "later.csv").read_bytes() == (place / "all.csv").read_bytes()
 
 

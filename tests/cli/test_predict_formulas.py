@@ -117,5 +117,5 @@ def test_rows_are_the_same_bytes_with_and_without_pyarrow(seed, monkeypatch):
         found.append(predictions.csv_text(known, decided, shares, classes, predictions.no_formula, header=seed > 5))
     assert found[0] == found[1]
     if not known:
-        read = pd.read_csv(io.StringIO(found[0]), header=0 if seed > 5 else None, float_precision="round_trip")
-        np.testing.assert_array_equal(read.iloc[:, 1:].to_numpy(), shares)
+        read = list(csv.reader(io.StringIO(found[0])))[-50:]
+        assert [[float(text) for text in row[1:]] for row in read] == shares.tolist()

@@ -110,7 +110,7 @@ def csv_text(
 
     texts = itertools.chain(classes, known, *known.values())
     broken = any("\r" in str(text) for text in texts)  # the csv module would leave it bare, and begin a new row
-    quoting = csv.QUOTE_NONNUMERIC if broken else csv.QUOTE_MINIMAL
+    quoting: Any = csv.QUOTE_NONNUMERIC if broken else csv.QUOTE_MINIMAL
     text = io.StringIO()
     writer = csv.writer(text, quoting=quoting, lineterminator="\n")
     if header:

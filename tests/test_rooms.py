@@ -12,7 +12,9 @@ SRC = ROOT / "src"
 # From the bottom up. A room imports what stands before it; what stands together on a line does not know its neighbours.
 FLOORS = (
     ("errors", "limits"),
-    ("files", "checks", "parallel", "redacted"),
+    ("files", "checks", "redacted"),
+    ("growing",),
+    ("parallel",),
     ("checkpoint", "people"),
     ("twins",),
     ("models",),

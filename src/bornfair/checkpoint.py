@@ -28,7 +28,9 @@ def save(path: str | Path, saved: Saved, *, expected: str) -> None:
     """`expected` is the fingerprint of the run: its settings, start and data."""
     facts = json.dumps({"format": FORMAT, "run": expected, "facts": saved.facts})
     tensors = dict(saved.tensors) | {"facts": np.frombuffer(facts.encode(), dtype=np.uint8)}
-    write_atomically(path, tensor_bytes({name: np.asarray(array, order="C") for name, array in tensors.items()}))
+    write_atomically(
+        path, tensor_bytes({name: np.asarray(array, order="C") for name, array in tensors.items()}), private=True
+    )
 
 
 def load(path: str | Path, *, expected: str) -> Saved:

@@ -15,6 +15,7 @@ import itertools
 import os
 import secrets
 import shutil
+import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -34,8 +35,8 @@ NO_SUCH_STEP = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EP
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 
 
-def write_atomically(path: str | Path, content: bytes | str) -> Path:
-    """Write a file; a reader never sees half of it."""
+def write_atomically(path: str | Path, content: bytes | str, *, private: bool = False) -> Path:
+    """Write a file; a reader never sees half of it. A private one is readable by its owner alone."""
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     target = Path(os.path.realpath(path))
     with _alone(target):
@@ -44,6 +45,7 @@ def write_atomically(path: str | Path, content: bytes | str) -> Path:
         else:
             temporary = _beside(target, secrets.token_hex(4))
             _write(temporary, data)
+            temporary.chmod(0o600 if private else fresh_mode(0o666))
             temporary.replace(target)
     return Path(path)
 
@@ -58,21 +60,26 @@ def write_folder(path: str | Path, files: Mapping[str, bytes], *, marker: str) -
     with _alone(target):
         check_replaceable(target, marker=marker)
         temporary = _beside(target, secrets.token_hex(4))
-        temporary.mkdir()
+        temporary.mkdir(mode=0o700)  # others may read it once it is whole
         for name, content in files.items():
             _write(temporary / name, content)
-        _keep(temporary)
+            (temporary / name).chmod(fresh_mode(0o666))
+        temporary.chmod(fresh_mode(0o777))
+        flush_folder(temporary)
         if not (target.exists() and _swap(temporary, target)):
             if target.exists():
                 target.rename(_put_aside(target))
             temporary.rename(target)
-        _keep(target.parent)
+        flush_folder(target.parent)
     return Path(path)
 
 
 def check_replaceable(path: str | Path, *, marker: str) -> None:
-    """Refuse a folder or .zip that holds something else than an earlier result. Ask before long work, not after it."""
+    """Refuse a place that cannot be written, and a folder or .zip that holds something else than an earlier result. Ask
+    before long work, not after it.
+    """
     target = Path(path)
+    check_writable(target)
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if target.is_dir():
@@ -84,6 +91,23 @@ def check_replaceable(path: str | Path, *, marker: str) -> None:
             f"'{target}' exists and is not a bornfair result (no {marker} in it), so it is left alone; "
             "name a new folder."
         )
+
+
+def check_writable(path: str | Path) -> None:
+    """Refuse a place where no file can be made."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        return  # a device
+    with _told(Path(path)):
+        there = next(one for one in target.parents if one.exists())
+        tempfile.TemporaryFile(dir=there).close()
+
+
+def check_file(path: str | Path) -> None:
+    """Refuse a place where a file cannot be made, or a folder is. Ask before long work, not after it."""
+    check_writable(path)
+    if Path(path).is_dir():
+        raise InputError(f"cannot write '{path}': it is a folder; name a file.")
 
 
 @contextlib.contextmanager
@@ -119,8 +143,11 @@ def _content(path: Path) -> dict[str, bytes]:
 
 
 def check_report_replaceable(path: str | Path) -> None:
-    """Refuse to replace a file that is no report of ours. Ask before long work, not after it."""
+    """Refuse a place that cannot be written, and to replace a file that is no report of ours. Ask before long work, not
+    after it.
+    """
     target = Path(path)
+    check_writable(target)
     if not target.is_file() or not target.stat().st_size:
         return
     content = target.read_bytes()
@@ -165,7 +192,7 @@ def recover(path: str | Path) -> bool:
 @contextlib.contextmanager
 def _alone(target: Path) -> Iterator[None]:
     """A turn to write beside `target`; it begins and ends by clearing away what was left unfinished."""
-    try:
+    with _told(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with _turn(target.parent):
             _clear(target)
@@ -173,6 +200,12 @@ def _alone(target: Path) -> Iterator[None]:
                 yield
             finally:
                 _clear(target)
+
+
+@contextlib.contextmanager
+def _told(target: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise InputError(
             f"cannot write '{target}': {error.strerror or error}; name a place that can be written."
@@ -241,13 +274,20 @@ def _clear(target: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as stream:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
 
 
-def _keep(folder: Path) -> None:
+def fresh_mode(mode: int) -> int:
+    """The mode of a new file that the user asks for with umask."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mode & ~mask
+
+
+def flush_folder(folder: Path) -> None:
     """Names in a folder survive a loss of power."""
     handle = os.open(folder, os.O_RDONLY)
     try:

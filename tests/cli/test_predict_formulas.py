@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bornfair import Domain, FairModel
-from bornfair.cli import run
+from bornfair.cli import predictions, run
 from bornfair.cli.predict import no_formula
 from bornfair.models.network import Layer, Network
 from bornfair.people.encoding import Encoding
@@ -99,3 +99,23 @@ def test_identifiers_come_first_and_are_disarmed_too(bundle, capsys):
     assert json.loads(capsys.readouterr().out)["ids"] == {"name": ["Ann", "=1+1", None], "no": [7, 8, 9]}
     assert run(["predict", "bundle", "known.csv", "--id", "nome"]) == 2
     assert "column 'nome' is not in the table" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_are_the_same_bytes_with_and_without_pyarrow(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    cells = ["a", "=1", 'q"x', "c,d", "e\nf", "", None, 1, 2.5, True, -3, 1e22, "-1.5", "'", "é", " lead"]
+    cells += ["g\rh"] if seed % 4 == 0 else []
+    known = {"=id": [cells[i] for i in rng.integers(0, len(cells), 50)]} if seed % 2 else {}
+    shares = rng.random((50, 2)) ** rng.choice([1, 9, 90], 50)[:, None]
+    shares[:4] = [[0, 1], [1e-4, 9e-5], [1 - 2**-53, 5e-324], [0.5, 1e-7]]
+    classes = ["yes", "a,b"]
+    decided = [classes[i] for i in rng.integers(0, 2, 50)]
+    found = []
+    for rows in (0, 51):
+        monkeypatch.setattr(predictions, "FOR_ARROW", rows)
+        found.append(predictions.csv_text(known, decided, shares, classes, predictions.no_formula, header=seed > 5))
+    assert found[0] == found[1]
+    if not known:
+        read = list(csv.reader(io.StringIO(found[0])))[-50:]
+        assert [[float(text) for text in row[1:]] for row in read] == shares.tolist()

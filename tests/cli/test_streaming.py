@@ -1,13 +1,18 @@
 """train and predict of tables that are read in batches, as another program sees them."""
 
 import json
+import os
+import stat
 
 import numpy as np
 import pytest
 
 from bornfair.cli import predict_stream
+from bornfair.errors import InputError
+from bornfair.growing import GrowingFile, OwnFolder, Terminated
 from bornfair.people import sources
 from bornfair.proof.bundle import load_bundle
+from bornfair.training import streamed_fit
 from samples import bornfair, make_people
 
 TRAIN = ["--target", "grant", "--sensitive", "sex", "--epochs", "2", "--hidden", "8", "--batch-size", "64"]
@@ -112,7 +117,7 @@ def test_predictions_are_written_as_they_come_and_gone_on_with_after_a_kill(plac
     with (place / "parts.csv.part").open("a") as stream:
         stream.write("rows that were not noted\n" * 10_000)
     done = bornfair(*asked, "--stream", "--out", "parts.csv", cwd=place)
-    assert "going on after 300 rows" in done.stderr and "600 rows written to parts.csv" in done.stdout
+    assert "continuing after the 300 rows" in done.stderr and "600 rows written to parts.csv" in done.stdout
     assert (place / "parts.csv").read_bytes() == (place / "whole.csv").read_bytes()
     printed = bornfair(*asked, "--stream", cwd=place)
     assert printed.stdout == (place / "whole.csv").read_text()
@@ -141,13 +146,16 @@ def killed_at(monkeypatch):
     return killed
 
 
-def test_predictions_go_on_in_a_later_part_of_the_table_without_repeating_rows(place, small_batches, killed_at):
+@pytest.mark.parametrize(("batch", "part", "rows"), [(3, 0, 200), (4, 1, 316), (6, 2, 516)])
+def test_predictions_go_on_in_a_later_part_of_the_table_without_repeating_rows(
+    batch, part, rows, place, small_batches, killed_at
+):
     asked = ["predict", "bundle", "people", "--stream"]
     assert bornfair(*asked, "--out", "all.csv", cwd=place).returncode == 0
-    killed_at(6, *asked, "--out", "later.csv", cwd=place)  # in the third of three files
-    assert json.loads((place / "later.csv.progress").read_text())["part"] == 2
+    killed_at(batch, *asked, "--out", "later.csv", cwd=place)
+    assert json.loads((place / "later.csv.progress").read_text())["state"]["part"] == part
     done = bornfair(*asked, "--out", "later.csv", cwd=place)
-    assert "going on after 516 rows" in done.stderr and "600 rows written to later.csv" in done.stdout
+    assert f"continuing after the {rows} rows" in done.stderr and "600 rows written to later.csv" in done.stdout
     assert (place / "later.csv").read_bytes() == (place / "all.csv").read_bytes()
 
 
@@ -156,15 +164,209 @@ def test_predictions_of_another_model_do_not_go_on_after_those_of_the_first(plac
     words = ["people", "--stream", "--out", "again.csv"]
     killed_at(4, "predict", "bundle", *words, cwd=place)
     done = bornfair("predict", "other.zip", *words, cwd=place)
-    assert done.returncode == 0 and "going on" not in done.stderr
+    assert done.returncode == 0 and "continuing" not in done.stderr
     bornfair("predict", "other.zip", "people", "--stream", "--out", "only.csv", cwd=place)
     assert (place / "again.csv").read_bytes() == (place / "only.csv").read_bytes()
 
 
-def test_a_place_that_cannot_be_written_is_named(place):
-    done = bornfair("predict", "bundle", "people", "--stream", "--out", "nowhere/o.csv", cwd=place)
-    assert done.returncode == 2 and "cannot write" in done.stderr and "o.csv.part" in done.stderr
-    assert "name a place that can be written" in done.stderr and done.stderr.count("\n") == 1
+@pytest.mark.parametrize("out", ["/proc/none/o.csv", "people.csv/o.csv", "people"])
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_read(out, place, monkeypatch):
+    monkeypatch.setattr(sources.Source, "batches", lambda *_: pytest.fail("the table is read"))
+    done = bornfair("predict", "bundle", "people", "--stream", "--out", out, cwd=place)
+    assert done.returncode == 2 and f"cannot write '{out}'" in done.stderr
+    assert "; name a " in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_folder_that_is_missing_is_made_as_it_is_for_a_table_in_memory(place, tmp_path):
+    for words in (["people"], ["people.csv", "--no-stream"]):
+        done = bornfair("predict", place / "bundle", place / words[0], *words[1:], "--out", "a/b/o.csv", cwd=tmp_path)
+        assert done.returncode == 0 and (tmp_path / "a" / "b" / "o.csv").read_text().count("\n") == 601
+
+
+def test_a_file_that_another_run_is_writing_is_refused(place, tmp_path):
+    words = ["predict", place / "bundle", place / "people", "--out", "o.csv"]
+    with GrowingFile(tmp_path / "o.csv", "another", predict_stream.Reached()) as file:
+        file.add(b"rows of another model\n", predict_stream.Reached(rows=1))
+        done = bornfair(*words, cwd=tmp_path)
+        assert done.returncode == 2 and "another run is writing 'o.csv'" in done.stderr and not done.stdout
+        assert done.stderr.count("\n") == 1 and not (tmp_path / "o.csv").exists()
+        file.finish()
+    assert (tmp_path / "o.csv").read_text() == "rows of another model\n"
+    assert bornfair(*words, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("way", ["replaced", "longer", "removed", "added"])
+def test_a_table_that_changes_during_the_run_leaves_no_predictions(way, place, small_batches, tmp_path, monkeypatch):
+    table, write = tmp_path / "people", predict_stream.csv_text
+    table.mkdir()
+    for one in (place / "people").iterdir():
+        (table / one.name).write_bytes(one.read_bytes())
+    first, content = table / "0.csv", (place / "people" / "0.csv").read_text()
+
+    def replaced():
+        (tmp_path / "new").write_text(content.replace("nurse", "smith"))
+        stamp = first.stat()
+        os.utime(tmp_path / "new", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # as `cp -p` leaves it
+        (tmp_path / "new").replace(first)
+
+    changes = {
+        "replaced": replaced, "longer": lambda: first.write_text(content + content.splitlines()[-1] + "\n"),
+        "removed": first.unlink, "added": lambda: (table / "9.csv").write_text(content),
+    }  # fmt: skip
+    waiting = [changes[way]]
+
+    def changing(known, decided, *arguments, header=True):
+        if not header and waiting:  # the first batch was written
+            waiting.pop()()
+        return write(known, decided, *arguments, header=header)
+
+    monkeypatch.setattr(predict_stream, "csv_text", changing)
+    done = bornfair("predict", place / "bundle", "people", "--out", "o.csv", cwd=tmp_path)
+    assert done.returncode == 2 and "'people' changed while it was read" in done.stderr and not waiting
+    assert not list(tmp_path.glob("o.csv*"))
+    if way != "removed":
+        assert bornfair("predict", place / "bundle", "people", "--out", "o.csv", cwd=tmp_path).returncode == 0
+
+
+def test_what_was_counted_before_an_interruption_is_counted(place, small_batches, killed_at, tmp_path):
+    table = make_people(200, seed=1)
+    table.loc[::2, "job"] = "astronaut"
+    table.to_csv(tmp_path / "people.csv", index=False)
+    words = ["predict", place / "bundle", "people.csv", "--stream", "--out", "o.csv"]
+    killed_at(2, *words, cwd=tmp_path)
+    done = bornfair(*words, cwd=tmp_path)
+    assert "continuing after" in done.stderr and "'job' in 100 of 200 rows" in done.stderr
+
+
+def test_batches_of_another_size_do_not_continue(place, small_batches, killed_at, monkeypatch, tmp_path):
+    words = ["predict", place / "bundle", place / "people", "--out", "o.csv"]
+    killed_at(4, *words, cwd=tmp_path)
+    monkeypatch.setattr(sources, "CELLS", 11 * 100)
+    done = bornfair(*words, cwd=tmp_path)
+    assert done.returncode == 0 and "continuing" not in done.stderr
+    assert (tmp_path / "o.csv").read_text().count("\n") == 601
+
+
+@pytest.mark.parametrize("command", ["predict", "train"])
+def test_a_table_without_rows_is_refused_in_a_sentence(command, place, tmp_path):
+    make_people(5, seed=1).head(0).to_parquet(tmp_path / "none.parquet")
+    given = [place / "bundle", "none.parquet"] if command == "predict" else ["none.parquet", *TRAIN]
+    done = bornfair(command, *given, "--stream", "--out", "o", cwd=tmp_path)
+    assert done.returncode == 2 and "'none.parquet' has no rows" in done.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["none.parquet"]
+
+
+def test_a_part_of_the_table_without_rows_changes_nothing(place, tmp_path):
+    table = make_people(300, seed=3)
+    for number, some in enumerate((table.head(0), table.head(150), table.head(0), table.tail(150))):
+        some.to_parquet(tmp_path / f"{number}.parquet")
+    done = bornfair("train", "*.parquet", *TRAIN, "--out", "b", "--json", cwd=tmp_path)
+    assert done.returncode == 0 and json.loads(done.stdout)["rows"] == 300
+    done = bornfair("predict", "b", "*.parquet", "--out", "o.csv", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["rows"] == 300 and (tmp_path / "o.csv").read_text().count("\n") == 301
+
+
+# --- encoded rows ---
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+@pytest.mark.parametrize("out", ["/proc/none/b", "people.csv/b"])
+def test_a_place_for_the_bundle_that_cannot_be_written_is_named_before_training(out, stream, place, monkeypatch):
+    monkeypatch.setattr(sources.Source, "batches", lambda *_: pytest.fail("the table is read"))
+    monkeypatch.setattr("bornfair.cli.train._people", lambda *_: pytest.fail("the table is read"))
+    done = bornfair("train", "people.csv", *TRAIN, *stream, "--out", out, cwd=place)
+    assert done.returncode == 2 and f"cannot write '{out}'" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def seen_in_training(monkeypatch):
+    """Calls a function with the files of a training that was just encoded."""
+
+    def install(function):
+        trained = streamed_fit.StreamedRun.trained
+
+        def seen(self, *arguments):
+            function(self.cache.folder)
+            return trained(self, *arguments)
+
+        monkeypatch.setattr(streamed_fit.StreamedRun, "trained", seen)
+
+    return install
+
+
+@pytest.mark.parametrize("ends", [KeyboardInterrupt, Terminated(143), InputError("refused")])
+@pytest.mark.parametrize("more", [[], ["--checkpoint", "saved"], ["--cache", "rows"]])
+def test_encoded_rows_are_private_and_go_when_training_is_interrupted(ends, more, place, seen_in_training, tmp_path):
+    modes = []
+
+    def interrupted(folder):
+        modes.extend(stat.S_IMODE(one.stat().st_mode) for one in (folder, *folder.iterdir()))
+        raise ends
+
+    seen_in_training(interrupted)
+    done = bornfair("train", place / "people", *TRAIN, *more, "--out", "b", cwd=tmp_path)
+    assert done.returncode == {KeyboardInterrupt: 130}.get(ends, getattr(ends, "code", 2))
+    assert modes[0] == 0o700 and len(modes) > 5 and set(modes[1:]) == {0o600}
+    left = {one.name for one in tmp_path.iterdir()}
+    assert left == {None: set(), "--checkpoint": {".b-rows"}, "--cache": {"rows"}}[more[0] if more else None]
+
+
+def test_rows_of_a_training_that_was_killed_go_with_the_next_one(place, tmp_path):
+    killed = OwnFolder(tmp_path / ".killed-rows", kept=False)
+    killed._end.detach()
+    killed.lock.close()
+    owned = OwnFolder(tmp_path / ".owned-rows", kept=False)
+    assert bornfair("train", place / "people", *TRAIN, "--out", "b", cwd=tmp_path).returncode == 0
+    assert {one.name for one in tmp_path.iterdir()} == {"b", ".owned-rows"}
+    done = bornfair("train", place / "people", *TRAIN, "--out", "owned", cwd=tmp_path)
+    assert done.returncode == 2 and "another run is training 'owned'" in done.stderr
+    owned.close()
+
+
+def test_a_cache_is_shared_by_runs_with_the_same_seed_only(place, seen_in_training, tmp_path):
+    words, others = ["train", place / "people", *TRAIN, "--cache", tmp_path / "rows"], []
+
+    def other(folder):
+        if not others:
+            for seed in ("1", "0"):
+                others.append(None)
+                others.append(bornfair(*words, "--seed", seed, "--out", f"b{seed}", cwd=tmp_path))
+
+    seen_in_training(other)
+    assert bornfair(*words, "--out", "b", cwd=tmp_path).returncode == 0
+    _, one, _, same = others
+    assert one.returncode == 2 and "another run is using the encoded rows" in one.stderr and "--cache" in one.stderr
+    assert same.returncode == 0
+    assert (tmp_path / "b" / "model.onnx").read_bytes() == (tmp_path / "b0" / "model.onnx").read_bytes()
+    assert bornfair(*words, "--seed", "1", "--out", "b1", cwd=tmp_path).returncode == 0, "nobody uses it any more"
+
+
+@pytest.mark.parametrize("name", ["cache.json", "training.rows", "validation.rows", "survey"])
+def test_damaged_rows_are_made_anew(name, place, tmp_path):
+    words = ["train", place / "people", *TRAIN, "--cache", tmp_path / "rows"]
+    assert bornfair(*words, "--out", "b", cwd=tmp_path).returncode == 0
+    (file,) = (tmp_path / "rows").glob(f"{name}*")
+    content = file.read_bytes()
+    for damaged in (content[:-1], content[:-9] + bytes(byte ^ 1 for byte in content[-9:]), b"", b"null"):
+        file.write_bytes(damaged)
+        assert bornfair(*words, "--out", "again", cwd=tmp_path).returncode == 0
+        assert file.read_bytes() == content
+    assert (tmp_path / "again" / "model.onnx").read_bytes() == (tmp_path / "b" / "model.onnx").read_bytes()
+
+
+def test_a_table_that_changes_while_it_is_encoded_is_not_trained_on(place, tmp_path, monkeypatch):
+    (tmp_path / "people.csv").write_text((place / "people" / "0.csv").read_text())
+    made = streamed_fit.made
+
+    def changed(*arguments, **options):
+        with (tmp_path / "people.csv").open("a") as stream:
+            stream.write((place / "people" / "1.csv").read_text().partition("\n")[2])
+        return made(*arguments, **options)
+
+    monkeypatch.setattr(streamed_fit, "made", changed)
+    done = bornfair("train", "people.csv", "--stream", *TRAIN, "--out", "b", cwd=tmp_path)
+    assert done.returncode == 2 and "changed while it was read" in done.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["people.csv"]
 
 
 def test_predictions_in_batches_say_what_they_cannot(place):

@@ -103,7 +103,7 @@ def worked_off(weights, most_open):
 
     assert open_.work(step, str) is None and open_.tally == len(weights) and open_.count == 0
     folder = open_._shelf.folder
-    assert folder.stat().st_mode & 0o077 == 0 and not list(folder.iterdir())
+    assert folder.stat().st_mode & 0o077 == 0 and not list(folder.glob("*.safetensors"))
     return seen, folder
 
 

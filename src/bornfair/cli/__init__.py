@@ -123,12 +123,14 @@ def run(arguments: list[str]) -> int:
     """Run a command and return its status. Whatever goes wrong is one sentence on stderr, never a traceback.
 
     Status: 0 yes or done, 1 falsified or rejected, 2 bad usage or input, 3 undecided, 4 a bug of ours; and as shells
-    count signals, 130 interrupted, 141 the reader of our output has gone: no answer is taken for another.
+    count signals, 130 interrupted, 143 terminated, 141 the reader of our output has gone. No answer is taken for
+    another.
     """
     from bornfair.errors import BornfairError
+    from bornfair.growing import Terminated, one_run
 
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), one_run():
             warnings.simplefilter("ignore")  # libraries' notes to programmers
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_, **__: say(f"bornfair: warning: {message}")
@@ -144,6 +146,8 @@ def run(arguments: list[str]) -> int:
         return _bug(RuntimeError(f"a library ended the process with status {error.code}"))
     except KeyboardInterrupt:
         return _failed("interrupted; train --checkpoint FILE and verify --resume FILE go on later.", 130)
+    except Terminated as end:
+        return _failed("terminated.", end.status)
     except BrokenPipeError:
         return 141
     except MemoryError:

@@ -57,12 +57,14 @@ def predict(
 
         predict_streamed(bundle, table, out, raw, threshold, identifiers or [], Reading(**reading), json=json)
         return
-    from bornfair.files import write_atomically
+    from bornfair.files import check_file, write_atomically
     from bornfair.models.model import Model
     from bornfair.models.network import decisions
     from bornfair.models.operating import Asked
     from bornfair.proof.bundle import load_bundle
 
+    if out is not None:
+        check_file(out)
     model = load_bundle(bundle)
     people = rows_of(table, reading)
     assert people is not None

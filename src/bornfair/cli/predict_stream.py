@@ -1,26 +1,49 @@
-"""bornfair predict of a table that is read in batches: written as it goes, and gone on with after an interruption."""
+"""bornfair predict of a table that is read in batches: each batch is written at once, and a later run continues."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json as json_format
-import os
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+import pandas as pd
+
+from bornfair import __version__
 from bornfair.cli.output import Pace, print_json, print_text, say, tell
 from bornfair.cli.predictions import csv_text, known_by, no_formula, say_unseen, unseen_counts
 from bornfair.errors import InputError
-from bornfair.files import write_atomically
+from bornfair.growing import GrowingFile
 from bornfair.models.model import Model
 from bornfair.models.network import decisions
 from bornfair.models.operating import Asked
+from bornfair.people import sources
 from bornfair.people.reading import Reading
 from bornfair.people.sources import Batch, Source
 from bornfair.proof.bundle import load_bundle
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far the predictions reach, and what was counted in them."""
+
+    part: int = 0
+    """A part of the table …"""
+    inside: int = 0
+    """… and how many rows of it are done."""
+    rows: int = 0
+    decided: list[int] = field(default_factory=list)
+    """Rows of each class."""
+    unseen: dict[str, int] = field(default_factory=dict)
+    """Of each column the rows with a category that training has not seen."""
+
+    def after(self, part: int, inside: int, decided: np.ndarray, unseen: dict[str, int], classes: int) -> Reached:
+        counts = np.bincount(decided, minlength=classes) + np.array(self.decided or [0] * classes)
+        strange = {name: count + self.unseen.get(name, 0) for name, count in unseen.items()}
+        return Reached(part, inside, self.rows + len(decided), counts.tolist(), strange)
 
 
 def predict_streamed(
@@ -38,6 +61,7 @@ def predict_streamed(
     if json and out is None:
         raise InputError("--json of a table that is read in batches needs --out FILE for the predictions.")
     model, source = load_bundle(bundle), Source.at(table, reading)
+    stamp = source.fingerprint()
     point = Asked.of(threshold).for_classes(model.classes.tolist()) if threshold else None
     if point is not None:
         if point.needs_people:
@@ -51,36 +75,45 @@ def predict_streamed(
     columns = list(dict.fromkeys([*names, *identifiers]))
     written = (lambda text: text) if raw else no_formula
     classes = model.classes.tolist()
-    mark = hashlib.sha256(
-        repr((_digest(bundle), source.fingerprint(), threshold, identifiers, raw)).encode()
-    ).hexdigest()
-    keeper = None if out is None else Keeper(out, mark)
-    pace = Pace("predicting", source.rows, quiet=json, start=0 if keeper is None else keeper.rows)
-    done = (0, 0) if keeper is None else keeper.done
-    if keeper is not None and keeper.rows:
-        say(f"bornfair: going on after {keeper.rows:,} rows that are written already.")
-    rows, counts, unseen = 0 if keeper is None else keeper.rows, Counter[Any](), Counter[str]()
-    with contextlib.nullcontext() if keeper is None else contextlib.closing(keeper.stream):
-        for place, batch in _batches(source, columns, done):
-            people = batch.table
-            scores = model.scores(people)
-            decided = model.classes[decisions(scores)].tolist()
+    assert model.certificate is not None
+    batching = sources.CELLS, sources.MOST_ROWS, sources.LEAST_ROWS
+    asked = __version__, sorted(model.certificate.files.items()), stamp, batching, threshold, identifiers, raw
+    mark = hashlib.sha256(repr(asked).encode()).hexdigest()
+    with contextlib.nullcontext() if out is None else GrowingFile(out, mark, Reached()) as file:
+        done = Reached() if file is None else file.state
+        if done.rows:
+            say(f"bornfair: continuing after the {done.rows:,} rows of an interrupted run.")
+        pace = Pace("predicting", source.rows, quiet=json, start=done.rows)
+        for (part, inside), people, scores in _scored(
+            _batches(source, columns, (done.part, done.inside)), model.scores
+        ):
+            positions = decisions(scores)
             shares = model.probabilities(scores) if isinstance(model, Model) else model.predict_proba(people)
-            text = csv_text(known_by(people, identifiers), decided, shares, classes, written, header=rows == 0)
-            rows += len(people)
-            counts.update(decided)
-            unseen.update(unseen_counts(model.domain, people))
-            if keeper is None:
+            text = csv_text(
+                known_by(people, identifiers), model.classes[positions].tolist(), shares, classes, written,
+                header=done.rows == 0,
+            )  # fmt: skip
+            done = done.after(part, inside, positions, unseen_counts(model.domain, people), len(classes))
+            if file is None:
                 print_text(text)
             else:
-                keeper.add(text, place, rows)
+                file.add(text.encode("utf-8", "backslashreplace"), done)
             pace(len(people))
-    if not rows:
-        raise InputError(f"'{table}' has no rows; a table needs a header and at least one row.")
-    if keeper is not None:
-        keeper.finish()
-    say_unseen(unseen, rows)
-    changed = [name for name in classes if isinstance(name, str) and written(name) != name and counts[name]]
+        try:
+            source.check_unchanged(stamp)
+        except InputError:
+            if file is not None:
+                file.discard()
+            raise
+        if not done.rows:
+            raise InputError(f"'{table}' has no rows; a table needs a header and at least one row.")
+        if file is not None:
+            file.finish()
+    say_unseen(done.unseen, done.rows)
+    changed = [
+        name for name, count in zip(classes, done.decided, strict=True)
+        if isinstance(name, str) and written(name) != name and count
+    ]  # fmt: skip
     if changed:
         say(
             f"bornfair: a class looks like a formula of a spreadsheet ({', '.join(changed)}) and is written behind an "
@@ -88,11 +121,26 @@ def predict_streamed(
         )
     if json:
         print_json({
-            "bundle": str(bundle), "rows": rows, "classes": classes, "out": str(out),
+            "bundle": str(bundle), "rows": done.rows, "classes": classes, "out": str(out),
             "threshold": None if point is None else point.text, "thresholds": model.thresholds,
         })  # fmt: skip
     elif out is not None:
-        tell(f"{rows:,} rows written to {out}")
+        tell(f"{done.rows:,} rows written to {out}")
+
+
+def _scored(
+    batches: Iterator[tuple[tuple[int, int], Batch]], scores: Callable[[pd.DataFrame], np.ndarray]
+) -> Iterator[tuple[tuple[int, int], pd.DataFrame, np.ndarray]]:
+    """Each batch with its scores, which are computed while the batch before is written."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting: tuple[tuple[int, int], pd.DataFrame, Future[np.ndarray]] | None = None
+        for place, batch in batches:
+            under_way = place, batch.table, pool.submit(scores, batch.table)
+            if waiting is not None:
+                yield *waiting[:2], waiting[2].result()
+            waiting = under_way
+        if waiting is not None:
+            yield *waiting[:2], waiting[2].result()
 
 
 def _batches(source: Source, columns: list[str], done: tuple[int, int]) -> Iterator[tuple[tuple[int, int], Batch]]:
@@ -106,49 +154,3 @@ def _batches(source: Source, columns: list[str], done: tuple[int, int]) -> Itera
             reached += len(batch.table)
             if number > first or reached > passed:
                 yield (number, reached), batch
-
-
-class Keeper:
-    """A file that grows: what is written so far stands beside its place, with a note of how far it reaches.
-
-    Rows are on the disk before the note says so; rows that were written after the last note are written again.
-    """
-
-    def __init__(self, out: Path, mark: str) -> None:
-        self.out, self.mark = out, mark
-        self.part, self.note = out.with_name(f"{out.name}.part"), out.with_name(f"{out.name}.progress")
-        self.done, self.rows, size = (0, 0), 0, 0
-        try:
-            facts = json_format.loads(self.note.read_text(encoding="utf-8"))
-            if facts["mark"] == mark and self.part.stat().st_size >= facts["bytes"]:
-                self.done, self.rows, size = (facts["part"], facts["reached"]), facts["rows"], facts["bytes"]
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # nothing was begun, or of something else
-        try:
-            self.stream = self.part.open("r+b" if size else "wb")
-            self.stream.truncate(size)
-            self.stream.seek(size)
-        except OSError as error:
-            raise InputError(
-                f"cannot write '{self.part}': {error.strerror or error}; name a place that can be written."
-            ) from error
-
-    def add(self, text: str, place: tuple[int, int], rows: int) -> None:
-        self.stream.write(text.encode("utf-8", "backslashreplace"))
-        self.stream.flush()
-        os.fsync(self.stream.fileno())
-        facts = {
-            "mark": self.mark, "part": place[0], "reached": place[1], "rows": rows, "bytes": self.stream.tell(),
-        }  # fmt: skip
-        write_atomically(self.note, json_format.dumps(facts))
-
-    def finish(self) -> None:
-        """Put the file, which is closed by now, in its place."""
-        self.part.replace(self.out)
-        self.note.unlink(missing_ok=True)
-
-
-def _digest(bundle: Path) -> str:
-    """Changes with the model."""
-    file = bundle / "model.onnx" if bundle.is_dir() else bundle
-    return hashlib.sha256(file.read_bytes()).hexdigest()

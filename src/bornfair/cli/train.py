@@ -129,12 +129,14 @@ def train(
     reading = {field.name: chosen.pop(field.name) for field in fields(Reading)}
     notes: list[str] = []  # said when nothing can be refused any more: an error stands alone
     streamed: Streamed | None = None
+    check_replaceable(out, marker="domain.json")
     if hosts is not None or is_streamed(table, stream, Reading(**reading)):
         from bornfair.cli.train_stream import Streamed
 
         streamed = Streamed.opened(
             table, dataset, target, sensitive or [], drop or [], categorical or [], reading, unlabelled, estimator,
             observed=combinations == "observed", out=out, cache=cache, hosts=hosts, seed=seed, quiet=json,
+            resumable=checkpoint is not None,
         )  # fmt: skip
         people, target, names = streamed.sample, streamed.table.target, sensitive or []
     else:
@@ -142,7 +144,6 @@ def train(
             raise InputError("--cache is for tables that are read in batches; add --stream, or leave it out.")
         people, target, names = _people(table, dataset, target, sensitive or [], drop or [], reading)
         people = _labelled(people, target, unlabelled, notes)
-    check_replaceable(out, marker="domain.json")
     if class_weight not in (None, "balanced"):
         raise InputError(f"--class-weight must be balanced, or left out, found {class_weight!r}.")
     if estimator == "network" and method != "merge":

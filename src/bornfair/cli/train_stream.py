@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from bornfair.checks import choice
 from bornfair.cli.options import BUNDLE
 from bornfair.cli.output import Pace, say, training_progress, unfairness_warned, written_to
 from bornfair.errors import InputError
+from bornfair.growing import Busy, OwnFolder, private_folder, remove_leftovers
 from bornfair.models.metrics import QUALITY
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
@@ -20,6 +22,7 @@ from bornfair.people.policies import GapsInTraining, OutsidePolicy, Policies, Un
 from bornfair.people.reading import Reading
 from bornfair.people.rule_syntax import rule_text
 from bornfair.people.sources import Source
+from bornfair.training.cache import told_of_rows
 from bornfair.training.fitting import Recipe
 from bornfair.training.hosts import ALONE, joined
 from bornfair.training.options import TrainingOptions, advice
@@ -36,7 +39,8 @@ class Streamed:
     sample: pd.DataFrame
     out: Path
     folder: Path
-    keep: bool
+    own: OwnFolder | None
+    """The folder, where it is removed in the end."""
     seed: int
     quiet: bool
 
@@ -58,8 +62,12 @@ class Streamed:
         hosts: str | None,
         seed: int,
         quiet: bool,
+        resumable: bool,
     ) -> Streamed:
-        """Look at the whole table once."""
+        """Look at the whole table once.
+
+        resumable: an interrupted run leaves its encoded rows for the next one.
+        """
         if table is None or dataset is not None:
             raise InputError("--stream and --hosts are for tables in files; give a TABLE, and no --dataset.")
         if estimator != "network":
@@ -83,6 +91,9 @@ class Streamed:
         folder = cache or out.parent / f".{out.name}-rows"
         if together.processes > 1:  # each process has rows of its own, also where several share a disk
             folder = folder / f"{together.process}-of-{together.processes}"
+        with told_of_rows(folder):
+            private_folder(folder)
+            own = None if cache is not None else _owned(folder, out, kept=resumable)
         pace = Pace("looking at the table", source.rows, quiet=quiet or not together.is_first)
         asked = hashlib.sha256(repr((table, target)).encode()).hexdigest()[:16]
         looked = survey_table(
@@ -97,7 +108,7 @@ class Streamed:
             )
         if gaps and together.is_first:
             say(f"bornfair: note: {gaps:,} of {rows:,} rows have no '{target}' and are left out.")
-        return Streamed(looked, sample_of(looked), out, folder, cache is not None, seed, quiet or not together.is_first)
+        return Streamed(looked, sample_of(looked), out, folder, own, seed, quiet or not together.is_first)
 
     @property
     def is_first(self) -> bool:
@@ -169,10 +180,11 @@ class Streamed:
             with written_to(self.out, BUNDLE):
                 bundle = str(model.save(self.out))
         self.table.hosts.gathered(b"done")  # nobody leaves before the bundle is written
-        if not self.keep:
-            import shutil
-
-            shutil.rmtree(self.folder if self.table.hosts.processes == 1 else self.folder.parent, ignore_errors=True)
+        if self.own is not None:
+            self.own.remove()
+            if self.table.hosts.processes > 1:
+                with contextlib.suppress(OSError):  # the last process removes it
+                    self.folder.parent.rmdir()
         return {
             "bundle": bundle,
             **{name: figures.get(name) for name in QUALITY},
@@ -199,6 +211,17 @@ class Streamed:
             "rows": self.table.survey.rows,
             "streamed": True,
         }
+
+
+def _owned(folder: Path, out: Path, *, kept: bool) -> OwnFolder:
+    """The folder for the encoded rows of this run; those of runs that were killed are removed."""
+    remove_leftovers(out.parent, ".*-rows")
+    try:
+        return OwnFolder(folder, kept=kept)
+    except Busy:
+        raise InputError(
+            f"another run is training '{out}'; wait until it ends, or name another folder with --out."
+        ) from None
 
 
 def _policies(missing: str, unseen: str, outside: str) -> Policies:

@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
+import os
 import signal
 import socket
-import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, Protocol
 
 from bornfair.errors import InputError
+from bornfair.growing import OwnFolder
 from bornfair.parallel import task
 
 IN_TASKS = 2**16  # bytes of a work that is sent with every task; a larger one is kept in one place
 CONNECTING = 20.0  # seconds to reach a cluster in, and again for its first answer
 ENDING = 5.0  # seconds to take leave of a cluster
 IDLE = 60.0  # seconds after which a process without work ends
+POLLED = 0.5  # seconds between two looks at the parent
 
 
 class Engine(Protocol):
@@ -44,13 +46,13 @@ class Processes:
     """So many processes of this machine."""
 
     def __init__(self, jobs: int) -> None:
-        self.jobs, self._folder = jobs, Path(tempfile.mkdtemp(prefix="bornfair-"))  # for nobody else to read
+        self.jobs, self._folder = jobs, OwnFolder.temporary()
         self._executor: Any = None
 
     def keep(self, name: str, payload: bytes) -> bytes | str:
         if len(payload) <= IN_TASKS:
             return payload
-        file = self._folder / name
+        file = self._folder.path / name
         file.write_bytes(payload)
         return str(file)
 
@@ -60,7 +62,9 @@ class Processes:
 
         for _ in range(2):
             if self._executor is None:  # the processes that are there, unless some have died
-                self._executor = get_reusable_executor(self.jobs, timeout=IDLE, initializer=_deaf)
+                self._executor = get_reusable_executor(
+                    self.jobs, timeout=IDLE, initializer=_begin, initargs=(os.getpid(),)
+                )
             try:
                 return self._executor.submit(task.run, task.HOME, name, place, item)
             except (BrokenProcessPool, ShutdownExecutorError):
@@ -68,13 +72,21 @@ class Processes:
         raise RuntimeError("the processes of this machine die as soon as they are started")
 
     def close(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
 
-def _deaf() -> None:
-    """Ctrl-C is for whoever waits for the answer: the terminal sends it to the workers too."""
+def _begin(parent: int) -> None:
+    """Prepare a worker. Ctrl-C is for the process that waits for the answer: the terminal sends it to workers too."""
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is killed, which nobody could tell it."""
+    while os.getppid() == parent:
+        time.sleep(POLLED)
+    os._exit(1)
 
 
 class Ray:

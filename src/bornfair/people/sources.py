@@ -190,6 +190,20 @@ class Source:
             digest.update(json.dumps([name, self._stamp(number)], default=str).encode())
         return digest.hexdigest()
 
+    def check_unchanged(self, stamp: str) -> None:
+        """Refuse what was read, unless the files are still those of an earlier fingerprint."""
+        try:
+            if self._filesystem is not None:
+                self._filesystem.invalidate_cache()
+            same = Source.at(self.location, self.reading).fingerprint() == stamp
+        except (InputError, OSError):  # some are gone
+            same = False
+        if not same:
+            raise InputError(
+                f"'{self.location}' changed while it was read, so nothing is written; run the command again when no "
+                "program writes to the table."
+            )
+
     def check_columns(self, wanted: Iterable[str], role: str = "column") -> None:
         for name in wanted:
             if name not in self.columns:
@@ -280,7 +294,7 @@ class Source:
         """What changes when a file is written anew."""
         if self._filesystem is None:
             found = Path(self.files[number]).stat()
-            return [found.st_size, found.st_mtime_ns]
+            return [found.st_size, found.st_mtime_ns, found.st_ino]
         facts = self._filesystem.info(self.files[number])
         return [facts.get(key) for key in ("size", "ETag", "etag", "mtime", "LastModified", "created", "md5Hash")]
 

@@ -174,6 +174,8 @@ class Sample:
         """The sample of a table of so many rows, in order, and the addresses: all rows where there is room for them."""
         if rows > SPARE * self.size:
             self._keep(np.flatnonzero(self._drawn <= np.uint64(int(SPARE * self.size / rows * 2**64))))
+        if not self._tables:
+            return pd.DataFrame(), self._addresses
         order = np.argsort(self._addresses, kind="stable")
         table = pd.concat(self._tables, ignore_index=True).iloc[order].reset_index(drop=True)
         return table, self._addresses[order]
@@ -281,7 +283,8 @@ def merged(parts: Sequence[Survey]) -> Survey:
         together = tuple(dict.fromkeys(row for part in parts for row in part.together or ()))
     sample = Sample(first.seed, first.size)
     for part in parts:
-        sample.add(part.sample, part.addresses)
+        if part.rows:
+            sample.add(part.sample, part.addresses)
     return Survey(rows, columns, *sample.among(rows), first.seed, first.size, together)
 
 

@@ -7,10 +7,10 @@ and the embedding make of its value, so that what is learnt from is, bit for bit
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ import pandas as pd
 
 from bornfair.errors import InputError
 from bornfair.files import write_atomically
+from bornfair.growing import Busy, Lock, private_file, private_folder
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, known_levels
 from bornfair.people.labels import class_positions
@@ -34,7 +35,7 @@ FOR_PARTS = 2  # use of the draws: who is kept aside
 KEPT_ASIDE, VALIDATION, TRAINING = "kept-aside", "validation", "training"
 PARTS = (KEPT_ASIDE, VALIDATION, TRAINING)
 MOST_ASIDE = 2_000_000  # rows of each that are kept aside: more would tell no more
-DONE = "cache.json"
+DONE, LOCK = "cache.json", "cache.lock"
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,8 @@ class Cache:
     """How many rows of each class each part has."""
     mark: str
     """Of which rows it was made, and how."""
+    lock: Lock | None = None
+    """While it is held, no other run writes these files."""
 
     def read(self, part: str, start: int, stop: int) -> np.ndarray:
         """Some rows, copied: the file is mapped only for a moment, so that it never counts as memory that is held."""
@@ -224,8 +227,9 @@ class Cache:
         for start in range(0, self.counts[part], size):
             yield self.read(part, start, min(start + size, self.counts[part]))
 
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def close(self) -> None:
+        if self.lock is not None:
+            self.lock.close()
 
 
 def made(
@@ -238,19 +242,70 @@ def made(
     mark: str,
     seed: int,
     told: Callable[[int], None] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Cache:
-    """The cache in a folder: the one that is there, if it was made of the same rows in the same way, or a new one."""
+    """The cache in a folder: the one that is there, if it was made of the same rows in the same way, or a new one.
+
+    Several runs may read it at once; while one is being written, or read, no run writes another one there.
+    check: raises InputError if the table changed meanwhile.
+    """
     mark = hashlib.sha256(json.dumps([mark, layout.digest(), target, vars(shares), seed]).encode()).hexdigest()
-    found = _found(folder, layout, mark)
+    with told_of_rows(folder):
+        private_folder(folder)
+        lock = Lock(folder / LOCK, shared=True)
+    found = _found(folder, layout, mark, lock)
     if found is not None:
         return found
+    lock.close()
+    with told_of_rows(folder):
+        lock = Lock(folder / LOCK)
+    try:
+        found = _found(folder, layout, mark, lock)
+        if found is None:
+            found = _made(folder, layout, batches, target, shares, mark, seed, told, check, lock)
+        with told_of_rows(folder):
+            lock.share()
+    except BaseException:
+        lock.close()
+        raise
+    return found
+
+
+@contextlib.contextmanager
+def told_of_rows(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except Busy:
+        raise InputError(
+            f"another run is using the encoded rows in '{folder}'; wait until it ends, or name another folder with "
+            "--cache."
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"cannot keep the encoded table in '{folder}': {error.strerror or error}; name a place with room for it "
+            "(--cache)."
+        ) from error
+
+
+def _made(
+    folder: Path,
+    layout: Layout,
+    batches: Callable[[], Iterable[Batch]],
+    target: str,
+    shares: Shares,
+    mark: str,
+    seed: int,
+    told: Callable[[int], None] | None,
+    check: Callable[[], None],
+    lock: Lock,
+) -> Cache:
     label = layout.encoding.domain.label
     assert label is not None
+    digests = [hashlib.sha256() for _ in PARTS]
     counts, classes = dict.fromkeys(PARTS, 0), {part: [0] * len(label.classes) for part in PARTS}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with told_of_rows(folder):
         (folder / DONE).unlink(missing_ok=True)
-        files: list[IO[bytes]] = [(folder / f"{part}.rows").open("wb") for part in PARTS]
+        files: list[IO[bytes]] = [private_file(folder / f"{part}.rows") for part in PARTS]
         try:
             for batch in batches():
                 table, where = batch.table, shares.parts(batch.addresses, seed)
@@ -259,7 +314,9 @@ def made(
                 rows = layout.encode(table[answered] if not answered.all() else table, positions)
                 for number, part in enumerate(PARTS):
                     own = rows[where[answered] == number]
-                    files[number].write(own.tobytes())
+                    content = own.tobytes()
+                    files[number].write(content)
+                    digests[number].update(content)
                     counts[part] += len(own)
                     for place, count in enumerate(np.bincount(own["class"], minlength=len(label.classes)).tolist()):
                         classes[part][place] += count
@@ -268,23 +325,33 @@ def made(
         finally:
             for file in files:
                 file.close()
-    except OSError as error:
-        raise InputError(
-            f"cannot keep the encoded table in '{folder}': {error.strerror or error}; name a place with room for it "
-            "(--cache)."
-        ) from error
-    write_atomically(folder / DONE, json.dumps({"mark": mark, "counts": counts, "classes": classes}))
-    return Cache(folder, layout, counts, classes, mark)
+    check()
+    facts = {"mark": mark, "counts": counts, "classes": classes}
+    write_atomically(folder / DONE, json.dumps({**facts, "digest": _digest(facts, digests)}), private=True)
+    return Cache(folder, layout, counts, classes, mark, lock)
 
 
-def _found(folder: Path, layout: Layout, mark: str) -> Cache | None:
+def _digest(facts: dict[str, Any], rows: Sequence[Any]) -> str:
+    """Changes with the facts and with every byte of the rows."""
+    text = json.dumps(
+        [{name: facts[name] for name in ("mark", "counts", "classes")}, [one.hexdigest() for one in rows]]
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _found(folder: Path, layout: Layout, mark: str, lock: Lock) -> Cache | None:
+    """What is there, if nothing of it is damaged."""
     try:
         facts = json.loads((folder / DONE).read_text(encoding="utf-8"))
-        sizes = {part: (folder / f"{part}.rows").stat().st_size for part in PARTS}
-        whole = all(sizes[part] == facts["counts"][part] * layout.record.itemsize for part in PARTS)
-        if facts["mark"] != mark or not whole:
+        if facts["mark"] != mark:
             return None
-        return Cache(folder, layout, facts["counts"], facts["classes"], mark)
+        digests = []
+        for part in PARTS:
+            with (folder / f"{part}.rows").open("rb") as file:
+                digests.append(hashlib.file_digest(file, "sha256"))
+        if facts["digest"] != _digest(facts, digests):
+            return None
+        return Cache(folder, layout, facts["counts"], facts["classes"], mark, lock)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -4,6 +4,7 @@ proof. The recipe is that of a table in memory; what needs many rows at once is 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +53,8 @@ class StreamedTable:
     columns: tuple[str, ...]
     target: str
     survey: Survey
+    stamp: str
+    """Fingerprint of the files when they were first read."""
     hosts: Hosts = ALONE
 
     def batches(self) -> Iterator[Batch]:
@@ -90,12 +93,13 @@ def survey_table(
 ) -> StreamedTable:
     """One pass over the table, of several processes each over its own part.
 
-    keep: a file for what is found out, so that a run that goes on need not look again.
+    keep: a file for what is found out, so that a later run need not look again.
     """
     columns = tuple(name for name in source.columns if name not in drop)
     listed = [target, *sensitive, *categorical]
     parts = shared_out(source.parts, hosts.process, hosts.processes)
-    mark = hashlib.sha256(repr((source.fingerprint(), columns, listed, observed, seed, len(parts))).encode()).digest()
+    stamp = source.fingerprint()
+    mark = hashlib.sha256(repr((stamp, columns, listed, observed, seed, len(parts))).encode()).digest()
     known = _kept(keep, mark)
     if known is None:
         own = surveyed(
@@ -103,20 +107,23 @@ def survey_table(
             together=list(sensitive) if observed else (),
         )  # fmt: skip
         known = to_bytes(own)
+        source.check_unchanged(stamp)
         if keep is not None:
-            write_atomically(keep, mark + known)
+            write_atomically(keep, mark + hashlib.sha256(known).digest() + known, private=True)
     found = merged([from_bytes(one) for one in hosts.gathered(known)])
     if not found.rows:
         raise InputError(f"'{source.location}' has no rows; a table needs a header and at least one row.")
-    return StreamedTable(source, columns, target, found, hosts)
+    return StreamedTable(source, columns, target, found, stamp, hosts)
 
 
 def _kept(path: Path | None, mark: bytes) -> bytes | None:
+    """The survey in a file, if it is whole and about this table."""
     try:
         content = b"" if path is None else path.read_bytes()
     except OSError:
         return None
-    return content[len(mark) :] if content.startswith(mark) else None
+    digest, known = content[len(mark) : len(mark) + 32], content[len(mark) + 32 :]
+    return known if content.startswith(mark) and hashlib.sha256(known).digest() == digest else None
 
 
 def fit_streamed(
@@ -170,37 +177,40 @@ def fit_streamed(
     )  # fmt: skip
     layout = Layout(encoding, survey)
     cache = made(
-        folder, layout, table.batches, table.target, shares, mark=table.source.fingerprint(), seed=seed,
-        told=told_of_rows,
+        folder, layout, table.batches, table.target, shares, mark=table.stamp, seed=seed, told=told_of_rows,
+        check=lambda: table.source.check_unchanged(table.stamp),
     )  # fmt: skip
-    run = StreamedRun(
-        start.members, cache, response, plan, recipe.transformation, embedding, hosts, balanced=balanced, told=told
-    )
-    training = run.trained(callbacks, checkpoint_path, resume)
-    network, calibrated = training.network, None
-    if recipe.calibrate:
-        scores, answers = _scored(network, cache, hosts, VALIDATION)
-        calibrated = calibration(scores, answers, balancing(answers) if balanced else None)
-        network = calibrated.of(network)
-    model = FairModel(network, encoding).at(point, learnt)
-    verdict = confirm_encoded(model.network, model.encoding)
-    on_validation = VALIDATION_ROWS if plan.patience else VALIDATION_ONLY
-    measured = [_measured(model, cache, hosts, VALIDATION, on_validation)]
-    certificate = certify(
-        model, verdict, start=start, response=response, plan=plan, training=training, threshold=point,
-        measured=[{name: one[name] for name in ("on", "rows", *metrics.QUALITY)} for one in measured if one],
-        embedding=embedding, calibrated=calibrated,
-    )  # fmt: skip
-    figures = _measured(model, cache, hosts, KEPT_ASIDE, ON_KEPT_ASIDE) or measured[0]
-    if figures and domain.sensitive:
-        aside = survey.sample[there & (part == PARTS.index(KEPT_ASIDE))]
-        some = (aside if len(aside) else learnt).head(LOOKED_AT)
-        figures["empirical_fairness"] = model.empirical_fairness(some)
-        figures["flip_stable"] = model.empirical_fairness(some, declared=False)
-    if figures and figures["on"] == ON_KEPT_ASIDE:
-        certificate = with_measured(certificate, {name: one for name, one in figures.items() if name != "flip_stable"})
-    kept = dataclasses.replace(model, certificate=certificate)
-    return Fitted(kept, response, start, training, embedding, training.members), figures
+    with contextlib.closing(cache):
+        run = StreamedRun(
+            start.members, cache, response, plan, recipe.transformation, embedding, hosts, balanced=balanced, told=told
+        )
+        training = run.trained(callbacks, checkpoint_path, resume)
+        network, calibrated = training.network, None
+        if recipe.calibrate:
+            scores, answers = _scored(network, cache, hosts, VALIDATION)
+            calibrated = calibration(scores, answers, balancing(answers) if balanced else None)
+            network = calibrated.of(network)
+        model = FairModel(network, encoding).at(point, learnt)
+        verdict = confirm_encoded(model.network, model.encoding)
+        on_validation = VALIDATION_ROWS if plan.patience else VALIDATION_ONLY
+        measured = [_measured(model, cache, hosts, VALIDATION, on_validation)]
+        certificate = certify(
+            model, verdict, start=start, response=response, plan=plan, training=training, threshold=point,
+            measured=[{name: one[name] for name in ("on", "rows", *metrics.QUALITY)} for one in measured if one],
+            embedding=embedding, calibrated=calibrated,
+        )  # fmt: skip
+        figures = _measured(model, cache, hosts, KEPT_ASIDE, ON_KEPT_ASIDE) or measured[0]
+        if figures and domain.sensitive:
+            aside = survey.sample[there & (part == PARTS.index(KEPT_ASIDE))]
+            some = (aside if len(aside) else learnt).head(LOOKED_AT)
+            figures["empirical_fairness"] = model.empirical_fairness(some)
+            figures["flip_stable"] = model.empirical_fairness(some, declared=False)
+        if figures and figures["on"] == ON_KEPT_ASIDE:
+            certificate = with_measured(
+                certificate, {name: one for name, one in figures.items() if name != "flip_stable"}
+            )
+        kept = dataclasses.replace(model, certificate=certificate)
+        return Fitted(kept, response, start, training, embedding, training.members), figures
 
 
 def _scored(network: Network, cache: Cache, hosts: Hosts, part: str) -> tuple[np.ndarray, np.ndarray]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bornfair.growing import OwnFolder
 from bornfair.verification.boxes import Boxes
 
 
@@ -35,9 +33,9 @@ class Shelf:
     """A folder of boxes, which only their owner may read. TMPDIR says where it is."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="bornfair-boxes-"))
+        self._own = OwnFolder.temporary()
+        self.folder = self._own.path
         self._written = 0
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
     def put(self, boxes: Boxes, by: str, note: Any = None) -> Shelved:
         """Write them down. Raises OSError where there is no room either."""

@@ -41,10 +41,13 @@ def make_people(count: int, *, seed: int) -> pd.DataFrame:
 def bornfair(*arguments: object, cwd: Path, own_process: bool = False) -> subprocess.CompletedProcess[str]:
     """A command with its status, stdout and stderr.
 
-    It runs in this process, where libraries are loaded and loops compiled, unless a process is what is tested.
+    It runs in this process, where libraries are loaded and loops compiled, unless a process is what is tested, or the
+    command starts a child process that reports its status.
     """
+    from bornfair.cli.guarded import needs_guard
+
     words = [str(argument) for argument in arguments]
-    if own_process:
+    if own_process or needs_guard(words):
         command = [sys.executable, "-c", "from bornfair.cli import main; main()", *words]
         return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
     from bornfair.cli import main

@@ -142,12 +142,12 @@ def run(arguments: list[str]) -> int:
         return _failed(str(error), error.exit_code)
     except _USAGE as error:
         return _misused(error)
+    except Terminated as end:
+        return _failed("terminated.", end.status)
     except SystemExit as error:  # of a library: it gives no result
         return _bug(RuntimeError(f"a library ended the process with status {error.code}"))
     except KeyboardInterrupt:
         return _failed("interrupted; train --checkpoint FILE and verify --resume FILE go on later.", 130)
-    except Terminated as end:
-        return _failed("terminated.", end.status)
     except BrokenPipeError:
         return 141
     except MemoryError:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 ENDING = {0: 30.0}  # seconds for the end of the interpreter after a result; libraries say goodbye to their peers
 ENDING_AFTER_ERROR = 1.0
@@ -44,7 +44,7 @@ def run_guarded(arguments: list[str]) -> int | None:
             os.close(descriptor)
         stack.callback(os.close, told)
         stack.callback(process.kill)
-        _leave_signals_to(process)
+        stack.enter_context(_signals_left_to(process))
         report = os.read(told, 16)  # empty when the child has ended
         status = int(report) if report else None
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -53,10 +53,18 @@ def run_guarded(arguments: list[str]) -> int | None:
     return status
 
 
-def _leave_signals_to(process: subprocess.Popen[bytes]) -> None:
-    """The terminal sends Ctrl-C to the child too; what is sent to this process alone is passed on."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda number, frame: process.send_signal(number))
+@contextlib.contextmanager
+def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """The terminal sends Ctrl-C to the child too; SIGTERM, which is sent to this process alone, is passed on."""
+    before = (
+        signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.signal(signal.SIGTERM, lambda number, frame: process.send_signal(number)),
+    )
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
 
 
 def answer_as_child(command: Callable[[], int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import jax
@@ -14,6 +15,10 @@ from counted_time import CountedTime, count_time
 from samples import make_people
 
 HERE = Path(__file__).parent
+
+# A shell ignores Ctrl-C for what it runs in the background, and every child process inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests compile the same programs many times. Each worker has its own folder, which no other process writes to:
 # JAX does not write entries atomically.

@@ -259,7 +259,7 @@ def _print(document: Any) -> None:
             "AUC",
         ]
         print_table("How good it is", heads, figures)
-    for warning in quality_warnings(document):
+    if warning := next(quality_warnings(document), None):  # the page shows it beside every figure
         say(f"bornfair: warning: {warning}")
     _print_rates(document)
     if document.groups:

@@ -12,7 +12,7 @@ DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 CLUSTER := $(VENV)/.installed-cluster
 
-.PHONY: demo test check torch cluster floors proofs lint format bench nightly pins clean
+.PHONY: demo test check golden torch cluster floors proofs lint format bench nightly pins clean
 
 demo: $(RUN)
 	@$(BIN)/bornfair demo
@@ -24,6 +24,10 @@ test: lint
 # Lint, types and the quick tests, in some three minutes: while working.
 check: lint
 	@$(BIN)/pytest -n 2 --dist loadfile --quick
+
+# Records the answers to fixed queries in tests/golden/expected, or (CHECK=1) compares them: status 1 if one has changed.
+golden: $(DEV)
+	@$(BIN)/python tests/golden/record.py $(if $(CHECK),--check) $(if $(ONLY),--only $(ONLY))
 
 # The tests that need PyTorch, which `make test` skips where it is not installed.
 torch: $(BENCH)
@@ -65,7 +69,7 @@ pins:
 	@$(PYTHON) .ci/pins.py $(foreach version,3.11 3.12 3.13,$$(.ci/python $(version)))
 
 clean:
-	rm -rf $(VENV) .venv-* demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .jax-cache
+	rm -rf $(VENV) .venv-* demo-output bench-output .pytest_cache .mypy_cache .ruff_cache .hypothesis .jax-cache .golden
 
 $(VENV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bornfair needs Python 3.11 or newer, found " + sys.version.split()[0] + "; run: make PYTHON=python3.11 " + "$(MAKECMDGOALS)")'

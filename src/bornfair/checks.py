@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 import math
 from collections.abc import Callable, Iterable
@@ -42,3 +43,18 @@ def keywords(function: Callable[..., Any], given: Iterable[str], options: type) 
 def choice(name: str, value: object, allowed: Iterable[str]) -> None:
     if value not in tuple(allowed):
         raise InputError(f"{name}={value!r} is not known; use one of {shown(allowed)}.")
+
+
+def installed(module: str, what: str) -> Any:
+    """A module of a package that not everybody has installed, for `what` needs it.
+
+    The separate distribution bornfair-bench is imported nowhere else.
+    """
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        name = package.replace("_", "-")
+        raise InputError(f"{what} needs {name}, which is not installed; pip install {name}.") from error

@@ -48,7 +48,7 @@ def test_every_contender_is_in_the_report(report: SpeedReport, said: list[str]) 
 def test_a_missing_package_is_reported_with_what_to_install(report: SpeedReport) -> None:
     lines = ["  ".join(line) for line in report.table()]
     for name in ("dataloader", "sliced"):
-        assert report[name].problem == MISSING == "not installed: pip install 'bornfair[bench]'"
+        assert report[name].problem == MISSING == "not installed: pip install 'bornfair-bench[torch]'"
         assert report[name].seconds == () and report[name].median is None
         assert any(speed.LABELS[name] in line and MISSING in line for line in lines)
     assert "torch" not in report.versions

@@ -1,4 +1,5 @@
-# Two commands: `make demo` shows what bornfair does, `make test` checks all of it.
+# Two commands: `make demo` shows what bornfair does, `make test` checks all of it. `make demo` installs the library
+# only, `make test` bornfair-bench (the folder bench) too.
 # Both set up a local .venv first; nothing else is needed but Python 3.11+, pip and make.
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 # One stamp per set of packages: a second run finds it and starts at once.
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
-BENCH := $(VENV)/.installed-bench
+TORCH := $(VENV)/.installed-torch
 CLUSTER := $(VENV)/.installed-cluster
 
 .PHONY: demo test check golden torch cluster floors proofs lint format bench nightly pins clean
@@ -30,8 +31,8 @@ golden: $(DEV)
 	@$(BIN)/python tests/golden/record.py $(if $(CHECK),--check) $(if $(ONLY),--only $(ONLY))
 
 # The tests that need PyTorch, which `make test` skips where it is not installed.
-torch: $(BENCH)
-	@BORNFAIR_NEED_TORCH=1 $(BIN)/pytest tests/models/importers/test_torch.py tests/experiments/test_speed.py
+torch: $(TORCH)
+	@BORNFAIR_NEED_TORCH=1 $(BIN)/pytest tests/models/importers/test_torch.py bench/tests/experiments/test_speed.py
 
 # The tests that start a Ray and a Dask cluster on this machine, which `make test` skips where these are not installed.
 cluster: $(CLUSTER)
@@ -60,11 +61,11 @@ nightly: $(DEV)
 	  $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only '$(ONLY)')
 
 # Installs PyTorch for the comparison; bornfair itself never needs it.
-bench: $(BENCH)
+bench: $(TORCH)
 	@$(BIN)/bornfair bench speed
 	@$(BIN)/bornfair bench scaling
 
-# Resolves constraints.txt and floors.txt anew; to be run after a change of pyproject.toml.
+# Resolves constraints.txt and floors.txt anew; to be run after a change of a pyproject.toml.
 pins:
 	@$(PYTHON) .ci/pins.py $(foreach version,3.11 3.12 3.13,$$(.ci/python $(version)))
 
@@ -83,14 +84,14 @@ $(RUN): pyproject.toml $(PINS) | $(VENV)
 	$(INSTALL) --no-build-isolation --editable .
 	@touch $@
 
-$(DEV): $(RUN)
-	$(INSTALL) --no-build-isolation --editable '.[dev]'
+$(DEV): $(RUN) bench/pyproject.toml
+	$(INSTALL) --no-build-isolation --editable '.[dev]' --editable ./bench
 	@touch $@
 
 $(CLUSTER): $(DEV)
 	$(INSTALL) --no-build-isolation --editable '.[ray,dask]'
 	@touch $@
 
-$(BENCH): $(DEV)
-	$(INSTALL) --no-build-isolation --editable '.[bench]'
+$(TORCH): $(DEV)
+	$(INSTALL) --no-build-isolation --editable './bench[torch]'
 	@touch $@

@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PROJECTS = (ROOT / "pyproject.toml", ROOT / "bench" / "pyproject.toml")
 FILES = {
     "constraints.txt": "The newest admitted versions, which `make demo` and `make test` install.",
     "floors.txt": "The lowest admitted versions, which `make floors` installs.",
@@ -19,11 +20,13 @@ FILES = {
 
 
 def requirements() -> list[str]:
-    """All that pyproject.toml names, except the package's mention of its own extras."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    extras = project["project"]["optional-dependencies"].values()
-    named = [*project["build-system"]["requires"], *project["project"]["dependencies"], *(n for e in extras for n in e)]
-    return [name for name in named if not name.startswith("bornfair[")]
+    """All that the two distributions name, except each other and their own extras."""
+    named: dict[str, None] = {}  # each once, in order
+    for project in (tomllib.loads(path.read_text()) for path in PROJECTS):
+        extras = project["project"]["optional-dependencies"].values()
+        for several in (project["build-system"]["requires"], project["project"]["dependencies"], *extras):
+            named |= dict.fromkeys(several)
+    return [name for name in named if not name.startswith("bornfair")]
 
 
 def lowest(requirement: str) -> str:

@@ -6,7 +6,7 @@ import re
 import statistics
 from pathlib import Path
 
-from bornfair.experiments.table2 import PAPER, PAPER_EDITIONS, PAPER_METHODS
+from bornfair_bench.experiments.table2 import PAPER, PAPER_EDITIONS, PAPER_METHODS
 
 ROOT = Path(__file__).parent.parent
 README = " ".join((ROOT / "README.md").read_text("utf-8").split())

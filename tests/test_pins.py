@@ -1,14 +1,17 @@
-"""The versions that are installed are those that pyproject.toml admits, on every supported Python."""
+"""The versions that are installed are those that both pyproject.toml admit, on every supported Python."""
 
 from __future__ import annotations
 
 import importlib.util
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+import bornfair
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ["3.11", "3.12", "3.13"]
@@ -66,3 +69,9 @@ def test_a_version_that_differs_between_pythons_gets_a_marker(pins: ModuleType) 
         'b==3 ; python_version >= "3.11"',
         "c==1",
     ]
+
+
+def test_the_measurements_need_the_bornfair_of_their_own_version(pins: ModuleType) -> None:
+    library, bench = (tomllib.loads(path.read_text())["project"] for path in pins.PROJECTS)
+    assert bench["version"] == library["version"] == bornfair.__version__
+    assert f"bornfair=={library['version']}" in bench["dependencies"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SRC = ROOT / "src"
+SOURCES = (ROOT / "src", ROOT / "bench" / "src")
 # From the bottom up. A room imports what stands before it; what stands together on a line does not know its neighbours.
 FLOORS = (
     ("errors", "limits"),
@@ -26,12 +26,20 @@ FLOORS = (
     ("explaining", "testing"),
     ("proxies", "repairing"),
     ("auditing", "estimator", "inspection", "wrapper"),
-    ("datasets", "baselines"),
-    ("experiments",),
+    ("datasets",),
     ("cli",),
 )
+BENCH_FLOORS = (("gamma_network", "smt", "baselines"), ("experiments",), ("cli",))
+"""Of bornfair_bench, all of which may import all of bornfair."""
+FOUND = {
+    f"bornfair.{room}": i for i, rooms in enumerate(FLOORS) for room in rooms
+} | {
+    f"bornfair_bench.{room}": i for i, rooms in enumerate(BENCH_FLOORS, len(FLOORS)) for room in rooms
+}  # fmt: skip
 MODULES = {
-    ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path for path in SRC.rglob("*.py")
+    ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__"): path
+    for source in SOURCES
+    for path in source.rglob("*.py")
 }
 
 
@@ -60,8 +68,7 @@ def graph() -> dict[str, set[str]]:
 
 
 def floor(module: str) -> int:
-    room = module.split(".")[1] if "." in module else ""
-    return next((i for i, rooms in enumerate(FLOORS) if room in rooms), -1)  # bornfair itself knows nobody
+    return FOUND.get(".".join(module.split(".")[:2]), -1)  # bornfair itself knows nobody
 
 
 def test_no_module_imports_itself_by_a_detour(graph):
@@ -79,8 +86,17 @@ def test_imports_run_downwards(graph):
 
 
 def test_every_room_has_its_floor(graph):
-    assert [name for name in graph if name != "bornfair" and floor(name) < 0] == []
-    assert sum(name.count(".") < 2 and MODULES[name].name != "__init__.py" for name in graph) < 10
+    assert [name for name in graph if "." in name and floor(name) < 0] == []
+    alone = [name for name in graph if name.count(".") < 2 and MODULES[name].name != "__init__.py"]
+    assert sum(name.startswith("bornfair.") for name in alone) < 10
+
+
+def test_bornfair_asks_for_its_measurements_in_two_places_and_never_imports_them(graph):
+    """`checks.installed` imports them by their name, if they are there."""
+    ours = [name for name in MODULES if name.split(".")[0] == "bornfair"]
+    assert [name for name in ours if any(other.startswith("bornfair_bench") for other in graph[name])] == []
+    naming = {name for name in ours if '"bornfair_bench' in MODULES[name].read_text()}
+    assert naming == {"bornfair.cli.bench", "bornfair.verification.decide"}
 
 
 def test_the_walk_sees_imports_in_functions_and_leaves_out_those_for_types():

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 import math
 from collections.abc import Callable, Iterable
+from numbers import Integral, Real
 from typing import Any
-
-import numpy as np
 
 from bornfair.errors import InputError, shown
 
 
 def whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}, found {value!r}.")
 
 
 def number(name: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
-    good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
+    good = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not good or not (low <= value <= high) or (open_low and value == low):  # type: ignore[operator]
         upper = "" if high == math.inf else f" and at most {high:g}"
         raise InputError(
@@ -42,3 +42,18 @@ def keywords(function: Callable[..., Any], given: Iterable[str], options: type) 
 def choice(name: str, value: object, allowed: Iterable[str]) -> None:
     if value not in tuple(allowed):
         raise InputError(f"{name}={value!r} is not known; use one of {shown(allowed)}.")
+
+
+def installed(module: str, what: str) -> Any:
+    """The imported module. If its package is not installed, say that `what` needs it.
+
+    bornfair-bench, a distribution of its own, is imported in this function only.
+    """
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        name = package.replace("_", "-")
+        raise InputError(f"{what} needs {name}, which is not installed; pip install {name}.") from error

@@ -44,16 +44,6 @@ def test_auc_of_many_classes_is_one_against_the_rest():
     assert metrics.auc(truth, shares, np.array(["a", "b", "c"])) == 1.0
 
 
-def test_group_metrics_count_each_group():
-    truth, decided = ["yes", "no", "yes", "no"], ["yes", "yes", "no", "no"]
-    groups = pd.Series(["f", "f", "m", "m"], name="sex")
-    found = metrics.group_metrics(truth, decided, groups, positive="yes")
-    assert found.loc["f"].to_dict() == {
-        "count": 2, "selection_rate": 1.0, "accuracy": 0.5, "true_positive_rate": 1.0, "false_positive_rate": 1.0,
-    }  # fmt: skip
-    assert found.loc["m", "selection_rate"] == 0.0
-
-
 def test_quality_says_what_an_accuracy_is_worth():
     truth, constant = ["no"] * 992 + ["yes"] * 8, ["no"] * 1000
     found = quality(truth, constant)

@@ -10,7 +10,6 @@ import pytest
 import errands
 from bornfair import growing
 from bornfair.errors import InputError
-from bornfair.experiments import sharing
 from bornfair.parallel import ALONE, Workers, engines, task
 
 
@@ -104,11 +103,3 @@ def test_what_is_no_cluster_and_no_number_is_refused():
     for wrong in (0, 1.5, True):
         with pytest.raises(InputError, match="jobs is a whole number from 1 on"):
             Workers.of(wrong)
-
-
-def test_the_bench_counts_what_workers_do():
-    alone, shared = sharing.run(boxes=1000, rounds=1)
-    assert (alone.workers, shared.workers) == (1, 2)
-    assert alone.boxes == shared.boxes >= 900 and alone.undecided == shared.undecided and alone.tasks == shared.tasks
-    assert 0 < shared.of_workers / 2 <= shared.longest - shared.own <= shared.of_workers, "of two, who ends last"
-    assert shared.processor > shared.of_workers > 0 and alone.processor == alone.own == alone.longest

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 from bornfair import FairClassifier, FairModel, FairnessWarning, verify
-from bornfair.baselines.erm import Unaware
 from bornfair.errors import InputError
 from bornfair.models.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
@@ -200,19 +199,19 @@ def test_search_alone_finds_swapped_twins_and_proves_where_there_are_none():
             assert {one["title"], other["title"]} == {"Mr", "Ms"}
 
 
-def test_unaware_training_is_unfair_by_the_rules_and_says_who():
+def test_training_that_is_fair_for_the_flip_is_unfair_by_the_rules_and_says_who():
     domain = Domain(features=(JOB, TITLE, HOURS, SEX), sensitive=("sex",))
     rows = domain.sample(300, seed=3)
     truth = pd.Series(np.where((rows["title"] == "Mr") | (rows["hours"] > 2), "yes", "no"), name="grant")
-    unaware = Unaware(["sex"], domain=domain, hidden=(8,), epochs=30, learning_rate=0.05).fit(rows, truth)
-    assert unaware.verify(timeout=5).verdict == "verified"
+    flip = FairClassifier(["sex"], domain=domain, hidden=(8,), epochs=30, learning_rate=0.05).fit(rows, truth)
+    assert flip.verify(timeout=5).verdict == "verified"
     rules = "sex: f<->m, title: Mr<->Ms"
-    verdict = verify(unaware, twins=rules, timeout=10, table=rows)
+    verdict = verify(flip, twins=rules, timeout=10, table=rows)
     assert verdict.verdict == "falsified"
     one, other = verdict.twins
     assert {one["title"], other["title"]} == {"Mr", "Ms"} and one["job"] == other["job"]
-    declared = dataclasses.replace(unaware.model_.encoding, domain=unaware.domain_.with_twins(rules))
-    asked = dataclasses.replace(unaware.model_, encoding=declared)
+    declared = dataclasses.replace(flip.model_.encoding, domain=flip.domain_.with_twins(rules))
+    asked = dataclasses.replace(flip.model_, encoding=declared)
     assert asked.empirical_fairness(rows) < asked.empirical_fairness(rows, declared=False) == 1.0
 
 

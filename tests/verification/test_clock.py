@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,15 +19,9 @@ from bornfair.quantification.points import largest_rounding
 from bornfair.verification.boxes import Boxes
 from bornfair.verification.clock import Clock, TimeIsUp
 from bornfair.verification.frontier import Frontier
-from bornfair.verification.smt import decide_by_smt
+from clocks import ticking
 
 ROWS = 1_000
-
-
-def ticking(seconds: float, each: float = 0.05) -> Clock:
-    """A clock on which every look takes a while."""
-    moments = itertools.count()
-    return Clock(seconds, now=lambda: each * next(moments))
 
 
 @pytest.fixture(scope="module")
@@ -134,11 +126,6 @@ def test_a_verdict_counts_the_seconds_of_the_whole_question(model):
     for _ in range(20):
         clock.now()  # something was read before
     assert verify(model, timeout=clock).seconds > 1.0
-
-
-def test_z3_is_not_asked_what_there_was_no_time_to_write_down(model):
-    verdict = decide_by_smt(model, hard_timeout=ticking(1.0), partitions=4)
-    assert verdict.verdict == "undecided" and "partitions are open" in verdict.reason
 
 
 def test_batches_become_smaller_when_a_whole_one_would_take_too_long():

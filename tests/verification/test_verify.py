@@ -7,7 +7,6 @@ import pytest
 
 from bornfair import Domain, FairClassifier, FairModel, verify
 from bornfair.errors import InputError
-from bornfair.experiments import audit
 from bornfair.models.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.question.loading import load_model
@@ -167,17 +166,6 @@ def test_command_line_bounds_the_change_of_the_score(nnet, tmp_path):
         "By how much twins' scores can differ"
         in bornfair("verify", nnet, "--sensitive", "1", "--change", cwd=tmp_path).stdout
     )
-
-
-def test_an_audit_gives_every_network_of_a_folder_a_verdict(nnet):
-    (nnet.parent / "other-2.nnet").write_text(TEXT.replace("-4.0,", "-400.0,"))
-    rows = audit.run(nnet.parent, sensitive=["1"], timeout=30)
-    assert [(row.model, row.verdict.verdict) for row in rows] == [("hand", "falsified"), ("other-2", "verified")]
-    assert audit.summary(rows).startswith("2 of 2 decided")
-    with pytest.raises(InputError, match=r"which inputs of 'hand.nnet' are sensitive"):
-        audit.run(nnet.parent)
-    with pytest.raises(InputError, match=r"there are no .nnet files in"):
-        audit.run(nnet.parent / "nowhere")
 
 
 def test_a_given_domain_brings_its_ranges_and_nothing_of_its_own_sensitive_values(fair):

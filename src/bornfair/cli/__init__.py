@@ -59,7 +59,6 @@ app.command("check")(check.check)
 app.command("drift")(drift.drift)
 app.command("export")(export.export)
 app.add_typer(datasets.app, name="datasets")
-app.add_typer(bench.app, name="bench")
 
 
 @app.callback()
@@ -182,7 +181,9 @@ def _answered(arguments: list[str]) -> int:
 
 @functools.cache
 def _commands() -> Any:
-    return typer.main.get_command(app)
+    found: Any = typer.main.get_command(app)
+    found.commands["bench"] = bench.commands()  # only now, since they import modules of this package
+    return found
 
 
 def _failed(sentence: str, status: int) -> int:

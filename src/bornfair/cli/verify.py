@@ -54,7 +54,7 @@ def verify(
     sensitive: Sensitive = None,
     twins: Twins = None,
     combinations: Combinations = None,
-    engine: Annotated[str, typer.Option(help="auto, bounds, smt or milp.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, bounds, milp, or smt (package bornfair-bench).")] = "auto",
     timeout: Timeout = 60.0,
     data: Data = None,
     target: Target = None,

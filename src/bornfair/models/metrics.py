@@ -133,19 +133,3 @@ def empirical_fairness(
     It speaks of these rows only: 1.0 here is no proof.
     """
     return float(np.mean(survives_every_change(decide, table, domain, declared=declared)))
-
-
-def group_metrics(truth: Any, decided: Any, groups: pd.DataFrame | pd.Series, positive: object) -> pd.DataFrame:
-    """Selection rate, accuracy, true and false positive rate of each group, through fairlearn."""
-    from fairlearn.metrics import MetricFrame, count, false_positive_rate, selection_rate, true_positive_rate
-
-    right = np.asarray(truth) == positive
-    chosen = np.asarray(decided) == positive
-    measures = {
-        "count": count,
-        "selection_rate": selection_rate,
-        "accuracy": accuracy,
-        "true_positive_rate": true_positive_rate,
-        "false_positive_rate": false_positive_rate,
-    }
-    return MetricFrame(metrics=measures, y_true=right, y_pred=chosen, sensitive_features=groups).by_group

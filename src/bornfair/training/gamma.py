@@ -37,17 +37,6 @@ NOT_FAIRNESS = (
 MOST_TERMS = 6  # of a sum that are written out
 
 
-class FairNeuron(NamedTuple):
-    """A fair neuron with an unfair input: a member of the set L of Theorem 3.4.
-
-    Layers count as in the paper: 0 is the input, `network.layers[0]` computes layer 1.
-    """
-
-    layer: int
-    neuron: int
-    proven: bool  # fair for everybody, by its weights; otherwise only for the people who were tried
-
-
 @dataclass(frozen=True)
 class GammaSolution:
     """γ and what it rests on."""
@@ -55,8 +44,6 @@ class GammaSolution:
     gamma: float
     p: float  # P(ŝ = s | s)
     equations: int
-    residual: float  # largest violated share of an equation, 0 when solved exactly
-    neurons: tuple[FairNeuron, ...]
     note: str
 
 
@@ -93,17 +80,7 @@ def _solved(columns: Sequence[CodeColumn], size: int) -> GammaSolution:
             number = str(column.total) if column.total.denominator == 1 else repr(float(column.total))
             raise NoGamma(f"no γ solves this coding: the codes of {column.name} sum to {number}, not 0; use {CENTRED}.")
     note = "the codes are centred" if informative else "every γ solves: nothing depends on s"
-    return uniform(size, len(informative) * size, note=note)
-
-
-def uniform(
-    size: int,
-    equations: int,
-    residual: float = 0.0,
-    neurons: tuple[FairNeuron, ...] = (),
-    note: str = "",
-) -> GammaSolution:
-    return GammaSolution(0.0, 1 / size, equations, residual, neurons, note)
+    return GammaSolution(0.0, 1 / size, len(informative) * size, note)
 
 
 def checked_codes(codes: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from bornfair.checks import choice, number
+from bornfair.checks import choice, installed, number
 from bornfair.errors import InputError, plain_level
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
@@ -220,9 +220,9 @@ def _by_smt(
     relax: dict[str, float] | None,
     seed: int,
 ) -> Verdict:
-    from bornfair.verification.smt import decide_by_smt
-
-    return decide_by_smt(
+    what = "where or relax for a network" if where or relax else "engine='smt'"
+    engine = installed("bornfair_bench.smt.engine", what)
+    return engine.decide_by_smt(
         model, partitions=partitions, soft_timeout=min(soft_timeout, clock.timeout), hard_timeout=clock,
         where=where, relax=relax, seed=seed,
     )  # fmt: skip

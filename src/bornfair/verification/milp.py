@@ -25,7 +25,7 @@ from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.exact import exact_decisions, exact_scores
 from bornfair.verification.milp_bounds import Judge, ask_highs, branch, tightened
 from bornfair.verification.milp_encoding import NoProgram, Pair, Program, reach_of, sums_of, write_program
-from bornfair.verification.prune import float_below
+from bornfair.verification.neuron_bounds import float_below
 from bornfair.verification.replay import Replay, exact_input, falsified, replay
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion, unknown_to_solvers
 from bornfair.verification.verdict import Verdict, undecided

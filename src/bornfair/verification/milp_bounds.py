@@ -15,10 +15,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bornfair.checks import installed
 from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
 from bornfair.verification.clock import Clock
 from bornfair.verification.milp_encoding import NoProgram, Pair, Program, Reach, Sums, later_gap, write_program
-from bornfair.verification.twin_question import TwinQuestion, solver_package
+from bornfair.verification.twin_question import TwinQuestion
 
 Judge = Callable[[np.ndarray], bool]
 """Is told every solution found; True means that no more are needed."""
@@ -121,7 +122,7 @@ def ask_highs(
 
 
 def _solver(program: Written, cost: np.ndarray, *, whole: bool, **options: Any) -> Any:
-    highspy = solver_package("highspy")
+    highspy = installed("highspy", "the milp engine")
     solver = highspy.Highs()
     for name, value in (OPTIONS | options).items():
         solver.setOptionValue(name, value)

@@ -18,8 +18,8 @@ from scipy.sparse import csr_array
 from bornfair.models.network import Layer, Network
 from bornfair.models.rounding import OWN_UNIT
 from bornfair.verification.intervals import box_bounds
+from bornfair.verification.neuron_bounds import NeuronBounds, SumBounds, float_above, float_below
 from bornfair.verification.partition import Input, ends_of
-from bornfair.verification.prune import NeuronBounds, Pruning, float_above, float_below
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion
 
 SIZE_EXPONENT = 4  # sums are scaled to about ±2^4: solvers compare with absolute tolerances
@@ -47,7 +47,7 @@ class Sums(NamedTuple):
 Reach = list[Sums]  # of all layers
 
 
-def sums_of(question: TwinQuestion) -> Pruning:
+def sums_of(question: TwinQuestion) -> SumBounds:
     """Bounds [views, neurons] of the sums of each layer over everybody."""
     (found,) = NeuronBounds(question.model, question.views).of([question.everybody])
     if not all(np.isfinite(ends).all() for ends in (*found.low, *found.high)):
@@ -55,7 +55,7 @@ def sums_of(question: TwinQuestion) -> Pruning:
     return found
 
 
-def reach_of(question: TwinQuestion, sums: Pruning, pair: Pair) -> Reach:
+def reach_of(question: TwinQuestion, sums: SumBounds, pair: Pair) -> Reach:
     """Bounds for two copies whose sensitive values are among those of the pair."""
     network, found = question.model.network, Reach()
     for i, (view_low, view_high) in enumerate(zip(sums.low, sums.high, strict=True)):

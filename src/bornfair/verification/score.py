@@ -22,7 +22,7 @@ from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.milp import largest_change
 from bornfair.verification.milp_probability import change_of_probability, largest_probability_change
-from bornfair.verification.prune import float_above
+from bornfair.verification.neuron_bounds import float_above
 from bornfair.verification.tolerance import largest_gain, largest_move
 from bornfair.verification.verdict import Verdict, undecided
 

@@ -24,7 +24,7 @@ from bornfair.twins.relation import FreeSpace, element_view, free_space
 from bornfair.verification.counting import places
 from bornfair.verification.exact import whole_numbers
 from bornfair.verification.intervals import box_bounds
-from bornfair.verification.prune import float_above, float_below
+from bornfair.verification.neuron_bounds import float_above, float_below
 from bornfair.verification.views import network_not_finite
 
 MOST_PEOPLE = 1_000_000  # looked at one by one

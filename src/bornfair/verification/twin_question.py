@@ -8,16 +8,12 @@ replayed before anybody believes it.
 
 from __future__ import annotations
 
-import importlib
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from bornfair.errors import InputError, shown
 from bornfair.models.model import Model
@@ -28,13 +24,9 @@ from bornfair.people.features import NUMERIC, RealFeature, Value
 from bornfair.people.scales import Scale
 from bornfair.people.sensitive import Span
 from bornfair.twins.versions import Versions
-from bornfair.verification.partition import Input, Limit, Part, Relax, Where, ends_of, inputs_of, whole_domain, within
+from bornfair.verification.partition import Input, Limit, Part, Where, ends_of, inputs_of, whole_domain, within
 from bornfair.verification.replay import Replay, replay_people
 
-SOLVERS = {
-    "z3": "the smt engine needs z3, which is not installed; pip install z3-solver.",
-    "highspy": "the milp engine needs the HiGHS solver, which is not installed; pip install highspy.",
-}
 Person = dict[str, Value]
 Sensitive = tuple[Value, ...]
 
@@ -58,20 +50,14 @@ class TwinQuestion:
     """Codes of real-valued sensitive features: they may differ by all of their range."""
 
     @staticmethod
-    def of(model: Model, where: Where | None = None, relax: Relax | None = None) -> TwinQuestion:
-        relaxed = _allowed_differences(model, relax)
+    def of(model: Model, where: Where | None = None, relaxed: Mapping[str, Fraction] | None = None) -> TwinQuestion:
         free, where = _with_reals_free(model, where)
         asked = whole_domain(free.domain, where)
         everybody = Part({name: _held(free.encoding, name, limit) for name, limit in asked.limits.items()})
         spans = {span.name: Fraction(span.high) - Fraction(span.low) for span in model.encoding.sensitive.spans}
         return TwinQuestion(
-            model, free, tuple(_twin_values(free, where, bool(spans))), asked, everybody, relaxed, spans
+            model, free, tuple(_twin_values(free, where, bool(spans))), asked, everybody, relaxed or {}, spans
         )
-
-    def require_twins(self, where: Where | None) -> None:
-        if len(self.views) < 2 and not self.spans:
-            found = f"{len(self.views)} sensitive value"
-            raise InputError(f"where={dict(where or {})} leaves {found}; twins need two or more.")
 
     def pairs(self) -> list[tuple[int, int]]:
         """All ordered pairs of sensitive values (positions in `views`) that twins can have. Twins of one listed value
@@ -97,17 +83,6 @@ class TwinQuestion:
             number = isinstance(feature, NUMERIC)
             found += [None if number or low < high else int(low) for low, high in ends]
         return found
-
-    def with_twins(self, part: Part) -> Part:
-        """The part and all twins of its people."""
-        limits = dict(part.limits)
-        for name, most in self.own.items():
-            low, high = (Fraction(end) for end in part.limits[name])
-            least, largest = self.everybody.limits[name]
-            # Rounding to float must not cut anybody off; the ends of the sub-population are floats themselves.
-            below, above = np.nextafter(float(low - most), -np.inf), np.nextafter(float(high + most), np.inf)
-            limits[name] = (max(float(below), least), min(float(above), largest))
-        return Part(limits)
 
     # --- what was found ---
 
@@ -161,14 +136,6 @@ def unknown_to_solvers(model: Model) -> str | None:
     return f"the program knows no numbers that may be missing ({shown(named)}); use engine='bounds'"
 
 
-def solver_package(name: str) -> Any:
-    """The Python package of a solver, which is loaded when it is asked."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise InputError(SOLVERS[name]) from error
-
-
 def _with_reals_free(model: Model, where: Where | None) -> tuple[Model, Where | None]:
     encoding, spans = model.encoding, model.encoding.sensitive.spans
     if not spans:
@@ -216,13 +183,3 @@ def _twin_values(model: Model, where: Where | None, spans: bool) -> list[int]:
             kept = [v for v in feature.levels() if people.holds({feature.name: v}, model.domain)]
             positions = [i for i in positions if space.values[i][j] in kept]
     return positions
-
-
-def _allowed_differences(model: Model, relax: Relax | None) -> dict[str, Fraction]:
-    allowed = [f.name for f in model.domain.free_features if isinstance(f, NUMERIC)]
-    for name, most in (relax or {}).items():
-        if name not in allowed:
-            raise InputError(f"relax names '{name}', which is no free number; those are {shown(allowed, most=30)}.")
-        if not (math.isfinite(most) and most >= 0):
-            raise InputError(f"relax['{name}'] = {most} must be a number from 0 on: the most twins may differ by.")
-    return {name: Fraction(most) for name, most in (relax or {}).items() if most > 0}

@@ -21,7 +21,7 @@ from interop_models import WIDTH, disagreements, people
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None and os.environ.get("BORNFAIR_NEED_TORCH") != "1",
-    reason="needs the comparison extra (torch): pip install 'bornfair[bench]'",
+    reason="needs the comparison extra (torch): pip install 'bornfair-bench[torch]'",
 )
 
 STACKS = ["ReLU", "LeakyReLU", "ReLU6", "Hardtanh", "Tanh", "Sigmoid", "GELU", "PReLU"]

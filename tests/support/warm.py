@@ -68,14 +68,18 @@ class Warm:
     """A process with the libraries loaded, which starts commands."""
 
     def __init__(self, compiled: Path, prelude: str = "") -> None:
-        """compiled: a folder for the programs that JAX compiles. prelude: code that is run first, to break something."""
+        """compiled: a folder for the programs that JAX compiles. prelude: code that is run first."""
         quiet = {
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "JAX_PLATFORMS": "cpu",
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }
-        quiet |= {"JAX_COMPILATION_CACHE_DIR": str(compiled), "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+        quiet |= {
+            "SOURCE_DATE_EPOCH": "0",
+            "JAX_COMPILATION_CACHE_DIR": str(compiled),
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
         self.process = subprocess.Popen(
             [sys.executable, __file__, prelude], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | quiet
         )

@@ -10,7 +10,7 @@ import torture
 pytestmark = pytest.mark.skipif(
     not (hasattr(os, "fork") and Path("/proc/self/stat").exists()), reason="the test forks, and reads /proc"
 )
-ROUNDS = 14
+ROUNDS = 12
 BROKEN = {
     "nothing is cleared away": ("export", "from bornfair import files; files._clear = lambda target: None"),
     "nothing is locked": (
@@ -28,4 +28,4 @@ def test_disturbed_commands_leave_nothing_behind_and_go_on_to_the_same_bytes():
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_is_broken_is_found(what):
     command, prelude = BROKEN[what]
-    assert torture.run(8, 2, (command,), prelude).wrong
+    assert torture.run(5, 2, (command,), prelude).wrong

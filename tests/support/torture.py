@@ -28,7 +28,7 @@ from warm import Ended, Order, Warm
 
 Content = dict[str, bytes]
 """What is in a folder: files by their paths."""
-TIME = re.compile(rb'(?<="seconds": )[\d.e-]+|(?<= time=")[\d.]+|[\d.e-]+(?=(?: |\xc2\xa0)s\b)')
+TIME = re.compile(rb'(?<="seconds": )[\d.e-]+|(?<= time=")[\d.]+|(?:less than )?[\d.e-]+(?=(?: |\xc2\xa0)s\b)')
 TIMED = {".html", ".md", ".xml", ".json", ".sarif"}
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# Else onnxruntime (from 1.29) sends facts about models and the machine to its maker and leaves a file in TMPDIR.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 # Every public name and where it lives. Loaded on first use, so that `import bornfair` and `bornfair --help` do not wait
 # for JAX and scikit-learn.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,15 +17,53 @@ from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
 
 from bornfair.errors import InputError
-from bornfair.files import write_atomically
+from bornfair.files import check_file, write_atomically
+from bornfair.growing import Busy, Lock
 
 FORMAT = "bornfair-checkpoint/1"
+_owned: ContextVar[frozenset[Path]] = ContextVar("_owned", default=frozenset())
 
 
 @dataclass(frozen=True)
 class Saved:
     tensors: dict[str, np.ndarray]
     facts: dict[str, Any]
+
+
+@contextlib.contextmanager
+def owned(path: str | Path | None) -> Iterator[None]:
+    """Inside, no other run uses this checkpoint. The lock is FILE.lock; a nested call for the same file does nothing.
+
+    Raises:
+        InputError: if another run owns the checkpoint, or its place cannot be written.
+    """
+    target = None if path is None else Path(os.path.realpath(path))
+    if path is None or target is None or target in _owned.get():
+        yield
+        return
+    check_file(path)
+    lock = _locked(target, path)
+    outer = _owned.set(_owned.get() | {target})
+    try:
+        yield
+    finally:
+        _owned.reset(outer)
+        lock.path.unlink(missing_ok=True)
+        lock.close()
+
+
+def _locked(target: Path, path: str | Path) -> Lock:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return Lock(target.with_name(f"{target.name}.lock"))
+    except Busy:
+        raise InputError(
+            f"another run is using the checkpoint '{path}'; wait until it ends, or name another file."
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"cannot lock the checkpoint '{path}': {error.strerror or error}; name a place that can be written."
+        ) from error
 
 
 def save(path: str | Path, saved: Saved, *, expected: str) -> None:

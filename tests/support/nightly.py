@@ -20,6 +20,7 @@ import neighbourhood_fuzz
 import share_fuzz
 import small_forests
 import structure_fuzz
+import torture
 import wiring_fuzz
 from fuzzing import Summary
 
@@ -39,6 +40,7 @@ FUZZERS: dict[str, Run] = {
     "decisions": decision_fuzz.run,
     "hostile files": hostile_files.run,
     "hostile forests": hostile_forests.run,
+    "torture": torture.run,
 }
 BATCH = 1000  # cases between two looks at the clock
 

@@ -250,9 +250,10 @@ def test_the_second_process_counts_all_rows_takes_the_checkpoint_of_the_first_an
     with pytest.raises(InputError, match="belongs to a run with"):
         run.trained((), tmp_path / "second", resume=True)
     (tmp_path / "empty").touch()
-    for unreadable in (tmp_path, tmp_path / "empty"):
-        with pytest.raises(InputError, match="is not a bornfair checkpoint"):
-            alone.trained((), unreadable, resume=True)
+    with pytest.raises(InputError, match="it is a folder; name a file"):
+        alone.trained((), tmp_path, resume=True)
+    with pytest.raises(InputError, match="is not a bornfair checkpoint"):
+        alone.trained((), tmp_path / "empty", resume=True)
 
 
 @pytest.mark.filterwarnings("ignore::bornfair.FairnessWarning")

@@ -127,7 +127,7 @@ def audit(
         if path is not None:
             check_report_replaceable(path)
     looked = sample_of(data, reading, stream, drop, seed, clock)
-    rows = rows_of(data, reading) if looked is None else None
+    rows, read = (None, "") if looked is not None else _rows_of(data, reading)
     people = looked.sample if looked is not None else None if rows is None else without(rows, drop)
     if people is None and drop:
         raise InputError(f"--drop {drop[0]}: there is no table to leave it out of; name one with --data.")
@@ -141,7 +141,7 @@ def audit(
         other = model_of(None, model_command, endpoint, rate, timeout)
         sources[other.name] = other
     made_up = bool(sarif or junit) if synthetic is None else synthetic
-    examination = _examination(data, drop, None if looked is None else looked.told_at_length)
+    examination = _examination(data, drop, read if looked is None else looked.told_at_length)
     with Workers.of(jobs, cluster) as workers:
         found = ask(
             sources, people, over=over, favourable=favourable, timeout=clock, seed=seed,  # type: ignore[arg-type]
@@ -211,9 +211,19 @@ def _of_sample(report: Any, looked: Looked, *, synthetic: bool) -> Any:
     return Report(noted(report.document))
 
 
-def _examination(data: str | None, drop: list[str] | None, told: str | None) -> dict[str, str]:
-    """What the command knows of how the report came about: itself, and the file of the table."""
+def _rows_of(data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
+    """The rows of a file, and the digest of the bytes they were read from."""
     from bornfair.auditing.examination import data_digest
+
+    before = data_digest(data) if data is not None and Path(data).is_file() else ""
+    rows = rows_of(data, reading)
+    if data is not None and data_digest(data) != before:
+        raise InputError(f"'{data}' changed while it was read; run the command again when no program writes to it.")
+    return rows, f"SHA-256 {before}"
+
+
+def _examination(data: str | None, drop: list[str] | None, told: str) -> dict[str, str]:
+    """What the command knows of how the report came about: itself, and the file of the table."""
     from bornfair.redacted import typed, url_shown
 
     command = {"Command": typed(["bornfair", *sys.argv[1:]])}
@@ -221,8 +231,7 @@ def _examination(data: str | None, drop: list[str] | None, told: str | None) -> 
         return command
     without = f", without {' and '.join(drop)}" if drop else ""
     named = url_shown(data) if "://" in data else Path(data).name
-    told = told or f"{named}{without}, SHA-256 {data_digest(data)}"
-    return {"Data": told} | command
+    return {"Data": f"{named}{without}, {told}" if told.startswith("SHA-256 ") else told} | command
 
 
 def _print(document: Any) -> None:

@@ -186,14 +186,17 @@ def train(
         )
     _say_versions(known, twins, target, quiet=json)
     if streamed is not None:
+        from bornfair.checkpoint import owned
+
         _say_notes(notes)
         options = chosen | {"hidden": _widths(chosen["hidden"]), "gamma": _gamma(chosen["gamma"])}
-        result = streamed.trained(
-            known, twins, options, missing=missing, unseen=unseen, outside=outside, threshold=threshold or None,
-            test_fraction=test_fraction, balanced=class_weight == "balanced", checkpoint=checkpoint,
-        )  # fmt: skip
-        result |= {"findings": [one.to_json() for one in found.findings]}
-        _finished(result, began, checkpoint, json, first=streamed.is_first)
+        with owned(checkpoint if streamed.is_first else None):
+            result = streamed.trained(
+                known, twins, options, missing=missing, unseen=unseen, outside=outside, threshold=threshold or None,
+                test_fraction=test_fraction, balanced=class_weight == "balanced", checkpoint=checkpoint,
+            )  # fmt: skip
+            result |= {"findings": [one.to_json() for one in found.findings]}
+            _finished(result, began, checkpoint, json, first=streamed.is_first)
         raise typer.Exit(STATUS[result["verdict"]])
     training, test = _split(people, test_fraction, seed)
     _say_notes(notes)
@@ -207,6 +210,7 @@ def train(
         made["seconds"] = round(time.perf_counter() - began, 3)
         print_json(made) if json else print_estimator(made)
         raise typer.Exit(STATUS[made["verdict"]])
+    from bornfair.checkpoint import owned
     from bornfair.estimator import FairClassifier
 
     classifier = FairClassifier(
@@ -215,17 +219,18 @@ def train(
         missing=missing, unseen=unseen, outside=outside, checkpoint=checkpoint, random_state=seed,  # type: ignore[arg-type]
         **chosen | {"hidden": _widths(chosen["hidden"]), "gamma": _gamma(chosen["gamma"])},
     )  # fmt: skip
-    with training_progress("training", quiet=json) as advance, unfairness_warned():
-        classifier.set_params(callbacks=(advance,))
-        classifier.fit(training.drop(columns=target), training[target])
-    if classifier.model_.certificate and classifier.model_.certificate.verdict.verdict == "undecided":
-        # Not proven by construction: say what can be found out, and show the two people if it is unfair.
-        classifier.certify(timeout=verify_seconds, seed=seed)
-    result = describe(classifier, test if len(test) else training, target, kept_aside=len(test) > 0)
-    with written_to(out, BUNDLE):
-        bundle = str(classifier.save(out))
-    result = {"bundle": bundle, **result, "findings": [one.to_json() for one in found.findings]}
-    _finished(result, began, checkpoint, json)
+    with owned(checkpoint):
+        with training_progress("training", quiet=json) as advance, unfairness_warned():
+            classifier.set_params(callbacks=(advance,))
+            classifier.fit(training.drop(columns=target), training[target])
+        if classifier.model_.certificate and classifier.model_.certificate.verdict.verdict == "undecided":
+            # Not proven by construction: say what can be found out, and show the two people if it is unfair.
+            classifier.certify(timeout=verify_seconds, seed=seed)
+        result = describe(classifier, test if len(test) else training, target, kept_aside=len(test) > 0)
+        with written_to(out, BUNDLE):
+            bundle = str(classifier.save(out))
+        result = {"bundle": bundle, **result, "findings": [one.to_json() for one in found.findings]}
+        _finished(result, began, checkpoint, json)
     raise typer.Exit(STATUS[result["verdict"]])
 
 

@@ -188,6 +188,16 @@ class Run(ABC):
     ) -> Training:
         """Killed at any moment and resumed from its checkpoint, a run ends with the same bytes."""
         path = None if checkpoint_path is None else Path(checkpoint_path)
+        with checkpoint.owned(path if self.hosts.is_first else None):
+            return self._trained(callbacks, path, resume, optimiser_state)
+
+    def _trained(
+        self,
+        callbacks: Sequence[Callback],
+        path: Path | None,
+        resume: bool,
+        optimiser_state: list[np.ndarray] | None,
+    ) -> Training:
         mark = "" if path is None else self._fingerprint()
         state = self.placed(self.initial_state(optimiser_state))
         if resume and path is not None and self.hosts.from_first(b"there" if path.exists() else b""):

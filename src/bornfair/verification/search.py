@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bornfair import checkpoint
 from bornfair.checks import whole
 from bornfair.errors import InputError
 from bornfair.models.model import Model
@@ -89,24 +90,25 @@ def search(
     if among is not None:
         places = Places(chosen.free, box_within(places, model.encoding, among))
     digest = _digest(model.network, chosen, wanted, places)
-    cuts = Cuts(places, None if resume is None else Path(resume), digest)
-    everybody = cuts.leaves(most_boxes)
-    everybody = everybody.knowing(share=places.share(everybody))
     if stop_after is not None:
         whole("stop_after", stop_after, 1)
-    with Workers.lent(jobs) as workers:
-        frontier: Frontier[Boxes, _Tally] = Frontier(
-            everybody,
-            _Tally(),
-            clock,
-            most_boxes,
-            lambda: frontier.shelve_half("share"),
-            counted=stop_after is not None,
-        )
-        verdict = _Search(
-            model, chosen, relation is None or _equal(relation, declared), wanted, batch, seed, bounds, places, cuts,
-            frontier, among or {}, workers, np.inf if stop_after is None else stop_after,
-        ).run()  # fmt: skip
+    with checkpoint.owned(resume):
+        cuts = Cuts(places, None if resume is None else Path(resume), digest)
+        everybody = cuts.leaves(most_boxes)
+        everybody = everybody.knowing(share=places.share(everybody))
+        with Workers.lent(jobs) as workers:
+            frontier: Frontier[Boxes, _Tally] = Frontier(
+                everybody,
+                _Tally(),
+                clock,
+                most_boxes,
+                lambda: frontier.shelve_half("share"),
+                counted=stop_after is not None,
+            )
+            verdict = _Search(
+                model, chosen, relation is None or _equal(relation, declared), wanted, batch, seed, bounds, places,
+                cuts, frontier, among or {}, workers, np.inf if stop_after is None else stop_after,
+            ).run()  # fmt: skip
     if structural and "real" in wanted and verdict.verdict == "undecided":  # proven in real arithmetic at least
         reason = f"{structural.reason}; in float32: {verdict.reason}"
         return dataclasses.replace(structural, reason=reason, boxes=verdict.boxes, seconds=verdict.seconds)

@@ -215,10 +215,10 @@ def test_a_table_that_changes_during_the_run_leaves_no_predictions(way, place, s
     }  # fmt: skip
     waiting = [changes[way]]
 
-    def changing(known, decided, *arguments, header=True):
+    def changing(known, positions, *arguments, header=True):
         if not header and waiting:  # the first batch was written
             waiting.pop()()
-        return write(known, decided, *arguments, header=header)
+        return write(known, positions, *arguments, header=header)
 
     monkeypatch.setattr(predict_stream, "csv_text", changing)
     done = bornfair("predict", place / "bundle", "people", "--out", "o.csv", cwd=tmp_path)

@@ -262,3 +262,23 @@ def test_running_numbers_show_only_in_the_whole_table(tmp_path, small_batches):
     people.to_parquet(tmp_path / "people.parquet")
     source = Source.at(tmp_path)
     assert look(source).running_numbers() == ["counter"]
+
+
+def test_categories_of_a_batch_are_its_own_in_the_order_of_the_rows(tmp_path):
+    random = np.random.default_rng(0)
+    few = random.choice(["b", "a", "é", ""], 3000).astype(object)
+    few[random.random(3000) < 0.1] = None
+    few[1024:2048] = "late"
+    table = pd.DataFrame({"few": few, "many": [f"text {i % 1500}" for i in range(3000)], "none": [None] * 2999 + ["x"]})
+    table["kept"] = table["few"].astype("category")
+    table.to_parquet(tmp_path / "t.parquet", index=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "MOST_ROWS", 1024)
+        read = [batch.table for batch in Source.at(tmp_path / "t.parquet").batches()]
+    assert [len(one) for one in read] == [1024, 1024, 952]
+    for start, one in zip((0, 1024, 2048), read, strict=True):
+        for name in ("few", "many", "none"):
+            cells = table[name].iloc[start : start + 1024]
+            assert one[name].cat.categories.tolist() == cells.dropna().unique().tolist(), name
+            assert one[name].astype(object).fillna("gap").tolist() == cells.fillna("gap").tolist()
+        assert one["kept"].cat.categories.tolist() == table["kept"].cat.categories.tolist(), "as the file says"

@@ -76,12 +76,13 @@ def predict(
     scores = model.scores(people)
     say_unseen(unseen_counts(model.domain, people), len(people))
     classes = model.classes.tolist()
-    decided = model.classes[decisions(scores)].tolist()
+    positions = decisions(scores)
+    decided = model.classes[positions].tolist()
     shares = model.probabilities(scores) if isinstance(model, Model) else model.predict_proba(people)
     figures = quality_of(model, people, decided)
     written = (lambda text: text) if raw else no_formula
     if out is not None:
-        write_atomically(out, csv_text(known, decided, shares, classes, written))
+        write_atomically(out, csv_text(known, positions, shares, classes, written))
     if json:
         print_json({
             "bundle": str(bundle), "rows": len(decided), "classes": classes, **({"ids": known} if known else {}),
@@ -92,9 +93,9 @@ def predict(
     elif out is not None:
         tell(f"{len(decided):,} rows written to {out}")
     elif raw and not sys.stdout.isatty():
-        print_text(csv_text(known, decided, shares, classes, written))
+        print_text(csv_text(known, positions, shares, classes, written))
     else:
-        print_text(csv_text(known, decided, shares, classes, lambda text: printable(written(text))))
+        print_text(csv_text(known, positions, shares, classes, lambda text: printable(written(text))))
     say_quality(figures)
     changed = [name for name in classes if isinstance(name, str) and written(name) != name]
     if changed and (out is not None or not json):

@@ -21,6 +21,7 @@ from bornfair.models.model import Model
 from bornfair.models.network import decisions
 from bornfair.models.operating import Asked
 from bornfair.people import sources
+from bornfair.people.levels import with_categories
 from bornfair.people.reading import Reading
 from bornfair.people.sources import Batch, Source
 from bornfair.proof.bundle import load_bundle
@@ -89,10 +90,7 @@ def predict_streamed(
         ):
             positions = decisions(scores)
             shares = model.probabilities(scores) if isinstance(model, Model) else model.predict_proba(people)
-            text = csv_text(
-                known_by(people, identifiers), model.classes[positions].tolist(), shares, classes, written,
-                header=done.rows == 0,
-            )  # fmt: skip
+            text = csv_text(known_by(people, identifiers), positions, shares, classes, written, header=done.rows == 0)
             done = done.after(part, inside, positions, unseen_counts(model.domain, people), len(classes))
             if file is None:
                 print_text(text)
@@ -135,7 +133,8 @@ def _scored(
     with ThreadPoolExecutor(1) as pool:
         waiting: tuple[tuple[int, int], pd.DataFrame, Future[np.ndarray]] | None = None
         for place, batch in batches:
-            under_way = place, batch.table, pool.submit(scores, batch.table)
+            people = with_categories(batch.table)
+            under_way = place, people, pool.submit(scores, people)
             if waiting is not None:
                 yield *waiting[:2], waiting[2].result()
             waiting = under_way

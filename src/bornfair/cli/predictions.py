@@ -27,12 +27,12 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 def unseen_counts(domain: Domain, people: pd.DataFrame) -> dict[str, int]:
     """In which columns, and how often, there are categories that the model does not know."""
     from bornfair.people.features import NUMERIC
-    from bornfair.people.levels import level_positions
+    from bornfair.people.levels import unseen_count
 
     return {
-        feature.name: int(((level_positions(feature, column) < 0) & column.notna()).sum())
+        feature.name: unseen_count(feature, people[feature.name])
         for feature in domain.free_features
-        if not isinstance(feature, NUMERIC) and (column := people[feature.name]) is not None
+        if not isinstance(feature, NUMERIC)
     }
 
 
@@ -99,14 +99,14 @@ def no_formula(text: str) -> str:
 
 def csv_text(
     known: dict[str, list[Any]],
-    decided: list[Any],
+    positions: np.ndarray,
     shares: np.ndarray,
     classes: list[Any],
     written: Callable[[str], str],
     *,
     header: bool = True,
 ) -> str:
-    """The predictions as a CSV file, or as more rows of one."""
+    """The predictions as a CSV file, or as more rows of one; `positions` are those of the decided classes."""
 
     texts = itertools.chain(classes, known, *known.values())
     broken = any("\r" in str(text) for text in texts)  # the csv module would leave it bare, and begin a new row
@@ -116,9 +116,9 @@ def csv_text(
     if header:
         names = [*known, "prediction", *(f"probability_{name}" for name in classes)]
         writer.writerow([written(name) for name in names])
-    columns = [*known.values(), decided]
-    if not broken and (rows := _rows_by_arrow(columns, shares, written)) is not None:
+    if not broken and (rows := _rows_by_arrow(known, positions, shares, classes, written)) is not None:
         return text.getvalue() + rows
+    columns = [*known.values(), [classes[position] for position in positions]]
     writer.writerows(zip(*(_cells(column, written, str) for column in columns), *_numbers(shares), strict=True))
     return text.getvalue()
 
@@ -135,7 +135,13 @@ def _numbers(shares: np.ndarray) -> list[list[float]]:
     return [[float(text) for text in column.astype(str)] for column in shares.T]
 
 
-def _rows_by_arrow(columns: list[list[Any]], shares: np.ndarray, written: Callable[[str], str]) -> str | None:
+def _rows_by_arrow(
+    known: dict[str, list[Any]],
+    positions: np.ndarray,
+    shares: np.ndarray,
+    classes: list[Any],
+    written: Callable[[str], str],
+) -> str | None:
     """The rows as the csv module writes them, several times as fast; None without pyarrow, or of few rows."""
     if len(shares) < FOR_ARROW or shares.dtype != "float64":
         return None
@@ -144,20 +150,25 @@ def _rows_by_arrow(columns: list[list[Any]], shares: np.ndarray, written: Callab
         import pyarrow.compute as pc
     except ImportError:
         return None
-    parts: list[Any] = []
-    for column in columns:
+
+    def texts(column: list[Any]) -> Any:
         cells = _cells(column, written, _quoted)
         if set(map(type, cells)) != {str}:
             cells = ["" if cell is None else str(cell) for cell in cells]
-        parts += [pa.array(cells, pa.string()), ","]
+        return pa.array(cells, pa.string())
+
+    columns = [*map(texts, known.values()), texts(classes).take(pa.array(positions))]
     for share in shares.T:
         text = pc.cast(pa.array(share), pa.string())
         other = ~((share >= PLAIN_FROM) & (share < 1))  # written otherwise by Python
         if other.any():
             text = pc.replace_with_mask(text, pa.array(other), pa.array(list(map(repr, share[other].tolist()))))
-        parts += [text, ","]
-    lines = pc.binary_join_element_wise(*parts[:-1], "\n", "")
-    return "".join(lines.to_pylist())
+        columns.append(text)
+    parts = itertools.chain.from_iterable((column, ",") for column in columns)
+    lines = pc.binary_join_element_wise(*list(parts)[:-1], "\n", "")
+    _, ends, content = lines.buffers()
+    size = int(memoryview(ends).cast("i")[len(lines)])
+    return str(memoryview(content)[:size], "utf-8")
 
 
 def _quoted(text: str) -> str:

@@ -119,18 +119,15 @@ class Model:
         twins get the same bits.
         """
         frame = as_pandas(table)
-        reads = not self.ignores_sensitive
-        encoded = self.encoding.encode(frame, sensitive=reads)
+        if self.ignores_sensitive:
+            return self.encoding.encode_free(frame, self.encoding.sensitive_width)
+        encoded = self.encoding.encode(frame)
         if encoded.sensitive is None:
-            if reads:
-                raise InputError(
-                    f"the table has no sensitive column {shown(self.domain.sensitive)}, but this model reads it; "
-                    "give the column, or train with the expected response, which needs none."
-                )
-            codes = np.zeros((len(frame), self.encoding.sensitive_width), np.float32)  # times weights that are 0
-        else:
-            codes = encoded.sensitive
-        return np.concatenate([encoded.free, codes], axis=1)
+            raise InputError(
+                f"the table has no sensitive column {shown(self.domain.sensitive)}, but this model reads it; "
+                "give the column, or train with the expected response, which needs none."
+            )
+        return np.concatenate([encoded.free, encoded.sensitive], axis=1)
 
     def decision_function(self, table: Any) -> np.ndarray:
         scores = self.scores(table)

@@ -246,16 +246,7 @@ class Encoding:
 
     def encode(self, table: pd.DataFrame, *, sensitive: bool = True) -> Encoded:
         """Encode a table. Without its sensitive columns (all of them absent) the free part alone is encoded."""
-        absent = [name for name in self.domain.sensitive if name not in table.columns]
-        if absent and len(absent) < len(self.domain.sensitive):
-            raise InputError(
-                f"sensitive column {shown(absent)} is missing but "
-                f"{shown(name for name in self.domain.sensitive if name not in absent)} is there; "
-                "give all sensitive columns or none."
-            )
-        free = aligned_zeros((len(table), self.free_width), np.float32)
-        self._fill_in(table, free)
-        self.averaged(free)
+        absent, free = self._absent(table), self.encode_free(table)
         if absent or not sensitive or not self.domain.sensitive:
             with_codes = None if (absent or not sensitive) else np.zeros((len(table), 0), np.float32)
             return Encoded(free, with_codes, None if with_codes is None else np.zeros((len(table), 0), np.int64))
@@ -265,6 +256,24 @@ class Encoding:
             blocks.append(codes)
             levels.append(level)
         return Encoded(free, np.concatenate(blocks, axis=1), np.stack(levels, axis=1))
+
+    def encode_free(self, table: pd.DataFrame, zeros: int = 0) -> np.ndarray:
+        """The free part, and so many columns of zeros behind it: float32 [rows, free width + zeros]."""
+        self._absent(table)
+        free = aligned_zeros((len(table), self.free_width + zeros), np.float32)
+        self._fill_in(table, free)
+        return self.averaged(free)
+
+    def _absent(self, table: pd.DataFrame) -> list[str]:
+        """The sensitive columns that the table lacks: none or all of them."""
+        absent = [name for name in self.domain.sensitive if name not in table.columns]
+        if absent and len(absent) < len(self.domain.sensitive):
+            raise InputError(
+                f"sensitive column {shown(absent)} is missing but "
+                f"{shown(name for name in self.domain.sensitive if name not in absent)} is there; "
+                "give all sensitive columns or none."
+            )
+        return absent
 
     def free_vectors(self, table: pd.DataFrame) -> np.ndarray:
         """The free vectors u of the rows in float64: what `encode` gives before it averages and rounds."""

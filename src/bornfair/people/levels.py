@@ -35,6 +35,30 @@ def level_positions(feature: Feature, column: pd.Series) -> np.ndarray:
     return np.where(gaps, len(levels) if feature.missing else -1, found) if gaps.any() else found
 
 
+def unseen_count(feature: Feature, column: pd.Series) -> int:
+    """The number of values that are none of a feature's levels, gaps left aside.
+
+    >>> from bornfair.people.features import CategoricalFeature
+    >>> sector = CategoricalFeature(name="sector", categories=("1", "A"))
+    >>> unseen_count(sector, pd.Series(["A", "B", "B", None])), unseen_count(sector, pd.Series([1, 1]))
+    (2, 0)
+    """
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        return int(((level_positions(feature, column) < 0) & column.notna()).sum())
+    unseen = _positions(pd.Index(list(known_levels(feature))), pd.Index(column.cat.categories)) < 0
+    return int(np.append(unseen, False)[column.cat.codes].sum()) if unseen.any() else 0
+
+
+def with_categories(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with texts as positions in a list of them, which are looked up faster."""
+    texts = {
+        str(name): pd.Categorical.from_codes(*pd.factorize(column))
+        for name, column in table.items()
+        if isinstance(column.dtype, pd.StringDtype)
+    }
+    return table.assign(**texts) if texts else table
+
+
 def as_listed(people: Population, table: pd.DataFrame) -> pd.DataFrame:
     """The table with values as the levels of the domain, where they are written as one; all others as they are."""
     changed = {}

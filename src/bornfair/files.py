@@ -15,6 +15,7 @@ import itertools
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 import time
 import zipfile
@@ -33,6 +34,28 @@ Read = TypeVar("Read")
 PATIENCE = 60.0  # seconds to wait for another writer
 NO_SUCH_STEP = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM)
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
+
+
+def read_regular(path: str | Path, most: int) -> bytes:
+    """The content of a regular file. Nothing else is opened: a pipe makes its reader wait, and a device may be endless.
+
+    Raises:
+        OSError: if it is no regular file, or cannot be read.
+        InputError: if it has more bytes than `most`.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            number = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
+            raise OSError(number, "it is no regular file", str(path))
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            content = b"" if found.st_size > most else file.read(most + 1)
+    finally:
+        os.close(handle)
+    if max(found.st_size, len(content)) > most:
+        raise InputError(f"'{path}' has more than {most:,} bytes, the most that is read.")
+    return content
 
 
 def write_atomically(path: str | Path, content: bytes | str, *, private: bool = False) -> Path:

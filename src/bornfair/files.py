@@ -21,7 +21,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from bornfair.errors import InputError
 
@@ -36,24 +36,27 @@ NO_SUCH_STEP = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EP
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 
 
+def open_regular(path: str | Path) -> IO[bytes]:
+    """Open a regular file for reading, and nothing else: a pipe makes its reader wait, and a device may be endless."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, "it is no regular file", str(path))
+
+
 def read_regular(path: str | Path, most: int) -> bytes:
-    """The content of a regular file. Nothing else is opened: a pipe makes its reader wait, and a device may be endless.
+    """The content of a regular file.
 
     Raises:
         OSError: if it is no regular file, or cannot be read.
         InputError: if it has more bytes than `most`.
     """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            number = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
-            raise OSError(number, "it is no regular file", str(path))
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            content = b"" if found.st_size > most else file.read(most + 1)
-    finally:
-        os.close(handle)
-    if max(found.st_size, len(content)) > most:
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = b"" if size > most else file.read(most + 1)
+    if max(size, len(content)) > most:
         raise InputError(f"'{path}' has more than {most:,} bytes, the most that is read.")
     return content
 

@@ -120,10 +120,9 @@ def private_folder(path: Path) -> None:
 
 
 def private_file(path: Path) -> IO[bytes]:
-    """An empty file to write to, which its owner alone can read."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    path.chmod(0o600)
-    return os.fdopen(handle, "wb")
+    """A new file to write to, which its owner alone can read, in place of whatever was there."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 # --- a file that grows ---

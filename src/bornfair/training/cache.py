@@ -21,7 +21,7 @@ import pandas as pd
 
 from bornfair import limits
 from bornfair.errors import InputError
-from bornfair.files import read_regular, write_atomically
+from bornfair.files import open_regular, read_regular, write_atomically
 from bornfair.growing import Busy, Lock, private_file, private_folder
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, known_levels
@@ -348,7 +348,7 @@ def _found(folder: Path, layout: Layout, mark: str, lock: Lock) -> Cache | None:
             return None
         digests = []
         for part in PARTS:
-            with (folder / f"{part}.rows").open("rb") as file:
+            with open_regular(folder / f"{part}.rows") as file:
                 digests.append(hashlib.file_digest(file, "sha256"))
         if facts["digest"] != _digest(facts, digests):
             return None

@@ -110,6 +110,7 @@ def survey_table(
         known = to_bytes(own)
         source.check_unchanged(stamp)
         if keep is not None:
+            keep.unlink(missing_ok=True)  # it may be a pipe
             write_atomically(keep, mark + hashlib.sha256(known).digest() + known, private=True)
     found = merged([from_bytes(one) for one in hosts.gathered(known)])
     if not found.rows:

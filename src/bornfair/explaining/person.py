@@ -47,6 +47,7 @@ def read_person(path: str | Path) -> dict[str, Any]:
         raise InputError(f"cannot read the person file '{path}': {error.strerror or error}.") from error
     try:
         found = json.loads(content)
+        json.dumps(found, ensure_ascii=False).encode()  # half of a character, which JSON may hold and UTF-8 may not
     except (ValueError, RecursionError) as error:
         raise InputError(f"'{path}' is not JSON ({error}); write one object, as {{\"age\": 42, …}}.") from error
     if not isinstance(found, dict):

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import errno
 import hashlib
+import io
 import itertools
 import os
 import secrets
@@ -21,7 +22,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from bornfair.errors import InputError
 
@@ -36,7 +37,7 @@ NO_SUCH_STEP = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EP
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 
 
-def open_regular(path: str | Path) -> IO[bytes]:
+def open_regular(path: str | Path) -> io.BufferedReader:
     """Open a regular file for reading, and nothing else: a pipe makes its reader wait, and a device may be endless."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     mode = os.fstat(handle).st_mode

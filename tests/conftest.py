@@ -39,7 +39,7 @@ settings.load_profile("bornfair")
 
 # Modules that take longer than some seconds, by room: `make check` leaves them to `make test`.
 SLOW = {
-    ".": "estimator examples files hostile_files nightly proofs sklearn",
+    ".": "estimator examples files hostile_endpoints hostile_files nightly proofs sklearn",
     "auditing": "audit many",
     "baselines": "base lcifr milp udif",
     "cli": "commands first_week printing streaming",

@@ -38,7 +38,7 @@ settings.load_profile("bornfair")
 
 # Modules of both suites that take longer than some seconds, by room: `make check` leaves them to `make test`.
 SLOW = {
-    ".": "estimator examples files gamma_network hostile_files nightly proofs sklearn torture",
+    ".": "estimator examples files gamma_network hostile_endpoints hostile_files nightly proofs sklearn torture",
     "auditing": "audit many",
     "baselines": "base lcifr milp udif",
     "cli": "commands first_week printing streaming",

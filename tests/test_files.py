@@ -207,3 +207,36 @@ def test_options_that_cannot_be_followed_are_one_sentence(place, monkeypatch, ca
     assert run(arguments) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bornfair: ")]
     assert len(errors) == 1 and sentence in errors[0]
+
+
+def test_only_regular_files_are_read_and_only_so_many_bytes(tmp_path):
+    (tmp_path / "text").write_bytes(b"hello")
+    (tmp_path / "link").symlink_to("text")
+    assert files.read_regular(tmp_path / "text", 5) == files.read_regular(tmp_path / "link", 5) == b"hello"
+    with pytest.raises(InputError, match=r"text' has more than 4 bytes, the most that is read"):
+        files.read_regular(tmp_path / "text", 4)
+    os.mkfifo(tmp_path / "pipe")  # nobody writes to it
+    for other in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(OSError, match="it is no regular file"):
+            files.read_regular(other, 100)
+    with pytest.raises(IsADirectoryError):
+        files.read_regular(tmp_path, 100)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["gamma", "endless.json"],
+        ["explain", "m.onnx", "--person", "endless.json"],
+        ["verify", "endless.onnx"],
+        ["verify", "endless.nnet"],
+        ["verify", "endless.ubj"],
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_a_file_without_an_end_is_refused(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("endless.json", "endless.onnx", "endless.nnet", "endless.ubj"):
+        Path(name).symlink_to("/dev/zero")
+    assert run(words) == 2
+    assert "it is no regular file" in capsys.readouterr().err

@@ -16,8 +16,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
 
+from bornfair import limits
 from bornfair.errors import InputError
-from bornfair.files import check_file, write_atomically
+from bornfair.files import check_file, read_regular, write_atomically
 from bornfair.growing import Busy, Lock
 
 FORMAT = "bornfair-checkpoint/1"
@@ -81,7 +82,7 @@ def load(path: str | Path, *, expected: str) -> Saved:
 
 def content(path: str | Path) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_regular(path, limits.MODEL_BYTES)
     except OSError as error:
         raise InputError(
             f"'{path}' is not a bornfair checkpoint ({error}); delete it to start from the beginning."

@@ -11,10 +11,12 @@ import contextlib
 import ctypes
 import errno
 import hashlib
+import io
 import itertools
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 import time
 import zipfile
@@ -33,6 +35,31 @@ Read = TypeVar("Read")
 PATIENCE = 60.0  # seconds to wait for another writer
 NO_SUCH_STEP = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM)
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
+
+
+def open_regular(path: str | Path) -> io.BufferedReader:
+    """Open a regular file for reading, and nothing else: a pipe makes its reader wait, and a device may be endless."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, "it is no regular file", str(path))
+
+
+def read_regular(path: str | Path, most: int) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        OSError: if it is no regular file, or cannot be read.
+        InputError: if it has more bytes than `most`.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = b"" if size > most else file.read(most + 1)
+    if max(size, len(content)) > most:
+        raise InputError(f"'{path}' has more than {most:,} bytes, the most that is read.")
+    return content
 
 
 def write_atomically(path: str | Path, content: bytes | str, *, private: bool = False) -> Path:

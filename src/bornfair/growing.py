@@ -23,8 +23,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Generic, Self, TypeVar
 
+from bornfair import limits
 from bornfair.errors import InputError
-from bornfair.files import NO_LOCKS, check_file, flush_folder, fresh_mode, write_atomically
+from bornfair.files import NO_LOCKS, check_file, flush_folder, fresh_mode, read_regular, write_atomically
 
 try:
     import fcntl
@@ -119,10 +120,9 @@ def private_folder(path: Path) -> None:
 
 
 def private_file(path: Path) -> IO[bytes]:
-    """An empty file to write to, which its owner alone can read."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    path.chmod(0o600)
-    return os.fdopen(handle, "wb")
+    """A new file to write to, which its owner alone can read, in place of whatever was there."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 # --- a file that grows ---
@@ -188,7 +188,7 @@ class GrowingFile(Generic[State]):
 
         size = 0
         with contextlib.suppress(OSError, ValueError, RecursionError):
-            note = TypeAdapter(_Note).validate_json(self._note.read_bytes(), strict=True)
+            note = TypeAdapter(_Note).validate_json(read_regular(self._note, limits.DOMAIN_BYTES), strict=True)
             if note.signed() == note and note.mark == self.mark and self._matches(note):
                 self.state, size = TypeAdapter(kind).validate_json(json.dumps(note.state), strict=True), note.size
         if not size:

@@ -21,10 +21,12 @@ Answer = TypeVar("Answer")
 
 MODEL_BYTES = 1_000_000_000  # of an .onnx file, and of the file of its weights
 DOCUMENT_BYTES = 1 << 29  # of a JSON, UBJSON or text file of a forest
+DOMAIN_BYTES = 1 << 26  # of a domain file
+PERSON_BYTES = 1 << 20  # of a JSON file with one person
 KERAS_BYTES = 1 << 28  # of an .h5 file, of each file in a .keras archive, and of all arrays as float64
 KERAS_ARRAYS = 2_000
 KERAS_TEXT = 1 << 24  # bytes of the configuration of a Keras model
-ANSWER_BYTES = 64 << 20  # of an answer of an endpoint
+ANSWER_BYTES = 16 << 20  # of an answer of an endpoint; JSON takes up to 50 times as much memory
 GRAPH_ANSWER_BYTES = 1 << 30  # of all outputs of a foreign model for one batch of people
 
 # --- tables ---

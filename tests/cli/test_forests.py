@@ -8,6 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bornfair import limits
+from bornfair.cli import run
+from bornfair.errors import InputError
 from samples import bornfair
 
 xgboost = pytest.importorskip("xgboost")
@@ -80,3 +83,17 @@ def test_second_opinions_sub_populations_and_the_rows_of_a_table(folder):
     )
     found, table = json.loads(rows), pd.read_csv(folder / "people.csv")
     assert sum(found["counts"].values()) == table["age"].between(30, 40).sum() and not found["counts"]["undecided"]
+
+
+@pytest.mark.parametrize("step", ["bornfair.question.Question.of", "bornfair.proof.certificate.decide"])
+def test_reading_and_deciding_for_a_certificate_end_with_its_time(step, folder, monkeypatch):
+    left = []
+
+    def ended(*_, **__):
+        left.append(limits.time_left())
+        raise InputError("enough.")
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(step, ended)
+    assert run(["certify", "model.json", *ABOUT, "--out", "bundle", "--timeout", "1000"]) == 2
+    assert left[0] <= 2 * 1000

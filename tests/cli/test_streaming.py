@@ -341,6 +341,17 @@ def test_a_cache_is_shared_by_runs_with_the_same_seed_only(place, seen_in_traini
     assert bornfair(*words, "--seed", "1", "--out", "b1", cwd=tmp_path).returncode == 0, "nobody uses it any more"
 
 
+@pytest.mark.parametrize("name", ["cache.json", "training.rows", "survey"])
+def test_a_pipe_in_a_cache_is_not_waited_for(name, place, tmp_path):
+    words = ["train", place / "people", *TRAIN, "--cache", tmp_path / "rows"]
+    bornfair(*words, "--out", "b", cwd=tmp_path)
+    (file,) = (tmp_path / "rows").glob(f"{name}*")
+    file.unlink()
+    os.mkfifo(file)
+    assert bornfair(*words, "--out", "c", cwd=tmp_path).returncode == 0
+    assert file.is_file()
+
+
 @pytest.mark.parametrize("name", ["cache.json", "training.rows", "validation.rows", "survey"])
 def test_damaged_rows_are_made_anew(name, place, tmp_path):
     words = ["train", place / "people", *TRAIN, "--cache", tmp_path / "rows"]

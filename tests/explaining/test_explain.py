@@ -135,6 +135,7 @@ def test_the_command_answers_with_its_status(place):
         ('{"hours": 29, "age": 40, "is": "single", "sex": "x"}', "'sex' has no value 'x'"),
         ("[1, 2]", "must hold one JSON object"),
         ('{"hours": 29', "is not JSON"),
+        ('{"hours": "\\ud800"}', "surrogates not allowed"),
         (None, "cannot read the person file"),
     ],
 )  # fmt: skip

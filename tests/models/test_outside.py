@@ -217,9 +217,16 @@ def test_an_answer_for_each_row_is_needed():
         ([0.1, float("nan"), 0.2], "numbers must be finite"),
         ([[1, 2], [3]], "unequal length|2 decisions"),
         (np.zeros((3, 2, 2)), r"shape \[3, 2, 2\]"),
+        ([[], [], []], r"shape \[3, 0\]"),
+        ([1, 10**400, 0], "a whole number of 1,329 bits for person 1 of 3; labels have at most 64"),
     ):
         with pytest.raises(InputError, match=message):
             said(values, 3, "it")
+
+
+def test_probabilities_too_large_for_floats_are_refused():
+    with pytest.raises(InputError, match="answered probabilities that are no numbers"):
+        from_mapping({"probabilities": [0.5, 10**400, 0.1]}, 3, "it")
 
 
 def _refused(status, text=b"", **headers):
@@ -242,6 +249,7 @@ def _refused(status, text=b"", **headers):
             _refused(302, Location="http://203.0.113.1/x"),
             r"redirects to 'http://203.0.113.1/x', and only the address",
         ),
+        (_refused(302, Location="http://[::1"), r"redirects to '…', and only the address"),
         (_refused(503, Retry_After="0"), r"refused with status 503"),
         (_refused(503, Retry_After="1e-9"), r"refused with status 503"),
         (lambda rows, _: b"<html>", r"answered b'<html>', which is not JSON"),
@@ -335,6 +343,10 @@ def test_a_service_is_asked_no_more_often_than_allowed(monkeypatch):
         ("file:///etc/hosts", "not one of http or https"),
         ("http:///x", "not one of http or https"),
         ("http://host:notaport/", "not understood"),
+        ("http://host/für", "not understood"),
+        ("http://host/x?q=für", "not understood"),
+        ("http://" + "h" * 64 + ".example/", "not understood"),
+        ("http://.example/", "not understood"),
         ("https://me:secret@host/x", "holds a user name or a password"),
     ],
 )

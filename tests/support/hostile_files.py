@@ -1,9 +1,9 @@
 """Broken and hostile files of every kind that is read, given to the real commands: what comes back?
 
 `run(count, seed)` makes files from good ones by cutting, flipping and splicing bytes and by putting nasty values where
-their format has values, and runs a command on each in a child process that is watched. A finding is a status other
-than 0 to 3, a traceback, control characters, an error that is not one sentence, something left half-written, a crash of
-the interpreter, or a command that does not end in time.
+their format has values. A third of the files are hostile by design (`hostile_tables.py`, `hostile_models.py`), or no
+files at all (`hostile_places.py`). A command reads each of them in a fork that is measured. A finding is what
+`broken_rules` reports, something left half-written, or a fork that does not end in time.
 
     python hostile_files.py 20000 7          20,000 files, seed 7
     python hostile_files.py case 7 123       file 123 of seed 7 alone, with its traceback
@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import io
 import json
 import os
 import random
-import select
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import hostile_commands as commands
+from forked_commands import broken_rules, import_everything, run_command
 from fuzzing import Summary
 from hostile_making import (
     Chance,
@@ -41,9 +42,9 @@ from hostile_making import (
     bad_rule,
     bad_tensors,
 )
-
-LIMIT = 120.0  # seconds for one file, on a busy machine
-
+from hostile_models import MODELS
+from hostile_places import bad_archive, no_file, spoil_left
+from hostile_tables import TABLES
 
 # --- good files ---
 
@@ -92,15 +93,15 @@ def prepare(folder: Path) -> None:
     (folder / "four.nnet").write_text(numbers + "\n" + "\n".join(",".join(map(str, row)) + "," for row in rows) + "\n")
     for name, content in hostile_forests.good_files().items():
         (folder / name).write_bytes(content)
+    for name, domain in (("person.json", people()), ("folk.json", load_bundle(folder / "structural").domain)):
+        domain.sample(1, seed=0).iloc[0].to_json(folder / name)
+    with contextlib.chdir(folder):
+        command(commands.of_cache("cache", random.Random(0)))
+    shutil.rmtree(folder / "made")
     with _interrupted_after(2):
-        command(_train("people.csv", "saved.run", folder))
-    assert (folder / "saved.run").is_file() and (folder / "saved.cuts").is_file()
+        command(commands.train("people.csv", "saved.run", folder))
+    assert (folder / "saved.run").is_file() and (folder / "saved.cuts").is_file() and any((folder / "cache").iterdir())
     pd.DataFrame({"a": [1, 2]}).to_parquet(folder / "tiny.parquet")
-
-
-def _train(table: str, checkpoint: str, folder: Path) -> list[str]:
-    words = ["train", str(folder / table), "--target", "grant", "--sensitive", "sex", "--epochs", "4", "--hidden", "3"]
-    return [*words, "--out", str(folder / "made"), "--checkpoint", str(folder / checkpoint)]
 
 
 @contextlib.contextmanager
@@ -125,175 +126,142 @@ def _interrupted_after(epochs: int) -> Any:
 
 # --- a case: one bad file, one command ---
 
-QUICK = ["--timeout", "0.3"]
-
-
-def _of_bundle(place: str, chance: Chance) -> list[str]:
-    return chance.choice([
-        ["check", place], ["check", place, "--json"], ["predict", place, "lanes.csv"], ["verify", place, *QUICK],
-        ["verify", place, *QUICK, "--json"], ["verify", place, "--engine", "smt", *QUICK], ["quantify", place, *QUICK],
-        ["verify", place, "--engine", "milp", *QUICK], ["certify", place, "--out", "made", *QUICK],
-        ["export", place, "made.onnx"], ["export", place, "made", "--query"], ["predict", place, "people.csv"],
-    ])  # fmt: skip
-
-
-def _of_model(file: str, chance: Chance) -> list[str]:
-    who = chance.choice([["--domain", "four.json"], ["--data", "four.csv", "--target", "y"]])
-    return [chance.choice([*["verify"] * 7, "quantify"]), file, *who, "--sensitive", "group", *QUICK]
-
-
-def _of_table(file: str, chance: Chance) -> list[str]:
-    labelled, quick = ["--target", "grant"], ["--epochs", "1", "--hidden", "2", "--out", "made"]
-    return chance.choice([
-        ["train", file, *labelled, "--sensitive", "sex", *quick], ["predict", "structural", file],
-        ["predict", "structural", file, "--out", "made.csv"], ["proxies", file, *labelled, "--sensitive", "sex"],
-        ["verify", "structural", "--data", file, *labelled, *QUICK],
-        ["train", file, *labelled, "--sensitive", "age", *quick],
-        ["train", file, *labelled, "--sensitive", "sex", "--missing", "impute", "--unseen", "ignore", *quick],
-        ["quantify", "structural", "--data", file, *labelled, *QUICK],
-    ])  # fmt: skip
-
-
-def _of_domain(file: str, chance: Chance) -> list[str]:
-    return chance.choice([
-        ["verify", "four.onnx", "--domain", file, "--sensitive", "group", *QUICK],
-        ["verify", "four.nnet", "--domain", file, "--sensitive", "group", *QUICK],
-        ["train", "four.csv", "--target", "y", "--domain", file, "--epochs", "1", "--hidden", "2", "--out", "made"],
-        ["quantify", "four.nnet", "--domain", file, "--sensitive", "group", *QUICK],
-    ])  # fmt: skip
-
-
-def _of_rule(rule: str, chance: Chance) -> list[str]:
-    asked = [["verify", "structural", *QUICK], ["train", "people.csv", "--target", "grant", "--sensitive", "sex"]]
-    words = [*chance.choice(asked), f"--twins={rule}"]
-    return [*words, "--epochs", "1", "--hidden", "2", "--out", "made"] if words[0] == "train" else words
-
-
-def _of_forest(file: str, chance: Chance) -> list[str]:
-    who = [*chance.choice([["--domain", "four.json"], ["--data", "four.csv", "--target", "y"]]), "--sensitive", "group"]
-    decides = ["--decision", "logit"] if file.endswith(".onnx") else []
-    return chance.choice([
-        ["verify", file, *who, *decides, *QUICK], ["verify", file, *who, *decides, "--engine", "milp", *QUICK],
-        ["quantify", file, *who, *decides, *QUICK], ["certify", file, *who, "--out", "made", *QUICK],
-        ["repair", file, "--data", "four.csv", "--target", "y", "--sensitive", "group", "--out", "made"],
-    ])  # fmt: skip
-
-
 Change = Callable[[bytes, Chance], bytes]
-KINDS: dict[str, tuple[Change, Callable[[str, Chance], list[str]]]] = {
-    "four.onnx": (bad_graph, _of_model),
-    "three.onnx": (bad_graph, _of_model),
-    "four.nnet": (bad_numbers, _of_model),
-    "four.h5": (bad_h5, _of_model),
-    "three.h5": (bad_h5, _of_model),
-    "four.keras": (lambda content, chance: bad_bytes(content, chance, content), _of_model),
-    "four.json": (bad_json_text, _of_domain),
-    "trees.json": (bad_json_text, _of_forest),
-    "trees.ubj": (lambda content, chance: bad_bytes(content, chance, content), _of_forest),
-    "light.txt": (bad_lines, _of_forest),
-    "cat.json": (bad_json_text, _of_forest),
-    "graph.onnx": (bad_graph, _of_forest),
-    "people.csv": (bad_csv, _of_table),
-    "people.csv.gz": (lambda content, chance: gzip.compress(bad_csv(gzip.decompress(content), chance)), _of_table),
-    "people.parquet": (bad_parquet, _of_table),
-    "zipped.zip": (lambda content, chance: bad_bytes(content, chance, content), _of_bundle),
-    "saved.run": (bad_tensors, lambda file, _: _train("people.csv", file, Path())),
-    "saved.cuts": (bad_tensors, lambda file, _: ["verify", "classes", "--engine", "bounds", "--resume", file, *QUICK]),
+Command = Callable[[str, Chance], list[str]]
+
+
+def _spliced(content: bytes, chance: Chance) -> bytes:
+    return bad_bytes(content, chance, content)
+
+
+def _packed_csv(content: bytes, chance: Chance) -> bytes:
+    return gzip.compress(bad_csv(gzip.decompress(content), chance))
+
+
+KINDS: dict[str, tuple[Change, Command]] = {
+    "four.onnx": (bad_graph, commands.of_model),
+    "three.onnx": (bad_graph, commands.of_model),
+    "four.nnet": (bad_numbers, commands.of_model),
+    "four.h5": (bad_h5, commands.of_model),
+    "three.h5": (bad_h5, commands.of_model),
+    "four.keras": (_spliced, commands.of_model),
+    "four.json": (bad_json_text, commands.of_domain),
+    "person.json": (bad_json_text, commands.of_person),
+    "folk.json": (bad_json_text, commands.of_person),
+    "trees.json": (bad_json_text, commands.of_forest),
+    "trees.ubj": (_spliced, commands.of_forest),
+    "light.txt": (bad_lines, commands.of_forest),
+    "cat.json": (bad_json_text, commands.of_forest),
+    "graph.onnx": (bad_graph, commands.of_forest),
+    "people.csv": (bad_csv, commands.of_table),
+    "people.csv.gz": (_packed_csv, commands.of_table),
+    "people.parquet": (bad_parquet, commands.of_table),
+    "zipped.zip": (_spliced, commands.of_bundle),
+    "saved.run": (bad_tensors, commands.of_checkpoint),
+    "saved.cuts": (bad_tensors, commands.of_cuts),
 }
 BUNDLES = ("structural", "bounds", "falsified", "classes", "tanh")
+ATTACKS = [(file, name) for table in (TABLES, MODELS) for file, makers in table.items() for name in makers]
 STRUCTURED = 0.65  # share of files that are changed in what they say, not in their bytes
+ATTACKING = 0.35  # share of files that are made to attack
+AS_JSON = 0.4  # share of commands that are to print JSON
 
 
 def make(folder: Path, good: Path, seed: int, index: int) -> tuple[str, list[str]]:
     """Put the good files into a folder, spoil one, and say which, and the command to be run there."""
     chance = random.Random(f"{seed} {index}")
     shutil.copytree(good, folder, dirs_exist_ok=True)
+    kind, words = _attacked(folder, chance) if chance.random() < ATTACKING else _spoiled(folder, chance)
+    return kind, [*words, "--json"] if chance.random() < AS_JSON else words
+
+
+def _attacked(folder: Path, chance: Chance) -> tuple[str, list[str]]:
+    """A file that is hostile by design, or something that is no file."""
+    way = chance.randrange(len(ATTACKS) + 12)
+    if way < len(ATTACKS):
+        file, name = ATTACKS[way]
+        makers = TABLES if file in TABLES else MODELS
+        (folder / file).write_bytes(makers[file][name](chance))
+        return f"{file}: {name}", KINDS[file][1](file, chance)
+    if way < len(ATTACKS) + 4:
+        place = chance.choice([*KINDS, *BUNDLES])
+        name = no_file(folder / place, chance)
+        return f"{place}: {name}", (KINDS[place][1] if place in KINDS else commands.of_bundle)(place, chance)
+    if way < len(ATTACKS) + 8:
+        place, name = bad_archive(folder, chance)
+        return f"{place}: {name}", commands.of_bundle(place, chance)
+    left, command = chance.choice([("cache", commands.of_cache), ("decided.csv", commands.of_part)])
+    spoil_left(folder, left, chance)
+    return f"left by an earlier run: {left}", command(left, chance)
+
+
+def _spoiled(folder: Path, chance: Chance) -> tuple[str, list[str]]:
+    """A good file with some changes."""
     kind = chance.choice([*KINDS, *BUNDLES, *BUNDLES, "rule"])
     if kind == "rule":
-        return kind, _of_rule(bad_rule(chance), chance)
+        return kind, commands.of_rule(bad_rule(chance), chance)
     if kind in BUNDLES:
         bad_bundle(folder / kind, chance)
-        return kind, _of_bundle(kind, chance)
+        return kind, commands.of_bundle(kind, chance)
     change, command = KINDS[kind]
     content, other = (folder / kind).read_bytes(), (folder / chance.choice([*KINDS])).read_bytes()
     said = change(content, chance) if chance.random() < STRUCTURED else bad_bytes(content, chance, other)
     (folder / kind).write_bytes(said)
-    if chance.random() < 0.01:
-        (folder / kind).unlink()
-        (folder / kind).mkdir()
     return kind, command(kind, chance)
 
 
 def judge(good: Path, seed: int, index: int) -> dict[str, Any]:
     """Run one case here. What came of it, and what is wrong with that."""
-    from bornfair.cli import run as command
-
-    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
+    place = tempfile.mkdtemp()  # no TemporaryDirectory: the end of a fork would remove it
+    try:
         kind, words = make(Path(place), good, seed, index)
-        before = set(os.listdir())  # noqa: PTH208
-        said, trouble = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(trouble):
-            status = command(words)
-        made = set(os.listdir()) - before  # noqa: PTH208
-    wrong = []
-    lines = trouble.getvalue().splitlines()
-    errors = [line for line in lines if line.startswith("bornfair: ") and not line.startswith("bornfair: warning: ")]
-    if status not in (0, 1, 2, 3):
-        wrong.append(f"status {status}: {trouble.getvalue()[-700:]}")
-    if "Traceback" in trouble.getvalue():
-        wrong.append(f"traceback: {trouble.getvalue()[-700:]}")
-    if status == 2 and (len(errors) != 1 or lines[-1:] != errors or len(errors[0]) > 2500 or said.getvalue()):
-        wrong.append(f"not one sentence: {errors} {lines[-3:]} {said.getvalue()[:200]}")
-    if status == 2 and made:
+        before = _names(place)
+        ended = run_command(words, Path(place))
+        made = _names(place) - before
+    finally:
+        shutil.rmtree(place)
+    wrong = list(broken_rules(ended, words))
+    if ended.status == 2 and made - {"made.cache"}:
         wrong.append(f"left behind: {sorted(made)}")
     if hidden := [name for name in made if name.startswith(".")]:
         wrong.append(f"left behind: {hidden}")
-    if unfit := {c for c in said.getvalue() + trouble.getvalue() if not c.isprintable() and c not in "\n"}:
-        wrong.append(f"control characters: {unfit}")
-    return {"kind": kind, "status": status, "words": words, "wrong": wrong}
+    return {
+        "kind": kind,
+        "words": words,
+        "wrong": wrong,
+        **asdict(ended),
+        "out": ended.out[:200],
+        "err": ended.err[-900:],
+    }
 
 
-# --- many cases, in a child that is watched ---
+def _names(folder: str) -> set[str]:
+    return set(os.listdir(folder))  # noqa: PTH208
 
 
-def run(count: int, seed: int = 0, *, limit: float = LIMIT, say: Callable[[str], None] | None = None) -> Summary:
-    """Run `count` cases; the child that runs them is replaced when it crashes or does not answer."""
+# --- many cases, in a child that has imported everything ---
+
+
+def run(count: int, seed: int = 0, *, say: Callable[[dict[str, Any]], None] | None = None) -> Summary:
+    """Run `count` cases. A child process does it: this one may have started threads, which are lost in forks."""
     summary, index = Summary(), 0
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([*_self(), "prepare", folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while index < count:
-            command = [*_self(), "work", folder, str(seed), str(index), str(count)]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
-                index = _watched(child, index, count, seed, limit, summary, say)
+        command = [*_self(), "work", folder, str(seed), "0", str(count)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+            assert child.stdout is not None
+            for index, line in enumerate(child.stdout):
+                found = json.loads(line)
+                summary.cases += 1
+                summary.outcomes[f"status {found['status']}"] += 1
+                summary.wrong += [
+                    f"case {seed} {index} ({found['kind']}, {found['words']}): {w}" for w in found["wrong"]
+                ]
+                if say is not None:
+                    say({"index": index, **found})
+    if summary.cases < count:
+        summary.wrong.append(f"case {seed} {summary.cases}: the process that runs the commands has crashed")
     return summary
-
-
-def _watched(
-    child: Any, index: int, count: int, seed: int, limit: float, summary: Summary, say: Callable[[str], None] | None
-) -> int:
-    """Note what the child says of each case; the first case it has not been asked about."""
-    while index < count:
-        # Waited for twice: if all processes were stopped for a while, the first wait is over when they go on.
-        ready = any(select.select([child.stdout], [], [], limit / 2)[0] for _ in range(2))
-        line = child.stdout.readline() if ready else b""
-        if not line:
-            child.kill()
-            what = "the interpreter crashed" if ready else f"no answer within {limit:.0f} s"
-            found: dict[str, Any] = {"kind": "?", "status": "none", "words": "", "wrong": [what]}
-        else:
-            found = json.loads(line)
-        summary.cases += 1
-        summary.outcomes[f"status {found['status']}"] += 1
-        for wrong in found["wrong"]:
-            summary.wrong.append(f"case {seed} {index} ({found['kind']}, {found['words']}): {wrong}")
-            if say is not None:
-                say(summary.wrong[-1])
-        index += 1
-        if say is not None and index % 500 == 0:
-            say(f"{summary} of {count:,}")
-        if not line:
-            break
-    return index
 
 
 def _self() -> list[str]:
@@ -301,9 +269,9 @@ def _self() -> list[str]:
 
 
 def work(good: Path, seed: int, start: int, end: int) -> None:
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    import_everything()
     for index in range(start, end):
-        print(json.dumps(judge(good, seed, index)), file=answers)
+        print(json.dumps(judge(good, seed, index)), flush=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -315,16 +283,16 @@ def main(arguments: list[str]) -> int:
         return 0
     if arguments[0] == "case":
         os.environ["BORNFAIR_TRACEBACK"] = "1"
+        import_everything()
         with tempfile.TemporaryDirectory() as folder:
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                prepare(Path(folder))
+            subprocess.run([*_self(), "prepare", folder], check=True, capture_output=True)
             print(json.dumps(judge(Path(folder), *map(int, arguments[1:3])), indent=1))
         return 0
     count, seed = (int(word) for word in (*arguments, "0")[:2])
-    summary = run(count, seed, say=lambda text: print(text, flush=True))
+    summary = run(count, seed, say=lambda found: print(json.dumps(found), flush=True))
     print(summary)
     return 1 if summary.wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or ["20000"]))
+    sys.exit(main(sys.argv[1:]))

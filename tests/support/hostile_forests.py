@@ -1,8 +1,8 @@
 """Broken and hostile files of forests by the thousand: each is a forest or one sentence, at once and in little memory.
 
 A good file of every library is cut, flipped and spliced, or gets nasty values where its format has values; whatever can
-still be read is then asked whether it is fair. `hostile_files` gives such files to the commands, a few hundred an hour;
-here they go to the readers themselves, a hundred a second.
+still be read is then asked whether it is fair. `hostile_files` gives such files to the commands, some in a second; here
+they go to the readers themselves, a hundred in a second.
 
     python hostile_forests.py 20000 7          20,000 files, seed 7
 """

@@ -226,6 +226,7 @@ def bad_numbers(content: bytes, chance: Chance) -> bytes:
 
 def bad_tensors(content: bytes, chance: Chance) -> bytes:
     """A safetensors file in which the header, or the facts in it, are others."""
+    import numpy as np
     from safetensors.numpy import load, save
 
     if chance.random() < 0.5:
@@ -234,8 +235,6 @@ def bad_tensors(content: bytes, chance: Chance) -> bytes:
         return len(header).to_bytes(8, "little") + header + content[8 + size :]
     tensors = load(content)
     if chance.random() < 0.5:
-        import numpy as np
-
         tensors["facts"] = np.frombuffer(bad_json_text(tensors["facts"].tobytes(), chance) or b" ", np.uint8)
     else:
         name = chance.choice([key for key in tensors if key != "facts"])
@@ -243,7 +242,7 @@ def bad_tensors(content: bytes, chance: Chance) -> bytes:
         flat = array.reshape(-1)
         shape = chance.choice([flat[:-1], array.astype("float64"), array[None], flat[:0], array * 0 - 1])
         tensors[chance.choice([name, name, "x"])] = shape
-    return save({name: array.copy(order="C") for name, array in tensors.items()})
+    return save({name: np.array(array, order="C") for name, array in tensors.items()})
 
 
 def bad_h5(content: bytes, chance: Chance) -> bytes:

@@ -12,6 +12,7 @@ import brute_force
 import checker_fuzz
 import decision_fuzz
 import forest_fuzz
+import hostile_endpoints
 import hostile_files
 import hostile_forests
 import import_fuzz
@@ -40,6 +41,7 @@ FUZZERS: dict[str, Run] = {
     "decisions": decision_fuzz.run,
     "hostile files": hostile_files.run,
     "hostile forests": hostile_forests.run,
+    "hostile endpoints": hostile_endpoints.run,
     "torture": torture.run,
 }
 BATCH = 1000  # cases between two looks at the clock

@@ -56,7 +56,7 @@ def certify(
     if model.is_dir() or model.suffix.lower() == ".zip":
         found, place = _of_bundle(model, table, threshold, sensitive or twins or domain), out or model
     else:
-        found, place = _of_forest(model, table, threshold, out, sensitive, target, twins, domain), out
+        found, place = _of_forest(clock, model, table, threshold, out, sensitive, target, twins, domain), out
     from bornfair.proof.bundle import save_bundle
     from bornfair.proof.certificate import certified
 
@@ -97,6 +97,7 @@ def _of_bundle(bundle: Path, table: Any, threshold: list[str] | None, others: ob
 
 
 def _of_forest(
+    clock: Any,
     path: Path,
     table: Any,
     threshold: list[str] | None,
@@ -116,9 +117,9 @@ def _of_forest(
     if out is None:
         raise InputError(f"'{path}' is no bundle; name one to write with --out.")
     check_replaceable(out, marker="domain.json")
-    asked = Question.of(
-        path, domain=domain, table=table, target=target, sensitive_features=sensitive or None, twins=twins or None,
-        threshold=threshold or None,
+    asked = Question.within(
+        clock, path, domain=domain, table=table, target=target, sensitive_features=sensitive or None,
+        twins=twins or None, threshold=threshold or None,
     )  # fmt: skip
     if isinstance(asked.model, OpaqueModel):
         raise InputError(

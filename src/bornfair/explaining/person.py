@@ -12,13 +12,14 @@ from typing import Any
 
 import pandas as pd
 
+from bornfair import limits
 from bornfair.errors import InputError, plain, shown
+from bornfair.files import read_regular
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value, unknown_column
 from bornfair.people.levels import level_positions
 
 MOST_LISTED = 12  # values named in a message
-LARGEST_FILE = 1 << 20  # bytes of a person
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,12 @@ class Person:
 def read_person(path: str | Path) -> dict[str, Any]:
     """The JSON object in a file."""
     try:
-        content = Path(path).read_bytes()[: LARGEST_FILE + 1]
+        content = read_regular(path, limits.PERSON_BYTES)
     except OSError as error:
         raise InputError(f"cannot read the person file '{path}': {error.strerror or error}.") from error
-    if len(content) > LARGEST_FILE:
-        raise InputError(f"'{path}' is larger than {LARGEST_FILE:,} bytes; give one JSON object with one value each.")
     try:
         found = json.loads(content)
+        json.dumps(found, ensure_ascii=False).encode()  # half of a character, which JSON may hold and UTF-8 may not
     except (ValueError, RecursionError) as error:
         raise InputError(f"'{path}' is not JSON ({error}); write one object, as {{\"age\": 42, …}}.") from error
     if not isinstance(found, dict):

@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 from pydantic import ValidationError, model_validator
 
+from bornfair import limits
 from bornfair.errors import InputError, shown
-from bornfair.files import write_atomically
+from bornfair.files import read_regular, write_atomically
 from bornfair.people.dummies import with_sensitive
 from bornfair.people.features import (
     MOST_LEVELS,
@@ -202,7 +203,7 @@ class Domain(Population):
     @staticmethod
     def load(path: str | Path) -> Domain:
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = read_regular(path, limits.DOMAIN_BYTES).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read the domain file '{path}': {error}") from error
         return Domain.from_json(text, origin=str(path))

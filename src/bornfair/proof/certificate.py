@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from bornfair import __version__
 from bornfair.errors import InputError, plain_level
+from bornfair.limits import ends_in_time
 from bornfair.models.forest_model import ForestModel
 from bornfair.models.model import Model
 from bornfair.models.shipped import graph_bytes
@@ -140,6 +141,7 @@ def certificate_of(
     )
 
 
+@ends_in_time
 def certified(
     model: SomeModel, *, timeout: Timeout, seed: int = 0, say: Say | None = None, table: Any = None
 ) -> SomeModel:

@@ -19,8 +19,9 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
+from bornfair import limits
 from bornfair.errors import InputError
-from bornfair.files import write_atomically
+from bornfair.files import open_regular, read_regular, write_atomically
 from bornfair.growing import Busy, Lock, private_file, private_folder
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, known_levels
@@ -342,17 +343,17 @@ def _digest(facts: dict[str, Any], rows: Sequence[Any]) -> str:
 def _found(folder: Path, layout: Layout, mark: str, lock: Lock) -> Cache | None:
     """What is there, if nothing of it is damaged."""
     try:
-        facts = json.loads((folder / DONE).read_text(encoding="utf-8"))
+        facts = json.loads(read_regular(folder / DONE, limits.DOMAIN_BYTES))
         if facts["mark"] != mark:
             return None
         digests = []
         for part in PARTS:
-            with (folder / f"{part}.rows").open("rb") as file:
+            with open_regular(folder / f"{part}.rows") as file:
                 digests.append(hashlib.file_digest(file, "sha256"))
         if facts["digest"] != _digest(facts, digests):
             return None
         return Cache(folder, layout, facts["counts"], facts["classes"], mark, lock)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

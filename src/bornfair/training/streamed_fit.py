@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bornfair import limits
 from bornfair.errors import InputError, plain_value, shown
-from bornfair.files import write_atomically
+from bornfair.files import read_regular, write_atomically
 from bornfair.models import metrics
 from bornfair.models.network import Network, decisions
 from bornfair.models.operating import Asked, Threshold
@@ -109,6 +110,7 @@ def survey_table(
         known = to_bytes(own)
         source.check_unchanged(stamp)
         if keep is not None:
+            keep.unlink(missing_ok=True)  # it may be a pipe
             write_atomically(keep, mark + hashlib.sha256(known).digest() + known, private=True)
     found = merged([from_bytes(one) for one in hosts.gathered(known)])
     if not found.rows:
@@ -119,8 +121,8 @@ def survey_table(
 def _kept(path: Path | None, mark: bytes) -> bytes | None:
     """The survey in a file, if it is whole and about this table."""
     try:
-        content = b"" if path is None else path.read_bytes()
-    except OSError:
+        content = b"" if path is None else read_regular(path, limits.MODEL_BYTES)
+    except (OSError, InputError):
         return None
     digest, known = content[len(mark) : len(mark) + 32], content[len(mark) + 32 :]
     return known if content.startswith(mark) and hashlib.sha256(known).digest() == digest else None

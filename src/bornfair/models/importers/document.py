@@ -10,6 +10,7 @@ import numpy as np
 
 from bornfair import limits
 from bornfair.errors import InputError
+from bornfair.files import read_regular
 from bornfair.models.importers.ubjson import read_ubjson
 
 
@@ -24,9 +25,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 def read_bytes(path: Path) -> bytes:
     try:
-        if path.stat().st_size > limits.DOCUMENT_BYTES:
-            raise InputError(f"'{path}' is larger than {limits.DOCUMENT_BYTES >> 20} MB, the most that is read.")
-        return path.read_bytes()
+        return read_regular(path, limits.DOCUMENT_BYTES)
     except OSError as error:
         raise InputError(f"cannot read '{path}' ({error.strerror or error}).") from error
 

@@ -16,7 +16,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bornfair import limits
 from bornfair.errors import InputError
+from bornfair.files import read_regular
 from bornfair.models.importers.columns import sensitive_name, with_classes
 from bornfair.models.importers.dense_stack import StackSource, Step
 from bornfair.models.importers.reading import Answer
@@ -163,7 +165,7 @@ class _Lines:
     def __init__(self, path: Path) -> None:
         self.path, self.number = path, 0
         try:
-            text = path.read_text(encoding="ascii")
+            text = read_regular(path, limits.DOCUMENT_BYTES).decode("ascii")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read '{path}' as a .nnet file ({error}).") from error
         self.rest: Iterator[str] = iter(text.splitlines())

@@ -18,6 +18,7 @@ import numpy as np
 
 from bornfair import limits
 from bornfair.errors import InputError, shown
+from bornfair.files import read_regular
 from bornfair.models.deciding import Graph
 from bornfair.models.importers.affine import MOST_ENTRIES, CannotRead
 from bornfair.models.importers.columns import Wanted
@@ -117,9 +118,7 @@ def read_onnx(path: str | Path) -> OnnxFile:
 
     place = Path(path)
     try:
-        if place.stat().st_size > limits.MODEL_BYTES:
-            raise InputError(f"'{place}' has more than {limits.MODEL_BYTES:,} bytes; networks for tables are smaller.")
-        content = place.read_bytes()
+        content = read_regular(place, limits.MODEL_BYTES)
     except OSError as error:
         raise InputError(f"cannot read '{place}': {error.strerror or error}.") from error
     model = ModelProto()
@@ -258,9 +257,7 @@ def _beside(place: Path, name: str, weights: str, files: dict[str, bytes]) -> by
         found = side.lstat()
         if not stat.S_ISREG(found.st_mode):
             raise InputError(f"'{place}': '{name}', which holds its weights, is not a regular file.")
-        if found.st_size > limits.MODEL_BYTES:
-            raise InputError(f"'{side}' has more than {limits.MODEL_BYTES:,} bytes; networks for tables are smaller.")
-        files[name] = side.read_bytes()
+        files[name] = read_regular(side, limits.MODEL_BYTES)
     except FileNotFoundError:
         raise InputError(
             f"'{place}' keeps its weights in '{name}', which is not beside it; put the two files into one folder, or "

@@ -79,10 +79,11 @@ class Endpoint:
         try:
             found = urllib.parse.urlsplit(self.url)
             host = found.hostname
-            _ = found.port
-        except ValueError:
+            _ = found.port, (host or "").encode("idna"), (found.path + found.query).encode("ascii")
+        except ValueError:  # among them UnicodeError
             raise InputError(
-                f"the address '{url_shown(self.url)}' is not understood; write https://HOST/PATH."
+                f"the address '{url_shown(self.url)}' is not understood; write https://HOST/PATH, with letters beyond "
+                "ASCII as %XX."
             ) from None
         if found.scheme not in ("http", "https") or not host:
             raise InputError(
@@ -219,8 +220,10 @@ class Endpoint:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
+    def http_error_302(self, *_: Any, **__: Any) -> None:
+        return None  # an error like any other; the address that is named may be none
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 def _remembering(sockets: list[socket.socket]) -> list[Any]:

@@ -21,6 +21,8 @@ from bornfair.models.operating import Asked, Top
 from bornfair.people.features import Label, Value
 from bornfair.people.labels import places_among
 
+LABEL_BITS = 64  # of labels that are whole numbers
+
 
 @dataclass(frozen=True, eq=False)
 class Said:
@@ -81,7 +83,7 @@ def said(values: Any, rows: int, origin: str) -> Said:
         raise InputError(f"{origin} answered {many} for {rows:,} people; it must give one decision each, in order.")
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
-    if found.ndim > 2 or (found.ndim == 2 and found.dtype.kind not in "iuf"):
+    if found.ndim > 2 or (found.ndim == 2 and (found.dtype.kind not in "iuf" or not found.shape[1])):
         raise InputError(
             f"{origin} answered an array of shape {list(found.shape)} of {found.dtype}; it must give one label, or one "
             "number, or one number for each class, for each person."
@@ -130,6 +132,11 @@ def labels_of(found: np.ndarray, origin: str) -> np.ndarray:
     for i, value in enumerate(values):
         if value is None or value != value or not isinstance(value, (bool, int, float, str)):
             raise InputError(f"{origin} answered {value!r} for person {i} of {len(values)}; it must give a label.")
+        if isinstance(value, int) and value.bit_length() > LABEL_BITS:
+            raise InputError(
+                f"{origin} answered a whole number of {value.bit_length():,} bits for person {i} of {len(values)}; "
+                f"labels have at most {LABEL_BITS}."
+            )
     return np.array(values, dtype=object)
 
 
@@ -387,5 +394,5 @@ def from_mapping(given: Mapping[str, Any], rows: int, origin: str) -> Said:
 def _numbers(values: Sequence[Any], origin: str) -> np.ndarray:
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last for whole numbers of hundreds of digits
         raise InputError(f"{origin} answered probabilities that are no numbers; give numbers.") from None

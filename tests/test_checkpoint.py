@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from bornfair import checkpoint
-from bornfair.errors import InputError
-from bornfair.growing import Busy, Lock
+from bornfair.core import checkpoint
+from bornfair.core.errors import InputError
+from bornfair.core.growing import Busy, Lock
 from samples import bornfair, make_people
 
 TRAIN = ["train", "people.csv", "--target", "grant", "--sensitive", "sex", "--epochs", "2", "--hidden", "4"]

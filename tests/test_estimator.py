@@ -13,8 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bornfair import Domain, FairClassifier, FairnessWarning, load
-from bornfair.errors import InputError, NoFairStart
-from bornfair.models.network import decisions
+from bornfair.core.errors import InputError, NoFairStart
+from bornfair.models.network.network import decisions
 from bornfair.proof import checker
 from samples import make_people
 

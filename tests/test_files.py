@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import bornfair
-from bornfair import files, load
+from bornfair import load
 from bornfair.cli import run
-from bornfair.errors import InputError
+from bornfair.core import files
+from bornfair.core.errors import InputError
 from samples import make_people
 
 QUICK = ["--target", "grant", "--sensitive", "sex", "--epochs", "2", "--hidden", "4"]

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import bornfair
-from bornfair import growing
-from bornfair.errors import InputError
-from bornfair.growing import Busy, GrowingFile, Lock, OwnFolder, remove_leftovers
+from bornfair.core import growing
+from bornfair.core.errors import InputError
+from bornfair.core.growing import Busy, GrowingFile, Lock, OwnFolder, remove_leftovers
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(bornfair.__file__).parents[1])}
 PIECES = [f"{number} line\n".encode() * 50 for number in range(6)]
@@ -155,8 +155,8 @@ WRITER = """
 import sys, time
 from pathlib import Path
 from dataclasses import dataclass
-from bornfair.errors import InputError
-from bornfair.growing import GrowingFile
+from bornfair.core.errors import InputError
+from bornfair.core.growing import GrowingFile
 
 @dataclass(frozen=True)
 class Reached:
@@ -277,7 +277,7 @@ def test_a_folder_has_one_owner_and_is_removed_unless_it_is_kept(tmp_path):
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from bornfair.growing import OwnFolder, one_run
+from bornfair.core.growing import OwnFolder, one_run
 with one_run():
     own = [OwnFolder(Path(sys.argv[1]) / name, kept=name == ".kept-rows") for name in (".gone-rows", ".kept-rows")]
     for one in own:
@@ -331,7 +331,7 @@ def test_a_forked_child_does_not_remove_the_folder_of_its_parent(tmp_path):
 
 WORKING = """
 import sys
-from bornfair.growing import one_run
+from bornfair.core.growing import one_run
 from bornfair.parallel import Workers, engines
 import errands
 with one_run(), Workers.of(2) as workers:

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from bornfair import limits
-from bornfair.errors import InputError
-from bornfair.models.importers.columns import Columns
-from bornfair.models.outside.endpoint import Endpoint
+from bornfair.core import limits
+from bornfair.core.errors import InputError
+from bornfair.models.columns import Columns
+from bornfair.models.opaque.endpoint import Endpoint
 from hostile_answers import BEHAVIOURS, LONG, NAMES
 from hostile_endpoints import run, served
 from interop_models import people
@@ -24,7 +24,7 @@ def server():
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr("bornfair.models.outside.endpoint.time.sleep", lambda _: None)
+    monkeypatch.setattr("bornfair.models.opaque.endpoint.time.sleep", lambda _: None)
     monkeypatch.setattr(limits, "ANSWER_BYTES", 1 << 20)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bornfair import limits
+from bornfair.core import limits
 from forked_commands import MOST_MEMORY, Ended, broken_rules, most_seconds
 from hostile_files import run
 

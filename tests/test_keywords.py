@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from bornfair import FairClassifier, audit, explain, quantify, repair, verify
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.tables import as_pandas
 from bornfair.testing import assert_fair
 

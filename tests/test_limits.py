@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bornfair import limits
-from bornfair.limits import Deadline, ends_in_time, time_left, until
-from bornfair.verification.clock import Clock
+from bornfair.core import limits
+from bornfair.core.clock import Clock
+from bornfair.core.limits import Deadline, ends_in_time, time_left, until
 
 
 class Time:

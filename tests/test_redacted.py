@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from bornfair import Domain, verify
-from bornfair.errors import InputError
-from bornfair.models.outside.command import Command
-from bornfair.models.outside.endpoint import Endpoint
+from bornfair.core.errors import InputError
+from bornfair.core.redacted import command_shown, typed, url_shown
+from bornfair.models.opaque.command import Command
+from bornfair.models.opaque.endpoint import Endpoint
 from bornfair.people.features import BooleanFeature
-from bornfair.redacted import command_shown, typed, url_shown
 from outside_models import served
 
 COMMANDS = [

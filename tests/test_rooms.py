@@ -104,7 +104,7 @@ def test_the_walk_sees_imports_in_functions_and_leaves_out_those_for_types():
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import bornfair.cli\n"
         "def f():\n    from bornfair import errors\n    from .models import network\n"
     )
-    assert imports_of(source, "bornfair") == {"bornfair.errors", "bornfair.models.network"}
+    assert imports_of(source, "bornfair") == {"bornfair.core.errors", "bornfair.models.network.network"}
 
 
 def test_contributing_names_every_room():

@@ -16,7 +16,7 @@ BROKEN = {
     "nothing is locked": (
         "predict in batches",
         3,
-        "from bornfair.growing import Lock; Lock._lock = lambda *_: None",
+        "from bornfair.core.growing import Lock; Lock._lock = lambda *_: None",
     ),
 }
 

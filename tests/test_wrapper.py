@@ -20,9 +20,9 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from bornfair import FairForest, FairGraph, FairModel, FairWrapper, audit, load, quantify, repair, verify
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
+from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
-from bornfair.twins.versions import Versions
 
 RULES = ("job: clerk->nurse->smith->clerk", "hours: -x+14")
 ALL = pd.DataFrame({

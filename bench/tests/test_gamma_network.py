@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair.errors import InputError, NoGamma
-from bornfair.models.network import Layer, Network, forward
+from bornfair.core.errors import InputError, NoGamma
+from bornfair.models.network.network import Layer, Network, forward
 from bornfair.training.gamma import solve_first_layer
 from bornfair_bench import gamma_network as module
 from bornfair_bench.gamma_network import FairNeuron, solve_network

@@ -40,27 +40,27 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from bornfair import datasets as datasets
-    from bornfair.auditing.audit import audit as audit
     from bornfair.estimator import FairClassifier as FairClassifier
-    from bornfair.explaining.explanation import explain as explain
-    from bornfair.inspection.drift import drift as drift
-    from bornfair.inspection.table import inspect as inspect
-    from bornfair.models.outside.command import Command as Command
-    from bornfair.models.outside.endpoint import Endpoint as Endpoint
+    from bornfair.models.opaque.command import Command as Command
+    from bornfair.models.opaque.endpoint import Endpoint as Endpoint
+    from bornfair.models.verdict import Verdict as Verdict
     from bornfair.people.domain import Domain as Domain
     from bornfair.proof.bundle import FairForest as FairForest
     from bornfair.proof.bundle import FairGraph as FairGraph
     from bornfair.proof.bundle import FairModel as FairModel
     from bornfair.proof.bundle import load_bundle as load  # noqa: F401
-    from bornfair.proxies.tells import proxy_report as proxy_report
-    from bornfair.question import Question as Question
-    from bornfair.question import quantify as quantify
-    from bornfair.question import verify as verify
-    from bornfair.repairing.mending import repair as repair
+    from bornfair.questions import Question as Question
+    from bornfair.questions import quantify as quantify
+    from bornfair.questions import verify as verify
+    from bornfair.questions.auditing.audit import audit as audit
+    from bornfair.questions.explaining.explanation import explain as explain
+    from bornfair.questions.inspection.drift import drift as drift
+    from bornfair.questions.inspection.table import inspect as inspect
+    from bornfair.questions.proxies.tells import proxy_report as proxy_report
+    from bornfair.questions.repairing.mending import repair as repair
     from bornfair.report.report import Report as Report
     from bornfair.training.fitting import FairnessWarning as FairnessWarning
     from bornfair.training.gamma import gamma_report as gamma_report
-    from bornfair.verification.verdict import Verdict as Verdict
     from bornfair.wrapper import FairWrapper as FairWrapper
 
 __all__ = ["__version__", "datasets", *_HOMES]  # noqa: PLE0604

@@ -16,8 +16,8 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from bornfair.checks import choice
-from bornfair.errors import InputError, shown
+from bornfair.core.checks import choice
+from bornfair.core.errors import InputError, shown
 from bornfair.models import metrics
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain

@@ -22,23 +22,23 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, has_fit_parameter
 
-from bornfair.checks import choice
-from bornfair.errors import InputError, plain, shown
+from bornfair.core.checks import choice
+from bornfair.core.errors import InputError, plain, shown
 from bornfair.models import metrics
 from bornfair.models.operating import agreeing, point_of_means
+from bornfair.models.verdict import Verdict
 from bornfair.parallel.forks import openmp_after_fork
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.people.levels import as_listed, level_positions
 from bornfair.people.policies import UnseenPolicy
+from bornfair.people.twins.folding import Folding
+from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairForest, FairGraph, FairModel
 from bornfair.proof.certificate import Certificate, certified
-from bornfair.repairing.exporting import Fitted, exported
+from bornfair.questions.repairing.exporting import Fitted, exported
 from bornfair.training.provenance import KEPT_ASIDE, operating_facts, with_measured
 from bornfair.training.table_classifier import TableClassifier
-from bornfair.twins.folding import Folding
-from bornfair.twins.versions import Versions
-from bornfair.verification.verdict import Verdict
 
 PROBES = 256  # people whose shares are part of a fingerprint
 KEPT_ROWS = 256  # of the training table, to compare a written model with

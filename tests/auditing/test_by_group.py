@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
-from bornfair.auditing.by_group import by_group
 from bornfair.people.domain import Domain
+from bornfair.questions.auditing.by_group import by_group
 from bornfair.report.facts import Favourable, GroupMetrics
 from bornfair.report.rates import impact_sentence, lowest_ratio
 

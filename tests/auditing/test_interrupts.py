@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-import bornfair.auditing.audit as auditing
+import bornfair.questions.auditing.audit as auditing
 from bornfair import audit
+from bornfair.models.verdict import Verdict
 from bornfair.verification.frontier import INTERRUPTED
-from bornfair.verification.verdict import Verdict
 
 
 @pytest.mark.parametrize("where", ["decide", "domain_shares"])

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bornfair import audit
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.parallel import Workers
 from samples import bornfair
 

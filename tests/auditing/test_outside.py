@@ -17,10 +17,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
 from bornfair import audit, proxy_report, repair, verify
-from bornfair.errors import InputError
-from bornfair.models.opaque import OpaqueModel
+from bornfair.core.errors import InputError
+from bornfair.models.opaque.model import OpaqueModel
 from bornfair.quantification.people import people_of
-from bornfair.question import Question
+from bornfair.questions import Question
 from outside_models import served
 from report_examples import Page
 from samples import make_people

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from bornfair import cli
-from bornfair.checks import installed
-from bornfair.errors import InputError
+from bornfair.core.checks import installed
+from bornfair.core.errors import InputError
 from interop_models import NNET
 from samples import bornfair
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.training.estimators import ESTIMATORS, named_estimator
 from samples import bornfair, make_people
 

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair import limits
 from bornfair.cli import run
-from bornfair.errors import InputError
+from bornfair.core import limits
+from bornfair.core.errors import InputError
 from samples import bornfair
 
 xgboost = pytest.importorskip("xgboost")
@@ -85,7 +85,7 @@ def test_second_opinions_sub_populations_and_the_rows_of_a_table(folder):
     assert sum(found["counts"].values()) == table["age"].between(30, 40).sum() and not found["counts"]["undecided"]
 
 
-@pytest.mark.parametrize("step", ["bornfair.question.Question.of", "bornfair.proof.certificate.decide"])
+@pytest.mark.parametrize("step", ["bornfair.questions.Question.of", "bornfair.proof.certificate.decide"])
 def test_reading_and_deciding_for_a_certificate_end_with_its_time(step, folder, monkeypatch):
     left = []
 

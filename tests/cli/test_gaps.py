@@ -184,7 +184,7 @@ def test_an_imputing_pipeline_is_audited_as_it_decides():
 
 def test_a_repair_names_each_group_once():
     from bornfair.people.domain import Domain
-    from bornfair.repairing.changes import sensitive_groups
+    from bornfair.questions.repairing.changes import sensitive_groups
 
     people = pd.DataFrame({"sex": ["f", "m", None, "m"], "age": [20, 30, 40, 50]})
     for gaps, third in ((False, "sex not known"), (True, "sex missing")):

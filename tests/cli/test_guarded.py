@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bornfair.cli
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature, Label

@@ -6,10 +6,10 @@ import sys
 import pandas as pd
 import pytest
 
-from bornfair import limits
+from bornfair.core import limits
 from bornfair.people import survey
 from bornfair.people.sources import is_streamed
-from bornfair.question import Question
+from bornfair.questions import Question
 from samples import bornfair
 
 PROGRAM = (

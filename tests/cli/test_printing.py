@@ -8,7 +8,7 @@ import pytest
 
 from bornfair import Domain
 from bornfair.cli import output, run
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.people.policies import Policies

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bornfair.cli import predict_stream
-from bornfair.errors import InputError
-from bornfair.growing import GrowingFile, OwnFolder, Terminated
+from bornfair.core.errors import InputError
+from bornfair.core.growing import GrowingFile, OwnFolder, Terminated
 from bornfair.people import sources
 from bornfair.proof.bundle import load_bundle
 from bornfair.training import streamed_fit

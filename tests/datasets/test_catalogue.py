@@ -3,9 +3,9 @@
 import pytest
 
 from bornfair import Domain, datasets
+from bornfair.core.errors import InputError
 from bornfair.datasets import compas, rawfile
 from bornfair.datasets.rawfile import RawFile
-from bornfair.errors import InputError
 
 PAPER = {
     "census": {"race", "sex", "age"},

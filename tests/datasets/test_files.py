@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from bornfair import datasets
 from bornfair.cli import app
+from bornfair.core.errors import InputError
 from bornfair.datasets import catalogue, external, fetching, readable
-from bornfair.errors import InputError
 
 BANK = b"""\
 "age";"job";"duration";"pdays";"y"

@@ -8,8 +8,8 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from bornfair import Domain, FairModel, explain
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.people.policies import Policies

@@ -5,13 +5,13 @@ import pytest
 
 import neighbourhood_fuzz
 from bornfair import Domain, FairModel
-from bornfair.errors import InputError
-from bornfair.explaining.explanation import explain
-from bornfair.explaining.person import limits_around
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.questions.explaining.explanation import explain
+from bornfair.questions.explaining.person import limits_around
 from bornfair.verification.decide import decide
 from twin_cases import random_domain
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from bornfair import Domain, FairClassifier, FairModel, drift
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.policies import Policies

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import bornfair
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.reading import Reading
 
 ROWS = 400

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair.models.activations import ACTIVATIONS, Activation
+from bornfair.models.network.activations import ACTIVATIONS, Activation
 from bornfair.models.rounding import EXECUTIONS, OWN_FLOOR
 
 NAMES = list(ACTIVATIONS)

@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 import decision_fuzz
 from bornfair import verify
 from bornfair.cli import app
-from bornfair.errors import InputError
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.opaque import OpaqueModel
-from bornfair.models.wired import WiredModel
+from bornfair.core.errors import InputError
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.graph.model import WiredModel
+from bornfair.models.opaque.model import OpaqueModel
+from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
 from bornfair.people.features import IntegerFeature
 from bornfair.proof.bundle import FairModel
-from bornfair.question.loading import any_model, load_model
-from bornfair.verification.verdict import Verdict
+from bornfair.questions.loading import any_model, load_model
 
 PEOPLE = Domain(
     features=(IntegerFeature(name="age", low=0, high=9), IntegerFeature(name="sex", low=0, high=1)), sensitive=("sex",)

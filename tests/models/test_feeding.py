@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
+from bornfair.models.columns import Wanted, Who, columns_for
 from bornfair.models.deciding import feeding
-from bornfair.models.importers.columns import Wanted, Who, columns_for
-from bornfair.question.loading import load_model
+from bornfair.questions.loading import load_model
 
 
 def test_letters_of_all_scripts_tell_columns_apart() -> None:

@@ -5,10 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bornfair.errors import InputError
-from bornfair.models.forest import MOST_DEPTH, Cut, Forest, Summation
-from bornfair.models.links import cut_of, sigmoid_in_float32, sigmoid_in_float64
-from bornfair.models.split_columns import ZERO, SplitColumn
+from bornfair.core.errors import InputError
+from bornfair.models.forest.columns import ZERO, SplitColumn
+from bornfair.models.forest.forest import MOST_DEPTH, Cut, Forest, Summation
+from bornfair.models.forest.links import cut_of, sigmoid_in_float32, sigmoid_in_float64
 
 STUMP = {
     "names": ("age",), "columns": (SplitColumn(0),), "roots": [0], "column": [0, -1, -1],

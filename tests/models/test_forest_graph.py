@@ -10,9 +10,9 @@ import onnxruntime
 import pandas as pd
 import pytest
 
-from bornfair.errors import InputError
-from bornfair.models.forest_graph import forest_bytes
-from bornfair.models.split_columns import ZERO, SplitColumn
+from bornfair.core.errors import InputError
+from bornfair.models.forest.columns import ZERO, SplitColumn
+from bornfair.models.forest.onnx_graph import forest_bytes
 from bornfair.people.features import CategoricalFeature, RealFeature
 from bornfair.proof.bundle import FairForest, own_model
 from bundle_cases import AGE, HOURS, INCOME, JOB, OWNER, grown

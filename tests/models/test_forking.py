@@ -15,9 +15,9 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from bornfair import FairClassifier, FairWrapper
-from bornfair.errors import InputError
-from bornfair.models.executing import PerProcess
-from bornfair.models.importers import onnx_worker
+from bornfair.core.errors import InputError
+from bornfair.models import onnx_worker
+from bornfair.models.network.executing import PerProcess
 from bornfair.proof.bundle import load_bundle
 
 pytestmark = [

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bornfair import Domain
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.models import metrics
 from bornfair.models.metrics import quality, quality_warning
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bornfair.errors import InputError
-from bornfair.models import executing
-from bornfair.models.network import WIDTHS, Layer, Network, decisions, hidden_widths
+from bornfair.core.errors import InputError
+from bornfair.models.network import executing
+from bornfair.models.network.network import WIDTHS, Layer, Network, decisions, hidden_widths
 
 
 def random_network(widths, seed=0, activation="relu"):

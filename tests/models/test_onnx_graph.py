@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from bornfair import Domain, FairClassifier, datasets, load
-from bornfair.errors import InputError
-from bornfair.models.model import probabilities
-from bornfair.models.network import Layer, Network, decisions
-from bornfair.models.onnx_graph import METADATA, onnx_bytes
+from bornfair.core.errors import InputError
+from bornfair.models.network.model import probabilities
+from bornfair.models.network.network import Layer, Network, decisions
+from bornfair.models.network.onnx_graph import METADATA, onnx_bytes
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.policies import Policies

@@ -23,14 +23,14 @@ from sklearn.svm import LinearSVC
 
 from bornfair import FairClassifier, FairModel, load, quantify, verify
 from bornfair.cli import run
-from bornfair.errors import InputError
-from bornfair.models.onnx_graph import onnx_bytes
+from bornfair.core.errors import InputError
+from bornfair.models.network.onnx_graph import onnx_bytes
+from bornfair.models.network.structural import prove_structurally
 from bornfair.models.operating import Asked, Top
+from bornfair.people.twins.relation import twin_relation
+from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
-from bornfair.question import Question
-from bornfair.twins.relation import twin_relation
-from bornfair.twins.versions import Versions
-from bornfair.verification.structural import prove_structurally
+from bornfair.questions import Question
 from nasty_models import nasty_model
 
 

@@ -12,14 +12,15 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
-from bornfair import Command, Endpoint, limits
-from bornfair.errors import InputError
-from bornfair.models.importers.columns import Columns, Who
-from bornfair.models.importers.reading import Reading
-from bornfair.models.opaque import Steadiness, Unsteady, opaque_model
-from bornfair.models.outside.command import lines_read
-from bornfair.models.outside.said import from_mapping, said, said_together
-from bornfair.models.outside.sent import as_csv, as_records
+from bornfair import Command, Endpoint
+from bornfair.core import limits
+from bornfair.core.errors import InputError
+from bornfair.models.columns import Columns, Who
+from bornfair.models.opaque.command import lines_read
+from bornfair.models.opaque.model import Steadiness, Unsteady, opaque_model
+from bornfair.models.opaque.said import from_mapping, said, said_together
+from bornfair.models.opaque.sent import as_csv, as_records
+from bornfair.models.reading import Reading
 from outside_models import SMALL, WIDE, by_age, command, served
 
 PEOPLE = SMALL.sample(64, seed=3)
@@ -302,7 +303,7 @@ def test_a_slow_answer_is_limited_as_a_whole(answer):
 @pytest.mark.parametrize("asked", ["nan", "-5", "inf", "1e999", "soon"])
 def test_a_busy_service_cannot_ask_for_a_pause_that_is_none(asked, monkeypatch):
     waited = []
-    monkeypatch.setattr("bornfair.models.outside.endpoint.time.sleep", waited.append)
+    monkeypatch.setattr("bornfair.models.opaque.endpoint.time.sleep", waited.append)
     with served(_refused(503, Retry_After=asked)) as url, pytest.raises(InputError, match="refused with status 503"):
         opened(Endpoint(url, rate=1e6))
     pauses = [seconds for seconds in waited if seconds > 0.1]
@@ -311,7 +312,7 @@ def test_a_busy_service_cannot_ask_for_a_pause_that_is_none(asked, monkeypatch):
 
 def test_no_wait_for_a_service_outlives_the_question(monkeypatch):
     waited = []
-    monkeypatch.setattr("bornfair.models.outside.endpoint.time.sleep", waited.append)
+    monkeypatch.setattr("bornfair.models.opaque.endpoint.time.sleep", waited.append)
     now = [0.0]
     monkeypatch.setattr(limits, "monotonic", lambda: now[0])
     columns = Columns(SMALL, SMALL.names)
@@ -328,7 +329,7 @@ def test_no_wait_for_a_service_outlives_the_question(monkeypatch):
 
 def test_a_service_is_asked_no_more_often_than_allowed(monkeypatch):
     waited = []
-    monkeypatch.setattr("bornfair.models.outside.endpoint.time.sleep", waited.append)
+    monkeypatch.setattr("bornfair.models.opaque.endpoint.time.sleep", waited.append)
     with served(lambda rows, _: [0.25] * len(rows)) as url:
         service, columns = Endpoint(url, rate=0.001), Columns(SMALL, SMALL.names)
         for _ in range(3):

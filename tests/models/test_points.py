@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.models.operating import (
     LEAST,
     ROUNDING,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import parser
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.models.deciding import (
     Graph,
     Meaning,
@@ -21,7 +21,7 @@ from bornfair.models.deciding import (
     served,
     usual_threshold,
 )  # fmt: skip
-from bornfair.models.importers.reading import Reading
+from bornfair.models.reading import Reading
 
 PLAIN = Reading()
 MOVED = Reading(threshold=0.3)

@@ -9,11 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.models.deciding import Rule
-from bornfair.models.importers.reading import Reading
-from bornfair.models.operating import Asked
-from bornfair.models.outside.said import (
+from bornfair.models.opaque.said import (
     Meant,
     Said,
     at_threshold,
@@ -25,6 +23,8 @@ from bornfair.models.outside.said import (
     said,
     said_together,
 )  # fmt: skip
+from bornfair.models.operating import Asked
+from bornfair.models.reading import Reading
 from bornfair.people.features import Label
 
 

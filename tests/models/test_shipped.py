@@ -13,7 +13,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from bornfair import FairClassifier, FairWrapper, verify
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.network import Layer, Network
 from bornfair.models.shipped import shipped
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding

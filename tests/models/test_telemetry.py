@@ -10,7 +10,7 @@ import bornfair
 SERVED = """
 import os, sys
 import bornfair
-from bornfair.models.importers.onnx_child import session_of
+from bornfair.models.onnx_child import session_of
 from onnx import TensorProto, helper
 
 pair = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]

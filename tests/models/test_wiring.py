@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
-from bornfair.models.wired import WiredModel
-from bornfair.models.wiring import Unclear, follow
+from bornfair.models.graph.model import WiredModel
+from bornfair.models.graph.wiring import Unclear, follow
 from bornfair.people.domain import Domain
 from bornfair.people.features import Label, RealFeature
 from bornfair.proof import checker

@@ -15,15 +15,16 @@ import signal
 import numpy as np
 import pytest
 
-from bornfair.errors import InputError
-from bornfair.models.model import Model
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Layer, Network
+from bornfair.models.network.shares import forms
 from bornfair.parallel import Workers, engines
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature
 from bornfair.people.scales import Scale
-from bornfair.quantification import forms, measure
+from bornfair.quantification import measure
 from bornfair.verification.search import search
 from samples import bornfair
 

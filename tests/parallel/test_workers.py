@@ -8,8 +8,8 @@ import joblib
 import pytest
 
 import errands
-from bornfair import growing
-from bornfair.errors import InputError
+from bornfair.core import growing
+from bornfair.core.errors import InputError
 from bornfair.parallel import ALONE, Workers, engines, task
 
 

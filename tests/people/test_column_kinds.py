@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.estimator import FairClassifier
 from bornfair.people.column_kinds import look, refused
 from bornfair.people.domain import Domain

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bornfair import Domain
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, RealFeature
 
 

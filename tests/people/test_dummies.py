@@ -13,7 +13,7 @@ from sklearn.neural_network import MLPClassifier
 
 import bornfair
 from bornfair import Domain, FairClassifier, FairWrapper, audit, explain, inspect, quantify, repair, verify
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.dummies import dummy_blocks
 from samples import bornfair as command
 
@@ -205,7 +205,7 @@ def test_a_bundle_may_be_asked_about_the_combinations_of_a_table(tmp_path):
     assert verdict.verdict in ("verified", "falsified")
     assert {(t["sex_Female"], t["sex_Male"]) for t in verdict.twins or []} <= {(0, 1), (1, 0)}
     several = FairClassifier(["age", "job_a"], hidden=[4], epochs=1, combinations="all").fit(X, Y)
-    asked = bornfair.question.Question.of(several, table=X, combinations="observed").model.domain
+    asked = bornfair.questions.Question.of(several, table=X, combinations="observed").model.domain
     assert asked.sensitive == ("age", "job_a", "job_b", "job_c") and len(asked.combinations) < 62 * 3
     assert {sum(row[1:]) for row in asked.combinations} == {1}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
 from bornfair.people.groups import MOST_LEVELS, grouped
 from bornfair.people.labels import class_positions, favourable_class

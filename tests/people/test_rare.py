@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from bornfair import Domain, FairClassifier
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.rare import without_rare
 
 PEOPLE = pd.DataFrame(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.reading import Reading
 from bornfair.people.tables import read_table, with_numbers
 from bornfair.people.written_numbers import number_of

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bornfair import limits
-from bornfair.errors import InputError
+from bornfair.core import limits
+from bornfair.core.errors import InputError
 from bornfair.people import sources, survey
 from bornfair.people.domain import Domain
 from bornfair.people.reading import Reading

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.reading import Reading
 from bornfair.people.sources import Source
 from bornfair.people.tables import _separator, as_pandas, read_table, told_of_reading, with_large_numbers

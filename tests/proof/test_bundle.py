@@ -8,7 +8,7 @@ import pytest
 from onnx import numpy_helper
 
 from bornfair import FairClassifier, load
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from samples import make_people
 
 

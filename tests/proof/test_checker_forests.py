@@ -18,9 +18,9 @@ import pytest
 from onnx import numpy_helper
 
 from bornfair import load
-from bornfair.errors import InputError, plain_level
-from bornfair.models.forest_graph import forest_bytes
-from bornfair.models.forest_model import Native
+from bornfair.core.errors import InputError, plain_level
+from bornfair.models.forest.model import Native
+from bornfair.models.forest.onnx_graph import forest_bytes
 from bornfair.people.features import IntegerFeature, RealFeature
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairForest, bundle_files

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from bornfair import load
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.features import BooleanFeature, RealFeature
 from bornfair.proof import checker
 from bornfair.proof.bundle import bundle_files

@@ -19,9 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bornfair import FairClassifier, datasets, verify
-from bornfair.models.network import Layer
-from bornfair.models.network import Network as Weights
-from bornfair.models.onnx_graph import onnx_bytes
+from bornfair.models.network.network import Layer
+from bornfair.models.network.network import Network as Weights
+from bornfair.models.network.onnx_graph import onnx_bytes
+from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
@@ -31,7 +32,6 @@ from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.proof.certificate import as_checked, certificate_of, certified
 from bornfair.proof.checker import Column, Network, People, Prover, Rejected
 from bornfair.proof.tree import find_tree
-from bornfair.verification.verdict import Verdict
 from brute_force import mistake, random_model, truth
 
 SEEDS = st.integers(0, 2**32)

@@ -14,9 +14,9 @@ import pytest
 
 from bornfair import Domain, FairClassifier
 from bornfair.people.features import CategoricalFeature, IntegerFeature
+from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
 from bornfair.proof.bundle import bundle_files
-from bornfair.twins.versions import Versions
 from bundle_cases import Forgery, answer
 from samples import CERTIFICATE_SCHEMA as CERTIFICATE
 from samples import DOMAIN_SCHEMA as PUBLISHED

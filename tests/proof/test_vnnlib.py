@@ -11,14 +11,14 @@ import onnxruntime
 import pytest
 
 from bornfair import Domain, verify
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network, decisions
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Layer, Network, decisions
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.twins.relation import Relation, View, flip_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.proof.vnnlib import export_query
-from bornfair.twins.relation import Relation, View, flip_relation
 from bornfair.verification.replay import exact_input
 from brute_force import random_model, truth
 

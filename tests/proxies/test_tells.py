@@ -9,13 +9,13 @@ import typer
 from typer.testing import CliRunner
 
 from bornfair import Domain, datasets
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
+from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairModel
-from bornfair.proxies.tells import area_under_curve, proxy_report
-from bornfair.repairing import project
-from bornfair.twins.versions import Versions
+from bornfair.questions.proxies.tells import area_under_curve, proxy_report
+from bornfair.questions.repairing import project
 
 
 def made_up(count=1500, seed=0):

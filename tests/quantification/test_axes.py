@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bornfair.models.network.shares.shares import Axis
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
-from bornfair.quantification.shares import Axis
-from bornfair.quantification.variables import variables
-from bornfair.twins.relation import twin_relation
-from bornfair.verification.boxes import Boxes
+from bornfair.people.space.boxes import Boxes
+from bornfair.people.space.variables import variables
+from bornfair.people.twins.relation import twin_relation
 
 
 @pytest.mark.parametrize(("kind", "weighted"), [("integer", False), ("real", False), ("real", True)])

@@ -17,24 +17,24 @@ import bornfair.quantification.bounding as bounding
 import bornfair.quantification.confident as confidence
 import bornfair.quantification.crowds as crowds
 import bornfair.quantification.measure as engine
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.clock import Clock
+from bornfair.core.errors import InputError
+from bornfair.models.network.bounds.exact import exact_decisions, inputs_of_views
+from bornfair.models.network.network import Layer, Network
+from bornfair.models.network.shares.forms import Bounder
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.space.boxes import Boxes
+from bornfair.people.space.variables import variables
+from bornfair.people.twins.relation import band_relation, twin_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import Shares, shares_of
 from bornfair.quantification.confident import FirstSample, Looks, Parts, confident, take_looks
 from bornfair.quantification.crowds import Crowd
-from bornfair.quantification.forms import Bounder
 from bornfair.quantification.points import sure_people
 from bornfair.quantification.records import Confident
-from bornfair.quantification.variables import variables
-from bornfair.twins.relation import band_relation, twin_relation
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock
-from bornfair.verification.exact import exact_decisions, inputs_of_views
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import bornfair.quantification.grids as grids
-from bornfair.models.network import Layer, Network
+import bornfair.models.network.shares.grids as grids
+from bornfair.models.network.network import Layer, Network
+from bornfair.models.network.shares.affine_forms import BoxNetwork
+from bornfair.models.network.shares.bottlenecks import Bottlenecks
+from bornfair.models.network.shares.few_sums import FewSums, prove_by_few, serves
+from bornfair.models.network.shares.forms import Bounder
+from bornfair.models.network.shares.grids import Choices, Grid
+from bornfair.models.network.shares.leads import prove
+from bornfair.models.network.shares.relaxation import ReluPass
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.space.boxes import Boxes
+from bornfair.people.space.variables import variables
+from bornfair.people.twins.relation import twin_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import shares_of
-from bornfair.quantification.affine_forms import BoxNetwork
-from bornfair.quantification.bottlenecks import Bottlenecks
-from bornfair.quantification.few_sums import FewSums, prove_by_few, serves
-from bornfair.quantification.forms import Bounder
-from bornfair.quantification.grids import Choices, Grid
-from bornfair.quantification.leads import prove
-from bornfair.quantification.relaxation import ReluPass
-from bornfair.quantification.variables import variables
-from bornfair.twins.relation import twin_relation
-from bornfair.verification.boxes import Boxes
 from share_fuzz import random_marginals, small_model
 
 SEEDS = st.integers(0, 2**32 - 1)

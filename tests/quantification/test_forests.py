@@ -8,18 +8,18 @@ import pandas as pd
 import pytest
 from tests.support.random_forests import everybody, random_forest_model, some_limits, within
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
+from bornfair.models.forest.bounds.judge import Judge
+from bornfair.models.forest.bounds.restriction import restricted
+from bornfair.models.forest.shares.functions import Functions
+from bornfair.models.forest.shares.moments import LeafTable
+from bornfair.models.forest.shares.weights import CellWeights
 from bornfair.parallel import Workers
 from bornfair.quantification import forest_measure, forest_sample
 from bornfair.quantification.forest_bounding import _points
-from bornfair.quantification.forest_functions import Functions
 from bornfair.quantification.forest_measure import shares_of_forest
-from bornfair.quantification.forest_moments import LeafTable
 from bornfair.quantification.forest_rows import shares_of_forest_rows
-from bornfair.quantification.forest_weights import CellWeights
 from bornfair.verification.decide import decide
-from bornfair.verification.forest_judge import Judge
-from bornfair.verification.forest_restriction import restricted
 from clocks import fast_clock, slow_clock
 
 CLOSE = 1e-9
@@ -129,7 +129,7 @@ def test_how_many_work_side_by_side_changes_nothing_but_the_time(monkeypatch):
 
 @pytest.mark.parametrize("bands", [1, 2])
 def test_many_versions_are_taken_together_in_bands(monkeypatch, bands):
-    from bornfair.quantification import forest_panel
+    from bornfair.models.forest.shares import panel as forest_panel
 
     monkeypatch.setattr(forest_measure, "FEW", 0)
     monkeypatch.setattr(forest_panel, "FEW_VERSIONS", 1)

@@ -11,20 +11,20 @@ import pytest
 
 import bornfair.quantification.drawing as drawing
 import bornfair.quantification.lean as lean_module
-from bornfair.models.network import Layer, Network, decisions
+from bornfair.models.network.bounds.exact import exact_decisions, exact_scores, inputs_of_views
+from bornfair.models.network.network import Layer, Network, decisions
+from bornfair.models.network.shares.forms import Bounder
+from bornfair.models.network.shares.leads import judge_boxes
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.space.boxes import Boxes
+from bornfair.people.space.variables import Variables, variables
+from bornfair.people.twins.relation import FreeSpace, Relation, View, twin_relation
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.drawing import Drawing
-from bornfair.quantification.forms import Bounder
-from bornfair.quantification.leads import judge_boxes
 from bornfair.quantification.lean import Lean, bounded_in_float32, sure_classes, views_alike
-from bornfair.quantification.variables import Variables, variables
-from bornfair.twins.relation import FreeSpace, Relation, View, twin_relation
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.exact import exact_decisions, exact_scores, inputs_of_views
 
 
 def owner_of(rng, *, size=1.0, carried=0.0, missing=False):

@@ -12,28 +12,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import bornfair.quantification.alive as alive
+import bornfair.models.network.bounds.alive as alive
+import bornfair.models.network.shares.forms as forms
 import bornfair.quantification.bounding as bounding
 import bornfair.quantification.estimate as sampling
-import bornfair.quantification.forms as forms
 import bornfair.quantification.measure as engine
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.clock import Clock
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Layer, Network
+from bornfair.models.network.shares.forms import Bounder
+from bornfair.models.network.shares.relaxation import Sums
+from bornfair.models.network.shares.shares import surely_above
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.space.boxes import Boxes
+from bornfair.people.space.variables import variables
+from bornfair.people.twins.relation import Relation, View, flip_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import Estimate, Shares, shares_of
 from bornfair.quantification.confident import clopper_pearson
 from bornfair.quantification.estimate import Sample, estimated
-from bornfair.quantification.forms import Bounder
-from bornfair.quantification.relaxation import Sums
-from bornfair.quantification.shares import surely_above
-from bornfair.quantification.variables import variables
-from bornfair.twins.relation import Relation, View, flip_relation
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock
 from bornfair.verification.frontier import Frontier
 from clocks import fast_clock, slow_clock
 from share_fuzz import FOREVER, case, mistakes, random_marginals, small_model, true_shares, unfair_people

@@ -6,16 +6,16 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from bornfair import Domain, quantify
-from bornfair.errors import InputError
-from bornfair.models.importers.columns import Who
-from bornfair.models.importers.reading import Reading
-from bornfair.models.opaque import opaque_model
+from bornfair.core.errors import InputError
+from bornfair.models.columns import Who
+from bornfair.models.opaque.model import opaque_model
+from bornfair.models.reading import Reading
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.outside_draw import Drawn
 from bornfair.quantification.outside_measure import shares_outside
 from bornfair.quantification.people import own_decisions, people_of, treatment
-from bornfair.question import Question
+from bornfair.questions import Question
 from outside_models import SMALL, WIDE, by_age, unfair_to
 
 

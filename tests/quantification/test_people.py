@@ -9,16 +9,16 @@ import pandas as pd
 import pytest
 
 from bornfair import audit
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import affected_groups, marginals_of, most_affected, shares_of, treated_people, treatment
-from bornfair.question import quantify
-from bornfair.twins.relation import flip_relation
+from bornfair.questions import quantify
 from bornfair.verification.replay import replay
 
 

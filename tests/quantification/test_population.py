@@ -16,22 +16,22 @@ from hypothesis import strategies as st
 
 import bornfair.quantification.measure as engine
 from bornfair.cli import main
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network, decisions
+from bornfair.core.errors import InputError
+from bornfair.models.network.bounds.exact import exact_decisions
+from bornfair.models.network.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.policies import Policies
 from bornfair.people.scales import Scale
+from bornfair.people.space.subpopulation import rows_within
+from bornfair.people.space.variables import variables
+from bornfair.people.twins.relation import free_space
+from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import affected_groups, shares_of
 from bornfair.quantification.population import shares_of_rows
-from bornfair.quantification.subpopulation import rows_within
-from bornfair.quantification.variables import variables
-from bornfair.question import quantify
-from bornfair.twins.relation import free_space
-from bornfair.twins.versions import Versions
-from bornfair.verification.exact import exact_decisions
+from bornfair.questions import quantify
 from bornfair.verification.replay import exact_input
 from twin_cases import random_domain
 
@@ -252,7 +252,7 @@ def test_the_function_counts_the_rows_of_a_table_or_a_file(tmp_path):
 
 
 def test_an_interrupt_while_groups_are_looked_for_keeps_the_shares():
-    import bornfair.question as question
+    import bornfair.questions as question
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import bornfair.quantification.remainder as remainder
+from bornfair.core.clock import Clock
+from bornfair.people.space.boxes import Boxes
 from bornfair.quantification.confident import FirstSample, Looks
 from bornfair.quantification.estimate import Sample
 from bornfair.quantification.remainder import Remainder
 from bornfair.quantification.tally import Tally
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock
 
 BATCH, TOTAL = 1000, 2.0**40
 

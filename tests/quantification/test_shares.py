@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-import bornfair.quantification.shares as engine
-from bornfair.quantification.nodes import Nodes
-from bornfair.quantification.relaxation import Sums
-from bornfair.quantification.shares import Axis, combined, likely_above, lowest_of_views, surely_above
-from bornfair.quantification.variables import Variables, Weights
-from bornfair.twins.relation import FreeSpace
-from bornfair.verification.boxes import Boxes
+import bornfair.models.network.shares.shares as engine
+from bornfair.models.network.shares.nodes import Nodes
+from bornfair.models.network.shares.relaxation import Sums
+from bornfair.models.network.shares.shares import Axis, combined, likely_above, lowest_of_views, surely_above
+from bornfair.people.space.boxes import Boxes
+from bornfair.people.space.variables import Variables, Weights
+from bornfair.people.twins.relation import FreeSpace
 
 LATTICE, REAL = "lattice", "real"
 

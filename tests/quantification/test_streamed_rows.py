@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 
 from bornfair import audit, quantify
-from bornfair.errors import InputError
-from bornfair.models.model import Model
-from bornfair.models.network import Layer, Network
+from bornfair.core.clock import Clock
+from bornfair.core.errors import InputError
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Layer, Network
 from bornfair.people import sources, survey
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
@@ -16,7 +17,6 @@ from bornfair.people.sampling import domain_of, looked_at
 from bornfair.people.scales import Scale
 from bornfair.people.sources import Source
 from bornfair.proof.bundle import FairModel
-from bornfair.verification.clock import Clock
 from samples import bornfair, make_people
 
 

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from bornfair import Domain, audit, explain, quantify, verify
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.features import BooleanFeature, IntegerFeature, RealFeature
 from bornfair.quantification.synthetic import Rows
 from documents import people as some_people
@@ -62,10 +62,10 @@ def test_nobody_is_shown_where_everybody_is_a_row():
 
 @pytest.mark.parametrize("kind", ["network", "forest"])
 def test_rows_falsify_a_model_that_a_search_without_them_leaves_open(kind, request, monkeypatch):
-    from bornfair.verification.verdict import undecided
+    from bornfair.models.verdict import undecided
 
     model = request.getfixturevalue(kind)
-    monkeypatch.setattr("bornfair.question.decide", lambda *_, **__: undecided("bounds", "the time is up"))
+    monkeypatch.setattr("bornfair.questions.decide", lambda *_, **__: undecided("bounds", "the time is up"))
     found = verify(model, PEOPLE, synthetic=True, **ASKED)
     assert found.verdict == "falsified"
     assert found.twins is None or not any(map(is_row, found.twins))

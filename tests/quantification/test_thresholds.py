@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bornfair import FairClassifier, audit
-from bornfair.models.model import Model
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Layer, Network
+from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, Label
@@ -18,7 +19,6 @@ from bornfair.quantification.records import People
 from bornfair.quantification.thresholds import ThresholdCurve, threshold_curve
 from bornfair.report import Document, DomainFacts
 from bornfair.report.verdict_text import verdict_sentence
-from bornfair.verification.verdict import Verdict
 
 WHO = Domain(features=(BooleanFeature(name="s"),), sensitive=("s",), label=Label(name="y", classes=("no", "yes")))
 MODEL = Model(Network((Layer(np.ones((1, 1)), np.zeros(1)),)), Encoding(WHO, {}))

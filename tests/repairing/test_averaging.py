@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 
 from bornfair import Domain, repair, verify
 from bornfair.cli import app
-from bornfair.errors import InputError
-from bornfair.models.importers.columns import Who
-from bornfair.models.importers.onnx_child import session_of
+from bornfair.core.errors import InputError
+from bornfair.models.columns import Who
+from bornfair.models.onnx_child import session_of
 from bornfair.proof import checker
-from bornfair.repairing.averaging import COMPARED_ROWS, _rows_of
+from bornfair.questions.repairing.averaging import COMPARED_ROWS, _rows_of
 
 PEOPLE = pd.DataFrame({
     "age": np.arange(90) % 40 + 20.0,

@@ -11,13 +11,13 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from bornfair import load, repair
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.features import RealFeature
 from bornfair.proof import checker
 from bornfair.proof.certificate import as_checked
-from bornfair.repairing import RepairedForest
-from bornfair.repairing.forest_mean import mean_forest
-from bornfair.repairing.restriction import all_values, merges_of, values_of
+from bornfair.questions.repairing import RepairedForest
+from bornfair.questions.repairing.forest_mean import mean_forest
+from bornfair.questions.repairing.restriction import all_values, merges_of, values_of
 from bundle_cases import AGE, HOURS, JOB, OWNER, grown
 from random_forests import random_forest_model
 

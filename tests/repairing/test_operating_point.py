@@ -30,8 +30,8 @@ from xgboost import XGBClassifier
 
 from bornfair import FairWrapper, audit, drift, load, repair, verify
 from bornfair.cli import app
-from bornfair.errors import InputError
-from bornfair.models.importers.onnx_child import session_of
+from bornfair.core.errors import InputError
+from bornfair.models.onnx_child import session_of
 from bornfair.models.operating import Asked, Operating, agreeing, point_of_means
 from bornfair.proof import checker
 

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair.errors import InputError
-from bornfair.models.importers.nnet import load_nnet
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.importers.nnet import load_nnet
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
 from bornfair.people.scales import Scale
+from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files
-from bornfair.repairing import project
+from bornfair.questions.repairing import project
 from bornfair.training.first_layer import told_in
 from bornfair.training.projection import (
     FairLayer,
@@ -27,7 +28,6 @@ from bornfair.training.projection import (
     least_squares_projection,
     plain_projection,
 )
-from bornfair.twins.versions import Versions
 from brute_force import random_model, truth
 
 

@@ -10,14 +10,14 @@ import typer
 from typer.testing import CliRunner
 
 from bornfair import Domain, FairClassifier, load
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
+from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files
-from bornfair.repairing import compare, repair
-from bornfair.repairing.fine_tune import Lesson, fine_tune
-from bornfair.twins.versions import Versions
+from bornfair.questions.repairing import compare, repair
+from bornfair.questions.repairing.fine_tune import Lesson, fine_tune
 from samples import make_people
 
 NNET = (  # 3 inputs, 2 neurons, 1 output

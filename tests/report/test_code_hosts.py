@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bornfair.models.verdict import Verdict, undecided
 from bornfair.report.code_hosts import Examined, to_junit, to_sarif
-from bornfair.verification.verdict import Verdict, undecided
 
 HOSTILE = "<b>&\"'[x](http://e) {0} \x1b[2J\u202e\n]]>\ud800"
 UNFAIR = Verdict(
@@ -121,7 +121,7 @@ def test_a_bundle_is_known_by_its_model(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     from bornfair import Domain, FairModel
-    from bornfair.models.network import Layer, Network
+    from bornfair.models.network.network import Layer, Network
     from bornfair.people.encoding import Encoding
     from bornfair.people.features import BooleanFeature, IntegerFeature, Label
     from bornfair.people.scales import Scale

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
+from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
 from bornfair.report import (
@@ -37,7 +38,6 @@ from bornfair.report import (
 )
 from bornfair.report.formatting import percent, readable
 from bornfair.report.verdict_text import verdict_sentence
-from bornfair.verification.verdict import Verdict
 from report_examples import ANNA, BOB, DOMAIN, EXAMPLES, HOSTILE, Page, everything, fair, many_features, undecided
 
 UNDECIDED = Verdict("undecided", "none", "bounds", (), "the time is up")

@@ -12,15 +12,15 @@ import numpy as np
 import pandas as pd
 
 from bornfair import verify
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.bounds.exact import exact_decisions
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
 from bornfair.people.scales import Scale
+from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairModel
-from bornfair.twins.versions import Versions
 from bornfair.verification.attack import find_twins
-from bornfair.verification.exact import exact_decisions
 from bornfair.verification.replay import exact_input
 from fuzzing import Summary
 from piecewise import all_values

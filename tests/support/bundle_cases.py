@@ -19,10 +19,10 @@ import onnx
 from onnx import numpy_helper
 
 from bornfair import FairClassifier
-from bornfair.models.forest import Cut, Summation
-from bornfair.models.importers.planting import Planting
-from bornfair.models.network import Layer, Network
-from bornfair.models.split_columns import SplitColumn
+from bornfair.models.forest.columns import SplitColumn
+from bornfair.models.forest.forest import Cut, Summation
+from bornfair.models.forest.planting import Planting
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from bornfair.verification.clock import Clock
+from bornfair.core.clock import Clock
 
 SECONDS = 1e6
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bornfair.models import opaque
-from bornfair.verification import clock
+from bornfair.core import clock
+from bornfair.models.opaque import model as opaque
 
 
 class CountedTime:

@@ -20,10 +20,10 @@ import onnxruntime
 import pandas as pd
 from onnx import TensorProto, helper, numpy_helper
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.features import IntegerFeature
-from bornfair.question import Question, verify
+from bornfair.questions import Question, verify
 from fuzzing import Summary
 
 NAMES = ("a", "b", "s")

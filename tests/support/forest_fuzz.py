@@ -11,7 +11,7 @@ from collections import Counter
 
 import numpy as np
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.proof.bundle import FairForest, bundle_files
 from bundle_cases import FORESTS, NAMES, Files, answer, bundle
 from forgeries import TREE_MUTATIONS, forge

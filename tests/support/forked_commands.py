@@ -26,9 +26,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bornfair import limits
+from bornfair.core import limits
 
-MOST_MEMORY = 2 << 30  # resident bytes of a command; its children have the limits of `bornfair.limits`
+MOST_MEMORY = 2 << 30  # resident bytes of a command; its children have the limits of `bornfair.core.limits`
 ADDRESS_SPACE = 8 << 30  # of a command: a defect must not use up the machine
 STARTING = 4.0  # processor seconds for imports and compilation, besides the limit of time
 WITHOUT_LIMIT = 60.0  # processor seconds of a command that has no limit of time

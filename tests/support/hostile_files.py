@@ -106,7 +106,7 @@ def prepare(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _interrupted_after(epochs: int) -> Any:
-    from bornfair import checkpoint
+    from bornfair.core import checkpoint
 
     save, left = checkpoint.save, epochs
 

@@ -24,17 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.errors import InputError
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.importers.forest_files import forest_file
-from bornfair.models.importers.onnx_file import read_onnx
-from bornfair.models.importers.onnx_forest import onnx_forest
-from bornfair.models.importers.reading import Reading
+from bornfair.core.errors import InputError
+from bornfair.importers.forest_files import forest_file
+from bornfair.importers.onnx_file import read_onnx
+from bornfair.importers.onnx_forest import onnx_forest
+from bornfair.models.forest.bounds.judge import Judge
+from bornfair.models.forest.bounds.restriction import restricted
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.reading import Reading
 from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature
 from bornfair.verification.forest_decide import prove_forest
-from bornfair.verification.forest_judge import Judge
-from bornfair.verification.forest_restriction import restricted
 from bornfair.verification.forest_search import search_forest
 from fuzzing import Summary
 from hostile_making import Chance, bad_bytes, bad_graph, bad_json_text, bad_lines

@@ -19,7 +19,7 @@ import onnxruntime
 from onnx import TensorProto
 
 from bornfair import quantify, verify
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.features import IntegerFeature
 from bornfair.verification.decide import Engine

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from bornfair.models.importers.original import forward
-from bornfair.models.network import decisions
+from bornfair.importers.original import forward
+from bornfair.models.network.network import decisions
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
 from bornfair.proof.bundle import FairModel

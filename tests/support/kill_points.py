@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bornfair import files
+from bornfair.core import files
 
 MARKER, NAMES = "domain.json", ("domain.json", "model.onnx", "certificate.json")
 DIED = 17

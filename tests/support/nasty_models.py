@@ -17,8 +17,8 @@ import pandas as pd
 
 import piecewise
 from bornfair import quantify, verify
-from bornfair.models.network import Layer, Network
-from bornfair.models.onnx_graph import input_type, onnx_bytes
+from bornfair.models.network.network import Layer, Network
+from bornfair.models.network.onnx_graph import input_type, onnx_bytes
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature

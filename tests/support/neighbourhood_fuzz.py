@@ -10,13 +10,13 @@ import pandas as pd
 
 import random_forests
 from bornfair import Domain, FairModel
-from bornfair.explaining.person import limits_around
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.bounds.exact import exact_decisions
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
-from bornfair.twins.versions import Versions
+from bornfair.people.twins.versions import Versions
+from bornfair.questions.explaining.person import limits_around
 from bornfair.verification.decide import decide
-from bornfair.verification.exact import exact_decisions
 from bornfair.verification.replay import exact_input
 from brute_force import random_model
 from fuzzing import Summary

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 
 from bornfair import Domain
-from bornfair.models.forest import Cut, Forest, Summation
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.split_columns import SplitColumn, columns_of
+from bornfair.models.forest.bounds.judge import exact_class
+from bornfair.models.forest.columns import SplitColumn, columns_of
+from bornfair.models.forest.forest import Cut, Forest, Summation
+from bornfair.models.forest.model import ForestModel
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.twins.versions import Versions
-from bornfair.verification.forest_judge import exact_class
+from bornfair.people.twins.versions import Versions
 
 WORDS = ("red", "green", "blue", "grey")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from html.parser import HTMLParser
 
+from bornfair.models.verdict import Verdict
 from bornfair.people.gaps import Gaps
 from bornfair.report import (
     Affected,
@@ -27,7 +28,6 @@ from bornfair.report import (
     Repair,
     Shares,
 )
-from bornfair.verification.verdict import Verdict
 
 HOSTILE = "<script>alert('x')</script>\"&|`*_[a](http://b)\n\u202e"
 CAPITAL = "capital-gain"

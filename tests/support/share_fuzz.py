@@ -11,22 +11,22 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import bornfair.quantification.alive as alive
+import bornfair.models.network.bounds.alive as alive
+import bornfair.models.network.shares.few_sums as few_sums
+import bornfair.models.network.shares.grids as grids
+import bornfair.models.network.shares.shares as shares
 import bornfair.quantification.bounding as bounding
-import bornfair.quantification.few_sums as few_sums
-import bornfair.quantification.grids as grids
 import bornfair.quantification.measure as engine
-import bornfair.quantification.shares as shares
-from bornfair.models.network import Layer, Network, decisions
+from bornfair.models.network.bounds.exact import exact_decisions, fractions
+from bornfair.models.network.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
 from bornfair.people.scales import Scale
+from bornfair.people.space.variables import variables
+from bornfair.people.twins.relation import twin_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import Shares, shares_of
-from bornfair.quantification.variables import variables
-from bornfair.twins.relation import twin_relation
-from bornfair.verification.exact import exact_decisions, fractions
 from fuzzing import Summary
 
 FOREVER = 1e9

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.models.forest_model import ForestModel
+from bornfair.core.clock import Clock
+from bornfair.models.forest.model import ForestModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
 from bornfair.quantification.forest_measure import shares_of_forest
 from bornfair.quantification.forest_rows import shares_of_forest_rows
-from bornfair.question.loading import load_model
-from bornfair.verification.clock import Clock
+from bornfair.questions.loading import load_model
 from bornfair.verification.decide import decide
 from fuzzing import Summary
 from random_forests import everybody, random_forest_model, some_limits, within

@@ -15,20 +15,20 @@ from collections import Counter
 
 import numpy as np
 
-from bornfair.models.network import Layer, Network
-from bornfair.models.onnx_graph import onnx_bytes
+from bornfair.models.network.bounds.views import input_sizes
+from bornfair.models.network.network import Layer, Network
+from bornfair.models.network.onnx_graph import onnx_bytes
+from bornfair.models.network.structural import prove_structurally, prove_zero_weights
+from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
 from bornfair.people.policies import Policies
 from bornfair.people.scales import Scale
+from bornfair.people.twins.relation import twin_relation
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel
 from bornfair.proof.certificate import as_checked
-from bornfair.twins.relation import twin_relation
-from bornfair.verification.structural import prove_structurally, prove_zero_weights
-from bornfair.verification.verdict import Verdict
-from bornfair.verification.views import input_sizes
 from fuzzing import Summary
 from graph_oracle import Judge
 

@@ -8,8 +8,8 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 
-from bornfair.models.network import Layer, Network
-from bornfair.models.onnx_graph import onnx_bytes
+from bornfair.models.network.network import Layer, Network
+from bornfair.models.network.onnx_graph import onnx_bytes
 from bornfair.people.domain import Domain
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
 from bornfair.proof.bundle import FairModel

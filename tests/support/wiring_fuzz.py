@@ -18,8 +18,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from bornfair.models.importers.onnx_worker import CannotRun, ForeignGraph
-from bornfair.models.wired import WiredModel
+from bornfair.models.graph.model import WiredModel
+from bornfair.models.onnx_worker import CannotRun, ForeignGraph
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, Label, RealFeature
 from bornfair.proof import checker

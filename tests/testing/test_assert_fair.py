@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.testing import assert_fair
 
 PEOPLE = pd.DataFrame({"hours": np.arange(40) % 20, "woman": np.arange(40) % 2, "paid": np.arange(40) % 20 > 9})
@@ -35,10 +35,10 @@ def test_a_fair_model_passes_and_gives_the_verdict():
 
 
 def test_undecided_passes_only_if_allowed(monkeypatch, unfair):
-    import bornfair.question
-    from bornfair.verification.verdict import undecided
+    import bornfair.questions
+    from bornfair.models.verdict import undecided
 
-    monkeypatch.setattr(bornfair.question, "verify", lambda *_, **__: undecided("bounds", "the time is up"))
+    monkeypatch.setattr(bornfair.questions, "verify", lambda *_, **__: undecided("bounds", "the time is up"))
     with pytest.raises(AssertionError, match=r"not proven fair, nor disproven .*: the time is up"):
         assert_fair(unfair, PEOPLE, sensitive_features=["woman"])
     assert assert_fair(unfair, PEOPLE, allow_undecided=True).verdict == "undecided"

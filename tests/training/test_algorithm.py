@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair import checkpoint
-from bornfair.errors import Diverged, InputError
-from bornfair.models.network import Layer, Network, decisions
+from bornfair.core import checkpoint
+from bornfair.core.errors import Diverged, InputError
+from bornfair.models.network.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature
 from bornfair.training.algorithm import TrainingData, train
@@ -124,7 +124,7 @@ def test_the_expected_gradient_of_sensitive_weights_vanishes_for_any_loss(loss, 
     inputs = np.stack([np.concatenate([data.free, np.tile(c, (20, 1))], axis=1) for c in data.codes])
 
     def mean_loss(parameters):
-        from bornfair.models.network import forward
+        from bornfair.models.network.network import forward
 
         scores = jax.vmap(lambda x: forward(parameters, x, "tanh")[:, 0])(inputs)
         return jnp.mean(LOSSES[loss](scores, jnp.asarray(data.classes, jnp.float32)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bornfair import FairClassifier
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.fitting import Recipe
 from bornfair.training.plan import Plan, shared_split, split

@@ -8,9 +8,9 @@ import onnxruntime
 import pytest
 
 from bornfair import FairClassifier, audit
-from bornfair.errors import InputError
-from bornfair.models.model import probabilities
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.model import probabilities
+from bornfair.models.network.network import Layer, Network
 from bornfair.proof.checker import check
 from bornfair.report.report import from_json
 from bornfair.training.calibration import calibration

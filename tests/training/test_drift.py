@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.training.drift import draws_needed, drift_probability, response_variance, update_variance
 from bornfair.training.response import response_probabilities
 

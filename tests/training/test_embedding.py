@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bornfair import FairClassifier
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.proof import checker

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bornfair.errors import InputError, NoGamma
+from bornfair.core.errors import InputError, NoGamma
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature
 from bornfair.training.gamma import solve_first_layer

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import bornfair
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
 from bornfair.training.gamma import code_columns, gamma_report, solve_domain, solve_first_layer

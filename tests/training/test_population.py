@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bornfair import FairClassifier, FairnessWarning
-from bornfair.errors import InputError
-from bornfair.models.network import Network, forward
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Network, forward
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature
 from bornfair.training.algorithm import TrainingData, train

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.training.response import Response, kept_and_other, privacy, released_shares, response_probabilities
 
 

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair.errors import InputError, NoFairStart
-from bornfair.models.network import Network
+from bornfair.core.errors import InputError, NoFairStart
+from bornfair.models.network.network import Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature, RealFeature
 from bornfair.people.scales import Scale
 from bornfair.people.sensitive import ENUMERATION_LIMIT
+from bornfair.people.twins.relation import flip_relation
 from bornfair.training.start import (
     Bernoulli,
     Constant,
@@ -30,7 +31,6 @@ from bornfair.training.start import (
     fair_start,
     parse_start,
 )
-from bornfair.twins.relation import flip_relation
 from oracle import disagreeing_twins
 
 

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from bornfair import checkpoint
-from bornfair.errors import InputError
+from bornfair.core import checkpoint
+from bornfair.core.errors import InputError
 from bornfair.people import sources, survey
 from bornfair.people.domain import Domain
 from bornfair.people.policies import Policies

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from bornfair import FairClassifier
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.training import teacher

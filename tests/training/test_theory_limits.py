@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.network import Layer, Network
 from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.plan import Plan
 from bornfair.training.response import Response

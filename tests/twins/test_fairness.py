@@ -14,18 +14,18 @@ import pandas as pd
 import pytest
 
 from bornfair import FairClassifier, FairModel, FairnessWarning, verify
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network, decisions
+from bornfair.core.errors import InputError
+from bornfair.models.network.bounds.exact import exact_decisions
+from bornfair.models.network.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature
+from bornfair.people.twins.relation import twin_relation
+from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
 from bornfair.proof.bundle import bundle_files, load_bundle
 from bornfair.proof.certificate import certificate_of
 from bornfair.proof.vnnlib import export_query
-from bornfair.twins.relation import twin_relation
-from bornfair.twins.versions import Versions
-from bornfair.verification.exact import exact_decisions
 from bornfair.verification.replay import exact_input
 from bornfair.verification.search import search
 from oracle import refutes
@@ -175,7 +175,7 @@ def test_the_verifier_agrees_with_counting_out_all_versions(seed):
 
 
 def _fractions(values: np.ndarray) -> np.ndarray:
-    from bornfair.verification.exact import fractions
+    from bornfair.models.network.bounds.exact import fractions
 
     return fractions(values)
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from bornfair import quantify, verify
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature, Label, RealFeature

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 import oracle
 from bornfair import verify
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.estimator import FairClassifier
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.lens import Lens
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
-from bornfair.twins.relation import flip_relation
 from bornfair.verification.attack import Attack, find_twins
 from bornfair.verification.cancel import cancelling
-from bornfair.verification.lens import Lens
 from samples import make_people
 
 SEX = CategoricalFeature(name="sex", categories=("female", "male"))

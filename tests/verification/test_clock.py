@@ -7,17 +7,17 @@ import pandas as pd
 import pytest
 
 from bornfair import Domain, FairModel, audit, quantify, verify
-from bornfair.models.network import Layer, Network
+from bornfair.core.clock import Clock, TimeIsUp
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.people.scales import Scale
-from bornfair.proxies.tells import proxy_report
+from bornfair.people.space.boxes import Boxes
 from bornfair.quantification import affected_groups
 from bornfair.quantification import people as people_module
 from bornfair.quantification.people import treatment
 from bornfair.quantification.points import largest_rounding
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock, TimeIsUp
+from bornfair.questions.proxies.tells import proxy_report
 from bornfair.verification.frontier import Frontier
 from clocks import ticking
 

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 from tests.support.random_forests import everybody, random_forest_model
 
+from bornfair.core.clock import Clock
+from bornfair.models.forest.bounds.restriction import restricted
+from bornfair.models.forest.influence import influences
+from bornfair.people.twins.versions import Versions
 from bornfair.quantification.forest_measure import shares_of_forest
-from bornfair.twins.versions import Versions
-from bornfair.verification.clock import Clock
 from bornfair.verification.decide import decide
-from bornfair.verification.forest_influence import influences
-from bornfair.verification.forest_restriction import restricted
 
 
 def test_no_verdict_is_wrong():

@@ -8,8 +8,8 @@ import itertools
 import numpy as np
 import pytest
 
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock
+from bornfair.core.clock import Clock
+from bornfair.people.space.boxes import Boxes
 from bornfair.verification.frontier import TIME_IS_UP, Frontier
 
 
@@ -77,7 +77,7 @@ def test_work_ends_with_a_reason_with_the_time_or_with_the_last_box():
 
 def test_progress_comes_once_a_second_with_the_time_left(monkeypatch):
     said, now = [], iter([0.0, 0.5, 1.0, 1.9, 2.0, 2.1, 9.0])
-    monkeypatch.setattr("bornfair.verification.clock.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("bornfair.core.clock.time.monotonic", lambda: next(now))
     clock = Clock(8.0, said.append)
     for _ in range(4):
         clock.report(lambda: "half done")

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair.errors import InputError
-from bornfair.models.activations import ACTIVATIONS, GELU_LEAST, GELU_TURN
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.activations import ACTIVATIONS, GELU_LEAST, GELU_TURN
+from bornfair.models.network.bounds import intervals
+from bornfair.models.network.bounds.intervals import output_bounds, prove_by_intervals
+from bornfair.models.network.network import Layer, Network
+from bornfair.models.network.structural import prove_structurally
 from bornfair.models.rounding import EXECUTIONS
-from bornfair.twins.relation import FreeSpace, Relation, View
-from bornfair.verification import intervals
-from bornfair.verification.intervals import output_bounds, prove_by_intervals
-from bornfair.verification.structural import prove_structurally
+from bornfair.people.twins.relation import FreeSpace, Relation, View
 from oracle import (
     STYLES,
     disagreeing_twins,

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.bounds.exact import exact_decisions, exact_scores, fractions
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
-from bornfair.twins.relation import flip_relation
 from bornfair.verification import milp
-from bornfair.verification.exact import exact_decisions, exact_scores, fractions
 from bornfair.verification.milp import Change, decide_by_milp, largest_change
 from bornfair.verification.milp_bounds import Claim, Tree, ask_highs, safe_minimum, tightened
 from bornfair.verification.milp_encoding import Program, reach_of, relu_gap, sums_of, write_program

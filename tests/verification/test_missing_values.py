@@ -7,20 +7,20 @@ import pandas as pd
 import pytest
 
 from bornfair import verify
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.bounds.exact import exact_decisions
+from bornfair.models.network.network import Layer, Network
 from bornfair.models.shipped import shipped
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.space.boxes import Boxes, Places
+from bornfair.people.twins.relation import twin_relation
 from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.proof.checker import check_files
 from bornfair.quantification import measure
 from bornfair.quantification.measure import shares_of
 from bornfair.quantification.population import shares_of_rows
-from bornfair.twins.relation import twin_relation
-from bornfair.verification.boxes import Boxes, Places
-from bornfair.verification.exact import exact_decisions
 from bornfair.verification.replay import exact_input
 from brute_force import attack_mistake, gappy_model, mistake, truth
 from piecewise import all_values
@@ -160,7 +160,7 @@ def test_a_mirrored_number_leaves_gaps_as_they_are():
 
 
 def test_a_gap_is_shown_as_a_number_of_the_range():
-    from bornfair.errors import InputError
+    from bornfair.core.errors import InputError
 
     n = IntegerFeature(name="n", low=0, high=4, missing=True)
     with pytest.raises(InputError, match=r"'n' may be missing, and a gap is shown to the network as 9.0, which is not"):

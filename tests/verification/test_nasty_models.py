@@ -16,7 +16,7 @@ def test_nothing_false_is_said_of_nasty_models(block):
 def test_the_judge_notices_a_false_verdict(monkeypatch):
     """A verifier that always says verified is caught: the check can fail."""
     import nasty_models
-    from bornfair.verification.verdict import Verdict
+    from bornfair.models.verdict import Verdict
 
     said = Verdict("verified", "bounds", "bounds", ("real", "float32"), "so it says")
     monkeypatch.setattr(nasty_models, "verify", lambda *_, **__: said)

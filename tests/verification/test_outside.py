@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 from bornfair import Domain, verify
-from bornfair.errors import InputError
-from bornfair.models.importers.columns import Who
-from bornfair.models.importers.reading import Reading
-from bornfair.models.opaque import OpaqueModel, opaque_model
+from bornfair.core.errors import InputError
+from bornfair.models.columns import Who
+from bornfair.models.opaque.model import OpaqueModel, opaque_model
+from bornfair.models.reading import Reading
 from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
-from bornfair.question import Question
+from bornfair.questions import Question
 from bornfair.verification.outside_search import people_in_order
 from outside_models import SMALL, WIDE, by_age, unfair_to
 

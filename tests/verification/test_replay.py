@@ -8,14 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.twins.relation import twin_relation
+from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairModel
-from bornfair.twins.relation import twin_relation
-from bornfair.twins.versions import Versions
 from bornfair.verification.replay import (
     Replay,
     exact_input,

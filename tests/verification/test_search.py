@@ -17,15 +17,15 @@ import bornfair.verification.attack as attacking
 import bornfair.verification.decide as deciding
 import bornfair.verification.looking as looking
 import bornfair.verification.search as engine
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.space.boxes import Places
+from bornfair.people.twins.relation import Relation, flip_relation
 from bornfair.proof.bundle import FairModel
-from bornfair.twins.relation import Relation, flip_relation
-from bornfair.verification.boxes import Places
 from bornfair.verification.decide import decide
 from bornfair.verification.search import search
 from clocks import fast_clock, slow_clock

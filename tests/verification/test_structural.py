@@ -12,19 +12,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network import structural
+from bornfair.models.network.bounds.exact import whole_numbers
+from bornfair.models.network.confirm import confirm, confirm_encoded
+from bornfair.models.network.network import Layer, Network
+from bornfair.models.network.structural import prove_structurally, prove_zero_weights
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature, Label
 from bornfair.people.scales import Scale
+from bornfair.people.twins.relation import FreeSpace, Relation, View
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files
-from bornfair.twins.relation import FreeSpace, Relation, View
-from bornfair.verification import structural
-from bornfair.verification.confirm import confirm, confirm_encoded
-from bornfair.verification.exact import whole_numbers
-from bornfair.verification.structural import prove_structurally, prove_zero_weights
 from oracle import STYLES, exact_inputs, refutes, small_network, small_relation
 
 SEEDS = st.integers(0, 2**32 - 1)

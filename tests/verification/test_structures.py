@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 import structure_fuzz
+from bornfair.models.network.structural import prove_structurally
+from bornfair.models.verdict import Verdict
+from bornfair.people.twins.relation import twin_relation
 from bornfair.proof import checker
 from bornfair.proof.bundle import bundle_files
 from bornfair.proof.certificate import certificate_of
-from bornfair.twins.relation import twin_relation
-from bornfair.verification.structural import prove_structurally
-from bornfair.verification.verdict import Verdict
 from structure_fuzz import random_structure, run
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bornfair import Domain, FairClassifier, FairModel, verify
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
-from bornfair.question.loading import load_model
+from bornfair.questions.loading import load_model
 from bornfair.verification.replay import replay
 from interop_models import NNET as TEXT
 from samples import bornfair, make_people

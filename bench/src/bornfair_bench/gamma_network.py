@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bornfair.errors import InputError, NoGamma
-from bornfair.models.activations import ACTIVATIONS, Activation
-from bornfair.models.network import Network
+from bornfair.core.errors import InputError, NoGamma
+from bornfair.models.network.activations import ACTIVATIONS, Activation
+from bornfair.models.network.network import Network
 from bornfair.parallel.forks import require_jax
 from bornfair.training.gamma import CENTRED, checked_codes
 
@@ -69,7 +69,7 @@ def solve_network(
     At most `most_people` rows are used, spread evenly over `free`, in blocks; the least that must fit into memory is
     one person with all values of S in the widest layer.
 
-    >>> from bornfair.models.network import Layer
+    >>> from bornfair.models.network.network import Layer
     >>> net = Network((Layer(np.array([[0.5, 0.0]]), np.zeros(1)), Layer(np.ones((1, 1)), np.zeros(1))), "tanh")
     >>> solution = solve_network(net, np.array([[-1.0], [1.0]]), np.array([[0.3], [2.0]]))
     >>> solution.gamma, solution.neurons

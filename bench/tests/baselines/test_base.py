@@ -7,10 +7,10 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from bornfair import FairClassifier
-from bornfair.errors import Diverged, InputError
-from bornfair.models.network import Layer, Network
-from bornfair.verification.exact import exact_scores, fractions
-from bornfair.verification.intervals import box_bounds
+from bornfair.core.errors import Diverged, InputError
+from bornfair.models.network.bounds.exact import exact_scores, fractions
+from bornfair.models.network.bounds.intervals import box_bounds
+from bornfair.models.network.network import Layer, Network
 from bornfair_bench.baselines import ERM, Baseline, Certified, Unaware
 from brute_force import random_model
 

@@ -9,8 +9,8 @@ import pytest
 from bornfair import Domain, FairClassifier, datasets, verify
 from bornfair.datasets import split_rows
 from bornfair.models import metrics
+from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
-from bornfair.twins.versions import Versions
 from bornfair_bench.baselines.erm import Unaware
 
 RULES = "sex: Male<->Female, relationship: Husband<->Wife"

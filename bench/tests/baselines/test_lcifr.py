@@ -10,11 +10,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from bornfair.errors import Diverged, InputError
-from bornfair.models.network import Layer, Network, forward
+from bornfair.core.errors import Diverged, InputError
+from bornfair.models.network.bounds.exact import exact_decisions, exact_scores, fractions
+from bornfair.models.network.network import Layer, Network, forward
 from bornfair.training.loops import classification_loss
 from bornfair.training.start import default_layers
-from bornfair.verification.exact import exact_decisions, exact_scores, fractions
 from bornfair_bench.baselines import ERM, LCIFR
 from bornfair_bench.baselines.lcifr import _batches, _ConsumerLoss, _ProducerLoss, joined
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bornfair.errors import InputError
-from bornfair.models.activations import sigmoid
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.activations import sigmoid
+from bornfair.models.network.bounds.exact import exact_decisions, exact_scores, fractions
+from bornfair.models.network.network import Layer, Network
 from bornfair.proof.bundle import FairModel
 from bornfair.verification import milp_probability
-from bornfair.verification.exact import exact_decisions, exact_scores, fractions
 from bornfair.verification.milp_bounds import Claim
 from bornfair.verification.milp_probability import change_of_probability, largest_probability_change, pieces
 from bornfair.verification.replay import exact_input

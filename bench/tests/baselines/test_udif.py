@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bornfair.errors import InputError
-from bornfair.models.activations import sigmoid
-from bornfair.models.network import Layer, Network
-from bornfair.verification.exact import exact_decisions, exact_scores, fractions
+from bornfair.core.errors import InputError
+from bornfair.models.network.activations import sigmoid
+from bornfair.models.network.bounds.exact import exact_decisions, exact_scores, fractions
+from bornfair.models.network.network import Layer, Network
 from bornfair_bench.baselines import udif_certificates
 from bornfair_bench.baselines.udif import UDIF
 from bornfair_bench.baselines.udif_certificates import (

@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair_bench.experiments import accuracy
 
 

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair_bench.experiments import accuracy, against
 from bornfair_bench.experiments.real_tables import CHOOSE, REPORT, TABLES, RealTable, real_table
 from samples import bornfair

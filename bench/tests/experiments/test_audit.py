@@ -2,7 +2,7 @@
 
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair_bench.experiments import audit
 from interop_models import NNET as TEXT
 

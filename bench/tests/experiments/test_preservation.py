@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from bornfair.errors import InputError
-from bornfair.models.model import Model, scores_under_every_code
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.bounds.exact import exact_scores
+from bornfair.models.network.lens import Lens
+from bornfair.models.network.model import Model, scores_under_every_code
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature
 from bornfair.people.scales import Scale
 from bornfair.training.plan import Plan
-from bornfair.verification.exact import exact_scores
-from bornfair.verification.lens import Lens
 from bornfair_bench.experiments import boundary_attacks, preservation
 from bornfair_bench.experiments.boundary_attacks import Found, Twins, attack_integers, attack_reals
 from bornfair_bench.experiments.printout import lines

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bornfair.errors import InputError
-from bornfair.question.loading import load_model
+from bornfair.core.errors import InputError
+from bornfair.questions.loading import load_model
 from bornfair_bench.experiments.printout import lines
 from bornfair_bench.experiments.quantify_anchors import COLUMNS, compare, summary
 from share_fuzz import FOREVER, true_shares

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair_bench.experiments import public_networks, repair_anchors, twins_comparison
 from bornfair_bench.experiments.printout import lines
 

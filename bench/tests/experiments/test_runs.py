@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair_bench import cli
 from bornfair_bench.experiments import authors, configurations, iterations, methods, mistakes, table2
 from bornfair_bench.experiments.methods import METHODS, Split, fitted, settings_to_compare

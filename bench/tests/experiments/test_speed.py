@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from bornfair.errors import BornfairError, InputError
+from bornfair.core.errors import BornfairError, InputError
 from bornfair.people.encoding import aligned_zeros
 from bornfair_bench.experiments import scaling, speed, timing
 from bornfair_bench.experiments.scaling import LargeReport, ScalingReport, Size, peak_memory

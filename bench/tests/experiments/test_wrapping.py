@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair_bench.experiments.wrapping import METHODS, run, table
 
 

@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from bornfair.errors import InputError
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.bounds.exact import exact_scores
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.space.partition import ends_of, inputs_of, whole_domain
+from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.training.start import Exact, NearZero, draw
-from bornfair.twins.relation import flip_relation
-from bornfair.verification.exact import exact_scores
 from bornfair.verification.neuron_bounds import NeuronBounds
-from bornfair.verification.partition import ends_of, inputs_of, whole_domain
 from bornfair.verification.replay import exact_input
 from bornfair_bench.smt.engine import Tally, decide_by_smt, tally_by_smt
 from bornfair_bench.smt.parts import partition_domain

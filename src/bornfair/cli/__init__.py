@@ -125,8 +125,8 @@ def run(arguments: list[str]) -> int:
     count signals, 130 interrupted, 143 terminated, 141 the reader of our output has gone. No answer is taken for
     another.
     """
-    from bornfair.errors import BornfairError
-    from bornfair.growing import Terminated, one_run
+    from bornfair.core.errors import BornfairError
+    from bornfair.core.growing import Terminated, one_run
 
     try:
         with warnings.catch_warnings(), one_run():

@@ -43,7 +43,7 @@ from bornfair.cli.options import (
     without,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell, written_to
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
@@ -117,9 +117,9 @@ def audit(
     Status 0: all verified. Status 1: one is falsified. Status 3: one is undecided, and none falsified.
     """
     clock = started(timeout, quiet=json)
-    from bornfair.auditing.audit import audit as ask
-    from bornfair.files import check_report_replaceable
+    from bornfair.core.files import check_report_replaceable
     from bornfair.parallel import Workers
+    from bornfair.questions.auditing.audit import audit as ask
 
     for path, endings in ((report, (".html", ".htm", ".md", ".json")), (card, (".md",))):
         if path is not None and path.suffix.lower() not in endings:
@@ -168,7 +168,7 @@ def audit(
 
 def _named(paths: list[Path]) -> dict[str, Path]:
     """Models by the shortest names that tell them apart."""
-    from bornfair.question.loading import check_no_table
+    from bornfair.questions.loading import check_no_table
 
     for path in paths:  # before the first of them is looked at for a minute
         check_no_table(path)
@@ -213,7 +213,7 @@ def _of_sample(report: Any, looked: Looked, *, synthetic: bool) -> Any:
 
 def _rows_of(data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
     """The rows of a file, and the digest of the bytes they were read from."""
-    from bornfair.auditing.examination import data_digest
+    from bornfair.questions.auditing.examination import data_digest
 
     before = data_digest(data) if data is not None and Path(data).is_file() else ""
     rows = rows_of(data, reading)
@@ -224,7 +224,7 @@ def _rows_of(data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
 
 def _examination(data: str | None, drop: list[str] | None, told: str) -> dict[str, str]:
     """What the command knows of how the report came about: itself, and the file of the table."""
-    from bornfair.redacted import typed, url_shown
+    from bornfair.core.redacted import typed, url_shown
 
     command = {"Command": typed(["bornfair", *sys.argv[1:]])}
     if data is None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import typer
 
-from bornfair.checks import installed
-from bornfair.errors import InputError
+from bornfair.core.checks import installed
+from bornfair.core.errors import InputError
 
 HELP = "Measurements behind the claims (needs bornfair-bench)."
 ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}

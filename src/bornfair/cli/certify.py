@@ -82,7 +82,7 @@ def certify(
 
 
 def _of_bundle(bundle: Path, table: Any, threshold: list[str] | None, others: object) -> Any:
-    from bornfair.errors import InputError
+    from bornfair.core.errors import InputError
     from bornfair.models.operating import Asked
     from bornfair.proof.bundle import load_bundle
 
@@ -107,12 +107,12 @@ def _of_forest(
     twins: list[str] | None,
     domain: Path | None,
 ) -> Any:
-    from bornfair.errors import InputError
-    from bornfair.files import check_replaceable
-    from bornfair.models.forest_model import ForestModel
-    from bornfair.models.opaque import OpaqueModel
+    from bornfair.core.errors import InputError
+    from bornfair.core.files import check_replaceable
+    from bornfair.models.forest.model import ForestModel
+    from bornfair.models.opaque.model import OpaqueModel
     from bornfair.proof.bundle import FairForest
-    from bornfair.question import Question
+    from bornfair.questions import Question
 
     if out is None:
         raise InputError(f"'{path}' is no bundle; name one to write with --out.")

@@ -9,8 +9,8 @@ import typer
 
 from bornfair.cli.options import Json, Seed
 from bornfair.cli.output import STATUS, print_json, say, tell
-from bornfair.errors import InputError
-from bornfair.files import read_whole, recover, write_atomically
+from bornfair.core.errors import InputError
+from bornfair.core.files import read_whole, recover, write_atomically
 
 
 def check(

@@ -16,7 +16,7 @@ Junit = Annotated[Path | None, Option("--junit", help="Also write the answer as 
 
 def write_for_code_hosts(command: str, examined: list[Examined], sarif: Path | None, junit: Path | None) -> list[str]:
     """Write the files that are asked for; their names."""
-    from bornfair.files import write_atomically
+    from bornfair.core.files import write_atomically
     from bornfair.report.code_hosts import to_junit, to_sarif
 
     written = []

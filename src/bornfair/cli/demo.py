@@ -56,8 +56,8 @@ def worst_twins(classifier: FairClassifier, people: pd.DataFrame) -> dict[str, A
     """Of the people whose decision a change of the sensitive values flips, the one with the widest gap of the score."""
     import numpy as np
 
-    from bornfair.errors import plain
-    from bornfair.models.network import decisions
+    from bornfair.core.errors import plain
+    from bornfair.models.network.network import decisions
 
     names = classifier.domain_.sensitive
     values = classifier.domain_.sensitive_space.values

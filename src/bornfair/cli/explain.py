@@ -35,7 +35,7 @@ from bornfair.cli.options import (
     started,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.reading import Reading
 
 
@@ -81,7 +81,7 @@ def explain(
     clock = started(timeout, quiet=json)
     if (person is None) == (row is None):
         raise InputError("name one person: --person FILE.json, or --row N with --data TABLE.")
-    from bornfair.explaining.explanation import explain as ask
+    from bornfair.questions.explaining.explanation import explain as ask
 
     if synthetic and data is None:
         raise InputError("--synthetic compares the person with a table; name it with --data.")
@@ -161,8 +161,8 @@ def _print(found: Any) -> None:
 
 def _print_around(found: Any) -> None:
     """What holds of everybody near."""
-    from bornfair.quantification.subpopulation import in_words
-    from bornfair.verification.verdict import SHOWN
+    from bornfair.models.verdict import SHOWN
+    from bornfair.people.space.subpopulation import in_words
 
     limits = found.neighbourhood
     who = f"everybody with {in_words(limits)}, all else as the person" if limits else "everybody near the person"

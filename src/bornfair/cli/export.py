@@ -37,8 +37,8 @@ def export(
 
     model = load_bundle(bundle)
     if query:
-        from bornfair.errors import InputError
-        from bornfair.models.model import Model
+        from bornfair.core.errors import InputError
+        from bornfair.models.network.model import Model
         from bornfair.proof.vnnlib import export_query
 
         if not isinstance(model, Model):

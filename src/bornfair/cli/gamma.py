@@ -9,7 +9,7 @@ import typer
 
 from bornfair.cli.options import Combinations, Dataset, Json, Option, Seed, Sensitive, Target, choices, rows_of
 from bornfair.cli.output import print_json, print_table, tell
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:

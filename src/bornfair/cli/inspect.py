@@ -23,8 +23,8 @@ from bornfair.cli.output import print_json, print_table, tell
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
-    from bornfair.inspection.table import Inspection
     from bornfair.people.column_kinds import Column
+    from bornfair.questions.inspection.table import Inspection
 
 WIDTH = 96  # of the sentences on a terminal
 MOST_TEXT = 44  # of the categories of a column
@@ -47,7 +47,7 @@ def inspect(
 
     Status 0, whatever is found. Values of names, free text and identifiers are not shown.
     """
-    from bornfair.inspection.table import inspect as look
+    from bornfair.questions.inspection.table import inspect as look
 
     people, target = table_of(table, dataset, target, reading, seed)
     found = look(

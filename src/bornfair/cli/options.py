@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bornfair.cli.output import LARGEST_SEED, say
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bornfair.core.clock import Clock
     from bornfair.people.sampling import Looked
-    from bornfair.verification.clock import Clock
 
 BUNDLE = Path("bornfair-bundle")
 """Where a trained model is written if nobody says where."""
@@ -189,9 +189,9 @@ def model_of(model: Path | None, command: str | None, endpoint: str | None, rate
         raise InputError(f"name one model: a file, --model-command or --endpoint; {named}.")
     if model is not None:
         return model
-    from bornfair.limits import REQUEST_SECONDS
-    from bornfair.models.outside.command import Command
-    from bornfair.models.outside.endpoint import Endpoint
+    from bornfair.core.limits import REQUEST_SECONDS
+    from bornfair.models.opaque.command import Command
+    from bornfair.models.opaque.endpoint import Endpoint
 
     seconds = min(REQUEST_SECONDS, timeout)
     if command is not None:
@@ -202,10 +202,10 @@ def model_of(model: Path | None, command: str | None, endpoint: str | None, rate
 
 def started(timeout: float, *, quiet: bool) -> Clock:
     """The clock of a command: to be started first, so that all it loads and reads is counted."""
-    from bornfair.verification.clock import Clock
+    from bornfair.core.clock import Clock
 
     clock = Clock(timeout, None if quiet else say)
-    from bornfair.checks import number
+    from bornfair.core.checks import number
 
     number("timeout", timeout, 0.0, float("inf"), open_low=True)
     return clock

@@ -31,7 +31,7 @@ def written_to(path: Path, usual: Path) -> Iterator[None]:
     """Inside, a result is written to `path`. What stood there is never lost without a word: under the usual name, which
     nobody chose, it is kept beside; under a chosen name it is replaced, and that is said.
     """
-    from bornfair.files import earlier_kept
+    from bornfair.core.files import earlier_kept
 
     note = lambda text: say(f"bornfair: note: {text}")  # noqa: E731
     if path == usual:

@@ -57,9 +57,9 @@ def predict(
 
         predict_streamed(bundle, table, out, raw, threshold, identifiers or [], Reading(**reading), json=json)
         return
-    from bornfair.files import check_file, write_atomically
-    from bornfair.models.model import Model
-    from bornfair.models.network import decisions
+    from bornfair.core.files import check_file, write_atomically
+    from bornfair.models.network.model import Model
+    from bornfair.models.network.network import decisions
     from bornfair.models.operating import Asked
     from bornfair.proof.bundle import load_bundle
 

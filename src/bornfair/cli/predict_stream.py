@@ -15,10 +15,10 @@ import pandas as pd
 from bornfair import __version__
 from bornfair.cli.output import Pace, print_json, print_text, say, tell
 from bornfair.cli.predictions import csv_text, known_by, no_formula, say_unseen, unseen_counts
-from bornfair.errors import InputError
-from bornfair.growing import GrowingFile
-from bornfair.models.model import Model
-from bornfair.models.network import decisions
+from bornfair.core.errors import InputError
+from bornfair.core.growing import GrowingFile
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import decisions
 from bornfair.models.operating import Asked
 from bornfair.people import sources
 from bornfair.people.levels import with_categories

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bornfair.cli.output import quality_rows, say
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +71,7 @@ def say_quality(figures: dict[str, Any] | None) -> None:
 
 def known_by(people: pd.DataFrame, names: list[str]) -> dict[str, list[Any]]:
     """The columns that rows are known by."""
-    from bornfair.errors import plain
+    from bornfair.core.errors import plain
     from bornfair.people.features import unknown_column
 
     found: dict[str, list[Any]] = {}

@@ -26,12 +26,12 @@ from bornfair.cli.options import (
     without,
 )
 from bornfair.cli.output import print_json, print_table, tell
-from bornfair.errors import InputError
-from bornfair.limits import REQUEST_SECONDS
+from bornfair.core.errors import InputError
+from bornfair.core.limits import REQUEST_SECONDS
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
-    from bornfair.proxies.tells import About, Tell
+    from bornfair.questions.proxies.tells import About, Tell
 
 MOST_LINES = 20
 
@@ -54,7 +54,7 @@ def proxies(
     **reading: Any,
 ) -> None:
     """Which features tell the sensitive value, alone and together, and which swaps would make twins of more people?"""
-    from bornfair.proxies.tells import proxy_report
+    from bornfair.questions.proxies.tells import proxy_report
 
     if not sensitive:
         raise InputError("name the sensitive columns with --sensitive.")

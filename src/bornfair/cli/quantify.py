@@ -87,7 +87,7 @@ def quantify(
     """
     clock = started(timeout, quiet=json)
     from bornfair.parallel import Workers
-    from bornfair.question import quantify as measure
+    from bornfair.questions import quantify as measure
 
     source = model_of(model, model_command, endpoint, rate, timeout)
     asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output) | {
@@ -107,8 +107,8 @@ def quantify(
 
 
 def _print(found: Shares) -> None:
+    from bornfair.people.space.subpopulation import in_words
     from bornfair.quantification.records import NOTHING_SEEN, Over
-    from bornfair.quantification.subpopulation import in_words
     from bornfair.report.formatting import percent
     from bornfair.report.measured import confident_sentence
 

@@ -26,11 +26,11 @@ from bornfair.cli.options import (
     rows_of,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, quality_rows, say, tell, written_to
-from bornfair.files import check_replaceable
+from bornfair.core.files import check_replaceable
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
-    from bornfair.repairing import Repaired, RepairedForest, RepairedGraph
+    from bornfair.questions.repairing import Repaired, RepairedForest, RepairedGraph
 
 
 REPAIRED = Path("bornfair-repaired")
@@ -74,7 +74,7 @@ def repair(
     Status 0: repaired and verified.
     """
     check_replaceable(out, marker="domain.json")
-    from bornfair.repairing import repair as mend
+    from bornfair.questions.repairing import repair as mend
 
     asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output)
     found = mend(
@@ -91,7 +91,7 @@ def repair(
 
 
 def _print(found: Repaired | RepairedForest | RepairedGraph, bundle: str) -> None:
-    from bornfair.repairing import RepairedForest, RepairedGraph
+    from bornfair.questions.repairing import RepairedForest, RepairedGraph
 
     assert found.model.certificate is not None
     if isinstance(found, RepairedGraph):

@@ -40,8 +40,8 @@ from bornfair.cli.output import (
     unfairness_warned,
     written_to,
 )
-from bornfair.errors import InputError, shown
-from bornfair.files import check_replaceable
+from bornfair.core.errors import InputError, shown
+from bornfair.core.files import check_replaceable
 from bornfair.people.reading import Reading
 from bornfair.training.options import TrainingOptions, advice
 
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bornfair.cli.train_stream import Streamed
-    from bornfair.inspection.table import Inspection
     from bornfair.people.domain import Domain
+    from bornfair.questions.inspection.table import Inspection
 
 
 TRAINED_ON = "all rows of the training table"
@@ -186,7 +186,7 @@ def train(
         )
     _say_versions(known, twins, target, quiet=json)
     if streamed is not None:
-        from bornfair.checkpoint import owned
+        from bornfair.core.checkpoint import owned
 
         _say_notes(notes)
         options = chosen | {"hidden": _widths(chosen["hidden"]), "gamma": _gamma(chosen["gamma"])}
@@ -210,7 +210,7 @@ def train(
         made["seconds"] = round(time.perf_counter() - began, 3)
         print_json(made) if json else print_estimator(made)
         raise typer.Exit(STATUS[made["verdict"]])
-    from bornfair.checkpoint import owned
+    from bornfair.core.checkpoint import owned
     from bornfair.estimator import FairClassifier
 
     classifier = FairClassifier(
@@ -253,8 +253,8 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str, *, kept_aside: bo
     """
     from bornfair.models import metrics
     from bornfair.people.rule_syntax import rule_text
+    from bornfair.people.twins.versions import Versions
     from bornfair.training.provenance import KEPT_ASIDE, quality_warnings
-    from bornfair.twins.versions import Versions
 
     X = rows.drop(columns=target)
     figures = classifier.record(X, rows[target], KEPT_ASIDE if kept_aside else TRAINED_ON)
@@ -344,8 +344,8 @@ def _told(
     people: pd.DataFrame, target: str, keep: list[str] | None, categorical: list[str] | None, numeric: list[str] | None
 ) -> tuple[set[str], bool]:
     """The columns of which somebody has said what they are, and whether each number of the target is a class."""
-    from bornfair.inspection.findings import MOST_CLASSES
     from bornfair.people.features import unknown_column
+    from bornfair.questions.inspection.findings import MOST_CLASSES
 
     told = {name for names in (keep, categorical, numeric) for name in names or []}
     for name in sorted(told):
@@ -368,8 +368,8 @@ def _looked_at(
     seed: int,
 ) -> Inspection:
     """What is to be known about the table; texts and identifiers are refused unless somebody said who could exist."""
-    from bornfair.inspection.table import inspect
     from bornfair.people.column_kinds import refusal, refused
+    from bornfair.questions.inspection.table import inspect
 
     stray = [] if as_said else refused(people.drop(columns=[target, *sensitive]), told=told)
     if stray:
@@ -450,7 +450,7 @@ def _say_versions(known: Domain, twins: list[str] | None, target: str, *, quiet:
         known = known.replaced(label=Label(name=target, classes=(0, 1)))
     known = known.with_twins(twins) if twins else known
     if known.twins and not quiet:
-        from bornfair.twins.versions import Versions
+        from bornfair.people.twins.versions import Versions
 
         say(f"By your rules, {Versions(known).told()}.")
 

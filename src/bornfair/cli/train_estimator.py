@@ -6,10 +6,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bornfair.checks import choice
 from bornfair.cli.options import BUNDLE
 from bornfair.cli.output import print_table, quality_rows, say, tell, written_to
-from bornfair.errors import InputError
+from bornfair.core.checks import choice
+from bornfair.core.errors import InputError
 from bornfair.training.estimators import ESTIMATORS, named_estimator
 from bornfair.training.options import RARE_CLASSES, TrainingOptions
 

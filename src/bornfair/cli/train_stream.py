@@ -10,11 +10,11 @@ from typing import Any, get_args
 
 import pandas as pd
 
-from bornfair.checks import choice
 from bornfair.cli.options import BUNDLE
 from bornfair.cli.output import Pace, say, training_progress, unfairness_warned, written_to
-from bornfair.errors import InputError
-from bornfair.growing import Busy, OwnFolder, private_folder, remove_leftovers
+from bornfair.core.checks import choice
+from bornfair.core.errors import InputError
+from bornfair.core.growing import Busy, OwnFolder, private_folder, remove_leftovers
 from bornfair.models.metrics import QUALITY
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
@@ -22,13 +22,13 @@ from bornfair.people.policies import GapsInTraining, OutsidePolicy, Policies, Un
 from bornfair.people.reading import Reading
 from bornfair.people.rule_syntax import rule_text
 from bornfair.people.sources import Source
+from bornfair.people.twins.versions import Versions
 from bornfair.training.cache import told_of_rows
 from bornfair.training.fitting import Recipe
 from bornfair.training.hosts import ALONE, joined
 from bornfair.training.options import TrainingOptions, advice
 from bornfair.training.provenance import quality_warnings
 from bornfair.training.streamed_fit import StreamedTable, fit_streamed, sample_of, survey_table
-from bornfair.twins.versions import Versions
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,11 +40,11 @@ from bornfair.cli.options import (
     started,
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
-    from bornfair.verification.clock import Clock
+    from bornfair.core.clock import Clock
 
 
 @choices(Reading, after="data")
@@ -102,9 +102,9 @@ def verify(
     if change and synthetic:
         raise InputError("--change shows the row of the table that differs most from a twin; leave out --synthetic.")
     from bornfair.parallel import Workers
-    from bornfair.question import verify as ask
+    from bornfair.people.space.partition import question_scope
+    from bornfair.questions import verify as ask
     from bornfair.report.code_hosts import Examined
-    from bornfair.verification.partition import question_scope
 
     source = model_of(model, model_command, endpoint, rate, timeout)
     asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output) | {
@@ -153,7 +153,7 @@ def _in_words(verdict: Any, scope: str, output: str, tolerance: float) -> str:
 
 
 def _print(verdict: Any, scope: str, output: str, tolerance: float) -> None:
-    from bornfair.verification.verdict import SHOWN
+    from bornfair.models.verdict import SHOWN
 
     in_words = _in_words(verdict, scope, output, tolerance)
     if not verdict.twins:
@@ -176,7 +176,7 @@ def _print(verdict: Any, scope: str, output: str, tolerance: float) -> None:
 
 def _change(model: Any, asked: Any, data: str | None, clock: Clock, seed: int, *, json: bool) -> None:
     """The largest possible change of the score between twins: attained, and proven not to be exceeded."""
-    from bornfair.question import Question
+    from bornfair.questions import Question
     from bornfair.verification.milp import largest_change
 
     about = Question.within(clock, model, table=data, **asked)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bornfair.core.errors import InputError, shown
 from bornfair.datasets import compas, credit_words, readable
 from bornfair.datasets.external import Place, content_of, locate
 from bornfair.datasets.rawfile import RawFile, embedded, embedded_path
-from bornfair.errors import InputError, shown
 
 
 @dataclass(frozen=True, kw_only=True)

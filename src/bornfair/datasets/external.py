@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from bornfair.core.errors import InputError
 from bornfair.datasets.rawfile import RawFile, checked
-from bornfair.errors import InputError
 
 FOLDER_VARIABLE = "BORNFAIR_DATA"
 

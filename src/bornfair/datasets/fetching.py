@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from bornfair.core.errors import InputError
+from bornfair.core.files import write_atomically
 from bornfair.datasets import catalogue
 from bornfair.datasets.external import Place, cache_folder, content_at
 from bornfair.datasets.rawfile import RawFile, checked, embedded
-from bornfair.errors import InputError
-from bornfair.files import write_atomically
 
 DOWNLOAD_CHUNK = 1 << 16
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 
 DEEPEST_ARCHIVE = 3
 """A wheel holds health.csv.zip, UCI's bank+marketing.zip holds bank.zip: archives in archives, but not endlessly."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bornfair.errors import InputError, shown
+from bornfair.core.errors import InputError, shown
+from bornfair.models.graph.wiring import reads_of
 from bornfair.models.operating import USUAL
-from bornfair.models.wiring import reads_of
 from bornfair.people.features import unknown_column
 
 if TYPE_CHECKING:
-    from bornfair.models.importers.reading import Reading
+    from bornfair.models.reading import Reading
 
 # --- which output of a graph decides ---
 #

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bornfair import __version__
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.domain import Domain
 
 if TYPE_CHECKING:

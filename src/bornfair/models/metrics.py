@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain_value, shown
+from bornfair.core.errors import plain_value, shown
 from bornfair.people.domain import Domain
-from bornfair.twins.versions import Versions
+from bornfair.people.twins.versions import Versions
 
 
 def accuracy(truth: Any, decided: Any) -> float:

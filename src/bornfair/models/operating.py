@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain, plain_value, shown
+from bornfair.core.errors import InputError, plain, plain_value, shown
 from bornfair.people.features import Value
 
 Threshold = float | str | Sequence[str] | Mapping[Value, float | str]

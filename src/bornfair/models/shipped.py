@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bornfair.errors import plain_level
-from bornfair.models.executing import PerProcess
-from bornfair.models.forest_graph import forest_bytes
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.importers.onnx_child import session_of
-from bornfair.models.onnx_graph import onnx_bytes, served_classes
-from bornfair.models.wired import WiredModel
+from bornfair.core.errors import plain_level
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.forest.onnx_graph import forest_bytes
+from bornfair.models.graph.model import WiredModel
+from bornfair.models.network.executing import PerProcess
+from bornfair.models.network.onnx_graph import onnx_bytes, served_classes
+from bornfair.models.onnx_child import session_of
 from bornfair.people.features import CategoricalFeature
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bornfair.models.model import Model
+    from bornfair.models.network.model import Model
     from bornfair.people.features import Value
 
 DTYPES: dict[str, Any] = {"tensor(int64)": np.int64, "tensor(double)": np.float64, "tensor(bool)": np.bool_}

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from bornfair.errors import InputError
-from bornfair.growing import OwnFolder
+from bornfair.core.errors import InputError
+from bornfair.core.growing import OwnFolder
 from bornfair.parallel import task
 
 IN_TASKS = 2**16  # bytes of a work that is sent with every task; a larger one is kept in one place

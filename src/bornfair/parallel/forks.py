@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 
 _state = {"forked": False, "jax": False}
 

@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.parallel import task
 from bornfair.parallel.engines import Engine, Processes, engine_of
 

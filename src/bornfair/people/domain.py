@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 from pydantic import ValidationError, model_validator
 
-from bornfair import limits
-from bornfair.errors import InputError, shown
-from bornfair.files import read_regular, write_atomically
+from bornfair.core import limits
+from bornfair.core.errors import InputError, shown
+from bornfair.core.files import read_regular, write_atomically
 from bornfair.people.dummies import with_sensitive
 from bornfair.people.features import (
     MOST_LEVELS,

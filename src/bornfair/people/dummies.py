@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain, shown
+from bornfair.core.errors import InputError, plain, shown
 from bornfair.people.inference import observed_combinations
 from bornfair.people.levels import as_listed
 from bornfair.people.sensitive import ENUMERATION_LIMIT

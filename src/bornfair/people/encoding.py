@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain_value, shown
+from bornfair.core.errors import InputError, plain_value, shown
 from bornfair.people.columns import Column, GapColumns, LevelColumns, NumberColumn, one_hot
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value, unknown_column

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from bornfair.errors import InputError, shown
+from bornfair.core.errors import InputError, shown
 
 Value = bool | int | float | str
 """A raw value as it stands in a table."""

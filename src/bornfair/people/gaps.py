@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from bornfair.errors import InputError, shown
+from bornfair.core.errors import InputError, shown
 from bornfair.people.domain import Domain
 from bornfair.people.features import Value
 

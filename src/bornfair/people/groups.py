@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain
+from bornfair.core.errors import plain
 from bornfair.people.features import NUMERIC, Feature, known_levels
 
 MOST_VALUES = 8  # of a number that are groups of their own

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain, shown
+from bornfair.core.errors import InputError, plain, shown
 from bornfair.people.features import (
     LARGEST_WHOLE,
     NUMERIC,

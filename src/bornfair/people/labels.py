@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain, shown
+from bornfair.core.errors import InputError, plain, shown
 
 FAVOURABLE = (
     ">50k", ">50k.", "accept", "accepted", "admit", "admitted", "approve", "approved", "creditworthy", "eligible",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain
+from bornfair.core.errors import plain
 
 NEARLY_CONSTANT = 2.0**-40  # of their size: values that are no further apart are one value, and rounding
 SEVERAL = 3  # times that a value occurs before it is suspected

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
-from bornfair.errors import InputError, plain, shown
+from bornfair.core.errors import InputError, plain, shown
 from bornfair.people.features import Feature, NumericFeature, Value
 from bornfair.people.levels import level_positions
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import whole
-from bornfair.errors import InputError
+from bornfair.core.checks import whole
+from bornfair.core.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, Value
 from bornfair.people.levels import level_positions

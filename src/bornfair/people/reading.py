@@ -9,7 +9,7 @@ import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 
 NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|"}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.features import (
     NOT_CARRIED,
     NUMERIC,

@@ -3,7 +3,7 @@
 A rule moves values of several columns at once. The change of the sensitive values always belongs to it, so a person's
 versions are Sym(S) × H, where H is the finite group that the rules generate on the other columns (theory: declared
 twins). How rules are written is the business of `bornfair.people.rule_syntax`, what they do to people that of
-`bornfair.twins.versions`.
+`bornfair.people.twins.versions`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from bornfair.errors import InputError, shown
+from bornfair.core.errors import InputError, shown
 from bornfair.people.features import (
     NUMERIC,
     Cycles,

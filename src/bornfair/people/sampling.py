@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
+from bornfair.core.redacted import url_shown
 from bornfair.people.domain import Domain
 from bornfair.people.sources import Source
 from bornfair.people.survey import Sample, sample_size, surveyed
-from bornfair.redacted import url_shown
 
 
 @dataclass(frozen=True, eq=False)

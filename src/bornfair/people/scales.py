@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
-from bornfair.errors import InputError, shown
+from bornfair.core.errors import InputError, shown
 from bornfair.people.columns import NumberColumn, Step
 from bornfair.people.features import NumericFeature
 from bornfair.people.oddities import NEARLY_CONSTANT, one_value, sentinels

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.errors import InputError, shown
+from bornfair.core.errors import InputError, shown
 from bornfair.people.columns import Column, LevelColumns, NumberColumn
 from bornfair.people.features import NUMERIC, Feature, NumericFeature, Population, Value
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair import limits
-from bornfair.errors import InputError, shown
+from bornfair.core import limits
+from bornfair.core.errors import InputError, shown
 from bornfair.people.features import unknown_column
 from bornfair.people.reading import AS_SHOWN, Reading
 from bornfair.people.tables import (
@@ -73,7 +73,7 @@ class Part:
 
 def is_streamed(location: str | Path | None, stream: bool | None = None, reading: Reading = AS_SHOWN) -> bool:
     """Whether a table is read in batches: as asked for, or what is no single file, is far away, or is large once it is
-    decoded (rows, cells or bytes, see `bornfair.limits`).
+    decoded (rows, cells or bytes, see `bornfair.core.limits`).
 
     >>> is_streamed("people/*.parquet"), is_streamed("s3://bucket/people.csv"), is_streamed("people.csv")
     (True, True, False)

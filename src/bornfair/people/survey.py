@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain
+from bornfair.core.errors import InputError, plain
 from bornfair.people.features import Value
 from bornfair.people.inference import FEW, MOST_CATEGORIES, OFTEN
 from bornfair.people.sources import Batch, Source, draws

@@ -10,7 +10,7 @@ import pandas as pd
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
 
-from bornfair.errors import plain
+from bornfair.core.errors import plain
 from bornfair.people.survey import Seen, Survey
 
 FACTS = "facts"

@@ -13,8 +13,8 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from bornfair import limits
-from bornfair.errors import InputError, shown
+from bornfair.core import limits
+from bornfair.core.errors import InputError, shown
 from bornfair.people.features import unknown_column
 from bornfair.people.reading import AS_SHOWN, Reading
 from bornfair.people.written_numbers import as_numbers

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 
 Decimal = Literal[".", ","]
 NO_VALUE = frozenset(

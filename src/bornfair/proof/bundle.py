@@ -17,14 +17,15 @@ from pathlib import Path
 
 import numpy as np
 
-from bornfair.errors import InputError
-from bornfair.files import check_replaceable, read_whole, recover, write_atomically, write_folder
-from bornfair.models.forest_model import ForestModel, Native
-from bornfair.models.model import Model
-from bornfair.models.network import Layer, Network
-from bornfair.models.onnx_graph import METADATA, graph_columns
+from bornfair.core.errors import InputError
+from bornfair.core.files import check_replaceable, read_whole, recover, write_atomically, write_folder
+from bornfair.models.forest.model import ForestModel, Native
+from bornfair.models.graph.model import WiredModel
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Layer, Network
+from bornfair.models.network.onnx_graph import METADATA, graph_columns
 from bornfair.models.shipped import graph_bytes
-from bornfair.models.wired import WiredModel
+from bornfair.models.verdict import Verdict
 from bornfair.people.columns import GapColumns, NumberColumn
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
@@ -33,7 +34,6 @@ from bornfair.proof.certificate import Certificate, certificate_of, certified
 from bornfair.proof.shipped_forest import shipped_forest
 from bornfair.report import render
 from bornfair.verification.decide import decide
-from bornfair.verification.verdict import Verdict
 
 CERTIFICATE, DOMAIN, MODEL, REPORT = "certificate.json", "domain.json", "model.onnx", "report.html"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a .zip knows: the same model gives the same bytes

@@ -16,19 +16,19 @@ from importlib import metadata
 from typing import Any, TypeVar
 
 from bornfair import __version__
-from bornfair.errors import InputError, plain_level
-from bornfair.limits import ends_in_time
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.model import Model
+from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.core.errors import InputError, plain_level
+from bornfair.core.limits import ends_in_time
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.graph.model import WiredModel
+from bornfair.models.network.model import Model
 from bornfair.models.shipped import graph_bytes
-from bornfair.models.wired import WiredModel
+from bornfair.models.verdict import Arithmetic, Verdict
+from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
 from bornfair.proof.forest_tree import find_forest_tree
 from bornfair.proof.tree import find_tree
-from bornfair.twins.versions import Versions
-from bornfair.verification.clock import Clock, Say, Timeout
 from bornfair.verification.decide import decide
-from bornfair.verification.verdict import Arithmetic, Verdict
 
 SomeModel = TypeVar("SomeModel", bound=Model | ForestModel | WiredModel)
 LEAST_FOR_A_TREE = 1.0  # seconds, where the verdict came late

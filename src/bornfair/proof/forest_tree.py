@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from bornfair.core.clock import Say
 from bornfair.proof import checker
 from bornfair.proof.checker import Box, Forest, Grove, People
 from bornfair.proof.tree import Decided, grown
-from bornfair.verification.clock import Say
 
 FEW_VIEWS = checker.PIECES  # sensitive values that are looked at one by one in every box
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.errors import InputError
-from bornfair.models.forest import Cut, Forest, Summation
-from bornfair.models.forest_graph import METADATA
-from bornfair.models.importers.planting import Planting
-from bornfair.models.split_columns import SplitColumn
+from bornfair.core.errors import InputError
+from bornfair.models.forest.columns import SplitColumn
+from bornfair.models.forest.forest import Cut, Forest, Summation
+from bornfair.models.forest.onnx_graph import METADATA
+from bornfair.models.forest.planting import Planting
 from bornfair.proof import checker
 
 

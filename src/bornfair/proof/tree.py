@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bornfair.models.activations import ACTIVATIONS
+from bornfair.core.clock import Clock, Say
+from bornfair.models.network.activations import ACTIVATIONS
 from bornfair.proof import checker
 from bornfair.proof.checker import Box, People, Prover, Sums
-from bornfair.verification.clock import Clock, Say
 from bornfair.verification.frontier import Frontier
 
 # Sensitive values that are looked at one by one in every box, rather than only for single people.

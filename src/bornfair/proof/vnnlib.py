@@ -20,16 +20,16 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from bornfair.checks import number
-from bornfair.errors import InputError, shown
-from bornfair.files import write_folder
-from bornfair.models.activations import ACTIVATIONS
-from bornfair.models.model import Model
-from bornfair.models.network import Network
+from bornfair.core.checks import number
+from bornfair.core.errors import InputError, shown
+from bornfair.core.files import write_folder
+from bornfair.models.network.activations import ACTIVATIONS
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
-from bornfair.twins.relation import Relation, flip_relation
-from bornfair.twins.versions import require_flip_only
+from bornfair.people.twins.relation import Relation, flip_relation
+from bornfair.people.twins.versions import require_flip_only
 
 NETWORK, PROPERTY = "query.onnx", "query.vnnlib"
 MOST_CASES = 20_000

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from bornfair.quantification.records import Affected, Condition, Confident, Estimate, Group, People, Shares
 
 if TYPE_CHECKING:
+    from bornfair.people.space.marginals import marginals_of
     from bornfair.quantification.groups import affected_groups
-    from bornfair.quantification.marginals import marginals_of
     from bornfair.quantification.measure import shares_of
     from bornfair.quantification.people import Treatment, most_affected, treated_people, treatment
 

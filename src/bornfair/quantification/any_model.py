@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.opaque import AnyModel, OpaqueModel
+from bornfair.core.clock import Timeout
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.opaque.model import AnyModel, OpaqueModel
 from bornfair.parallel import Jobs
+from bornfair.people.space.partition import Where
+from bornfair.people.space.variables import Marginal
 from bornfair.quantification.measure import shares_of
 from bornfair.quantification.population import shares_of_rows
 from bornfair.quantification.records import Shares
-from bornfair.quantification.variables import Marginal
-from bornfair.verification.clock import Timeout
-from bornfair.verification.partition import Where
 
 
 def row_shares(

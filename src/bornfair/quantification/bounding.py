@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bornfair.models.model import Model
-from bornfair.quantification.few_sums import LOOKS, MOST_SUMS, prove_by_few
-from bornfair.quantification.forms import Bounder
-from bornfair.quantification.leads import judge_boxes, prove
+from bornfair.core.clock import Clock
+from bornfair.models.network.model import Model
+from bornfair.models.network.shares.few_sums import LOOKS, MOST_SUMS, prove_by_few
+from bornfair.models.network.shares.forms import Bounder
+from bornfair.models.network.shares.leads import judge_boxes, prove
+from bornfair.models.network.shares.relaxation import MANY
+from bornfair.people.space.boxes import Boxes
 from bornfair.quantification.points import judge_people
-from bornfair.quantification.relaxation import MANY
 from bornfair.quantification.tally import Tally, waiting
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock
 from bornfair.verification.frontier import Look, Portion
 
 EFFORT = 1.0  # for each of few sums, of looking at them, where cutting is 1: it takes longer and tells more

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bornfair.core.clock import Clock
 from bornfair.parallel import ALONE, Workers
 from bornfair.quantification.records import CONFIDENCE, SURE, Confident
-from bornfair.verification.clock import Clock
 
 SERIES = (1 / 8, 5 / 8, 1 / 8)  # shares of α: of a sample of everybody, of the main series, and of the next,
 LATER = 1 / 2  # and of each later series, relative to the one before

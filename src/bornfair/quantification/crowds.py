@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bornfair.models.network.shares.forms import Bounder
+from bornfair.people.space.boxes import Boxes
 from bornfair.quantification.confident import Draw
 from bornfair.quantification.drawing import Drawing
-from bornfair.quantification.forms import Bounder
 from bornfair.quantification.lean import LEAST, MACHINE, UNIT, Lean, bounded_in_float32, sure_classes, views_alike
 from bornfair.quantification.points import PAD, sure_people, treated
-from bornfair.verification.boxes import Boxes
 
 NUMBERS = 2**17  # per array: what fits the caches
 DRAWN = 2**21  # numbers drawn between two looks at the clock, where everybody is judged by intervals
@@ -56,13 +56,13 @@ class _First(NamedTuple):
 class Crowd:
     """A network and its views, ready to judge people by the thousand.
 
-    >>> from bornfair.models.network import Layer, Network
+    >>> from bornfair.models.network.network import Layer, Network
     >>> from bornfair.people.domain import Domain
     >>> from bornfair.people.encoding import Encoding
     >>> from bornfair.people.scales import Scale
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature
-    >>> from bornfair.quantification.variables import variables
-    >>> from bornfair.twins.relation import twin_relation
+    >>> from bornfair.people.space.variables import variables
+    >>> from bornfair.people.twins.relation import twin_relation
     >>> who = Domain(features=(IntegerFeature(name="x", low=0, high=9), BooleanFeature(name="s")), sensitive=("s",))
     >>> encoding = Encoding(who, {"x": Scale(centre=0.0, exponent=0)})
     >>> views = twin_relation(encoding)

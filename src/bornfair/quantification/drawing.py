@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bornfair.people.space.boxes import Boxes
 from bornfair.quantification.lean import Lean
-from bornfair.verification.boxes import Boxes
 
 if TYPE_CHECKING:
     from bornfair.quantification.crowds import Crowd

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bornfair.models.network import decisions
+from bornfair.core.clock import Clock
+from bornfair.models.network.lens import lead_ranges
+from bornfair.models.network.network import decisions
+from bornfair.models.network.shares.forms import Bounder
 from bornfair.quantification.confident import NOBODY, FirstSample, clopper_pearson
 from bornfair.quantification.crowds import Crowd
-from bornfair.quantification.forms import Bounder
 from bornfair.quantification.records import Estimate
-from bornfair.verification.clock import Clock
-from bornfair.verification.lens import lead_ranges
 
 CHUNK = 2**22  # numbers per array
 KEPT = 64  # unfair people who are remembered

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bornfair.quantification.forest_panel import Panel
-from bornfair.quantification.forest_weights import CellWeights
+from bornfair.models.forest.bounds.branching import Branching
+from bornfair.models.forest.bounds.judge import Bounds, Judge, told_apart
+from bornfair.models.forest.shares.panel import Panel
+from bornfair.models.forest.shares.weights import CellWeights
+from bornfair.people.space.boxes import Boxes
 from bornfair.quantification.tally import Tally, waiting
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.forest_branching import Branching
-from bornfair.verification.forest_judge import Bounds, Judge, told_apart
 from bornfair.verification.forest_search import split_of
 from bornfair.verification.frontier import Look, Portion
 

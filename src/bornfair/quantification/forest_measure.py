@@ -2,7 +2,7 @@
 
 The cells of the free features are cut into boxes, the one with most undecided people first. A box is decided as a whole
 where bounds on its trees decide it, and one by one where it holds few cells. Of the others, means and variances of the
-scores prove what they can (`bornfair.quantification.forest_panel`): quick guesses of that say which boxes are cut and
+scores prove what they can (`bornfair.models.forest.shares.panel`): quick guesses of that say which boxes are cut and
 where, and what is open in the end is credited.
 """
 
@@ -15,24 +15,24 @@ from functools import cached_property
 
 import numpy as np
 
-from bornfair.errors import InputError
-from bornfair.models.forest_model import ForestModel
+from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.core.errors import InputError
+from bornfair.models.forest.bounds.branching import Branching
+from bornfair.models.forest.bounds.judge import Judge
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.forest.shares.panel import Panel
+from bornfair.models.forest.shares.weights import CellWeights
 from bornfair.parallel import ALONE, Jobs, Workers
+from bornfair.people.space.boxes import Boxes
+from bornfair.people.space.partition import Where
+from bornfair.people.space.variables import Marginal
 from bornfair.quantification.confident import NARROW, Looks, Parts, clopper_pearson, needed_samples, take_looks
 from bornfair.quantification.forest_bounding import ForestCrediting, ForestHalving, write_credit
-from bornfair.quantification.forest_panel import Panel
 from bornfair.quantification.forest_sample import ForestSample, drawn_from, sampled, together
-from bornfair.quantification.forest_weights import CellWeights
 from bornfair.quantification.records import SURE, Estimate, Shares
 from bornfair.quantification.tally import Tally, added, rounded_down, waiting
-from bornfair.quantification.variables import Marginal
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock, Say, Timeout
-from bornfair.verification.forest_branching import Branching
 from bornfair.verification.forest_decide import prove_forest
-from bornfair.verification.forest_judge import Judge
 from bornfair.verification.frontier import GRACE, INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier, Portion
-from bornfair.verification.partition import Where
 
 SAMPLES = 100_000
 SAMPLING = 0.05  # share of the time it may take

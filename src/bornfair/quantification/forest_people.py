@@ -1,6 +1,6 @@
 """Who in a table does a forest treat unlike a twin, and what would undo it?
 
-Rows are decided as every version whom the forest can tell apart (`bornfair.verification.forest_cells`), so that of a
+Rows are decided as every version whom the forest can tell apart (`bornfair.models.forest.bounds.cells`), so that of a
 real-valued sensitive feature every value counts; the original decides about everybody itself where it is there.
 """
 
@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain_level
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.network import decisions
+from bornfair.core.clock import Clock, Timeout
+from bornfair.core.errors import plain_level
+from bornfair.models.forest.bounds.cells import Cells
+from bornfair.models.forest.bounds.judge import Judge
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.network.network import decisions
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.tables import as_pandas
+from bornfair.people.twins.versions import Versions
 from bornfair.quantification.records import Affected
 from bornfair.quantification.treated import Treatment, class_names, distance, person_of_row, telling_pair
-from bornfair.twins.versions import Versions
-from bornfair.verification.clock import Clock, Timeout
-from bornfair.verification.forest_cells import Cells
-from bornfair.verification.forest_judge import Judge
 from bornfair.verification.forest_replay import replay_forest, replay_forest_people
 
 TOGETHER = 1 << 22  # scores of versions that are held at once

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, shown
-from bornfair.models.forest_model import ForestModel
+from bornfair.core.clock import Clock, Timeout
+from bornfair.core.errors import InputError, shown
+from bornfair.models.forest.bounds.judge import Judge
+from bornfair.models.forest.model import ForestModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
+from bornfair.people.space.partition import Where
+from bornfair.people.space.subpopulation import limits_of, rows_within
 from bornfair.people.tables import as_pandas
 from bornfair.quantification.forest_sample import together
 from bornfair.quantification.population import shares_of_judged
 from bornfair.quantification.records import Shares
-from bornfair.quantification.subpopulation import limits_of, rows_within
-from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.forest_decide import prove_forest
-from bornfair.verification.forest_judge import Judge
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE
-from bornfair.verification.partition import Where
 
 
 def shares_of_forest_rows(

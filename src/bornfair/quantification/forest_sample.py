@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bornfair.models.forest_model import ForestModel
+from bornfair.core.clock import Clock
+from bornfair.models.forest.bounds.judge import Judge
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.forest.shares.weights import CellWeights
+from bornfair.people.space.boxes import Boxes
+from bornfair.people.space.partition import Where
+from bornfair.people.space.variables import Marginal
 from bornfair.quantification.confident import NOBODY, Draw, FirstSample
-from bornfair.quantification.forest_weights import CellWeights
-from bornfair.quantification.variables import Marginal
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock
-from bornfair.verification.forest_judge import Judge
-from bornfair.verification.partition import Where
 
 WORDS = 1 << 22  # of bits that are looked at between two looks at the clock
 

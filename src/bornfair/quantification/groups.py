@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.model import Model
-from bornfair.models.opaque import AnyModel, OpaqueModel
+from bornfair.core.clock import Clock, Timeout
+from bornfair.core.errors import InputError
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.network.model import Model
+from bornfair.models.network.shares.forms import Bounder
+from bornfair.models.opaque.model import AnyModel, OpaqueModel
 from bornfair.people.features import NUMERIC, Feature, Level
 from bornfair.people.levels import level_positions
+from bornfair.people.space.partition import Where
+from bornfair.people.space.variables import Marginal, variables
+from bornfair.people.twins.relation import grid_relation
 from bornfair.quantification.confident import clopper_pearson
 from bornfair.quantification.estimate import disagree, people_at_random
-from bornfair.quantification.forms import Bounder
 from bornfair.quantification.records import Condition, Estimate, Group, fulfilled
-from bornfair.quantification.variables import Marginal, variables
-from bornfair.twins.relation import grid_relation
-from bornfair.verification.clock import Clock, Timeout
-from bornfair.verification.partition import Where
 
 SAMPLES = 100_000
 DEPTH = 3

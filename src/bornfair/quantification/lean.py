@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bornfair.models.network.bounds.views import distinct_matrices
+from bornfair.models.network.shares.forms import Bounder
 from bornfair.models.rounding import EXECUTIONS
-from bornfair.quantification.forms import Bounder
+from bornfair.people.twins.relation import View
 from bornfair.quantification.points import PAD, treated
-from bornfair.twins.relation import View
-from bornfair.verification.views import distinct_matrices
 
 MACHINE = EXECUTIONS["float32"]
 UNIT = 4 * MACHINE.unit  # relative: how far inputs may be off
@@ -40,13 +40,13 @@ class _Shown(NamedTuple):
 class Lean:
     """A network that is read by views of u = shift + scale·rows, with `alive` neurons [hidden neurons] or all.
 
-    >>> from bornfair.models.network import Layer, Network
+    >>> from bornfair.models.network.network import Layer, Network
     >>> from bornfair.people.domain import Domain
     >>> from bornfair.people.encoding import Encoding
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature
     >>> from bornfair.people.scales import Scale
-    >>> from bornfair.quantification.variables import variables
-    >>> from bornfair.twins.relation import twin_relation
+    >>> from bornfair.people.space.variables import variables
+    >>> from bornfair.people.twins.relation import twin_relation
     >>> who = Domain(features=(IntegerFeature(name="x", low=0, high=9), BooleanFeature(name="s")), sensitive=("s",))
     >>> encoding = Encoding(who, {"x": Scale(centre=0.0, exponent=0)})
     >>> views = twin_relation(encoding)

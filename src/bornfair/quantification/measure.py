@@ -15,33 +15,33 @@ from dataclasses import replace
 
 import numpy as np
 
-from bornfair.errors import InputError
-from bornfair.models.model import Model
+from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.core.errors import InputError
+from bornfair.models.network.bounds.alive import count_alive
+from bornfair.models.network.bounds.views import not_finite
+from bornfair.models.network.confirm import confirm_encoded
+from bornfair.models.network.model import Model
+from bornfair.models.network.shares.few_sums import serves
+from bornfair.models.network.shares.forms import Bounder
+from bornfair.models.network.shares.leads import cheaper
+from bornfair.models.network.shares.relaxation import MANY
+from bornfair.models.network.structural import prove_structurally
+from bornfair.models.verdict import Arithmetic
 from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.parallel.task import keep_freed_memory
-from bornfair.quantification.alive import count_alive
+from bornfair.people.space.boxes import Boxes
+from bornfair.people.space.partition import Where
+from bornfair.people.space.variables import Marginal, Variables, variables
+from bornfair.people.twins.relation import Relation, band_relation, free_space, twin_relation
 from bornfair.quantification.bounding import Crediting, Halving, Reducing
 from bornfair.quantification.confident import Looks
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.estimate import Sample, draw, estimated
-from bornfair.quantification.few_sums import serves
-from bornfair.quantification.forms import Bounder
-from bornfair.quantification.leads import cheaper
 from bornfair.quantification.records import SURE, Estimate, Moment, Shares
-from bornfair.quantification.relaxation import MANY
 from bornfair.quantification.remainder import Remainder
 from bornfair.quantification.tally import Tally, added, waiting
-from bornfair.quantification.variables import Marginal, Variables, variables
-from bornfair.twins.relation import Relation, band_relation, free_space, twin_relation
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock, Say, Timeout
-from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.frontier import GRACE, INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier, Portion
-from bornfair.verification.partition import Where
 from bornfair.verification.search import checked_arithmetic
-from bornfair.verification.structural import prove_structurally
-from bornfair.verification.verdict import Arithmetic
-from bornfair.verification.views import not_finite
 
 FEW = 64  # people in a box who are looked at one by one rather than cut apart
 SAMPLES = 200_000

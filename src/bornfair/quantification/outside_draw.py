@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, shown
-from bornfair.models.opaque import OpaqueModel
+from bornfair.core.clock import Clock
+from bornfair.core.errors import InputError, shown
+from bornfair.models.opaque.model import OpaqueModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature
-from bornfair.quantification.subpopulation import limits_of
-from bornfair.quantification.variables import Marginal
-from bornfair.twins.versions import Versions
-from bornfair.verification.clock import Clock
-from bornfair.verification.partition import Limit, Where
+from bornfair.people.space.partition import Limit, Where
+from bornfair.people.space.subpopulation import limits_of
+from bornfair.people.space.variables import Marginal
+from bornfair.people.twins.versions import Versions
 
 Column = Callable[[int, np.random.Generator], np.ndarray]
 """So many values of one feature, drawn at random."""

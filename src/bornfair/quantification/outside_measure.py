@@ -13,9 +13,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError
-from bornfair.models.opaque import OpaqueModel, Unsteady, wires_of
+from bornfair.core.clock import Clock, Timeout
+from bornfair.core.errors import InputError
+from bornfair.models.opaque.model import OpaqueModel, Unsteady, wires_of
+from bornfair.people.space.partition import Where
+from bornfair.people.space.subpopulation import limits_of, rows_within
+from bornfair.people.space.variables import Marginal
 from bornfair.people.tables import as_pandas
+from bornfair.people.twins.versions import Versions
 from bornfair.quantification.confident import (
     NARROW,
     FirstSample,
@@ -27,15 +32,10 @@ from bornfair.quantification.confident import (
 )
 from bornfair.quantification.outside_draw import Drawn, unfair_among
 from bornfair.quantification.records import SURE, Confident, Estimate, Shares
-from bornfair.quantification.subpopulation import limits_of, rows_within
-from bornfair.quantification.variables import Marginal
-from bornfair.twins.versions import Versions
-from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.data_flow import decide_by_wires
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP
 from bornfair.verification.outside_replay import unsteady_text
 from bornfair.verification.outside_search import everybody, people_in_order
-from bornfair.verification.partition import Where
 
 SAMPLES = 100_000  # for the estimate, at most
 SAMPLING = 0.2  # share of the time for these

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.models.opaque import OpaqueModel, Unsteady, scores_of
+from bornfair.core.clock import Clock, Timeout
+from bornfair.models.opaque.model import OpaqueModel, Unsteady, scores_of
+from bornfair.models.verdict import Verdict
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.tables import as_pandas
+from bornfair.people.twins.versions import Versions, own_versions
 from bornfair.quantification.records import Affected
 from bornfair.quantification.treated import Treatment, class_names, distance, person_of_row, telling_pair
-from bornfair.twins.versions import Versions, own_versions
-from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.outside_replay import replay_outside
 from bornfair.verification.replay import falsified
-from bornfair.verification.verdict import Verdict
 
 FEWEST = 8  # rows that are judged whatever the time
 TRIED = {1: 32, 2: 5}  # values of a feature that are tried, by how many features change

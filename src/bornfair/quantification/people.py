@@ -16,26 +16,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.model import Model
-from bornfair.models.network import decisions
-from bornfair.models.opaque import AnyModel, OpaqueModel
+from bornfair.core.clock import Clock, Timeout
+from bornfair.core.errors import InputError
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.network.confirm import confirm_encoded, input_sizes
+from bornfair.models.network.lens import Lens
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import decisions
+from bornfair.models.network.shares.forms import Bounder
+from bornfair.models.opaque.model import AnyModel, OpaqueModel
+from bornfair.models.verdict import Verdict
 from bornfair.people.features import Value
+from bornfair.people.space.variables import variables
 from bornfair.people.tables import as_pandas
+from bornfair.people.twins.relation import Relation, grid_relation
+from bornfair.people.twins.versions import Versions, own_versions
 from bornfair.quantification.estimate import disagree
-from bornfair.quantification.forms import Bounder
 from bornfair.quantification.points import largest_rounding, sure_people
 from bornfair.quantification.records import Affected, People
 from bornfair.quantification.treated import Treatment, class_names, distance, person_of_row, telling_pair
-from bornfair.quantification.variables import variables
-from bornfair.twins.relation import Relation, grid_relation
-from bornfair.twins.versions import Versions, own_versions
-from bornfair.verification.clock import Clock, Timeout
-from bornfair.verification.confirm import confirm_encoded, input_sizes
-from bornfair.verification.lens import Lens
 from bornfair.verification.replay import falsified, replay
-from bornfair.verification.verdict import Verdict
 
 TRIED = {1: 256, 2: 9}  # values of a number tried, by how many features change: first one, then two
 NEAR = 3  # whole numbers next to a person's own that are tried too

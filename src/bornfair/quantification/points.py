@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from bornfair.models.model import Model
-from bornfair.models.network import Network
+from bornfair.core.clock import Clock
+from bornfair.models.network.bounds.exact import agree, executes_exactly
+from bornfair.models.network.bounds.intervals import box_bounds
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Network
+from bornfair.models.network.shares.forms import Bounder
 from bornfair.models.rounding import EXECUTIONS
-from bornfair.quantification.forms import Bounder
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock
-from bornfair.verification.exact import agree, executes_exactly
-from bornfair.verification.intervals import box_bounds
+from bornfair.people.space.boxes import Boxes
 from bornfair.verification.looking import exact_views
 
 PAD = 2.0**-50  # relative: our own product of a view's matrix with u is rounded

@@ -13,28 +13,28 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError
-from bornfair.models.model import Model
+from bornfair.core.clock import Clock, Timeout
+from bornfair.core.errors import InputError
+from bornfair.models.network.bounds.exact import agree, executes_exactly
+from bornfair.models.network.bounds.views import not_finite
+from bornfair.models.network.confirm import confirm_encoded
+from bornfair.models.network.model import Model
+from bornfair.models.network.shares.forms import Bounder
+from bornfair.models.network.structural import prove_structurally
+from bornfair.models.verdict import Arithmetic
+from bornfair.people.space.partition import Where
+from bornfair.people.space.subpopulation import limits_of, rows_within
+from bornfair.people.space.variables import variables
 from bornfair.people.tables import as_pandas
+from bornfair.people.twins.relation import band_relation, twin_relation
+from bornfair.people.twins.versions import Versions
 from bornfair.quantification.crowds import Crowd
-from bornfair.quantification.forms import Bounder
 from bornfair.quantification.measure import proven_arithmetic
 from bornfair.quantification.people import person_of_row
 from bornfair.quantification.records import Estimate, Shares
-from bornfair.quantification.subpopulation import limits_of, rows_within
 from bornfair.quantification.tally import rounded_down
-from bornfair.quantification.variables import variables
-from bornfair.twins.relation import band_relation, twin_relation
-from bornfair.twins.versions import Versions
-from bornfair.verification.clock import Clock, Timeout
-from bornfair.verification.confirm import confirm_encoded
-from bornfair.verification.exact import agree, executes_exactly
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE
-from bornfair.verification.partition import Where
 from bornfair.verification.replay import exact_input
-from bornfair.verification.structural import prove_structurally
-from bornfair.verification.verdict import Arithmetic
-from bornfair.verification.views import not_finite
 
 NUMBERS = 2**20  # per array
 
@@ -49,7 +49,7 @@ def shares_of_rows(
 ) -> Shares:
     """Which share of the rows of a table is proven to be treated fairly, proven not to be, or neither.
 
-    >>> from bornfair.models.network import Layer, Network
+    >>> from bornfair.models.network.network import Layer, Network
     >>> from bornfair.people.domain import Domain
     >>> from bornfair.people.encoding import Encoding
     >>> from bornfair.people.scales import Scale

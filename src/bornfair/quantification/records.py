@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
+from bornfair.models.verdict import Arithmetic
 from bornfair.people.features import Level
-from bornfair.verification.verdict import Arithmetic
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from bornfair.core.clock import Clock
 from bornfair.parallel import Workers
+from bornfair.people.space.boxes import Boxes
+from bornfair.people.space.variables import Variables
 from bornfair.quantification.confident import NARROW, Draw, Looks, Parts, needed_samples, take_looks
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.estimate import Sample
 from bornfair.quantification.tally import Tally, rounded_down
-from bornfair.quantification.variables import Variables
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock
 
 CONFIDING = 1 / 3  # share of the time in which people of open boxes are drawn
 PACED = 1 / 3  # of the time, after which it is measured again how long that takes: by then boxes are many

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable
 
 import pandas as pd
 
-from bornfair.errors import InputError
-from bornfair.models.opaque import AnyModel, OpaqueModel
+from bornfair.core.clock import Clock, Timeout
+from bornfair.core.errors import InputError
+from bornfair.models.opaque.model import AnyModel, OpaqueModel
+from bornfair.models.verdict import Arithmetic
 from bornfair.people.sources import Batch
+from bornfair.people.space.partition import Where
 from bornfair.quantification.any_model import row_shares
 from bornfair.quantification.population import shares_of_counts
 from bornfair.quantification.records import Shares
-from bornfair.verification.clock import Clock, Timeout
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP
-from bornfair.verification.partition import Where
-from bornfair.verification.verdict import Arithmetic
 
 
 def shares_of_batches(

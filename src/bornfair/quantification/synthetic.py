@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.opaque import AnyModel, OpaqueModel, Unsteady
-from bornfair.models.wired import WiredModel
+from bornfair.core.clock import Clock, Timeout
+from bornfair.models.forest.bounds.judge import Judge
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.graph.model import WiredModel
+from bornfair.models.opaque.model import AnyModel, OpaqueModel, Unsteady
+from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.levels import level_positions
 from bornfair.people.tables import as_pandas
 from bornfair.quantification.people import treatment
 from bornfair.quantification.treated import person_of_row
-from bornfair.verification.clock import Clock, Timeout
-from bornfair.verification.forest_judge import Judge
 from bornfair.verification.forest_replay import replay_forest
 from bornfair.verification.outside_replay import replay_outside
 from bornfair.verification.replay import Replay, falsified, replay
-from bornfair.verification.verdict import Verdict
 
 ROUNDS, TOGETHER = 8, 256  # people tried
 REPLAYED = 16  # of each round

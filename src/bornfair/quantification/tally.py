@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from bornfair.quantification.variables import DOWN
-from bornfair.verification.boxes import Boxes
+from bornfair.people.space.boxes import Boxes
+from bornfair.people.space.variables import DOWN
 
 
 @dataclass(frozen=True)

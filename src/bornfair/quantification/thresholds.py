@@ -12,9 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from bornfair.models.activations import sigmoid
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.opaque import AnyModel, OpaqueModel
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.network.activations import sigmoid
+from bornfair.models.opaque.model import AnyModel, OpaqueModel
 from bornfair.quantification.records import Checked, Share
 
 MOST_POINTS = 64  # of the curve, besides those that matter most

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain, plain_level
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.opaque import AnyModel, OpaqueModel
+from bornfair.core.errors import plain, plain_level
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.network.lens import lead_ranges
+from bornfair.models.opaque.model import AnyModel, OpaqueModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Value
+from bornfair.people.twins.versions import Versions
 from bornfair.quantification.records import Affected
-from bornfair.twins.versions import Versions
-from bornfair.verification.lens import lead_ranges
 from bornfair.verification.replay import Replay
 
 

@@ -9,13 +9,13 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
+from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
 from bornfair.report.domain_facts import DomainFacts
 from bornfair.report.facts import OPERATING_POINT, CertificateFacts, Document, HistoryPoint, Metrics
 from bornfair.report.formatting import count, number, percent, value_text
 from bornfair.report.report import to_html
-from bornfair.verification.verdict import Verdict
 
 RESPONSES = {
     "expected": "Every row counted as each sensitive value, weighted by its probability (expected response, {gamma}).",

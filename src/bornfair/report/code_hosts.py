@@ -17,10 +17,10 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
 from bornfair import __version__
+from bornfair.models.verdict import SHOWN, Verdict
 from bornfair.quantification.synthetic import without_people
 from bornfair.report.formatting import clipped, readable, value_text, visible
 from bornfair.report.plain_text import twins_text
-from bornfair.verification.verdict import SHOWN, Verdict
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 RULES = {
@@ -71,7 +71,7 @@ class Examined:
     def uri(self) -> str:
         """The place of the file as a reference: relative as it was given, absolute only if that was so; "" of no file.
 
-        >>> from bornfair.verification.verdict import undecided
+        >>> from bornfair.models.verdict import undecided
         >>> Examined("m", "models/a b.onnx", undecided("bounds", ""), "").uri
         'models/a%20b.onnx'
         """

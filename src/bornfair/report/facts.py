@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, get_args
 
-from bornfair.errors import InputError, shown
+from bornfair.core.errors import InputError, shown
+from bornfair.models.forest.influence import Influence
+from bornfair.models.verdict import Answer, Arithmetic, Proof, Verdict
 from bornfair.people.gaps import Gaps
 from bornfair.quantification.records import Checked, Group, People, Share, Shares
 from bornfair.quantification.thresholds import ThresholdCurve
 from bornfair.report.domain_facts import DomainFacts
-from bornfair.verification.forest_influence import Influence
-from bornfair.verification.verdict import Answer, Arithmetic, Proof, Verdict
 
 ASKED = "Asked from outside"  # among these facts: how, of a model that is run and not read
 COLUMNS = "Columns of one feature"  # among these facts: which 0/1 columns of the table these are

@@ -11,8 +11,8 @@ from functools import partial
 from itertools import pairwise
 
 from bornfair.models.metrics import quality_warning
+from bornfair.people.space.subpopulation import in_words
 from bornfair.quantification.records import Affected, Estimate, Group, Shares
-from bornfair.quantification.subpopulation import in_words
 from bornfair.report import charts
 from bornfair.report.blocks import Block, Chart, Entry, Listing, Meter, Part, Row, Table, Text
 from bornfair.report.facts import Document, Pair, Proxy

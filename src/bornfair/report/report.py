@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from bornfair.errors import InputError, plain, shown
-from bornfair.files import write_atomically
+from bornfair.core.errors import InputError, plain, shown
+from bornfair.core.files import write_atomically
 from bornfair.quantification.records import Affected, Confident, Estimate, Group, People, Shares
 from bornfair.report.blocks import Contents
 from bornfair.report.comparison import contents_of_comparison
@@ -54,7 +54,7 @@ def from_json(data: Mapping[str, Any]) -> Document | Comparison:
 class Report:
     """A document, ready to be looked at.
 
-    >>> from bornfair.verification.verdict import Verdict
+    >>> from bornfair.models.verdict import Verdict
     >>> report = Report(Document(Verdict("undecided", "none", "bounds", (), "the time is up")))
     >>> report
     Report('Undecided: whether the sensitive value can change a decision is neither proven nor disproven.')

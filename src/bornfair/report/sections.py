@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from bornfair.models.verdict import Arithmetic, Verdict
 from bornfair.report import measured
 from bornfair.report.blocks import Block, Code, Contents, Entry, Listing, Part, Quiet, Row, Table, Text, filled_sections
 from bornfair.report.domain_facts import FeatureFacts
@@ -33,7 +34,6 @@ from bornfair.report.verdict_text import (
     people_are_real,
     verdict_sentence,
 )
-from bornfair.verification.verdict import Arithmetic, Verdict
 
 MOST_FEATURES = 30  # of the domain, shown at once
 FOOTER = "Made with bornfair."

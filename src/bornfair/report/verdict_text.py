@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bornfair.models.verdict import SHOWN, Verdict
 from bornfair.quantification.records import People
 from bornfair.report.blocks import Entry
 from bornfair.report.facts import Document
 from bornfair.report.formatting import count, listed, percent, readable
-from bornfair.verification.verdict import SHOWN, Verdict
 
 BADGES = {"verified": "✓ Verified", "falsified": "✗ Falsified", "undecided": "? Undecided"}
 NO_ARITHMETIC = "Nothing is claimed in any arithmetic."

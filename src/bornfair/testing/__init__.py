@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
-    from bornfair.question import Asking
-    from bornfair.verification.clock import Timeout
-    from bornfair.verification.verdict import Verdict
+    from bornfair.core.clock import Timeout
+    from bornfair.models.verdict import Verdict
+    from bornfair.questions import Asking
 
 __all__ = ["assert_fair"]
 
@@ -51,8 +51,8 @@ def assert_fair(
     not fair: these twins get different decisions
     """
     __tracebackhide__ = True  # pytest shows the test, not this
-    from bornfair.checks import keywords
-    from bornfair.question import Asking, verify
+    from bornfair.core.checks import keywords
+    from bornfair.questions import Asking, verify
 
     keywords(assert_fair, asking, Asking)
     verdict = verify(model, people, timeout=timeout, seed=seed, synthetic=synthetic, **asking)
@@ -63,8 +63,8 @@ def assert_fair(
 
 def _told(verdict: Verdict) -> str:
     """Why the assertion fails, with the twins."""
+    from bornfair.models.verdict import SHOWN
     from bornfair.report.plain_text import twins_text
-    from bornfair.verification.verdict import SHOWN
 
     if verdict.twins is None and verdict.verdict == "falsified":
         return f"not fair: {SHOWN[verdict.shown]} ({verdict.reason})"

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 import optax
 
-from bornfair.errors import InputError
-from bornfair.models.network import CHUNK, Network, Parameters
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import CHUNK, Network, Parameters
 from bornfair.parallel.forks import require_jax
 from bornfair.people.encoding import aligned_zeros
 from bornfair.training.embedding import Embedding

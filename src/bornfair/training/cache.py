@@ -19,10 +19,10 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from bornfair import limits
-from bornfair.errors import InputError
-from bornfair.files import open_regular, read_regular, write_atomically
-from bornfair.growing import Busy, Lock, private_file, private_folder
+from bornfair.core import limits
+from bornfair.core.errors import InputError
+from bornfair.core.files import open_regular, read_regular, write_atomically
+from bornfair.core.growing import Busy, Lock, private_file, private_folder
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, known_levels
 from bornfair.people.labels import class_positions

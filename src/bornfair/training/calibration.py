@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bornfair.errors import InputError
-from bornfair.models.model import log_probabilities
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.models.network.model import log_probabilities
+from bornfair.models.network.network import Layer, Network
 
 DOUBT = 1.0  # in rows: how much speaks for leaving the scores alone, so that a handful of rows cannot say "certain"
 STEEPEST = 5.0  # the largest logarithm of a slope, either way

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.training.response import kept_and_other
 
 

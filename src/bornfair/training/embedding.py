@@ -16,8 +16,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from bornfair.checks import choice, whole
-from bornfair.models.network import Layer, Network
+from bornfair.core.checks import choice, whole
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding, aligned_zeros
 from bornfair.people.features import NUMERIC
 from bornfair.training.teacher import boosted_cuts

@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from bornfair import checkpoint
-from bornfair.errors import Diverged, InputError
-from bornfair.models.network import Network, Parameters
+from bornfair.core import checkpoint
+from bornfair.core.errors import Diverged, InputError
+from bornfair.models.network.network import Network, Parameters
 from bornfair.training.embedding import Embedding, mean_of
 from bornfair.training.hosts import ALONE, Hosts
 from bornfair.training.loops import OptimiserKey, transformation_of

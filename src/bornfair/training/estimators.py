@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bornfair.checks import choice
-from bornfair.errors import InputError
+from bornfair.core.checks import choice
+from bornfair.core.errors import InputError
 
 SMALLEST_LEAF = 5  # people in a leaf of a random forest; else it is as large as the table
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bornfair.models.model import Model
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
 from bornfair.people.sensitive import CodedFeature

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import choice, number
-from bornfair.errors import InputError, plain
+from bornfair.core.checks import choice, number
+from bornfair.core.errors import InputError, plain
 from bornfair.models.metrics import quality_warning
-from bornfair.models.network import Network
+from bornfair.models.network.confirm import confirm_encoded
+from bornfair.models.network.network import Network
 from bornfair.models.operating import Asked, Threshold
 from bornfair.parallel.forks import require_jax
 from bornfair.people.domain import Domain
@@ -47,7 +48,6 @@ from bornfair.training.start import (
     parse_start,
 )
 from bornfair.training.teacher import taught, taught_apart
-from bornfair.verification.confirm import confirm_encoded
 
 NOT_OF_THE_PLAN = ("hidden", "init", "embedding", "bins", "taught")
 EMBEDDINGS: dict[str, Bins] = {"boosted": "boosted", "piecewise": "tree", "quantiles": "quantiles", "none": "tree"}

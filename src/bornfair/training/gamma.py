@@ -20,8 +20,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import number, whole
-from bornfair.errors import InputError, NoGamma
+from bornfair.core.checks import number, whole
+from bornfair.core.errors import InputError, NoGamma
 from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature, Value, listed_names, unknown_column
 from bornfair.people.tables import as_pandas, read_table

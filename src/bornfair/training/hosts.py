@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 
 ADDRESS = re.compile(r"[^\s:]+:\d+|\[[0-9a-fA-F:]+\]:\d+")
 PATIENCE = 300  # seconds to wait for all processes
@@ -61,7 +61,7 @@ def joined(text: str) -> Hosts:
     >>> joined("here,2")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    bornfair.errors.InputError: --hosts must be auto, or ADDRESS:PORT,PROCESSES,PROCESS as in ...
+    bornfair.core.errors.InputError: --hosts must be auto, or ADDRESS:PORT,PROCESSES,PROCESS as in ...
     """
     arguments: dict[str, object] = {}
     if text != "auto":

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from bornfair.models.activations import ACTIVATIONS
-from bornfair.models.network import Activation, Parameters, forward, forward_from_first
+from bornfair.models.network.activations import ACTIVATIONS
+from bornfair.models.network.network import Activation, Parameters, forward, forward_from_first
 from bornfair.training.response import Response
 
 OptimiserName = Literal["sgd", "momentum", "adam", "adamw"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from bornfair.models.network import Activation, Network
+    from bornfair.models.network.network import Activation, Network
     from bornfair.proof.bundle import FairModel
     from bornfair.training.response import Mode
     from bornfair.training.start import Start

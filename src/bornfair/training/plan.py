@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from bornfair.checks import choice, number, whole
-from bornfair.errors import InputError
+from bornfair.core.checks import choice, number, whole
+from bornfair.core.errors import InputError
 from bornfair.training.loops import OptimiserName
 
 Schedule = Literal["constant", "cosine"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.training.response import Response
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bornfair.checks import choice
+from bornfair.core.checks import choice
 
 PRESETS: dict[str, dict[str, Any]] = {
     # Chosen on tables that are not reported on (docs/accuracy.md), and done in seconds.

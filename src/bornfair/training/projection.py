@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, shown
-from bornfair.models.model import Model
-from bornfair.models.network import Network
+from bornfair.core.errors import InputError, shown
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
 from bornfair.people.scales import Scale

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from bornfair.models.metrics import quality, quality_warning
-from bornfair.models.model import Model
-from bornfair.models.network import decisions
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import decisions
 from bornfair.models.operating import Asked, Threshold
+from bornfair.models.verdict import Verdict
 from bornfair.proof.certificate import Certificate, certificate_of
 from bornfair.training.algorithm import TrainingData
 from bornfair.training.calibration import Calibration
@@ -23,7 +24,6 @@ from bornfair.training.epochs import Training
 from bornfair.training.plan import Plan, shared_split
 from bornfair.training.response import Response, privacy
 from bornfair.training.start import FairStart
-from bornfair.verification.verdict import Verdict
 
 TRAINING_ROWS = "training rows"
 VALIDATION_ROWS = "validation rows, which said when to stop"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from bornfair.checks import choice, whole
-from bornfair.errors import InputError
+from bornfair.core.checks import choice, whole
+from bornfair.core.errors import InputError
 
 if TYPE_CHECKING:
     import jax

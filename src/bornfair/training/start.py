@@ -15,17 +15,17 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from bornfair.checks import choice
-from bornfair.errors import InputError, NoFairStart, shown
-from bornfair.models.model import Model
-from bornfair.models.network import Activation, Layer, Network, hidden_widths
+from bornfair.core.checks import choice
+from bornfair.core.errors import InputError, NoFairStart, shown
+from bornfair.models.network.confirm import confirm_encoded
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Activation, Layer, Network, hidden_widths
+from bornfair.models.verdict import Verdict
 from bornfair.people.encoding import Encoding
 from bornfair.people.sensitive import ENUMERATION_LIMIT
+from bornfair.people.twins.versions import Versions
 from bornfair.training.embedding import Embedding, mean_of
-from bornfair.twins.versions import Versions
-from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.decide import decide
-from bornfair.verification.verdict import Verdict
 
 Layers = Literal["first", "all"]
 Scalar = Literal["fixed", "uniform"]

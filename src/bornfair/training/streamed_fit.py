@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair import limits
-from bornfair.errors import InputError, plain_value, shown
-from bornfair.files import read_regular, write_atomically
+from bornfair.core import limits
+from bornfair.core.errors import InputError, plain_value, shown
+from bornfair.core.files import read_regular, write_atomically
 from bornfair.models import metrics
-from bornfair.models.network import Network, decisions
+from bornfair.models.network.confirm import confirm_encoded
+from bornfair.models.network.network import Network, decisions
 from bornfair.models.operating import Asked, Threshold
 from bornfair.parallel.forks import require_jax
 from bornfair.people.domain import Domain
@@ -40,7 +41,6 @@ from bornfair.training.provenance import KEPT_ASIDE as ON_KEPT_ASIDE
 from bornfair.training.provenance import VALIDATION_ONLY, VALIDATION_ROWS, certify, with_measured
 from bornfair.training.start import Exact, FromModel, fair_start
 from bornfair.training.streaming import NEEDS_SENSITIVE, StreamedRun, Told
-from bornfair.verification.confirm import confirm_encoded
 
 SCORED_TOGETHER = 2**16
 LOOKED_AT = 20_000  # rows of the sample whose versions are compared

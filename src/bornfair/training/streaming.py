@@ -17,8 +17,8 @@ import jax
 import numpy as np
 import optax
 
-from bornfair.errors import InputError
-from bornfair.models.network import Network, Parameters
+from bornfair.core.errors import InputError
+from bornfair.models.network.network import Network, Parameters
 from bornfair.training.cache import TRAINING, VALIDATION, Cache, class_weights
 from bornfair.training.embedding import Embedding
 from bornfair.training.epochs import TREES, Run, State

@@ -16,9 +16,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d, validate_data
 
-from bornfair.checks import whole
-from bornfair.errors import InputError, plain, plain_value, shown
-from bornfair.models.network import decisions
+from bornfair.core.checks import whole
+from bornfair.core.errors import InputError, plain, plain_value, shown
+from bornfair.models.network.network import decisions
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
 from bornfair.people.dummies import with_sensitive
@@ -28,7 +28,7 @@ from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairModel
 
 if TYPE_CHECKING:
-    from bornfair.verification.verdict import Verdict
+    from bornfair.models.verdict import Verdict
 
 
 class TableClassifier(ClassifierMixin, BaseEstimator):

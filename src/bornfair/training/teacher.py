@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.models.network import CHUNK
+from bornfair.models.network.network import CHUNK
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
 

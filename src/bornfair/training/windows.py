@@ -16,7 +16,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bornfair.models.network import Activation, Parameters
+from bornfair.models.network.network import Activation, Parameters
 from bornfair.training.loops import (
     OptimiserKey,
     Regularised,

@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.errors import InputError, shown
-from bornfair.models.model import Model
+from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.core.errors import InputError, shown
+from bornfair.models.network.lens import LeadRange, Lens
+from bornfair.models.network.model import Model
 from bornfair.models.rounding import EXECUTIONS
+from bornfair.models.verdict import Arithmetic
 from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature, Value
 from bornfair.people.tables import as_pandas
 from bornfair.verification.cancel import cancelling
-from bornfair.verification.clock import Clock, Say, Timeout
-from bornfair.verification.lens import LeadRange, Lens
 from bornfair.verification.minimise import likeliest, replay_best, simplest
 from bornfair.verification.replay import Replay
-from bornfair.verification.verdict import Arithmetic
 
 FIRST = 4096  # people of the first looks: rows, their mutations, samples; further rows follow in turn
 CLIMBERS = 192  # people who climb together

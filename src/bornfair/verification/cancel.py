@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bornfair.verification.counting import places
-from bornfair.verification.lens import Lens
+from bornfair.models.network.lens import Lens
+from bornfair.people.space.counting import places
 
 SUMS = 2**18  # changes of either half
 GROWTH = 1.5  # by which the reach grows until a half is full

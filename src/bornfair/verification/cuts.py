@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bornfair import checkpoint
-from bornfair.errors import InputError
-from bornfair.verification.boxes import Boxes, Places
+from bornfair.core import checkpoint
+from bornfair.core.errors import InputError
+from bornfair.people.space.boxes import Boxes, Places
 
 NAMES = ("parents", "columns", "kept")
 MOST_CUTS = 4_000_000  # kept in memory and in the file; later cuts are made anew

@@ -6,8 +6,8 @@ is that a node's outputs depend on nothing but what it reads (docs/theory.md, da
 
 from __future__ import annotations
 
-from bornfair.models.wired import WiredModel
-from bornfair.verification.verdict import Verdict, undecided
+from bornfair.models.graph.model import WiredModel
+from bornfair.models.verdict import Verdict, undecided
 
 
 def decide_by_wires(model: WiredModel) -> Verdict:

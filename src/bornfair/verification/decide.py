@@ -13,18 +13,18 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from bornfair.checks import choice, installed, number
-from bornfair.errors import InputError, plain_level
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.model import Model
-from bornfair.models.opaque import AnyModel, OpaqueModel, wires_of
-from bornfair.models.wired import WiredModel
+from bornfair.core.checks import choice, installed, number
+from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.core.errors import InputError, plain_level
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.graph.model import WiredModel
+from bornfair.models.network.confirm import confirm_encoded
+from bornfair.models.network.model import Model
+from bornfair.models.opaque.model import AnyModel, OpaqueModel, wires_of
+from bornfair.models.verdict import Verdict
 from bornfair.parallel import ALONE, Jobs
-from bornfair.twins.versions import Versions
-from bornfair.verification.clock import Clock, Say, Timeout
-from bornfair.verification.confirm import confirm_encoded
-from bornfair.verification.partition import Part, Where, named_limits
-from bornfair.verification.verdict import Verdict
+from bornfair.people.space.partition import Part, Where, named_limits
+from bornfair.people.twins.versions import Versions
 
 MOST_VERSIONS = 64  # of each person, asked of an imported model's original
 MOST_REPLAYS = 16

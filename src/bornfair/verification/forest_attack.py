@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain_level
+from bornfair.core.clock import Clock, Timeout
+from bornfair.core.errors import plain_level
+from bornfair.models.forest.bounds.judge import Judge, told_apart
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.tables import as_pandas
 from bornfair.verification.attack import Attack
-from bornfair.verification.clock import Clock, Timeout
-from bornfair.verification.forest_judge import Judge, told_apart
 from bornfair.verification.forest_replay import replay_forest
 from bornfair.verification.replay import Replay
 

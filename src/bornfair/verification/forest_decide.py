@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.errors import InputError, shown
-from bornfair.models.forest_model import ForestModel
-from bornfair.verification.among import Limits
-from bornfair.verification.clock import Clock
+from bornfair.core.clock import Clock
+from bornfair.core.errors import InputError, shown
+from bornfair.models.forest.bounds.judge import Judge
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.verdict import Verdict, undecided
+from bornfair.people.space.among import Limits
+from bornfair.people.space.partition import question_scope
 from bornfair.verification.forest_attack import find_forest_twins
-from bornfair.verification.forest_judge import Judge
 from bornfair.verification.forest_search import search_forest
-from bornfair.verification.partition import question_scope
 from bornfair.verification.replay import falsified
-from bornfair.verification.verdict import Verdict, undecided
 
 ATTACKING, SEARCHING = 0.5, 3.0  # seconds of the first turns; then a third of the time, and all that is left
 FEW = 20_000  # points of the grid, which a search looks through sooner than an attack

@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.verification.clock import Clock
+from bornfair.core.clock import Clock
+from bornfair.models.forest.bounds.judge import Judge, told_apart
+from bornfair.models.verdict import Verdict, undecided
 from bornfair.verification.forest_attack import shown_twins
-from bornfair.verification.forest_judge import Judge, told_apart
 from bornfair.verification.frontier import TOO_CLOSE
 from bornfair.verification.milp_bounds import CLOSE, Relaxation, ask_highs
 from bornfair.verification.milp_encoding import Draft, NoProgram, exponent_of, scaled
 from bornfair.verification.replay import Replay, falsified
-from bornfair.verification.verdict import Verdict, undecided
 
 ENGINE = "milp"
 PAIRS = 6  # ordered pairs of versions that get a program each; above, 0/1 columns choose the sensitive values

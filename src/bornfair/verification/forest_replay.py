@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.split_columns import columns_of
+from bornfair.models.forest.bounds.judge import exact_class
+from bornfair.models.forest.columns import columns_of
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.verdict import Arithmetic
 from bornfair.people.features import Value
-from bornfair.twins.versions import Versions
-from bornfair.verification.forest_judge import exact_class
+from bornfair.people.twins.versions import Versions
 from bornfair.verification.replay import Replay
-from bornfair.verification.verdict import Arithmetic
 
 
 def replay_forest(

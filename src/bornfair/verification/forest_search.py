@@ -1,7 +1,7 @@
 """Is a forest fair for everyone? Boxes of cells are bounded and cut until all are decided, or two twins are found.
 
 Boxes in which no version can be told from another, or all versions surely get one class, are done. The others are
-looked at in their middle, and cut where the trees that spread most split (`bornfair.verification.forest_branching`).
+looked at in their middle, and cut where the trees that spread most split (`bornfair.models.forest.bounds.branching`).
 What is left of everybody when time is up is said as a share of the domain, each cell weighing as much as it holds.
 """
 
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock, Timeout
+from bornfair.core.clock import Clock, Timeout
+from bornfair.models.forest.bounds.branching import Branching
+from bornfair.models.forest.bounds.judge import Bounds, Judge, told_apart
+from bornfair.models.verdict import Verdict, undecided
+from bornfair.people.space.boxes import Boxes
 from bornfair.verification.forest_attack import shown_twins, worth
-from bornfair.verification.forest_branching import Branching
-from bornfair.verification.forest_judge import Bounds, Judge, told_apart
 from bornfair.verification.frontier import INTERRUPTED, TOO_CLOSE, Frontier
 from bornfair.verification.replay import Replay, falsified
-from bornfair.verification.verdict import Verdict, undecided
 
 BATCH = 256
 MEMORY = 2**29  # bytes of open boxes

@@ -18,9 +18,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from bornfair.core.clock import Clock
 from bornfair.parallel import ALONE, Workers
-from bornfair.verification.boxes import Boxes
-from bornfair.verification.clock import Clock
+from bornfair.people.space.boxes import Boxes
 from bornfair.verification.shelf import Shelf, Shelved
 
 TIME_IS_UP = "time is up"

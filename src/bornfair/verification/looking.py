@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bornfair.models.model import Model
+from bornfair.core.clock import Clock
+from bornfair.models.network.bounds.exact import agree, executes_exactly, inputs_of_views
+from bornfair.models.network.bounds.linear import LinearBounds
+from bornfair.models.network.model import Model
+from bornfair.models.verdict import Arithmetic
 from bornfair.people.features import Value
-from bornfair.twins.relation import Relation
-from bornfair.twins.versions import Versions
-from bornfair.verification.among import Limits, brought_inside
-from bornfair.verification.boxes import Boxes, Places
-from bornfair.verification.clock import Clock
-from bornfair.verification.exact import agree, executes_exactly, inputs_of_views
+from bornfair.people.space.among import Limits, brought_inside
+from bornfair.people.space.boxes import Boxes, Places
+from bornfair.people.twins.relation import Relation
+from bornfair.people.twins.versions import Versions
 from bornfair.verification.frontier import Look, Portion
-from bornfair.verification.linear import LinearBounds
 from bornfair.verification.replay import exact_input, person_of, versions_at
-from bornfair.verification.verdict import Arithmetic
 
 FEW = 32  # people in a box who are looked at one by one rather than cut apart
 BISECTIONS = 64  # lines per batch on which the decision boundary is looked for

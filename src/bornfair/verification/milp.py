@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain, plain_level
-from bornfair.models.model import Model
+from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.core.errors import InputError, plain, plain_level
+from bornfair.models.network.bounds.exact import exact_decisions, exact_scores
+from bornfair.models.network.confirm import confirm_encoded
+from bornfair.models.network.model import Model
+from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value, unknown_column
-from bornfair.twins.versions import Versions, require_flip_only
-from bornfair.verification.clock import Clock, Say, Timeout
-from bornfair.verification.confirm import confirm_encoded
-from bornfair.verification.exact import exact_decisions, exact_scores
+from bornfair.people.twins.versions import Versions, require_flip_only
 from bornfair.verification.milp_bounds import Judge, ask_highs, branch, tightened
 from bornfair.verification.milp_encoding import NoProgram, Pair, Program, reach_of, sums_of, write_program
 from bornfair.verification.neuron_bounds import float_below
 from bornfair.verification.replay import Replay, exact_input, falsified, replay
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion, unknown_to_solvers
-from bornfair.verification.verdict import Verdict, undecided
 
 ENGINE = "milp"
 

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bornfair.checks import installed
+from bornfair.core.checks import installed
+from bornfair.core.clock import Clock
 from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
-from bornfair.verification.clock import Clock
 from bornfair.verification.milp_encoding import NoProgram, Pair, Program, Reach, Sums, later_gap, write_program
 from bornfair.verification.twin_question import TwinQuestion
 

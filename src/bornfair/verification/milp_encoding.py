@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.bounds.intervals import box_bounds
+from bornfair.models.network.network import Layer, Network
 from bornfair.models.rounding import OWN_UNIT
-from bornfair.verification.intervals import box_bounds
+from bornfair.people.space.partition import Input, ends_of
 from bornfair.verification.neuron_bounds import NeuronBounds, SumBounds, float_above, float_below
-from bornfair.verification.partition import Input, ends_of
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion
 
 SIZE_EXPONENT = 4  # sums are scaled to about ±2^4: solvers compare with absolute tolerances

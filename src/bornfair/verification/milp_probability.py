@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bornfair.models.activations import sigmoid
-from bornfair.models.model import Model
-from bornfair.models.network import Network
+from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.models.network.activations import sigmoid
+from bornfair.models.network.bounds.exact import exact_scores
+from bornfair.models.network.bounds.probability import SIGMOID_ERROR, probability_ends
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Network
 from bornfair.people.features import Value
-from bornfair.verification.clock import Clock, Say, Timeout
-from bornfair.verification.exact import exact_scores
 from bornfair.verification.milp import largest_change, pairs_of_values
 from bornfair.verification.milp_bounds import Judge, ask_highs, branch
 from bornfair.verification.milp_encoding import NoProgram, Program, reach_of, sums_of, write_program
-from bornfair.verification.probability_bounds import SIGMOID_ERROR, probability_ends
 from bornfair.verification.replay import exact_input, replay
 from bornfair.verification.twin_question import TwinQuestion
 

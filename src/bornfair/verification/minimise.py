@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bornfair.models.executing import BLOCK
-from bornfair.models.network import decisions
-from bornfair.verification.lens import LeadRange, Lens, lead_ranges
+from bornfair.models.network.executing import BLOCK
+from bornfair.models.network.lens import LeadRange, Lens, lead_ranges
+from bornfair.models.network.network import decisions
 from bornfair.verification.replay import Replay, replay
 
 if TYPE_CHECKING:
-    from bornfair.verification.clock import Clock
-    from bornfair.verification.verdict import Arithmetic
+    from bornfair.core.clock import Clock
+    from bornfair.models.verdict import Arithmetic
 
 NEAREST = 32  # rows of a table that twins are brought close to; the best result is kept
 CLOSER = 8  # of these, how many are approached feature by feature

@@ -12,11 +12,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from bornfair.models.model import Model
-from bornfair.models.network import Network
+from bornfair.models.network.bounds.intervals import box_layers
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Network
 from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
-from bornfair.verification.intervals import box_layers
-from bornfair.verification.partition import Limit, Part, ends_of, inputs_of
+from bornfair.people.space.partition import Limit, Part, ends_of, inputs_of
 
 LARGEST = math.nextafter(math.inf, 0.0)
 

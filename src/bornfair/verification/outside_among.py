@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain_level
-from bornfair.models.opaque import OpaqueModel, Unsteady
+from bornfair.core.clock import Clock
+from bornfair.core.errors import plain_level
+from bornfair.models.opaque.model import OpaqueModel, Unsteady
+from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import NUMERIC, Feature
-from bornfair.twins.versions import Versions
-from bornfair.verification.among import Limits
-from bornfair.verification.clock import Clock
+from bornfair.people.space.among import Limits
+from bornfair.people.space.partition import Limit, whole_domain
+from bornfair.people.twins.versions import Versions
 from bornfair.verification.outside_replay import replay_outside, unsteady_text
-from bornfair.verification.partition import Limit, whole_domain
 from bornfair.verification.replay import falsified
-from bornfair.verification.verdict import Verdict, undecided
 
 MOST = 20_000  # people drawn
 COUNTED = 5_000  # people who are asked about one after the other

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from bornfair.models.opaque import OpaqueModel, Unsteady
+from bornfair.models.opaque.model import OpaqueModel, Unsteady
 from bornfair.people.features import Value
-from bornfair.twins.versions import Versions
+from bornfair.people.twins.versions import Versions
 from bornfair.verification.replay import Replay
 
 

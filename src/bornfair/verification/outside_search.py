@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain_value
-from bornfair.models.opaque import OpaqueModel, Unsteady, scores_of
+from bornfair.core.clock import Clock
+from bornfair.core.errors import InputError, plain_value
+from bornfair.models.opaque.model import OpaqueModel, Unsteady, scores_of
+from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.tables import as_pandas
-from bornfair.twins.versions import Versions
-from bornfair.verification.clock import Clock
+from bornfair.people.twins.versions import Versions
 from bornfair.verification.frontier import INTERRUPTED
 from bornfair.verification.outside_replay import replay_outside, unsteady_text
 from bornfair.verification.replay import Replay, falsified
-from bornfair.verification.verdict import Verdict, undecided
 
 MOST_COUNTED = 2_000_000  # rows of a domain that is counted out
 COUNTING = 0.5  # share of the time that it may take

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import plain_level
-from bornfair.models.model import Model
-from bornfair.models.opaque import AnyModel
+from bornfair.core.errors import plain_level
+from bornfair.models.network.bounds.exact import exact_decisions
+from bornfair.models.network.model import Model
+from bornfair.models.opaque.model import AnyModel
 from bornfair.models.shipped import shipped
+from bornfair.models.verdict import Arithmetic, Verdict
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value
-from bornfair.twins.relation import sensitive_values
-from bornfair.twins.versions import Versions
-from bornfair.verification.exact import exact_decisions
-from bornfair.verification.verdict import Arithmetic, Verdict
+from bornfair.people.twins.relation import sensitive_values
+from bornfair.people.twins.versions import Versions
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Replay:
 def replay(
     model: Model, person: Mapping[str, Value], values: Sequence[int], versions: Versions | None = None
 ) -> Replay:
-    """Decide a person (what all versions share, see `bornfair.twins.versions`) as each of the given versions.
+    """Decide a person (what all versions share, see `bornfair.people.twins.versions`) as each of the given versions.
 
     `versions` says which sensitive values these are, if not those of S. Versions who are nobody of the domain (a
     mirrored number that falls outside, or between floats) are left out.

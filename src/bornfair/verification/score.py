@@ -14,17 +14,17 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from bornfair.checks import choice, number
-from bornfair.errors import InputError, shown
-from bornfair.models.model import Model
+from bornfair.core.checks import choice, number
+from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.core.errors import InputError, shown
+from bornfair.models.network.confirm import confirm_encoded
+from bornfair.models.network.model import Model
+from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value
-from bornfair.verification.clock import Clock, Say, Timeout
-from bornfair.verification.confirm import confirm_encoded
 from bornfair.verification.milp import largest_change
 from bornfair.verification.milp_probability import change_of_probability, largest_probability_change
 from bornfair.verification.neuron_bounds import float_above
 from bornfair.verification.tolerance import largest_gain, largest_move
-from bornfair.verification.verdict import Verdict, undecided
 
 Output = Literal["decision", "score", "probability"]
 ENGINE = "change"

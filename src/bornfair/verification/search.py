@@ -16,23 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from bornfair import checkpoint
-from bornfair.checks import whole
-from bornfair.errors import InputError
-from bornfair.models.model import Model
-from bornfair.models.network import Network
+from bornfair.core import checkpoint
+from bornfair.core.checks import whole
+from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.core.errors import InputError
+from bornfair.models.network.bounds.linear import LinearBounds
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Network
+from bornfair.models.network.structural import prove_structurally
+from bornfair.models.verdict import Arithmetic, Verdict, undecided
 from bornfair.parallel import Jobs, Workers
-from bornfair.twins.relation import Relation, twin_relation
-from bornfair.verification.among import Limits, box_within
-from bornfair.verification.boxes import Boxes, Places
-from bornfair.verification.clock import Clock, Say, Timeout
+from bornfair.people.space.among import Limits, box_within
+from bornfair.people.space.boxes import Boxes, Places
+from bornfair.people.twins.relation import Relation, twin_relation
 from bornfair.verification.cuts import Cuts
 from bornfair.verification.frontier import INTERRUPTED, TOO_CLOSE, Frontier
-from bornfair.verification.linear import LinearBounds
 from bornfair.verification.looking import Looked, Looking, Outcome, Wave, person_at
 from bornfair.verification.replay import falsified, replay, versions_at
-from bornfair.verification.structural import prove_structurally
-from bornfair.verification.verdict import Arithmetic, Verdict, undecided
 
 ENGINE = "bounds"
 ENOUGH = "enough boxes were bounded"
@@ -68,7 +68,7 @@ def search(
     `resume` names a file: the cuts are kept in it when the search stops (also by an interrupt), and made anew from it
     when it exists; nothing else in it is believed, so every box is decided again. Twins of another relation than the
     domain's cannot be replayed from raw values; if some are found, the answer is undecided and names u. `among` says
-    who is asked about, if not everybody (`bornfair.verification.among`). `jobs` workers look at boxes side by side;
+    who is asked about, if not everybody (`bornfair.people.space.among`). `jobs` workers look at boxes side by side;
     where it stops after so many boxes (`stop_after`), their number changes nothing.
     """
     wanted, clock = checked_arithmetic(arithmetic), Clock.of(timeout, say)

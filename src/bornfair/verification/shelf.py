@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bornfair.growing import OwnFolder
-from bornfair.verification.boxes import Boxes
+from bornfair.core.growing import OwnFolder
+from bornfair.people.space.boxes import Boxes
 
 
 @dataclass(frozen=True, eq=False)

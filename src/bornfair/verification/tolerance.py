@@ -16,16 +16,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from bornfair.errors import InputError, shown
-from bornfair.models.model import Model
-from bornfair.models.network import Network
+from bornfair.core.errors import InputError, shown
+from bornfair.models.network.bounds.exact import whole_numbers
+from bornfair.models.network.bounds.intervals import box_bounds
+from bornfair.models.network.bounds.views import network_not_finite
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Network
 from bornfair.people.encoding import Encoding
-from bornfair.twins.relation import FreeSpace, element_view, free_space
-from bornfair.verification.counting import places
-from bornfair.verification.exact import whole_numbers
-from bornfair.verification.intervals import box_bounds
+from bornfair.people.space.counting import places
+from bornfair.people.twins.relation import FreeSpace, element_view, free_space
 from bornfair.verification.neuron_bounds import float_above, float_below
-from bornfair.verification.views import network_not_finite
 
 MOST_PEOPLE = 1_000_000  # looked at one by one
 BATCH = 2**14
@@ -63,7 +63,7 @@ def certified_tolerance(model: Model) -> Tolerance:
         InputError: somebody's feature may be any real number of a range, so that scores come as close to the edge as
             you like; rules declare twins whom the network is shown differently; or there are too many people.
 
-    >>> from bornfair.models.network import Layer
+    >>> from bornfair.models.network.network import Layer
     >>> from bornfair.people.domain import Domain
     >>> from bornfair.people.scales import Scale
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from bornfair import audit, quantify, verify
 from bornfair.cli import app
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.features import IntegerFeature
-from bornfair.question.loading import load_model
+from bornfair.questions.loading import load_model
 from interop_models import GraphMaker
 
 INPUTS = [("x", TensorProto.FLOAT, ["n", 2])]

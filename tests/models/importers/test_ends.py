@@ -12,15 +12,15 @@ import pandas as pd
 import pytest
 from onnx import parser
 
-from bornfair.errors import InputError
-from bornfair.models.importers.columns import Who, columns_for
-from bornfair.models.importers.onnx_file import read_onnx
-from bornfair.models.importers.onnx_source import OnnxSource
-from bornfair.models.importers.reading import Reading
-from bornfair.models.importers.source import Read
+from bornfair.core.errors import InputError
+from bornfair.importers.onnx_file import read_onnx
+from bornfair.importers.onnx_source import OnnxSource
+from bornfair.importers.source import Read
+from bornfair.models.columns import Who, columns_for
+from bornfair.models.reading import Reading
 from bornfair.people.domain import Domain
 from bornfair.people.features import IntegerFeature
-from bornfair.question.loading import load_model
+from bornfair.questions.loading import load_model
 
 PEOPLE = Domain(
     features=(IntegerFeature(name="age", low=0, high=9), IntegerFeature(name="sex", low=0, high=1)), sensitive=("sex",)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair.models.importers.affine import CannotRead, Forms, Tape, activation, clipped, leaky_relu
-from bornfair.models.importers.fold import folded, rounded
-from bornfair.models.importers.head import Head
-from bornfair.models.importers.original import forward
+from bornfair.importers.affine import CannotRead, Forms, Tape, activation, clipped, leaky_relu
+from bornfair.importers.fold import folded, rounded
+from bornfair.importers.head import Head
+from bornfair.importers.original import forward
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, BooleanFeature, CategoricalFeature, IntegerFeature, RealFeature
 

@@ -15,14 +15,14 @@ import pytest
 from packaging.version import Version
 from threadpoolctl import threadpool_limits
 
-from bornfair.errors import InputError
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.importers import forest_files
-from bornfair.models.importers.columns import Who
-from bornfair.models.importers.forest_source import Ran, _nearness, imported_forest, people_at_thresholds
-from bornfair.models.importers.reading import Reading
-from bornfair.question import Question
-from bornfair.question.loading import load_model
+from bornfair.core.errors import InputError
+from bornfair.importers import forest_files
+from bornfair.importers.forest_source import Ran, _nearness, imported_forest, people_at_thresholds
+from bornfair.models.columns import Who
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.reading import Reading
+from bornfair.questions import Question
+from bornfair.questions.loading import load_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 RNG = np.random.default_rng(0)
@@ -338,7 +338,7 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path):
 
 def test_what_differs_from_the_original_is_refused():
     original, people = fitted("boosting")
-    source = __import__("bornfair.models.importers.scikit_forest", fromlist=["x"]).scikit_forest(original)
+    source = __import__("bornfair.importers.scikit_forest", fromlist=["x"]).scikit_forest(original)
     wrong = dataclasses.replace(
         source.forest, threshold=np.where(source.forest.column >= 0, source.forest.threshold + 1, 0)
     )

@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 from bornfair import quantify, verify
 from bornfair.cli import app
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.features import IntegerFeature
 from bornfair.proof.bundle import FairModel
-from bornfair.question.loading import load_model
+from bornfair.questions.loading import load_model
 from interop_models import GraphMaker, random_layer
 
 Build = Callable[[GraphMaker, str], str]

@@ -16,14 +16,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from bornfair import limits, verify
-from bornfair.errors import InputError
-from bornfair.limits import Deadline
-from bornfair.models.importers import onnx_worker
-from bornfair.models.importers.onnx_child import packed, unpacked
-from bornfair.models.importers.onnx_worker import CannotRun, ForeignGraph
-from bornfair.question.loading import load_model
-from bornfair.verification.clock import Clock
+from bornfair import verify
+from bornfair.core import limits
+from bornfair.core.clock import Clock
+from bornfair.core.errors import InputError
+from bornfair.core.limits import Deadline
+from bornfair.models import onnx_worker
+from bornfair.models.onnx_child import packed, unpacked
+from bornfair.models.onnx_worker import CannotRun, ForeignGraph
+from bornfair.questions.loading import load_model
 from interop_models import WIDTH, GraphMaker, disagreements, people, random_layer
 
 

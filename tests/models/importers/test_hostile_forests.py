@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bornfair import limits
-from bornfair.errors import InputError
-from bornfair.models.forest import MOST_DEPTH
-from bornfair.models.importers.forest_files import forest_file
-from bornfair.models.importers.lightgbm_file import lightgbm_model
-from bornfair.models.importers.ubjson import read_ubjson
+from bornfair.core import limits
+from bornfair.core.errors import InputError
+from bornfair.importers.forest_files import forest_file
+from bornfair.importers.lightgbm_file import lightgbm_model
+from bornfair.importers.ubjson import read_ubjson
+from bornfair.models.forest.forest import MOST_DEPTH
 
 TREE = {
     "left_children": [1, -1, 3, -1, -1], "right_children": [2, -1, 4, -1, -1], "split_indices": [0, 0, 1, 0, 0],

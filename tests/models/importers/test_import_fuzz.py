@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import import_fuzz
-from bornfair.verification.verdict import Verdict
+from bornfair.models.verdict import Verdict
 from import_fuzz import random_model, run, truth
 
 

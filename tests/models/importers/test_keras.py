@@ -13,11 +13,11 @@ import h5py
 import numpy as np
 import pytest
 
-from bornfair import limits
-from bornfair.errors import InputError
-from bornfair.models.importers import keras_layers
-from bornfair.models.importers.dense_stack import Step
-from bornfair.question.loading import load_model
+from bornfair.core import limits
+from bornfair.core.errors import InputError
+from bornfair.importers import keras_layers
+from bornfair.importers.dense_stack import Step
+from bornfair.questions.loading import load_model
 from interop_models import WIDTH, disagreements, people, random_layer
 from keras_files import Weights, config_of, dense, layer, outputs_of, stack, write_h5, write_keras
 

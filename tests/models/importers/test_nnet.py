@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bornfair import Domain, verify
-from bornfair.errors import InputError
-from bornfair.models.importers.nnet import load_nnet, read_nnet
-from bornfair.question.loading import load_model
+from bornfair.core.errors import InputError
+from bornfair.importers.nnet import load_nnet, read_nnet
+from bornfair.questions.loading import load_model
 from interop_models import NNET as TEXT
 
 # Two inputs (0..9 and 0..1), one hidden layer of two neurons, one output.

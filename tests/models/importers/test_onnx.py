@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from bornfair.errors import InputError
-from bornfair.models.importers.original import forward
-from bornfair.models.model import probabilities
-from bornfair.models.network import Layer, Network
+from bornfair.core.errors import InputError
+from bornfair.importers.original import forward
+from bornfair.models.network.model import probabilities
+from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature
 from bornfair.proof.bundle import FairModel
-from bornfair.question.loading import load_model
+from bornfair.questions.loading import load_model
 from interop_models import WIDTH, GraphMaker, categories, disagreements, people, random_layer
 from samples import make_people
 

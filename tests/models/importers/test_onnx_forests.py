@@ -18,11 +18,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from bornfair import Domain
-from bornfair.errors import InputError
-from bornfair.models.forest_model import ForestModel
-from bornfair.models.importers.forest_source import people_at_thresholds
+from bornfair.core.errors import InputError
+from bornfair.importers.forest_source import people_at_thresholds
+from bornfair.models.forest.model import ForestModel
 from bornfair.people.features import BooleanFeature, RealFeature
-from bornfair.question.loading import load_model
+from bornfair.questions.loading import load_model
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({

@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 
 from bornfair import Domain, FairModel, audit, quantify, verify
-from bornfair.models.network import Layer, Network
+from bornfair.models.network.network import Layer, Network
 from bornfair.models.shipped import shipped
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.policies import Policies
 from bornfair.people.scales import Scale
-from bornfair.question.loading import load_model
-from bornfair.twins.versions import Versions
+from bornfair.people.twins.versions import Versions
+from bornfair.questions.loading import load_model
 
 FEATURES = (
     IntegerFeature(name="age", low=0, high=4),
@@ -165,7 +165,7 @@ def test_another_question_at_another_threshold_is_that_of_the_model_as_it_then_d
 
 def test_the_node_that_refuses_gaps_lists_no_category(tmp_path):
     """Asked from outside, a graph of ours was shown people without a job, whom it refuses."""
-    from bornfair.models.importers.onnx_file import read_onnx
+    from bornfair.importers.onnx_file import read_onnx
     from bornfair.people.policies import Policies
     from bundle_cases import JOB, reading
 

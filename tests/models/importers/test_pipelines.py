@@ -25,9 +25,9 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncod
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from bornfair.errors import InputError
+from bornfair.core.errors import InputError
 from bornfair.people.gaps import decidable
-from bornfair.question.loading import any_model, load_model
+from bornfair.questions.loading import any_model, load_model
 
 ROWS = 250
 FINALS = {

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from bornfair.errors import InputError
-from bornfair.models.importers import affine, onnx_operators
+from bornfair.core.errors import InputError
+from bornfair.importers import affine, onnx_operators
 from bornfair.people.domain import Domain
-from bornfair.question.loading import load_model
+from bornfair.questions.loading import load_model
 from interop_models import WIDTH, GraphMaker, categories, people, random_layer
 from samples import make_people
 

@@ -32,11 +32,11 @@ from sklearn.preprocessing import (
 from sklearn.svm import LinearSVC
 
 from bornfair import verify
-from bornfair.errors import InputError
-from bornfair.models.importers import original as original_module
+from bornfair.core.errors import InputError
+from bornfair.importers import original as original_module
 from bornfair.people.domain import Domain
-from bornfair.question.loading import load_model
-from bornfair.twins.versions import Versions
+from bornfair.people.twins.versions import Versions
+from bornfair.questions.loading import load_model
 from interop_models import disagreements
 from samples import make_people
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bornfair.errors import InputError
-from bornfair.question.loading import load_model
+from bornfair.core.errors import InputError
+from bornfair.questions.loading import load_model
 from interop_models import WIDTH, disagreements, people
 
 pytestmark = pytest.mark.skipif(

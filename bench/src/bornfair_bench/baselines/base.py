@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bornfair.checks import number, whole
-from bornfair.errors import Diverged, InputError, shown
+from bornfair.core.checks import number, whole
+from bornfair.core.errors import Diverged, InputError, shown
 from bornfair.models.metrics import same_for_all
-from bornfair.models.network import Network, decisions, hidden_widths
+from bornfair.models.network.network import Network, decisions, hidden_widths
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.policies import Policies

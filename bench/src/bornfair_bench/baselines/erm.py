@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bornfair.models.network import Activation, Layer, Network
+from bornfair.models.network.network import Activation, Layer, Network
 from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.fitting import Recipe
 from bornfair.training.response import Response

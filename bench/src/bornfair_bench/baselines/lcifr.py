@@ -24,13 +24,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bornfair.checks import choice, number, whole
-from bornfair.errors import Diverged, InputError
-from bornfair.models.network import Activation, Layer, Network, Parameters, forward, forward_from_first, hidden_widths
+from bornfair.core.checks import choice, number, whole
+from bornfair.core.errors import Diverged, InputError
+from bornfair.models.network.bounds.intervals import box_bounds
+from bornfair.models.network.network import (
+    Activation,
+    Layer,
+    Network,
+    Parameters,
+    forward,
+    forward_from_first,
+    hidden_widths,
+)
 from bornfair.training.epochs import Callback, Epoch, EpochRecord
 from bornfair.training.loops import classification_loss
 from bornfair.training.start import default_layers
-from bornfair.verification.intervals import box_bounds
 from bornfair_bench.baselines.base import Baseline, BaselineData, Certified
 from bornfair_bench.baselines.penalised import Descent, Knobs, People, RowLosses
 

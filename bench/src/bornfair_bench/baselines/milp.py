@@ -22,15 +22,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bornfair.checks import choice, number
-from bornfair.errors import InputError
-from bornfair.models.network import Network, Parameters, forward_from_first
+from bornfair.core.checks import choice, number
+from bornfair.core.errors import InputError
+from bornfair.models.network.bounds.probability import WIDEN, logit_bounds_of_versions
+from bornfair.models.network.network import Network, Parameters, forward_from_first
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
-from bornfair.twins.relation import free_space
+from bornfair.people.twins.relation import free_space
 from bornfair.verification.milp import MOST_VALUES
 from bornfair.verification.milp_probability import ProbabilityChange, largest_probability_change
-from bornfair.verification.probability_bounds import WIDEN, logit_bounds_of_versions
 from bornfair_bench.baselines.base import BaselineData, Certified
 from bornfair_bench.baselines.penalised import (
     Knobs,

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from bornfair.models.network import Network, Parameters
+from bornfair.models.network.bounds.probability import one_decision, probability_ends
+from bornfair.models.network.network import Network, Parameters
 from bornfair.training.loops import OptimiserKey, transformation_of
 from bornfair.training.presets import batch_size_for
 from bornfair.training.start import Plain, draw
-from bornfair.verification.probability_bounds import one_decision, probability_ends
 from bornfair_bench.baselines.base import Baseline, BaselineData, Certified
 
 People = dict[str, Any]

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from bornfair.checks import choice, number, whole
-from bornfair.models.network import Network
-from bornfair.twins.relation import free_space
+from bornfair.core.checks import choice, number, whole
+from bornfair.models.network.network import Network
+from bornfair.people.twins.relation import free_space
 from bornfair_bench.baselines.base import BaselineData, Certified
 from bornfair_bench.baselines.penalised import Pace, Penalised, certified_between, train_penalised
 from bornfair_bench.baselines.udif_certificates import Distributional, box_logits, certify_distribution

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bornfair.models.network import Parameters, forward
+from bornfair.models.network.network import Parameters, forward
 from bornfair_bench.baselines.penalised import Knobs, People, RowLosses, cross_entropy, next_interval
 
 Mode = Literal["distributional", "local"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bornfair.errors import InputError, shown
+from bornfair.core.clock import Say
+from bornfair.core.errors import InputError, shown
 from bornfair.models.metrics import accuracy
-from bornfair.verification.clock import Say
 from bornfair_bench.experiments.methods import Split, fitted
 from bornfair_bench.experiments.printout import (
     Columns,

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from bornfair import datasets
-from bornfair.errors import InputError, shown
-from bornfair.verification.clock import Say
+from bornfair.core.clock import Say
+from bornfair.core.errors import InputError, shown
 from bornfair_bench.experiments.printout import Lines, Outcome, Printout, Sample, Table, groups
 from bornfair_bench.experiments.real_tables import CHOOSE, REPORT, TABLES, real_table
 from bornfair_bench.experiments.runs import silent

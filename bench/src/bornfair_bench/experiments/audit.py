@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bornfair.models.importers.nnet import load_nnet
-from bornfair.question import verify
-from bornfair.verification.clock import Say
-from bornfair.verification.verdict import Verdict
+from bornfair.core.clock import Say
+from bornfair.importers.nnet import load_nnet
+from bornfair.models.verdict import Verdict
+from bornfair.questions import verify
 from bornfair_bench.experiments.printout import Columns, Printout, of_rows
 from bornfair_bench.experiments.public_networks import layout_of, networks, public_network
 from bornfair_bench.experiments.runs import silent

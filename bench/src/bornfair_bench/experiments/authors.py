@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bornfair import datasets
+from bornfair.core.clock import Say
 from bornfair.models.metrics import accuracy
 from bornfair.people.domain import Domain
-from bornfair.verification.clock import Say
 from bornfair_bench.experiments.methods import NAMES, Split, chosen_settings, fitted
 from bornfair_bench.experiments.printout import Columns, Lines, Outcome, Printout, Sample, Table, groups, lines, percent
 from bornfair_bench.experiments.public_networks import LAYOUTS, adult_inputs

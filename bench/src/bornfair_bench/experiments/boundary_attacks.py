@@ -13,15 +13,15 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, plain
-from bornfair.models.model import Model, scores_under_every_code
-from bornfair.models.network import CHUNK, Network, decisions
+from bornfair.core.errors import InputError, plain
+from bornfair.models.network.bounds.exact import exact_scores
+from bornfair.models.network.lens import Lens, lead_ranges
+from bornfair.models.network.model import Model, scores_under_every_code
+from bornfair.models.network.network import CHUNK, Network, decisions
 from bornfair.models.rounding import EXECUTIONS
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature
-from bornfair.verification.exact import exact_scores
-from bornfair.verification.lens import Lens, lead_ranges
 from bornfair.verification.replay import exact_input
 
 MOVES = 8  # other places to try for each person before giving up on a crossing

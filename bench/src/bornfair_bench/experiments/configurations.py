@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from bornfair.models.network import WIDTHS
+from bornfair.models.network.network import WIDTHS
 from bornfair_bench.experiments import plots
 from bornfair_bench.experiments.methods import NAMES, measure
 from bornfair_bench.experiments.printout import Columns, Lines, Outcome, Sample, groups, how_many_proven, lines, percent

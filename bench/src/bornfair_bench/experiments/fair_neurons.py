@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bornfair import datasets
-from bornfair.checks import whole
-from bornfair.errors import NoGamma
+from bornfair.core.checks import whole
+from bornfair.core.clock import Say
+from bornfair.core.errors import NoGamma
 from bornfair.people.encoding import Encoding
 from bornfair.training.start import draw, parse_start
-from bornfair.verification.clock import Say
 from bornfair_bench.experiments.methods import Split
 from bornfair_bench.experiments.printout import Columns, Printout, of_rows
 from bornfair_bench.experiments.runs import known, silent

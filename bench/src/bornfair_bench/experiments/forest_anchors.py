@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bornfair.errors import InputError, shown
-from bornfair.models.forest_model import ForestModel
+from bornfair.core.clock import Clock, Say
+from bornfair.core.errors import InputError, shown
+from bornfair.models.forest.model import ForestModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature
 from bornfair.quantification.forest_measure import shares_of_forest
 from bornfair.quantification.records import Confident
-from bornfair.question import Question, verify
-from bornfair.verification.clock import Clock, Say
+from bornfair.questions import Question, verify
 from bornfair_bench.experiments.printout import Columns, Outcome, Printout, lines, of_rows
 from bornfair_bench.experiments.runs import silent
 from bornfair_bench.experiments.timing import pin_to_one_core

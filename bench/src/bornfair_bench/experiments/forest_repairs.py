@@ -15,10 +15,10 @@ import numpy as np
 import onnxruntime
 import pandas as pd
 
-from bornfair.errors import InputError
-from bornfair.repairing.forest_repair import RepairedForest
-from bornfair.repairing.mending import repair
-from bornfair.verification.clock import Say
+from bornfair.core.clock import Say
+from bornfair.core.errors import InputError
+from bornfair.questions.repairing.forest_repair import RepairedForest
+from bornfair.questions.repairing.mending import repair
 from bornfair_bench.experiments.forest_anchors import ASKED, ensembles
 from bornfair_bench.experiments.printout import Columns, Outcome, Printout, lines, of_rows
 from bornfair_bench.experiments.timing import pin_to_one_core

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from bornfair.models.metrics import same_for_all
-from bornfair.models.model import scores_under_every_code
-from bornfair.models.network import decisions
+from bornfair.models.network.model import scores_under_every_code
+from bornfair.models.network.network import decisions
 from bornfair.people.encoding import Encoding
 from bornfair_bench.experiments import plots
 from bornfair_bench.experiments.methods import Split, fitted

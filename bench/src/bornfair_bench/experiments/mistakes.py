@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bornfair import datasets
-from bornfair.verification.clock import Say
+from bornfair.core.clock import Say
 from bornfair_bench.experiments.methods import NAMES, Split, chosen_settings, fitted
 from bornfair_bench.experiments.printout import Columns, Outcome, Printout, of_rows
 from bornfair_bench.experiments.runs import Run, known, silent

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bornfair.files import write_atomically
+from bornfair.core.files import write_atomically
 
 LOOKS: dict[str, tuple[str, Any, str]] = {
     "erm": ("o", "--", "#777777"),

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import choice, number, whole
+from bornfair.core.checks import choice, number, whole
+from bornfair.core.clock import Say
 from bornfair.models.metrics import accuracy, same_for_all
-from bornfair.models.model import Model, scores_under_every_code
-from bornfair.models.network import Network, decisions
+from bornfair.models.network.model import Model, scores_under_every_code
+from bornfair.models.network.network import Network, decisions
 from bornfair.people.encoding import Encoding
 from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.plan import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Bernoulli, Exact, NearZero, Plain, SharedScalar, Start, draw
-from bornfair.verification.clock import Say
 from bornfair.verification.decide import decide
 from bornfair_bench.experiments.boundary_attacks import Twins, attack_integers, attack_reals
 from bornfair_bench.experiments.methods import Split

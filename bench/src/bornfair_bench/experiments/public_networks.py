@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from bornfair import datasets
-from bornfair.errors import InputError
-from bornfair.models.importers.nnet import load_nnet, read_nnet
-from bornfair.models.model import Model
+from bornfair.core.errors import InputError
+from bornfair.importers.nnet import load_nnet, read_nnet
+from bornfair.models.network.model import Model
 from bornfair.people.domain import Domain
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bornfair.errors import InputError
+from bornfair.core.clock import Clock, Say
+from bornfair.core.errors import InputError
 from bornfair.quantification.measure import shares_of
 from bornfair.quantification.records import NOTHING_SEEN, Shares
-from bornfair.question import Question
-from bornfair.verification.clock import Clock, Say
+from bornfair.questions import Question
 from bornfair_bench.experiments import plots
 from bornfair_bench.experiments.printout import Columns, Outcome, Printout, lines, of_rows
 from bornfair_bench.experiments.runs import silent

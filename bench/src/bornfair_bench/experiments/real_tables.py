@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bornfair.errors import InputError, shown
+from bornfair.core.errors import InputError, shown
 
 MANY_GAPS = 0.3  # of the rows: such a column is left out
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bornfair.errors import InputError
-from bornfair.verification.clock import Say
+from bornfair.core.clock import Say
+from bornfair.core.errors import InputError
 from bornfair_bench.experiments.printout import Columns, Outcome, Printout, lines, of_rows
 from bornfair_bench.experiments.public_networks import (
     adult_inputs,
@@ -59,8 +59,8 @@ def run(
     say: Say = silent,
 ) -> list[Outcome]:
     """Repair each network of a folder of .nnet files for its sensitive features. `timeout` is for verdicts before."""
-    from bornfair.question import verify
-    from bornfair.repairing import Repaired, repair
+    from bornfair.questions import verify
+    from bornfair.questions.repairing import Repaired, repair
 
     tables = {
         "AC": functools.cache(lambda: adult_inputs(adult_test)),

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import whole
-from bornfair.errors import InputError
+from bornfair.core.checks import whole
+from bornfair.core.clock import Say
+from bornfair.core.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.labels import class_positions
 from bornfair.people.sources import Source
@@ -25,7 +26,6 @@ from bornfair.training.cache import TRAINING
 from bornfair.training.fitting import Recipe, fit_table
 from bornfair.training.options import TrainingOptions
 from bornfair.training.streamed_fit import fit_streamed, survey_table
-from bornfair.verification.clock import Say
 from bornfair_bench.experiments import timing
 from bornfair_bench.experiments.printout import Columns, Printout, Table, lines
 from bornfair_bench.experiments.runs import silent

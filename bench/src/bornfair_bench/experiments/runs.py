@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from bornfair import __version__, datasets
-from bornfair.errors import InputError, shown
-from bornfair.files import write_atomically
+from bornfair.core.clock import Say
+from bornfair.core.errors import InputError, shown
+from bornfair.core.files import write_atomically
 from bornfair.parallel import Jobs, Workers
-from bornfair.verification.clock import Say
 from bornfair_bench.experiments import plots
 from bornfair_bench.experiments.printout import Lines, Outcome, Printout, Table
 

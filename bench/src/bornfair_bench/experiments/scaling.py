@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bornfair.checks import whole
-from bornfair.models.network import hidden_widths
+from bornfair.core.checks import whole
+from bornfair.core.clock import Say
+from bornfair.models.network.network import hidden_widths
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, Feature, IntegerFeature
@@ -27,7 +28,6 @@ from bornfair.training.fitting import training_data
 from bornfair.training.plan import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, draw
-from bornfair.verification.clock import Say
 from bornfair_bench.experiments import timing
 from bornfair_bench.experiments.preservation import Census
 from bornfair_bench.experiments.printout import Columns, Lines, Printout, Table, lines

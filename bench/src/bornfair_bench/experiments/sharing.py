@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.models.model import Model
-from bornfair.models.network import Layer, Network
+from bornfair.core.clock import Say
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import Layer, Network
 from bornfair.parallel import ALONE, Workers
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature
 from bornfair.people.scales import Scale
 from bornfair.quantification.measure import shares_of
-from bornfair.verification.clock import Say
 from bornfair_bench.experiments.printout import Columns, Printout, Table, lines
 from bornfair_bench.experiments.runs import silent
 

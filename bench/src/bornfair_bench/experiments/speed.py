@@ -15,15 +15,15 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from bornfair.checks import choice, whole
-from bornfair.models.network import hidden_widths
+from bornfair.core.checks import choice, whole
+from bornfair.core.clock import Say
+from bornfair.models.network.network import hidden_widths
 from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.embedding import Embedding
 from bornfair.training.fitting import Recipe
 from bornfair.training.plan import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, Plain, Start, draw
-from bornfair.verification.clock import Say
 from bornfair_bench.experiments import timing
 from bornfair_bench.experiments.preservation import Census
 from bornfair_bench.experiments.printout import Columns, Lines, Printout, Table, lines

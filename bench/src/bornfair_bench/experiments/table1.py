@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bornfair import datasets
+from bornfair.core.clock import Say
 from bornfair.models.metrics import accuracy
+from bornfair.models.verdict import Verdict
 from bornfair.people.encoding import Encoding
 from bornfair.proof.bundle import FairModel
-from bornfair.question import verify
+from bornfair.questions import verify
 from bornfair.training.start import draw, parse_start
-from bornfair.verification.clock import Say
 from bornfair.verification.decide import Engine
-from bornfair.verification.verdict import Verdict
 from bornfair_bench.experiments.methods import Split
 from bornfair_bench.experiments.printout import Columns, Printout, of_rows
 from bornfair_bench.experiments.runs import known, silent

@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Self
 
 from pydantic import TypeAdapter
 
-from bornfair.errors import BornfairError
-from bornfair.verification.clock import Say
+from bornfair.core.clock import Say
+from bornfair.core.errors import BornfairError
 from bornfair_bench.experiments.runs import silent
 
 Lap = tuple[float, float]

@@ -17,7 +17,7 @@ from bornfair.estimator import FairClassifier
 from bornfair.models.metrics import accuracy
 from bornfair.people.domain import Domain
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
-from bornfair.question import verify
+from bornfair.questions import verify
 from bornfair.verification.tolerance import certified_tolerance
 from bornfair_bench.experiments.printout import Columns, Outcome, Printout, of_rows
 from bornfair_bench.experiments.runs import Say

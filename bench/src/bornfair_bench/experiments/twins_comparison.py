@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 
 from bornfair.models import metrics
+from bornfair.models.network.confirm import confirm_encoded
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.proof.bundle import FairModel
-from bornfair.verification.confirm import confirm_encoded
 from bornfair_bench.experiments import plots
 from bornfair_bench.experiments.methods import Split, fitted
 from bornfair_bench.experiments.printout import Columns, Lines, Outcome, groups, how_many_proven, lines, percent
@@ -74,7 +74,7 @@ def measure(run: Run) -> Outcome:
 
 
 def _trained(run: Run, split: Split) -> FairModel:
-    from bornfair.repairing import repair
+    from bornfair.questions.repairing import repair
 
     rule = RULES[run.dataset]
     kind, extra = {

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 from bornfair.models import metrics
+from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
 from bornfair.training.estimators import named_estimator
-from bornfair.twins.versions import Versions
 from bornfair_bench.experiments import plots
 from bornfair_bench.experiments.methods import Split
 from bornfair_bench.experiments.printout import Columns, Lines, Outcome, groups, how_many_proven, lines, percent
@@ -103,8 +103,8 @@ def _fitted(estimator: str, treatment: str, run: Run, split: Split) -> _Made:
 
 def _network(treatment: str, run: Run, split: Split) -> _Made:
     from bornfair.estimator import FairClassifier
+    from bornfair.models.graph.around import Core, around
     from bornfair.models.shipped import graph_bytes
-    from bornfair.models.wired_graph import Core, around
     from bornfair.proof.bundle import FairGraph
 
     response: Any = "expected" if treatment == "merged" else "none"

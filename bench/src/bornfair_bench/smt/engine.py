@@ -14,18 +14,18 @@ from typing import Any, Literal
 
 import z3
 
-from bornfair.errors import InputError
-from bornfair.models.model import Model
+from bornfair.core.clock import Clock, Say, TimeIsUp, Timeout
+from bornfair.core.errors import InputError
+from bornfair.models.network.bounds.views import not_finite
+from bornfair.models.network.model import Model
+from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import NUMERIC
-from bornfair.twins.relation import flip_relation
-from bornfair.twins.versions import require_flip_only
-from bornfair.verification.clock import Clock, Say, TimeIsUp, Timeout
+from bornfair.people.space.partition import Part, Relax, Where, question_scope
+from bornfair.people.twins.relation import flip_relation
+from bornfair.people.twins.versions import require_flip_only
 from bornfair.verification.neuron_bounds import NeuronBounds
-from bornfair.verification.partition import Part, Relax, Where, question_scope
 from bornfair.verification.replay import Replay, falsified
 from bornfair.verification.twin_question import TwinQuestion, unknown_to_solvers
-from bornfair.verification.verdict import Verdict, undecided
-from bornfair.verification.views import not_finite
 from bornfair_bench.smt.parts import importance_of_features, partition_domain
 from bornfair_bench.smt.question import targeted_question, with_twins
 from bornfair_bench.smt.terms import NetworkTerms, Pruning, Term, Version, prunings, raw_layers

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import z3
 
-from bornfair.models.model import Model
-from bornfair.verification.clock import Clock
+from bornfair.core.clock import Clock
+from bornfair.models.network.model import Model
+from bornfair.people.space.partition import Part, inputs_of
 from bornfair.verification.neuron_bounds import NeuronBounds, SumBounds
-from bornfair.verification.partition import Part, inputs_of
 
 Views = slice | list[int]
 EVERY_VIEW = slice(None)

@@ -1,0 +1,138 @@
+"""A stack of dense layers, step by step: as affine forms, and (independently of them) in plain float64.
+
+Keras, PyTorch and .nnet files are read into such steps, and so is what ends a pipeline of scikit-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from bornfair.core.errors import InputError
+from bornfair.importers.affine import (
+    FUNCTIONS,
+    CannotRead,
+    Forms,
+    Tape,
+    activation,
+    clipped,
+    concatenated,
+    layer,
+    leaky_relu,
+)
+from bornfair.importers.head import read_head
+from bornfair.importers.original import Original
+from bornfair.importers.source import Read
+from bornfair.models.columns import Columns, Wanted
+from bornfair.models.reading import Reading
+
+Kind = Literal["dense", "scale", "relu", "leaky", "clip", "tanh", "sigmoid", "gelu", "softmax", "log_softmax"]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step and its numbers: weight [in, out] and bias, factor and shift, slope, or bounds."""
+
+    kind: Kind
+    name: str  # as messages call it: "layer 'dense_1' (Dense)"
+    numbers: tuple[Any, ...] = ()
+
+    def formed(self, value: Forms) -> Forms:
+        if self.kind not in RULES:
+            return activation(self.kind, value, self.name)
+        return RULES[self.kind][0](value, self.name, *self._arrays)
+
+    def computed(self, values: np.ndarray) -> np.ndarray:
+        return FUNCTIONS[self.kind](values) if self.kind not in RULES else RULES[self.kind][1](values, *self._arrays)
+
+    @property
+    def _arrays(self) -> list[np.ndarray]:
+        return [np.asarray(numbers, np.float64) for numbers in self.numbers]
+
+
+# What each step with numbers of its own does: to forms, and to values [rows, columns].
+RULES: dict[str, tuple[Callable[..., Forms], Callable[..., np.ndarray]]] = {
+    "dense": (lambda v, name, weight, bias: layer(v, weight, bias), lambda z, weight, bias: z @ weight + bias),
+    "scale": (lambda v, name, factor, shift: v.scaled(factor).plus(shift), lambda z, factor, shift: z * factor + shift),
+    "leaky": (lambda v, name, slope: leaky_relu(v, slope, name), lambda z, slope: np.where(z > 0, z, z * slope)),
+    "clip": (
+        lambda v, name, low, high: clipped(v, low, high, name),
+        lambda z, low, high: np.minimum(np.maximum(z, low), high),
+    ),
+}
+
+
+class StackSource:
+    """A stack of layers that takes a row of numbers; `outputs` runs it as it came, if something else does than we."""
+
+    def __init__(
+        self,
+        origin: str,
+        steps: Sequence[Step],
+        *,
+        runtime: str = "the layers of the file in float64",
+        outputs: Callable[[np.ndarray], np.ndarray] | None = None,
+        layer: str = "dense",
+    ) -> None:
+        width = _first_width(steps)
+        if width is None:
+            raise InputError(f"{origin} has no {layer} layer.")
+        self._steps, self._runtime = steps, runtime
+        self._outputs = outputs or self._computed
+        self.wanted = Wanted(origin, None, width)
+
+    def read(self, columns: Columns, asked: Reading) -> Read:
+        tape, origin = Tape(columns.domain.features), self.wanted.origin
+        given = [tape.forms(tape.column(f, lambda levels: levels.astype(np.float64))) for f in columns.features]
+        value = formed(self._steps, concatenated(given, 0), origin)
+        try:
+            head = read_head(value, asked)
+        except CannotRead as error:
+            raise InputError(f"{origin}: the end of the model {error}.") from error
+
+        def scores(table: pd.DataFrame) -> np.ndarray:
+            return self._outputs(np.stack([table[name].to_numpy(np.float64) for name in columns.names], axis=1))
+
+        original = Original(self._runtime, scores, lambda table: head.decided_by_it(scores(table)))
+        return Read(head, tape, None, original)
+
+    def _computed(self, rows: np.ndarray) -> np.ndarray:
+        """The stack's outputs in float64, operation by operation as the layers say."""
+        for step in self._steps:
+            rows = step.computed(rows)
+        return rows
+
+
+def formed(steps: Sequence[Step], value: Forms, origin: str) -> Forms:
+    """What the steps make of a row of values."""
+    for step in steps:
+        try:
+            value = step.formed(value)
+        except CannotRead as error:
+            raise InputError(f"{origin}: {step.name} {error}.") from error
+        except ValueError as error:
+            raise InputError(f"{origin}: {step.name} does not fit what comes before it ({error}).") from error
+    return value
+
+
+def normalisation(
+    name: str, mean: np.ndarray, variance: np.ndarray, gamma: np.ndarray, beta: np.ndarray, epsilon: float
+) -> Step:
+    """Batch normalisation as it is at inference."""
+    spread = np.asarray(variance, np.float64) + epsilon
+    if not (spread > 0).all():
+        raise InputError(f"{name} normalises by a variance that is not positive; the model is broken.")
+    factor = gamma / np.sqrt(spread)
+    return Step("scale", name, (factor, beta - mean * factor))
+
+
+def _first_width(steps: Sequence[Step]) -> int | None:
+    """How many numbers the stack takes."""
+    for step in steps:
+        if step.kind == "dense" or (step.kind == "scale" and np.size(step.numbers[0]) > 1):
+            return len(step.numbers[0])
+    return None

@@ -1,0 +1,292 @@
+"""What does a fitted scikit-learn classifier or pipeline compute? Read from its learned attributes, step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.core.errors import InputError, plain, plain_value, shown
+from bornfair.importers.affine import CannotRead, Cell, Cells, Forms, Tape, clipped, concatenated, layer
+from bornfair.importers.dense_stack import Kind, Step, formed
+from bornfair.importers.head import Head, read_head
+from bornfair.importers.original import Original
+from bornfair.importers.scikit_encoders import ENCODERS, lookups
+from bornfair.importers.scikit_pipeline import (
+    Opened,
+    Point,
+    fills_of,
+    label_of,
+    names_behind,
+    parts_of,
+    statistics_of,
+)
+from bornfair.importers.source import Read
+from bornfair.models.columns import Columns
+from bornfair.models.deciding import Meaning
+from bornfair.models.reading import Reading
+
+Column = Forms | Cells  # [people, 1]
+LINEAR = (
+    "LogisticRegression", "LogisticRegressionCV", "LinearSVC", "SGDClassifier", "Perceptron", "RidgeClassifier",
+    "RidgeClassifierCV", "LinearDiscriminantAnalysis",
+)  # fmt: skip
+HIDDEN: dict[str, Kind] = {"relu": "relu", "tanh": "tanh", "logistic": "sigmoid"}  # none for "identity"
+
+
+class ScikitSource:
+    """A fitted classifier, alone or at the end of a pipeline."""
+
+    def __init__(self, model: Any) -> None:
+        opened = Opened.of(model)
+        self._model, self._transformers = opened.model, opened.transformers
+        self._name, self._final, self._point = opened.name, opened.final, opened.point
+        self._all_names, self.wanted = opened.names, opened.wanted
+        self._given = opened.given
+
+    def read(self, columns: Columns, asked: Reading) -> Read:
+        tape, origin = Tape(columns.domain.features), self.wanted.origin
+        names = self.wanted.names or columns.names
+        read = {name: tape.column(f, _plain_levels) for name, f in zip(names, columns.features, strict=True)}
+        order = self._all_names or names
+        given: list[Column | None] = [read.get(name) for name in order]
+        for name, step in self._transformers:
+            given = list(_transformed(step, name, given, tape, origin, order))
+            order = names_behind(step, len(given))
+        name, final = self._name, self._final
+        try:
+            steps = _classifier(final, label_of(name, final))
+            row = concatenated([tape.forms(_there(column)) for column in given], 0)
+            scores = formed(steps, row, origin)
+            if self._point is not None and not asked.moves_the_decision:
+                head = _at_the_point(self._point, scores, steps, final)
+            else:
+                head = read_head(scores, _asked(asked, scores, steps))
+        except CannotRead as error:
+            raise InputError(f"{origin}: {label_of(name, final)} {error}.") from error
+        classes = tuple(plain_value(value) for value in final.classes_)
+        return Read(head, tape, classes, self._original(head, columns, asked))
+
+    def _original(self, head: Head, columns: Columns, asked: Reading) -> Original:
+        """The estimator itself."""
+        import sklearn
+
+        model, order = self._model, {plain(value): i for i, value in enumerate(self._final.classes_)}
+
+        def scores(table: pd.DataFrame) -> np.ndarray:
+            shows = "predict_proba" if head.probabilities else "decision_function"
+            found = np.asarray(getattr(model, shows)(self._given(table, columns.names)))
+            return found[:, None] if found.ndim == 1 else found
+
+        def decide(table: pd.DataFrame) -> np.ndarray:
+            if asked.moves_the_decision:
+                return head.decided_by_it(scores(table))
+            found = model.predict(self._given(table, columns.names))
+            return np.array([order[plain(value)] for value in found], dtype=np.int64)
+
+        known = self.wanted.names or columns.names
+        filled = fills_of(self._transformers, self._all_names or known)
+        fills = {own: filled[name] for name, own in zip(known, columns.names, strict=True) if name in filled}
+        return Original(f"scikit-learn {sklearn.__version__}", scores, decide, fills=fills)
+
+
+def _there(column: Column | None) -> Column:
+    if column is None:
+        raise CannotRead("reads a column that the model was not asked to take")
+    return column
+
+
+def _plain_levels(levels: np.ndarray) -> np.ndarray:
+    """Categories that are all numbers or all true/false, as such an array."""
+    return levels if any(isinstance(level, str) for level in levels) else np.array(levels.tolist())
+
+
+# --- transformers ---
+
+
+def _transformed(
+    step: Any, name: str, given: Sequence[Column | None], tape: Tape, origin: str, names: Sequence[str]
+) -> Sequence[Column | None]:
+    kind = type(step).__name__
+    if kind == "ColumnTransformer":
+        made: list[Column | None] = []
+        if step.transformer_weights:
+            raise InputError(f"{origin}: {label_of(name, step)} has transformer_weights, which are not supported.")
+        for part, inner, places in parts_of(step, names):
+            some: Sequence[Column | None] = [given[i] for i in places]
+            read = tuple(names[i] for i in places)
+            for _, transformer in inner:
+                some = _transformed(transformer, part, some, tape, origin, read)
+                read = names_behind(transformer, len(some))
+            made += some
+        return made
+    try:
+        if kind not in TRANSFORMERS and hasattr(step, "get_support"):
+            return [column for column, kept in zip(given, step.get_support(), strict=True) if kept]
+        if kind not in TRANSFORMERS:
+            raise CannotRead(
+                f"is not supported; {shown(TRANSFORMERS, most=20)}, selectors of columns and ColumnTransformer can be "
+                "read. Apply others to the table before, and examine the rest of the pipeline"
+            )
+        return TRANSFORMERS[kind](step, [_there(column) for column in given], tape, name)
+    except CannotRead as error:
+        raise InputError(f"{origin}: {label_of(name, step)} {error}.") from error
+
+
+def _looked_up(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
+    """An encoder: for each column, the numbers that it makes of each category."""
+    made: list[Column] = []
+    for column, lookup in zip(given, lookups(step), strict=True):
+        cell = tape.cells(column).cells[0]
+        rows = []
+        for level in cell.values:
+            row = lookup.of(plain(level))
+            if row is None:
+                raise CannotRead(
+                    f"does not know the category {plain(level)!r} of '{cell.source.name}', only {shown(lookup.known)}; "
+                    "take it out of the domain, or train with it"
+                )
+            rows.append(row)
+        made += [Cells((1,), (Cell(cell.source, numbers),)) for numbers in np.array(rows).T]
+    return made
+
+
+def _affine(factor: Callable[[Any], Any], shift: Callable[[Any], Any]) -> Callable[..., list[Column]]:
+    """A scaler: x · factor + shift, each a learned array or nothing."""
+
+    def transform(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
+        numbers = (np.broadcast_to(np.asarray(learned(step), np.float64), (len(given),)) for learned in (factor, shift))
+        made: list[Column] = []
+        for column, f, s in zip(given, *numbers, strict=True):
+            clips = getattr(step, "clip", False)
+            if not clips and isinstance(column, Cells) and column.cells[0].values.dtype.kind in "biuf":
+                made.append(column.mapped(lambda v, f=f, s=s: v.astype(np.float64) * f + s))  # type: ignore[misc]
+                continue
+            scaled = tape.forms(column).scaled(f).plus(s)
+            low, high = step.feature_range if clips else (-np.inf, np.inf)
+            made.append(clipped(scaled, low, high, name))
+        return made
+
+    return transform
+
+
+def _imputed(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
+    """People of a domain have all their values, so nothing is filled in."""
+    statistics_of(step)
+    return given
+
+
+def _identity(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
+    if step.func is not None:
+        raise CannotRead(
+            "applies a function of yours, which cannot be read; apply it to the table before, and examine the rest"
+        )
+    return given
+
+
+def _rotated(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
+    """Principal components: affine in the columns."""
+    if step.whiten:
+        raise CannotRead("whitens the components, which is not supported; scale them by a StandardScaler")
+    weight = np.asarray(step.components_, np.float64).T
+    made = layer(concatenated([tape.forms(column) for column in given], 0), weight, -step.mean_ @ weight)
+    return [made.entry(i) for i in range(made.size)]
+
+
+def _inverse(values: Any) -> Any:
+    return 1.0 if values is None else 1.0 / np.asarray(values, np.float64)
+
+
+def _standard_shift(step: Any) -> Any:
+    return 0.0 if step.mean_ is None or not step.with_mean else -step.mean_ * _inverse(step.scale_)
+
+
+def _robust_shift(step: Any) -> Any:
+    return 0.0 if step.center_ is None else -step.center_ * _inverse(step.scale_)
+
+
+TRANSFORMERS: dict[str, Callable[..., Sequence[Column]]] = {
+    **dict.fromkeys(ENCODERS, _looked_up),
+    "StandardScaler": _affine(lambda s: _inverse(s.scale_), _standard_shift),
+    "MinMaxScaler": _affine(lambda s: s.scale_, lambda s: s.min_),
+    "MaxAbsScaler": _affine(lambda s: _inverse(s.scale_), lambda s: 0.0),
+    "RobustScaler": _affine(lambda s: _inverse(s.scale_), _robust_shift),
+    "PCA": _rotated,
+    "SimpleImputer": _imputed,
+    "FunctionTransformer": _identity,
+}
+
+
+# --- classifiers ---
+
+
+def _classifier(model: Any, name: str) -> list[Step]:
+    kind = type(model).__name__
+    if kind == "MLPClassifier":
+        return _perceptron(model, name)
+    if kind not in LINEAR:
+        raise CannotRead(f"is not supported; MLPClassifier, {', '.join(LINEAR)} can be read")
+    weight = np.atleast_2d(np.asarray(model.coef_, np.float64))
+    bias = np.broadcast_to(np.asarray(model.intercept_, np.float64), (len(weight),))
+    steps, several = [Step("dense", name, (weight.T, bias))], len(weight) > 1
+    logistic = kind.startswith("LogisticRegression")
+    if several and logistic and (getattr(model, "multi_class", "auto") == "ovr" or model.solver == "liblinear"):
+        raise CannotRead("compares each class with the rest (ovr), which is not supported; fit it multinomial")
+    if logistic or kind == "LinearDiscriminantAnalysis":
+        steps.append(Step("softmax" if several else "sigmoid", name))
+    elif kind == "SGDClassifier" and model.loss == "log_loss" and not several:
+        steps.append(Step("sigmoid", name))
+    return steps
+
+
+def _perceptron(model: Any, name: str) -> list[Step]:
+    steps: list[Step] = []
+    hidden = HIDDEN.get(model.activation)
+    for i, (weight, bias) in enumerate(zip(model.coefs_, model.intercepts_, strict=True)):
+        steps += [Step(hidden, f"hidden layer {i - 1}")] if i and hidden is not None else []
+        steps.append(Step("dense", name, (weight, bias)))
+    logistic = model.out_activation_ == "logistic"
+    if logistic and model.coefs_[-1].shape[1] > 1:
+        raise CannotRead("decides several labels at once, which is not supported; fit one for each")
+    return [*steps, Step("sigmoid" if logistic else "softmax", "output")]
+
+
+def _asked(asked: Reading, scores: Forms, steps: Sequence[Step]) -> Reading:
+    """A classifier of scikit-learn has labels, and its last step says what its score is."""
+    if asked.decision == "label" or (scores.size == 1 and asked.decision is None):
+        return replace(asked, decision=_meaning(steps) if scores.size == 1 else None)
+    return asked
+
+
+def _meaning(steps: Sequence[Step]) -> Meaning:
+    return "probability" if steps[-1].kind == "sigmoid" else "logit"
+
+
+# --- thresholds that were fixed or tuned ---
+
+
+def _at_the_point(point: Point, scores: Forms, steps: Sequence[Step], final: Any) -> Head:
+    """The decision at this point: at the threshold itself it is for the class that is named."""
+    if scores.size > 2:
+        raise CannotRead("tells more than two classes apart at one threshold, which is not supported")
+    number, probability = point.threshold, point.of_probabilities
+    if number is None:
+        number = 0.5 if probability else 0.0
+    shows = _meaning(steps) == "probability"
+    if not probability and shows:  # read as probabilities, a function of the score
+        number, probability = 1.0 / (1.0 + math.exp(-number)), True
+    if probability and not shows:
+        if getattr(final, "loss", "") != "modified_huber":
+            raise CannotRead("has a threshold of probabilities that are not read from its scores; use its scores")
+        if 0 < number < 1:  # its probability is (score + 1) / 2, clipped
+            number, probability = 2.0 * number - 1.0, False
+    if probability and not 0 < number < 1:
+        raise CannotRead(f"decides from the probability {number:g} on, so that everybody gets the same decision")
+    if not point.for_last:
+        number = 1.0 - number if probability else -number
+    found = read_head(scores, Reading("probability" if probability else "logit", number))
+    return replace(found, tie_is_positive=point.for_last)

@@ -1,0 +1,264 @@
+"""What decides about people, when it is a graph with anything inside: raw tables in, decisions out.
+
+It is run by onnxruntime, in a process of its own; nothing of it is interpreted but its wires.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+
+from bornfair.core.errors import InputError, shown
+from bornfair.models.graph.around import WIRED
+from bornfair.models.graph.wiring import Unclear, follow
+from bornfair.models.metrics import same_for_all
+from bornfair.models.network.onnx_graph import BOOL, DOUBLE, INT64, STRING, input_type, served_classes
+from bornfair.models.onnx_worker import CannotRun, ForeignGraph
+from bornfair.models.operating import Operating, agreeing
+from bornfair.people.features import NUMERIC, Value
+from bornfair.people.levels import level_positions
+from bornfair.people.tables import as_pandas
+from bornfair.people.twins.folding import Folding
+from bornfair.people.twins.versions import Versions
+
+if TYPE_CHECKING:
+    from bornfair.models.operating import Asked, Threshold
+    from bornfair.people.domain import Domain
+    from bornfair.proof.certificate import Certificate
+
+TOGETHER = 65_536  # rows of all versions in one run
+DTYPES: dict[int, Any] = {BOOL: np.bool_, INT64: np.int64, DOUBLE: np.float64}
+
+
+@dataclass(frozen=True, eq=False)
+class WiredModel:
+    """A graph as `wired_graph.around` writes it, over a domain.
+
+    Scores are shares of the classes; the first largest decides, of two classes wherever the threshold lies.
+    """
+
+    content: bytes
+    domain: Domain
+    certificate: Certificate | None = None
+    note: str = ""
+
+    @property
+    def classes(self) -> np.ndarray:
+        return self.domain.classes
+
+    @cached_property
+    def graph(self) -> Any:
+        """As `onnx.ModelProto`."""
+        from onnx import load_from_string
+
+        return load_from_string(self.content)
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """How it came about: its method, the number of versions, where it decides."""
+        told = {entry.key: entry.value for entry in self.graph.metadata_props}.get(WIRED, "{}")
+        found = json.loads(told)
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """The share above which a class is decided, by its name, where that is not ½."""
+        return {} if self.operating is None else self.operating.thresholds(self.classes.tolist())
+
+    @cached_property
+    def operating(self) -> Operating | None:
+        """The operating point on shares; None where the largest decides."""
+        return Operating.from_json(self.facts)
+
+    @property
+    def fills(self) -> Mapping[str, Value]:
+        return {}
+
+    @property
+    def ignores_sensitive(self) -> bool:
+        """Whether no path leads from a sensitive column to the decision."""
+        try:
+            follow(self.graph, {name: name for name in self.domain.sensitive if name in self.inputs})
+        except Unclear:
+            return False
+        return True
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(value.name for value in self.graph.graph.input)
+
+    def unclear(self) -> str | None:
+        """Why twins may be told apart by the wires; None if they cannot."""
+        moved = self.domain.twin_group.orbits if self.domain.twins else {}
+        sources = {name: name for name in self.inputs if name in self.domain.sensitive or name in moved}
+        try:
+            follow(self.graph, sources, _Merges(self.graph, self.domain))
+        except Unclear as reason:
+            return str(reason)
+        return None
+
+    def at(self, threshold: Threshold | Asked | None, table: Any = None) -> Self:
+        """It decides in its graph, where it was told to when that was written: None, for as it is, is all there is."""
+        if threshold is not None:
+            raise InputError("this model decides in its graph; name the threshold when it is wrapped or repaired.")
+        return self
+
+    def without_sensitive(self) -> bytes:
+        """The graph without the sensitive inputs, which it must not read."""
+        from onnx import ModelProto
+
+        read = {name for node in self.graph.graph.node for name in node.input} & set(self.domain.sensitive)
+        if read or not self.ignores_sensitive:
+            raise InputError(
+                f"this model reads {shown(self.domain.sensitive)}, so it cannot be exported without; average it, or "
+                "export it with its sensitive columns."
+            )
+        made = ModelProto()
+        made.CopyFrom(self.graph)
+        kept = [value for value in made.graph.input if value.name not in self.domain.sensitive]
+        del made.graph.input[:]
+        made.graph.input.extend(kept)
+        return made.SerializeToString(deterministic=True)
+
+    # --- deciding ---
+
+    def predict_proba(self, table: Any) -> np.ndarray:
+        return self._ran(as_pandas(table))[1].astype(np.float64)
+
+    def predict(self, table: Any) -> np.ndarray:
+        return self.classes[self._ran(as_pandas(table))[0]]
+
+    def scores(self, table: Any) -> np.ndarray:
+        """Shares [rows, K], moved so that the first largest is what is decided."""
+        decided, shares = self._ran(as_pandas(table))
+        return agreeing(shares, decided, self.operating)
+
+    def decision_function(self, table: Any) -> np.ndarray:
+        scores = self.scores(table)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def scores_of_versions(self, table: Any) -> np.ndarray:
+        """Each person's scores as every version of themselves: [versions, rows, K], numbered as in `Versions`."""
+        frame, versions = as_pandas(table), Versions(self.domain)
+        if self.unclear() is None:  # whatever a graph computes that no version reaches, it computes it once
+            alike = self.scores(versions.table(frame, 0))
+            return np.broadcast_to(alike, (versions.size, *alike.shape))
+        return np.stack([self.scores(versions.table(frame, version)) for version in range(versions.size)])
+
+    def empirical_fairness(self, table: Any, *, declared: bool = True) -> float:
+        """Share of rows whose decision is the same for every version of the person. It speaks of these rows only.
+
+        declared=False: for every sensitive value, the declared rules left aside.
+        """
+        self.domain.require_sensitive()
+        frame, versions = as_pandas(table), Versions(self.domain)
+        count = versions.size if declared else versions.sensitive_size
+        count = 1 if self.unclear() is None else count  # the wires show that the others get the same
+        decided = (self._ran(versions.table(frame, version))[0] for version in range(count))
+        return float(np.mean(same_for_all(decided)))
+
+    @cached_property
+    def _runner(self) -> ForeignGraph:
+        return ForeignGraph(self.content)
+
+    @property
+    def _together(self) -> int:
+        return max(1, TOGETHER // int(self.facts.get("versions", 1)))
+
+    def _ran(self, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        """Class indices and shares, as onnxruntime gives them."""
+        order = {label: i for i, label in enumerate(served_classes(self.domain).tolist())}
+        label, shown = (output.name for output in self.graph.graph.output)
+        feed = {name: self._column(frame, name) for name in self.inputs}
+        labels, shares = [np.zeros(0, np.int64)], [np.zeros((0, len(order)), np.float32)]
+        for start in range(0, len(frame), self._together):
+            some = {name: values[start : start + self._together] for name, values in feed.items()}
+            try:
+                found = self._runner.run(some)
+            except CannotRun as error:
+                raise InputError(f"onnxruntime cannot run the model on these rows: {error}.") from error
+            labels.append(np.array([order[name] for name in found[label].ravel().tolist()], np.int64))
+            shares.append(found[shown])
+        return np.concatenate(labels), np.concatenate(shares)
+
+    def _column(self, frame: pd.DataFrame, name: str) -> np.ndarray:
+        feature = self.domain.feature(name)
+        kind = input_type(feature, "impute")
+        if name not in frame.columns:
+            if name not in self.domain.sensitive or not self.ignores_sensitive:
+                raise InputError(f"the table has no column '{name}', which the model reads; give it.")
+            filler: Any = "" if kind == STRING else 0  # which nothing reads
+            return np.full((len(frame), 1), filler, object if kind == STRING else DTYPES[kind])
+        column = frame[name]
+        if isinstance(feature, NUMERIC):
+            try:
+                return column.to_numpy(np.float64, na_value=np.nan)[:, None]
+            except (TypeError, ValueError):
+                raise InputError(f"column '{name}' must hold numbers; it holds {column.iloc[0]!r}.") from None
+        place = level_positions(feature, column)
+        if kind == STRING:
+            levels = np.array([*map(str, feature.levels()), ""], object)
+            gone = column.isna().to_numpy()
+            texts = np.where(place >= 0, levels[place], np.where(gone, "", column.astype(object).map(str).to_numpy()))
+            return texts.astype(object)[:, None]
+        if (place < 0).any():
+            row = int(np.argmax(place < 0))
+            raise InputError(f"column '{name}' holds {column.iloc[row]!r}, which is not in the domain.")
+        return np.array(feature.levels(), DTYPES[kind])[place][:, None]
+
+
+class _Merges:
+    """Whether a node makes the same of all that rules exchange: a table by orbits, or the end of x and total − x."""
+
+    def __init__(self, model: Any, domain: Domain) -> None:
+        self.folding, self.mirrored = Folding(domain), dict[str, str]()
+        self.constants = {tensor.name: tensor for tensor in model.graph.initializer}
+
+    def __call__(self, node: Any) -> bool:
+        if (node.op_type, node.domain, len(node.input)) == ("LabelEncoder", "ai.onnx.ml", 1):
+            return self._table(node)
+        if node.domain or len(node.input) != 2:
+            return False
+        if node.op_type == "Sub" and self._is_mirror(*node.input):
+            self.mirrored[node.output[0]] = node.input[1]
+            return False
+        one, other = node.input
+        again = {one: other, other: one}  # both are results of a Sub: neither is −0.0
+        ends = node.op_type in ("Min", "Max")
+        return ends and any(self.mirrored.get(a) == b and b in self.mirrored for a, b in again.items())
+
+    def _is_mirror(self, constant: str, value: str) -> bool:
+        from onnx import numpy_helper
+
+        name = self.mirrored.get(value, value)
+        if name not in self.folding.turns or constant not in self.constants:
+            return False
+        if not isinstance(self.folding.domain.feature(name), NUMERIC):
+            return False
+        held = numpy_helper.to_array(self.constants[constant]).ravel()
+        return held.tolist() == [self.folding.total(name)] and not np.signbit(held[0] if held[0] == 0 else 0.0)
+
+    def _table(self, node: Any) -> bool:
+        from onnx import helper
+
+        (name,) = node.input
+        if name not in self.folding.turns or isinstance(self.folding.domain.feature(name), NUMERIC):
+            return False
+        told = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        text = input_type(self.folding.domain.feature(name), "impute") == STRING
+        keys = "keys_strings" if text else "keys_int64s"
+        if set(told) != {keys, "values_int64s", "default_int64"}:
+            return False
+        named = [key.decode() if text else key for key in told[keys]]
+        entries = dict(zip(named, told["values_int64s"], strict=False))
+        if len(entries) != len(told["values_int64s"]) or len(entries) != len(named):
+            return False
+        shown = [str(level) if text else level for level in self.folding.domain.feature(name).levels()]
+        orbits = ({entries.get(shown[i], told["default_int64"]) for i in orbit} for orbit in self.folding.orbits[name])
+        return all(len(orbit) == 1 for orbit in orbits)

@@ -1,1 +1,0 @@
-"""Other people's models: read as data, never executed."""

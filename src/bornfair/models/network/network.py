@@ -1,0 +1,205 @@
+"""What the network is: plain arrays, not a framework object.
+
+Hidden layers compute activation(W x + b); the last layer is linear. One output is the logit of the positive class
+(decision: logit > 0); K outputs are compared by argmax (the first of equal ones wins).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bornfair.core.errors import InputError, shown
+from bornfair.models.network.activations import ACTIVATIONS, ActivationFunction
+from bornfair.models.network.activations import Activation as Activation
+from bornfair.models.network.executing import outputs_of
+
+if TYPE_CHECKING:
+    import jax
+
+Parameters = Any  # a list of (weight [out, in], bias [out]) pairs of JAX arrays: a pytree
+
+WIDTHS: dict[str, tuple[int, ...]] = {
+    "paper": (64, 32, 16, 8, 4),
+    "shallow": (16,),
+    "deep": (256, 256, 64, 64, 32, 32, 16, 8, 4),
+    "large": (2048, 2048, 2048, 4),
+}
+"""Hidden widths by name: the paper's network, and those of its Figure 5."""
+
+CHUNK = 65_536  # encoded rows held at once where every row has several versions
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One affine map; arrays are float32 and read-only."""
+
+    weight: np.ndarray  # [outputs, inputs]
+    bias: np.ndarray  # [outputs]
+
+    def __post_init__(self) -> None:
+        weight = _frozen(self.weight)
+        bias = _frozen(self.bias)
+        if weight.ndim != 2 or bias.shape != weight.shape[:1]:
+            raise InputError(
+                f"a layer needs weight [outputs, inputs] and bias [outputs], found {weight.shape} and {bias.shape}."
+            )
+        object.__setattr__(self, "weight", weight)
+        object.__setattr__(self, "bias", bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A frozen record of layers.
+
+    >>> import numpy as np
+    >>> net = Network((Layer(np.eye(2), np.zeros(2)), Layer(np.ones((1, 2)), np.zeros(1))), "relu")
+    >>> net.widths, net.decide(np.array([[1.0, -3.0], [-1.0, -1.0]])).tolist()
+    ((2, 2, 1), [1, 0])
+    """
+
+    layers: tuple[Layer, ...]
+    activation: Activation = "relu"
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise InputError("a network needs at least one layer.")
+        if self.activation not in ACTIVATIONS:
+            raise InputError(f"activation {self.activation!r} is not known; use one of {shown(ACTIVATIONS)}.")
+        for i, (first, second) in enumerate(zip(self.layers, self.layers[1:], strict=False)):
+            if first.weight.shape[0] != second.weight.shape[1]:
+                raise InputError(
+                    f"layer {i} gives {first.weight.shape[0]} values but layer {i + 1} takes {second.weight.shape[1]}."
+                )
+
+    @property
+    def function(self) -> ActivationFunction:
+        """What is known of the activation."""
+        return ACTIVATIONS[self.activation]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Input width, hidden widths, output width."""
+        return (self.layers[0].weight.shape[1], *(layer.weight.shape[0] for layer in self.layers))
+
+    @property
+    def outputs(self) -> int:
+        return self.widths[-1]
+
+    @property
+    def parameters(self) -> int:
+        return sum(layer.weight.size + layer.bias.size for layer in self.layers)
+
+    @property
+    def broken_layer(self) -> int | None:
+        """The first layer that holds NaN or infinity."""
+        for i, layer in enumerate(self.layers):
+            if not (np.isfinite(layer.weight).all() and np.isfinite(layer.bias).all()):
+                return i
+        return None
+
+    def sensitive_weights(self, free_width: int) -> np.ndarray:
+        """V: the part of the first layer that reads the sensitive codes (the columns behind the free ones)."""
+        return self.layers[0].weight[:, free_width:]
+
+    def ignores_sensitive(self, free_width: int) -> bool:
+        """Whether every weight that reads a sensitive code is exactly 0."""
+        return not self.sensitive_weights(free_width).any()
+
+    def scores(self, inputs: np.ndarray) -> np.ndarray:
+        """The outputs [rows, outputs] for encoded inputs, in float32.
+
+        A row's score does not depend on the other rows, in any bit. JAX is not needed, so a forked process can call it.
+        """
+        rows = np.asarray(inputs, np.float32)
+        if rows.ndim != 2 or rows.shape[1] != self.widths[0]:
+            raise InputError(
+                f"the network takes rows of {self.widths[0]} numbers, found an array of shape {rows.shape}."
+            )
+        return outputs_of(self, rows)
+
+    def decide(self, inputs: np.ndarray) -> np.ndarray:
+        """The class index of each row."""
+        return decisions(self.scores(inputs))
+
+    @functools.cached_property
+    def wide(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Weights and biases in float64."""
+        return [(layer.weight.astype(np.float64), layer.bias.astype(np.float64)) for layer in self.layers]
+
+    def estimated(self, inputs: np.ndarray) -> np.ndarray:
+        """The outputs in plain float64, by NumPy: to find suspects and to guide, never to prove or to decide."""
+        weight, bias = self.wide[0]
+        return self.estimated_from_first(inputs @ weight.T + bias)
+
+    def estimated_from_first(self, sums: np.ndarray, slopes: list[np.ndarray] | None = None) -> np.ndarray:
+        """The same from the first layer's sums on; the slopes of all activations are added to `slopes`, if given."""
+        for weight, bias in self.wide[1:]:
+            values = self.function.value(np, sums)
+            if slopes is not None:
+                slopes.append(self.function.slope(sums, values))
+            sums = values @ weight.T + bias
+        return sums
+
+    def to_jax(self) -> Parameters:
+        import jax.numpy as jnp
+
+        return [(jnp.asarray(layer.weight), jnp.asarray(layer.bias)) for layer in self.layers]
+
+    @staticmethod
+    def from_jax(parameters: Parameters, activation: Activation) -> Network:
+        return Network(tuple(Layer(np.asarray(w), np.asarray(b)) for w, b in parameters), activation)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """All arrays by name."""
+        named = {}
+        for i, layer in enumerate(self.layers):
+            named[f"layer{i}.weight"] = layer.weight
+            named[f"layer{i}.bias"] = layer.bias
+        return named
+
+
+def decisions(scores: np.ndarray) -> np.ndarray:
+    """Class indices from outputs."""
+    if scores.shape[-1] == 1:
+        return (scores[..., 0] > 0).astype(np.int64)
+    return np.argmax(scores, axis=-1)
+
+
+def hidden_widths(hidden: str | Sequence[int]) -> tuple[int, ...]:
+    """Widths from a preset name or a list of numbers."""
+    if isinstance(hidden, str):
+        if hidden not in WIDTHS:
+            raise InputError(
+                f"hidden={hidden!r} is not a preset; use one of {shown(WIDTHS)}, or a list of widths such as [64, 32]."
+            )
+        return WIDTHS[hidden]
+    widths = tuple(hidden)
+    if not all(isinstance(w, (int, np.integer)) and not isinstance(w, bool) and w > 0 for w in widths):
+        raise InputError(f"hidden widths must be whole numbers above 0, found {list(widths)}.")
+    return tuple(int(w) for w in widths)
+
+
+def forward(parameters: Parameters, inputs: jax.Array, activation: Activation) -> jax.Array:
+    """The network as a JAX function: [rows, inputs] → [rows, outputs]."""
+    weight, bias = parameters[0]
+    return forward_from_first(parameters, inputs @ weight.T + bias, activation)
+
+
+def forward_from_first(parameters: Parameters, first: jax.Array, activation: Activation) -> jax.Array:
+    """The rest of the network, from the first layer's pre-activation on."""
+    act = ACTIVATIONS[activation].jax
+    values = first
+    for weight, bias in parameters[1:]:
+        values = act(values) @ weight.T + bias
+    return values
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    fixed = np.array(array, dtype=np.float32)
+    fixed.flags.writeable = False
+    return fixed

@@ -1,0 +1,230 @@
+"""What share of a box has a sum of functions of its blocks of variables above 0? Bounds that hold, and quick guesses.
+
+Blocks are independent, so the sum's distribution is a convolution. Values are rounded down to multiples of one
+width, which can only make the sum smaller; what the fast Fourier transform errs is bounded and subtracted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+from scipy import fft
+from scipy.special import ndtr
+
+from bornfair.models.network.shares.nodes import Nodes
+from bornfair.models.network.shares.relaxation import Sums
+from bornfair.people.space.boxes import Boxes
+from bornfair.people.space.variables import Variables
+
+PIECES = 256  # parts of a number's range, each taken at its smallest value
+COMBINED = 1024  # values of several blocks that are added up without rounding
+TOGETHER = 64  # boxes transformed in one call
+LOSS = 2.0**-44  # relative to the sizes of all terms: far more than the roundings of evaluating a table
+
+
+def lowest_of_views(nodes: Nodes, sums: Sums) -> Sums:
+    """One sum below those of all views [views, …]: the lowest of their values at each node, means taken apart."""
+    means = nodes.middle(sums.table)
+    size = np.abs(sums.constant) + 2 * np.abs(sums.table).sum(axis=-2)
+    constant = sums.constant + means.sum(axis=-2) - LOSS * size
+    table = sums.table - nodes.at_nodes(means)
+    return Sums(constant.min(axis=0, keepdims=True), table.min(axis=0, keepdims=True))
+
+
+def surely_above(nodes: Nodes, boxes: Boxes, sums: Sums, bins: int = 1024) -> np.ndarray:
+    """Lower bounds on the share of each box where constant [boxes] + Σ_i table_i [nodes, boxes] > 0."""
+    parts = [np.zeros(0)]
+    for start in range(0, len(boxes), TOGETHER):
+        rows = np.arange(start, min(start + TOGETHER, len(boxes)))
+        with np.errstate(all="ignore"):
+            parts.append(_above(nodes, boxes[rows], sums.boxes(rows), bins))
+    return np.concatenate(parts)
+
+
+def _above(nodes: Nodes, boxes: Boxes, sums: Sums, bins: int) -> np.ndarray:
+    low, high = nodes.lowest(sums.table), nodes.highest(sums.table)
+    size = np.maximum(np.abs(low), np.abs(high)).sum(axis=0) + np.abs(sums.constant)
+    base = sums.constant + low.sum(axis=0) - LOSS * size - 1e-300
+    span = high - low
+    reach = span.sum(axis=0)
+    width = np.where(reach > 0, reach, 1.0) * ((1 + 2.0**-30) / (bins - 1))
+    sound = np.isfinite(base) & np.isfinite(reach)
+    table, low = np.where(sound, sums.table, 0.0), np.where(sound, low, 0.0)
+    # What a block adds beyond its lowest value, in bins; a block that adds less than a bin is left at its lowest.
+    parts = [
+        _Part(((values - low[block][:, None]) * ((1 - 2.0**-40) / width)[:, None]).clip(0.0), chances)
+        for block in np.flatnonzero(((span >= width) & sound).any(axis=1))
+        for values, chances in [_pieces(nodes, int(block), boxes, table)]
+    ]
+    # Those with most values are looked up one by one, and are never rounded.
+    whole = sorted(combined(parts, COMBINED), key=lambda one: one.size)
+    *others, last = whole or [_Part(np.zeros((len(boxes), 1)), np.ones((len(boxes), 1)))]
+    tail = _at_least(others, len(boxes), bins)
+    needed = np.where(sound, -base / width, np.inf)[:, None] - last.added
+    needed = np.floor(needed + 2.0**-40 * (np.abs(needed) + 1)) + 1
+    index = np.where(sound[:, None], needed.clip(0, bins), bins).astype(np.int64)
+    found = (np.take_along_axis(tail, index, axis=1) * last.chances).sum(axis=1)
+    # A transform of length n errs by at most log2(n)·6u relative to its norm (Higham, Accuracy and Stability, §24.1);
+    # a product of these, transformed back and summed over up to n bins, by the following, with room to spare.
+    error = 2.0**-46 * (len(parts) + 2) * np.log2(bins) * np.sqrt(bins)
+    return np.where(needed.max(axis=1) <= 0, 1.0, np.clip(found - error, 0.0, 1.0)) * sound
+
+
+class _Part(NamedTuple):
+    """What some blocks add together, in bins, and with what chances: [boxes, values]."""
+
+    added: np.ndarray
+    chances: np.ndarray
+
+    @property
+    def size(self) -> int:
+        return self.chances.shape[1]
+
+    def joined(self, other: _Part) -> _Part:
+        added = self.added[:, :, None] + other.added[:, None, :]
+        chances = self.chances[:, :, None] * other.chances[:, None, :]
+        return _Part(added.reshape(len(added), -1), chances.reshape(len(added), -1))
+
+
+class Joinable(Protocol):
+    """Values of some variables together."""
+
+    @property
+    def size(self) -> int: ...
+
+    def joined(self, other: Self) -> Self: ...
+
+
+Values = TypeVar("Values", bound=Joinable)
+
+
+def combined(parts: list[Values], most: int) -> list[Values]:
+    """The same in fewer parts of up to so many values: the largest first, each put to the first where there is room."""
+    found: list[Values] = []
+    for part in sorted(parts, key=lambda one: -one.size):
+        for i, one in enumerate(found):
+            if one.size * part.size <= most:
+                found[i] = one.joined(part)
+                break
+        else:
+            found.append(part)
+    return found
+
+
+def _at_least(parts: list[_Part], count: int, bins: int) -> np.ndarray:
+    """The chance that the parts, each rounded down, add up to so many bins or more: [boxes, bins + 1]."""
+    masses: list[np.ndarray] = []
+    for part in parts:
+        flat = np.minimum(part.added.astype(np.int64), bins - 1) + bins * np.arange(count)[:, None]
+        masses.append(np.bincount(flat.ravel(), part.chances.ravel(), minlength=bins * count).reshape(count, bins))
+    chance = masses[0] if masses else np.eye(1, bins).repeat(count, axis=0)
+    if len(masses) > 1:
+        product = fft.rfft(masses[0], axis=1)
+        for mass in masses[1:]:
+            product *= fft.rfft(mass, axis=1)
+        chance = fft.irfft(product, n=bins, axis=1)
+    tail = np.zeros((count, bins + 1))
+    np.cumsum(chance[:, ::-1], axis=1, out=tail[:, 1:])
+    return tail[:, ::-1]
+
+
+def _pieces(nodes: Nodes, block: int, boxes: Boxes, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Values and their chances [boxes, pieces], each value the smallest of its piece of the block."""
+    pairs, singles, variables = len(nodes.pairs), len(nodes.singles), nodes.variables
+    if block >= pairs + singles:
+        at = block - pairs - singles
+        weights = (boxes.high[:, variables.groups[at]] > 0) * variables.category_weights(len(variables.numbers) + at)
+        total = weights.sum(axis=1, keepdims=True)
+        return table[nodes.parts[block - pairs - singles - len(variables.groups)][0]].T, weights / total
+    if block >= pairs:
+        axis = Axis.of(variables, int(nodes.singles[block - pairs]), boxes, PIECES)
+        values = table[[part.start + block - pairs for part in nodes.parts[1 if pairs else 0]]].T
+        return np.minimum(axis.at(values, axis.first), axis.at(values, axis.last)), axis.chances
+    numbers = [int(number) for number in nodes.pairs[block]]
+    columns = variables.numbers[numbers]
+    width = (boxes.high - boxes.low)[:, columns].max(axis=0) + 2
+    most = [int(n) for n in np.where(variables.places.lattice[columns], width, PIECES).clip(2, PIECES)]
+    while most[0] * most[1] > COMBINED and max(most) > 2:
+        more = most.index(max(most))
+        most[more] = max(most[more] // 2, 2)
+    first, second = (Axis.of(variables, number, boxes, n) for number, n in zip(numbers, most, strict=True))
+    values = table[[part.start + block for part in nodes.parts[0]]].T.reshape(-1, 3, 3)
+    ends = []
+    for one in first.ends():
+        along = first.at(values, one)  # [boxes, pieces of the first, nodes of the second]
+        for other in second.ends():
+            ends.append(_mixed(along, other))
+    chances = first.chances[:, :, None] * second.chances[:, None, :]
+    return np.minimum.reduce(ends).reshape(len(boxes), -1), chances.reshape(len(boxes), -1)
+
+
+class Axis(NamedTuple):
+    """One number cut into pieces, none of which reaches across its middle: where each begins and ends, from −1 to 1."""
+
+    first: np.ndarray  # [boxes, pieces]
+    last: np.ndarray
+    chances: np.ndarray
+
+    @staticmethod
+    def of(variables: Variables, number: int, boxes: Boxes, most: int) -> Axis:
+        column = variables.numbers[number]
+        low, high = boxes.low[:, column][:, None], boxes.high[:, column][:, None]
+        width = np.where(high > low, high - low, 1.0)
+        weighted = number in variables.weights
+        if variables.places.lattice[column]:
+            left = np.floor((high - low) / 2) + 1  # people up to the middle
+            right = high - low + 1 - left
+            half = int(min(most // 2, left.max()))
+            steps = np.arange(half + 1) / half
+            edges = np.concatenate([np.round(left * steps), left + np.round(right * steps[1:])], axis=1)
+            begin, end = edges[:, :-1], np.maximum(edges[:, 1:] - 1, edges[:, :-1])
+            mass = variables.cumulative(number, low + edges - 1, after=True) if weighted else edges
+            end = np.minimum(end, high - low)
+            begin = np.minimum(begin, end)
+        else:
+            edges = (high - low) * (np.arange(most + 1) / most)
+            begin, end = edges[:, :-1], edges[:, 1:]
+            mass = variables.cumulative(number, low + edges, after=True) if weighted else edges
+        chances = np.maximum(np.diff(mass, axis=1), 0.0)
+        if number in variables.beyond:
+            if not weighted and not variables.places.lattice[column]:  # as masses are measured: in widths of the whole
+                chances = chances / float(variables.places.root.high[0, column] - variables.places.root.low[0, column])
+            below, above = variables.on_ends(number, low[:, 0], high[:, 0])
+            chances = np.concatenate([chances, below[:, None], above[:, None]], axis=1)
+            ends = np.zeros_like(low), high - low
+            begin, end = (np.concatenate([places, *ends], axis=1) for places in (begin, end))
+        total = chances.sum(axis=1, keepdims=True)
+        first, last = (np.clip(2 * place / width - 1, -1.0, 1.0) for place in (begin, end))
+        return Axis(first, last, chances / np.where(total > 0, total, 1.0))
+
+    def ends(self) -> list[np.ndarray]:
+        """Both ends of all pieces; once, where every piece is a single person."""
+        return [self.first] if np.array_equal(self.first, self.last) else [self.first, self.last]
+
+    def at(self, values: np.ndarray, where: np.ndarray) -> np.ndarray:
+        """Values [boxes, 3, …] at the nodes of this axis, interpolated: [boxes, pieces, …]."""
+        shape = (*where.shape, *(1,) * (values.ndim - 2))
+        where = where.reshape(shape)
+        left, right = values[:, 1:2] - values[:, 0:1], values[:, 2:3] - values[:, 1:2]
+        return values[:, 1:2] + np.where(where < 0, left, right) * where
+
+
+def _mixed(along: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """Values [boxes, pieces, 3] interpolated along a second axis: [boxes, pieces, pieces]."""
+    place = where[:, None, :]
+    left, right = along[..., 1:2] - along[..., 0:1], along[..., 2:3] - along[..., 1:2]
+    return along[..., 1:2] + np.where(place < 0, left, right) * place
+
+
+def likely_above(nodes: Nodes, sums: Sums, weights: np.ndarray) -> np.ndarray:
+    """About the share of each box where the sums are above 0, as if they were normal: [..., boxes]. Proves nothing.
+
+    `weights` are those of the nodes.
+    """
+    mean, variance = nodes.moments(sums.table, weights)
+    mean = sums.constant + mean
+    least = sums.constant + nodes.lowest(sums.table).sum(axis=-2)
+    most = sums.constant + nodes.highest(sums.table).sum(axis=-2)
+    guess = ndtr(mean / np.sqrt(np.maximum(variance, 1e-300)))
+    return np.where(least > 0, 1.0, np.where(most <= 0, 0.0, np.nan_to_num(guess)))

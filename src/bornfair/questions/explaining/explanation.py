@@ -1,0 +1,372 @@
+"""Is this one person treated as all their twins, and those around them? Which versions are decided otherwise, and what
+would undo it?
+
+One person is a part of the domain like any other: the verifier is asked about them (`decide(among=…)`), so that what is
+said of them is proven, disproven or undecided in the arithmetics named, and twins are replayed on what ships.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import pandas as pd
+
+from bornfair.core.checks import keywords, whole
+from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.core.errors import InputError, plain_value
+from bornfair.core.limits import ends_in_time
+from bornfair.models.forest.bounds.cells import Cells
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import decisions
+from bornfair.models.opaque.model import AnyModel, OpaqueModel, Unsteady
+from bornfair.models.shipped import shipped
+from bornfair.models.verdict import Verdict, undecided
+from bornfair.people.features import Value
+from bornfair.people.sensitive import ENUMERATION_LIMIT
+from bornfair.people.space.partition import whole_domain
+from bornfair.people.tables import as_pandas, read_table
+from bornfair.people.twins.versions import Versions
+from bornfair.quantification.people import undo_of
+from bornfair.quantification.records import Affected
+from bornfair.quantification.synthetic import Rows, with_people_of, without_people
+from bornfair.quantification.treated import class_names
+from bornfair.questions import Asking, Question
+from bornfair.questions.explaining.person import Person, limits_around, person_of_domain, read_person, row_of
+from bornfair.verification.decide import check_question, decide
+from bornfair.verification.forest_replay import replay_forest_people
+from bornfair.verification.outside_replay import replay_outside_people
+from bornfair.verification.replay import falsified, replay
+
+Raw = dict[str, Value]
+MOST_LISTED = 20_000  # versions of a person who are decided one by one
+REAL_PERSON = "The person is real: a row of the table agrees with them in everything that twins share."
+HIDDEN_PERSON = "The person is a row of the table, so that their values are not shown."
+OF_PERSON = 0.4  # of the time, for the person alone; the rest for those around them
+UNDONE = 0.5  # of what is left, for the person after the change
+
+
+@dataclass(frozen=True)
+class Version:
+    """The person with other sensitive values, or moved by a declared rule: what differs (feature → own value, other
+    value), and what is decided.
+    """
+
+    changes: dict[str, tuple[Value, Value]]
+    decision: Value
+    scores: tuple[float, ...]
+    probabilities: dict[str, float] | None
+    """None of a model that shows none."""
+
+    def to_json(self) -> dict[str, Any]:
+        changes = {name: list(values) for name, values in self.changes.items()}
+        return {**vars(self), "changes": changes, "scores": list(self.scores)}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What was found out about one person; true only if they, and all whom was asked about, are proven to be treated as
+    their twins.
+    """
+
+    person: Person
+    decision: Value | None
+    """About the person as they are; None where a sensitive value is not given."""
+    probabilities: dict[str, float] | None
+    verdict: Verdict
+    """About the person."""
+    versions: int | None
+    """How many versions of the person were decided one by one; None where they are too many to list."""
+    otherwise: int
+    """How many of these are decided otherwise than the person, or (if a sensitive value is not given) than most."""
+    differing: tuple[Version, ...]
+    """These, the nearest first; not more than were asked for."""
+    undo: Mapping[str, Any] | None = None
+    """The smallest change found of free features after which all versions get one decision, that decision, and whether
+    it is `proven` that they all get it. That no smaller change would do is not proven.
+    """
+    around: Verdict | None = None
+    """About everybody in the neighbourhood, where one was named."""
+    neighbourhood: Mapping[str, tuple[Value, ...]] | None = None
+    """What the features that were named may be there."""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.answer)
+
+    @property
+    def answer(self) -> Verdict:
+        """The verdict on all whom was asked about: the neighbourhood where there is one, else the person."""
+        return self.verdict if self.around is None else self.around
+
+    @property
+    def undo_text(self) -> str:
+        """What would undo it, in a sentence; empty where there is nothing to undo."""
+        if self.verdict.verdict != "falsified" or not self.person.values:
+            return ""
+        return Affected(0, self.person.values, {}, undo=self.undo).undo_text
+
+    def without_person(self) -> Explanation:
+        """The verdicts and counts, without the values of the person, which those near them share."""
+        why = "the person is a row of the table"
+        return dataclasses.replace(
+            self, person=Person({}, {}), probabilities=None, differing=(), undo=None, neighbourhood={},
+            verdict=without_people(self.verdict, why),
+            around=None if self.around is None else without_people(self.around, why),
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        around = None
+        if self.around is not None and self.neighbourhood is not None:
+            limits = {name: list(limit) for name, limit in self.neighbourhood.items()}
+            around = {"within": limits, **self.around.to_json()}
+        return {
+            "person": self.person.values, "filled": list(self.person.filled), "decision": self.decision,
+            "probabilities": self.probabilities, **self.verdict.to_json(), "versions": self.versions,
+            "otherwise": self.otherwise, "differing": [version.to_json() for version in self.differing],
+            "undo": None if self.undo is None else dict(self.undo), "undo_text": self.undo_text,
+            "neighbourhood": around, "notes": list(self.notes), "seconds": self.seconds,
+        }  # fmt: skip
+
+
+@ends_in_time
+def explain(
+    model: Any,
+    person: Mapping[str, Any] | int | str | Path,
+    people: Any = None,
+    *,
+    within: Mapping[str, float | None] | None = None,
+    most: int = 20,
+    timeout: Timeout = 60.0,
+    seed: int = 0,
+    synthetic: bool = False,
+    say: Say | None = None,
+    **asking: Unpack[Asking],
+) -> Explanation:
+    """Whether one person is treated as all their twins; which versions of them are decided otherwise; the smallest
+    change found that undoes it; and whether the same holds for everybody near them.
+
+    Args:
+        model, people, sensitive_features, twins, table, target, …: as in `Question.of`.
+        person: the person's raw values by feature (sensitive ones may be left out), a JSON file of these, or the number
+            of a row of the table, counted from 0.
+        within: the neighbourhood that is asked about too: by how much each of these numbers may differ, None for any
+            value, as {"age": 2, "job": None}. All other features are as the person's.
+        most: how many of the versions that are decided otherwise to describe.
+        timeout: seconds for all of it, reading included; or a `Clock` that is running already.
+        seed: the same seed asks in the same order.
+        synthetic: show nobody who is in the table: of a person who is, only verdicts and counts remain.
+        say: is told how far it is.
+
+    Returns:
+        An explanation that is true only if the person, and the neighbourhood if there is one, are proven to be treated
+        as their twins are.
+
+    Raises:
+        InputError: if the model cannot be read, or the person is not of its domain.
+
+    >>> import pandas as pd
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> people = pd.DataFrame({"age": [20, 30, 40, 50], "woman": [0, 1, 0, 1]})
+    >>> unfair = LogisticRegression(C=100).fit(people, people["woman"])
+    >>> found = explain(unfair, {"age": 30, "woman": 1}, people, sensitive_features=["woman"])
+    >>> found.verdict.verdict, found.decision, found.differing[0].changes, found.differing[0].decision
+    ('falsified', 1, {'woman': (1, 0)}, 0)
+    """
+    keywords(explain, asking, Asking)
+    check_question("auto", timeout)
+    whole("most", most, 0)
+    clock = Clock.of(timeout, say)
+    given, strict, people = _given(person, people, asking)
+    asked = Question.within(clock, model, people, **asking)
+    about: Any = asked.model
+    about.domain.require_sensitive()
+    if synthetic and asked.people is None:
+        raise InputError("synthetic compares the person with a table, and there is none; give one.")
+    who = person_of_domain(about.domain, given, about.fills, strict=strict)
+    alone = limits_around(about.domain, who.shared, {})
+    near = None if not within else limits_around(about.domain, who.shared, within)
+    if clock.listener is not None:
+        clock.listener("asking about the person")
+    verdict = decide(about, among=alone, timeout=clock if near is None else clock.part(OF_PERSON), seed=seed)
+    looked = _look(about, who, most)
+    if looked.twins is not None:
+        verdict = _shown_by(about, who, looked.twins, verdict)
+    undo = _undone(about, who, clock, seed) if verdict.verdict == "falsified" else None
+    around = None
+    if near is not None:
+        if clock.listener is not None:
+            clock.listener("asking about everybody near the person")
+        around = _around(about, near, verdict, clock, seed)
+    real = asked.people is not None and Rows(about.domain, asked.people).hold([who.shared])
+    if around is not None:
+        around = with_people_of(about, around, asked.people, synthetic=synthetic, within=near, timeout=clock, seed=seed)
+    verdict = with_people_of(about, verdict, asked.people)
+    asked_of = {**whole_domain(about.domain).limits, **(near or {})}
+    notes = [f"'{name}' is not given; it is filled in as the model fills it in" for name in who.filled]
+    notes += [*looked.notes, *asked.notes]
+    if real:
+        notes.append(HIDDEN_PERSON if synthetic else REAL_PERSON)
+    found = Explanation(
+        who, looked.decision, looked.probabilities, verdict, looked.versions, looked.otherwise, looked.differing, undo,
+        around, None if near is None else {name: asked_of[name] for name in within or {}}, tuple(notes), clock.spent,
+    )  # fmt: skip
+    return found.without_person() if real and synthetic else found
+
+
+def _given(
+    person: Mapping[str, Any] | int | str | Path, people: Any, asking: Asking
+) -> tuple[Mapping[str, Any], bool, Any]:
+    """The person's values, whether other names among them are mistakes, and the people, read if they were a file."""
+    if isinstance(person, Mapping):
+        return person, True, people
+    if isinstance(person, (str, Path)):
+        return read_person(person), True, people
+    if isinstance(person, bool) or not isinstance(person, (int, np.integer)):
+        raise InputError(
+            f"a person is an object of values by feature, its JSON file, or the number of a row, found "
+            f"{type(person).__name__}."
+        )
+    table = asking.get("table")
+    from_people = table is None
+    if from_people:
+        table = people
+    if table is None or (isinstance(table, (str, Path)) and Path(table).suffix.lower() == ".json"):
+        raise InputError(f"person {person} is the number of a row; give the table whose row it is.")
+    rows = read_table(table) if isinstance(table, (str, Path)) else as_pandas(table)
+    if not from_people:
+        asking["table"] = rows
+    return row_of(rows, int(person)), False, rows if from_people else people
+
+
+# --- the person as each version ---
+
+
+@dataclass(frozen=True)
+class _Looked:
+    decision: Value | None = None
+    probabilities: dict[str, float] | None = None
+    versions: int | None = None
+    otherwise: int = 0
+    differing: tuple[Version, ...] = ()
+    twins: tuple[Raw, Raw] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _look(model: AnyModel, who: Person, most: int) -> _Looked:
+    """Decide the person as they are, and as every version that can be listed, by what ships."""
+    domain, known = model.domain, set(model.domain.sensitive) <= who.sensitive.keys()
+    own = [{name: who.values[name] for name in domain.names}] if known else []
+    versions = _versions(model)
+    listed = [] if versions is None else [v for v in range(versions.size) if versions.exists(who.shared, v)]
+    others = [] if versions is None else [versions.of(who.shared, v) for v in listed]
+    all_of_them = [*own, *others]
+    everyone = pd.DataFrame(all_of_them, columns=list(domain.names))
+    if not all_of_them:
+        return _Looked(notes=("the versions of a person are too many to be listed",))
+    names, decided = class_names(model), _decided(model, everyone)
+    scores, shares = model.scores(everyone), _shares(model, everyone)
+
+    def described(i: int) -> dict[str, float] | None:
+        if shares is None:
+            return None
+        return {str(name): float(share) for name, share in zip(names, shares[i], strict=True)}
+
+    first = int(decided[0]) if known else int(np.bincount(decided).argmax())
+    apart = [i for i in range(len(own), len(everyone)) if decided[i] != first]
+    base = 0 if known else next(i for i in range(len(everyone)) if decided[i] == first)
+    mine = all_of_them[base]
+    changed = {
+        i: {name: (mine[name], value) for name, value in all_of_them[i].items() if mine[name] != value} for i in apart
+    }
+    far = np.abs(scores - scores[base]).max(axis=1)
+    order = sorted(apart, key=lambda i: (len(changed[i]), -float(far[i]), i))
+    found = [
+        Version(changed[i], plain_value(names[decided[i]]), tuple(map(float, scores[i])), described(i))
+        for i in order[:most]
+    ]
+    notes = [] if versions is not None else ["the versions of the person are too many to be listed"]
+    notes += _not_every_value(model)
+    twins = (mine, all_of_them[order[0]]) if order else None
+    return _Looked(
+        plain_value(names[first]) if known else None, described(0) if known else None,
+        None if versions is None else len(others), len(apart), tuple(found), twins, tuple(notes),
+    )  # fmt: skip
+
+
+def _versions(model: AnyModel) -> Versions | None:
+    """The versions that are decided one by one: of a forest those it can tell apart; None where they are too many."""
+    if isinstance(model, ForestModel):
+        return Cells.of(model).twins.versions
+    space, group = model.domain.sensitive_space.size, model.domain.twin_group.size
+    return None if space > ENUMERATION_LIMIT or space * group > MOST_LISTED else Versions(model.domain)
+
+
+def _not_every_value(model: AnyModel) -> list[str]:
+    real = model.domain.real_sensitive
+    if not real or isinstance(model, ForestModel):
+        return []
+    return [f"of {' and '.join(real)}, some values are listed; the verdict is about every value"]
+
+
+def _shares(model: AnyModel, people: pd.DataFrame) -> np.ndarray | None:
+    if isinstance(model, OpaqueModel):
+        return model.meant.probabilities(model.scores(people)) if model.shows_scores else None
+    return model.predict_proba(people)
+
+
+def _decided(model: AnyModel, people: pd.DataFrame) -> np.ndarray:
+    """The class of each person as what ships decides: the original of a model that was read."""
+    if isinstance(model, OpaqueModel):
+        return model.ask(people, scores=False).decided
+    original = getattr(model, "original", None)
+    if original is not None:
+        return np.asarray(original.decide(people), np.int64)
+    return shipped(model).decided(people) if isinstance(model, Model) else decisions(model.scores(people))
+
+
+def _shown_by(model: AnyModel, who: Person, twins: tuple[Raw, Raw], found: Verdict) -> Verdict:
+    """The verdict with the person and their nearest version as the twins, if replay says so: also where the search came
+    to no end, or spoke of the network as read.
+    """
+    if isinstance(model, ForestModel):
+        again = replay_forest_people(model, twins)
+    elif isinstance(model, OpaqueModel):
+        try:
+            again = replay_outside_people(model, twins)
+        except Unsteady as error:
+            return undecided("asking", str(error).rstrip("."))
+    elif not isinstance(model, Model):
+        return found
+    else:
+        known = Versions(model.domain).at([tuple(twin[name] for name in model.domain.sensitive) for twin in twins])
+        elements = range(known.group.size)
+        pair = [next(2 * h + s for h in elements if known.of(who.shared, 2 * h + s) == twins[s]) for s in (0, 1)]
+        again = replay(model, who.shared, pair, known)
+    if not again.unfair_in:
+        return found
+    told = falsified(model, again, engine="versions", reason="versions of the person are decided differently")
+    return dataclasses.replace(told, boxes=found.boxes, partitions=found.partitions, seconds=found.seconds)
+
+
+def _undone(model: AnyModel, who: Person, clock: Clock, seed: int) -> dict[str, Any] | None:
+    """The smallest change found, and whether all versions are then proven to be decided alike."""
+    found = undo_of(model, who.shared, clock.part(UNDONE))
+    if found is None:
+        return None
+    changed = who.shared | {name: values[1] for name, values in found["changes"].items()}
+    after = decide(model, among=limits_around(model.domain, changed, {}), timeout=clock.part(UNDONE), seed=seed)
+    return found | {"proven": bool(after)}
+
+
+def _around(model: AnyModel, near: Any, person: Verdict, clock: Clock, seed: int) -> Verdict:
+    """Whether everybody near is treated as their twins; who is near themselves may have shown it already."""
+    if person.verdict == "falsified":
+        return dataclasses.replace(person, reason=f"the person is one of them: {person.reason}")
+    return decide(model, among=near, timeout=clock.part(), seed=seed)

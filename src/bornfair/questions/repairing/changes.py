@@ -1,0 +1,194 @@
+"""Who is decided differently after a repair, in which direction, and how far did the outputs move?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.core.errors import plain
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.graph.model import WiredModel
+from bornfair.models.metrics import quality, quality_warning
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import decisions
+from bornfair.people.domain import Domain
+from bornfair.people.groups import grouped
+from bornfair.proof.certificate import Certificate
+from bornfair.training.provenance import with_measured
+
+EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Group:
+    """The people of one sensitive value: how many are decided differently, by the decision they get now."""
+
+    name: str
+    rows: int
+    changed: float
+    now: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One person whose decision changed; `score` is the probability of the class they get now."""
+
+    person: dict[str, Any]
+    before: Any
+    after: Any
+    score_before: float
+    score_after: float
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Two models compared on the rows of a table."""
+
+    rows: int
+    changed: float
+    distance: float
+    """Root of the mean squared difference of the models' outputs."""
+    now: dict[str, int]
+    """Of those decided differently, how many get which decision now."""
+    groups: tuple[Group, ...]
+    examples: tuple[Example, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Outcome:
+    """What every record of a repair says in the same words, whatever was repaired."""
+
+    model: Any
+    original: Any
+    sensitive: tuple[str, ...]
+    quality_before: dict[str, Any] | None
+    quality_after: dict[str, Any] | None
+    """On the measured rows, if their answers are known; see `bornfair.models.metrics.quality`."""
+    changes: Changes
+    note: str
+    seconds: float
+    seed: int
+
+    @property
+    def accuracy_before(self) -> float | None:
+        return None if self.quality_before is None else self.quality_before["accuracy"]
+
+    @property
+    def accuracy_after(self) -> float | None:
+        return None if self.quality_after is None else self.quality_after["accuracy"]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with a repaired model that never decides some class."""
+        return [text] if self.quality_after and (text := quality_warning(self.quality_after)) else []
+
+    @property
+    def changed(self) -> float:
+        """Share of the measured rows that are decided differently."""
+        return self.changes.changed
+
+    @property
+    def verdict(self) -> str:
+        return self.model.certificate.verdict.verdict
+
+    @property
+    def _proven(self) -> dict[str, Any]:
+        certificate = self.model.certificate
+        return {
+            "verdict": self.verdict,
+            "proof": certificate.verdict.proof,
+            "arithmetic": list(certificate.verdict.arithmetic),
+            "claim": certificate.claim,
+            "sensitive": list(self.sensitive),
+        }
+
+    @property
+    def _circumstances(self) -> dict[str, Any]:
+        return {
+            "quality_before": self.quality_before,
+            "quality_after": self.quality_after,
+            "warnings": self.warnings,
+            "note": self.note,
+            "reading": self.original.note,
+            "rows_measured": self.changes.rows,
+            "seconds": round(self.seconds, 3),
+            "seed": self.seed,
+        }
+
+
+def quality_of(model: Any, decided: np.ndarray, answers: np.ndarray | None) -> dict[str, Any] | None:
+    """How good decisions are (positions of classes), where the answers are known."""
+    return None if answers is None else quality(model.classes[answers], model.classes[decided])
+
+
+def recorded(certificate: Certificate, figures: dict[str, Any] | None, on: str, rows: int) -> Certificate:
+    """The certificate with these figures, if any, on so many rows."""
+    return certificate if figures is None else with_measured(certificate, {"on": on, "rows": rows, **figures})
+
+
+def compare(
+    before: Model | ForestModel | WiredModel,
+    after: Model | ForestModel | WiredModel,
+    table: pd.DataFrame,
+    *,
+    examples: int = EXAMPLES,
+) -> Changes:
+    """What changes for the rows of a table when one model takes the place of the other."""
+    old, new = before.scores(table), after.scores(table)
+    was, now = decisions(old), decisions(new)
+    moved = was != now
+    classes = after.classes
+    # The clearest changes first: people for whom the probability of their new decision grew most.
+    rows = np.flatnonzero(moved)
+    was_likely, is_likely = (_likely(model, table.iloc[rows], now[rows]) for model in (before, after))
+    columns = [name for name in after.domain.names if name in table.columns]
+    clearest = (
+        Example(
+            {name: plain(table[name].iloc[rows[i]]) for name in columns},
+            plain(classes[was[rows[i]]]),
+            plain(classes[now[rows[i]]]),
+            round(float(was_likely[i]), 4),
+            round(float(is_likely[i]), 4),
+        )
+        for i in np.argsort(was_likely - is_likely, kind="stable")[:examples]
+    )
+    return Changes(
+        rows=len(table),
+        changed=float(np.mean(moved)),
+        distance=float(np.sqrt(np.mean((old.astype(np.float64) - new) ** 2))),
+        now=_counts(now[moved], classes),
+        groups=tuple(
+            Group(name, int(who.sum()), float(np.mean(moved[who])), _counts(now[moved & who], classes))
+            for name, who in sensitive_groups(after.domain, table)
+        ),
+        examples=tuple(clearest),
+    )
+
+
+def _likely(model: Model | ForestModel | WiredModel, people: pd.DataFrame, classes: np.ndarray) -> np.ndarray:
+    """The probability of a class for each person."""
+    if not len(people):
+        return np.zeros(0)
+    return model.predict_proba(people)[np.arange(len(people)), classes]
+
+
+def sensitive_groups(domain: Domain, table: pd.DataFrame) -> list[tuple[str, np.ndarray]]:
+    """The rows of each group of sensitive values, in their order; those of whom a value is not known come last."""
+    if not domain.sensitive or any(name not in table.columns for name in domain.sensitive):
+        return []
+    parts = [grouped(feature, table[feature.name]) for feature in domain.sensitive_features]
+    keys = np.stack([np.where(at < 0, len(words), at) for at, words in parts], axis=1)
+    words = [[f"{name} {word}" for word in [*parts[i][1], "not known"]] for i, name in enumerate(domain.sensitive)]
+    return [
+        (", ".join(names[i] for names, i in zip(words, key, strict=True)), (keys == key).all(axis=1))
+        for key in np.unique(keys, axis=0).tolist()
+    ]
+
+
+def _counts(decided: np.ndarray, classes: np.ndarray) -> dict[str, int]:
+    return {str(plain(name)): int(np.sum(decided == i)) for i, name in enumerate(classes)}

@@ -15,9 +15,10 @@ from sklearn.svm import SVC
 from bornfair import Command, Endpoint
 from bornfair.core import limits
 from bornfair.core.errors import InputError
+from bornfair.importers.opaque import opaque_model
 from bornfair.models.columns import Columns, Who
 from bornfair.models.opaque.command import lines_read
-from bornfair.models.opaque.model import Steadiness, Unsteady, opaque_model
+from bornfair.models.opaque.model import Steadiness, Unsteady
 from bornfair.models.opaque.said import from_mapping, said, said_together
 from bornfair.models.opaque.sent import as_csv, as_records
 from bornfair.models.reading import Reading

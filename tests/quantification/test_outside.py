@@ -7,8 +7,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from bornfair import Domain, quantify
 from bornfair.core.errors import InputError
+from bornfair.importers.opaque import opaque_model
 from bornfair.models.columns import Who
-from bornfair.models.opaque.model import opaque_model
 from bornfair.models.reading import Reading
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.quantification.groups import affected_groups

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bornfair.core import clock
+from bornfair.importers import opaque as opening
 from bornfair.models.opaque import model as opaque
 
 
@@ -28,6 +29,6 @@ class CountedTime:
 def count_time(monkeypatch: pytest.MonkeyPatch, tick: float) -> CountedTime:
     """Let every clock advance by `tick` seconds at each reading."""
     found = CountedTime(tick)
-    for module in (clock, opaque):
+    for module in (clock, opaque, opening):
         monkeypatch.setattr(module, "time", found)
     return found

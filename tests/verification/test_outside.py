@@ -6,8 +6,9 @@ import pytest
 
 from bornfair import Domain, verify
 from bornfair.core.errors import InputError
+from bornfair.importers.opaque import opaque_model
 from bornfair.models.columns import Who
-from bornfair.models.opaque.model import OpaqueModel, opaque_model
+from bornfair.models.opaque.model import OpaqueModel
 from bornfair.models.reading import Reading
 from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
 from bornfair.questions import Question

@@ -1,7 +1,7 @@
 """Reads the arrays of a Keras file in a process of its own: the HDF5 library can crash on a broken file.
 
-Run as a script with the path of `bornfair/core/limits.py` and of a .h5 file or .keras archive. On standard output: an .npz
-of all weights, with a JSON index of them, or the JSON text of an error. It imports nothing else of the package.
+Run as a script with the path of `bornfair/core/limits.py` and of a .h5 file or .keras archive. On standard output: an
+.npz of all weights, with a JSON index of them, or the JSON text of an error. It imports nothing else of the package.
 """
 
 from __future__ import annotations

@@ -19,11 +19,12 @@ from bornfair.core.checks import keywords
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError
 from bornfair.core.limits import ends_in_time, until
+from bornfair.importers.opaque import opaque_model
 from bornfair.models.columns import Who
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.model import Model
-from bornfair.models.opaque.model import OpaqueModel, opaque_model
+from bornfair.models.opaque.model import OpaqueModel
 from bornfair.models.reading import Reading, ReadingOptions
 from bornfair.models.verdict import Verdict
 from bornfair.parallel import Jobs

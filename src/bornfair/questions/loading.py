@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from bornfair.core.errors import InputError, shown
 from bornfair.core.files import recover
 from bornfair.importers.nnet import nnet_source, read_nnet
+from bornfair.importers.opaque import is_graph, opaque_model, outside_of
 from bornfair.importers.source import imported
 from bornfair.models.columns import Who, sensitive_name
 from bornfair.models.forest.model import ForestModel
@@ -20,7 +21,7 @@ from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.model import Model
 from bornfair.models.opaque.command import Command
 from bornfair.models.opaque.endpoint import Endpoint
-from bornfair.models.opaque.model import OpaqueModel, is_graph, opaque_model, outside_of
+from bornfair.models.opaque.model import OpaqueModel
 from bornfair.models.operating import Asked
 from bornfair.models.reading import Reading, ReadingOptions
 from bornfair.people.domain import Domain

@@ -1,10 +1,10 @@
 """How is somebody's graph shipped with ours around it? Raw columns in, label and probabilities out, theirs inside.
 
-Theirs is not interpreted: its nodes stand there as they came, under other names. What ours does around it decides
-fairness, and can be told from the wires alone (`bornfair.models.graph.wiring`): no node reads a sensitive column. Merged,
-theirs is shown what twins have in common; averaged, all versions of a person, which are made of what twins have in
-common and of constants, go through it in one batch. If all versions get one class, it is decided; otherwise the mean of
-their shares decides, at the operating point of theirs.
+The foreign nodes are kept as they are, under other names, and are not interpreted. The nodes around them decide
+fairness, which follows from the wires alone (`bornfair.models.graph.wiring`): no node reads a sensitive column. When
+merged, the foreign graph reads what twins have in common. When averaged, all versions of a person, made of what twins
+have in common and of constants, are decided in one batch. A class that all versions get is the decision; otherwise the
+mean of their shares decides, at the operating point of the foreign graph.
 """
 
 from __future__ import annotations

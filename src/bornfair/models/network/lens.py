@@ -69,8 +69,8 @@ class LeadRange:
 class Lens:
     """People as points: one float64 per free feature, the raw number or the position of the category.
 
-    They are looked at as versions of themselves, by number (`bornfair.people.twins.versions`). Scores are computed in float64,
-    fast but not exact: they guide, they never judge.
+    They are looked at as versions of themselves, by number (`bornfair.people.twins.versions`).
+    Scores are computed in float64, fast but not exact: they guide, they never judge.
     """
 
     def __init__(self, model: Model, values: Sequence[tuple[Value, ...]] | None = None) -> None:

@@ -1,0 +1,139 @@
+"""Readers of models that can only be run: any object, function, graph, program or endpoint as an `OpaqueModel`."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bornfair.core.errors import InputError
+from bornfair.importers.opaque_object import can_be_asked, object_outside
+from bornfair.models.columns import Columns, Who, columns_for, with_classes
+from bornfair.models.opaque.command import Command
+from bornfair.models.opaque.endpoint import Endpoint
+from bornfair.models.opaque.model import OpaqueModel, Pace, Steadiness, joined
+from bornfair.models.opaque.said import Answers, Meant, Outside, Said, at_threshold, meaning_of, said_together
+from bornfair.models.reading import Reading
+from bornfair.people.tables import as_pandas
+from bornfair.people.twins.versions import Versions
+
+FIRST = 16  # people who are asked about first; then four times as many, while there is time
+TRIAL = 256  # people who are asked about twice
+TRIAL_SECONDS = 3.0  # for those, about
+OTHERWISE = 97  # rows together, when they are asked about again
+
+
+def is_graph(source: Any) -> bool:
+    """Whether this names an .onnx file."""
+    return isinstance(source, (str, Path)) and Path(source).suffix.lower() == ".onnx"
+
+
+def outside_of(source: Any, asked: Reading | None = None) -> Outside | None:
+    """How this can be asked from outside; None if it cannot."""
+    if isinstance(source, OpaqueModel):
+        return source.source
+    if isinstance(source, (Command, Endpoint)):
+        return source
+    if isinstance(source, (str, Path)):
+        if not is_graph(source) or not Path(source).is_file():
+            return None
+        from bornfair.importers.opaque_graph import Graph
+
+        return Graph(Path(source), asked or Reading())
+    return object_outside(source) if can_be_asked(source) else None
+
+
+def opaque_model(source: Any, who: Who, asked: Reading, *, unread: str = "") -> OpaqueModel:
+    """The model, for the people who are asked about: tried out, and asked twice about some of them.
+
+    unread: why it is not read.
+    """
+    outside = outside_of(source, asked)
+    if outside is None:
+        raise InputError(
+            f"{source if isinstance(source, (str, Path)) else type(source).__name__} cannot be run from outside; give "
+            "an object with predict, a function of rows, an .onnx file, a Command or an Endpoint."
+        )
+    if asked.decision_output is not None and not is_graph(source):
+        asked.only_for(outside.name, "decision", "threshold", "normalise")
+    table = None if who.table is None else as_pandas(who.table)
+    if who.domain is None and table is None:
+        own = getattr(source, "domain", None)
+        who = dataclasses.replace(who, domain=own) if own is not None else who
+    if who.domain is None and table is None and not outside.wanted.categories:
+        raise InputError(
+            f"{outside.name} does not say who exists: give a table to read that off, or a domain (--data, --domain)."
+        )
+    columns = columns_for(outside.wanted, dataclasses.replace(who, table=table))
+    pace = Pace(outside.most)
+    people = _trial_people(columns, table)
+    parts: list[Said] = []
+    began, start, size = time.monotonic(), 0, FIRST
+    while start < len(people) and (not parts or time.monotonic() - began < TRIAL_SECONDS):
+        some, now = people.iloc[start : start + size], time.monotonic()
+        parts.append(outside.ask(some, columns, numbers=True))
+        pace.measured(len(some), time.monotonic() - now)
+        start, size = start + size, 4 * size
+    trial, people = said_together(parts, outside.name), people.iloc[:start]
+    meant = meaning_of(trial, outside, columns.domain.label, asked)
+    domain = with_classes(columns.domain, meant.classes, len(meant.classes), who.target, outside.name)
+    columns = Columns(domain, columns.names)
+    model = OpaqueModel(outside, columns, meant, unread, pace=pace, note=asked.note)
+    if asked.threshold is not None:
+
+        def values(moved: Meant) -> np.ndarray | None:
+            if table is None:
+                return None
+            return dataclasses.replace(model, meant=moved).ask(table.dropna(subset=list(columns.names))).scores
+
+        note = asked.for_classes(meant.classes).note
+        model = dataclasses.replace(model, meant=at_threshold(meant, asked, values), note=note)
+    steadiness = _asked_again(model, people, model.meant.answers(trial))
+    return dataclasses.replace(model, steadiness=steadiness, takes_gaps=_takes_gaps(model, table))
+
+
+def _trial_people(columns: Columns, table: pd.DataFrame | None) -> pd.DataFrame:
+    """People of the domain, and of the table where it has them."""
+    names, drawn = list(columns.domain.names), columns.domain.sample(TRIAL, seed=0)
+    if table is None or not set(names) <= set(map(str, table.columns)):
+        return drawn
+    rows = table[names].dropna()
+    rows = rows[~columns.domain.outside(rows)] if len(rows) else rows
+    rows = rows.sample(min(TRIAL // 2, len(rows)), random_state=0)
+    both = pd.concat([drawn.iloc[: TRIAL - len(rows)], rows], ignore_index=True)
+    return both.sample(len(both), random_state=1).reset_index(drop=True)
+
+
+def _asked_again(model: OpaqueModel, people: pd.DataFrame, before: Answers) -> Steadiness:
+    """The same people in another order and in other batches."""
+    order = np.arange(len(people))[::-1]
+    parts = []
+    for start in range(0, len(order), OTHERWISE):
+        some = people.iloc[order[start : start + OTHERWISE]]
+        parts.append(model.meant.answers(model.source.ask(some, model.columns, numbers=True)))
+    again = joined(parts)
+    back = np.argsort(order)
+    moved = 0.0
+    if again.scores is not None and before.scores is not None:
+        moved = float(np.abs(again.scores[back] - before.scores).max(initial=0.0))
+    return Steadiness(len(people), int((again.decided[back] != before.decided).sum()), moved)
+
+
+def _takes_gaps(model: OpaqueModel, table: pd.DataFrame | None) -> bool:
+    """Whether it decides about rows of the table that have gaps."""
+    if table is None:
+        return False
+    read = [name for name in model.domain.free_names if name in table.columns]
+    gappy = table[table[read].isna().any(axis=1)].iloc[:FIRST]
+    if not len(gappy):
+        return False
+    versions = Versions(model.domain)
+    try:
+        model.ask(versions.table(gappy, 0), scores=True)
+    except InputError:
+        return False
+    return True

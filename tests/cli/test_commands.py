@@ -264,7 +264,7 @@ def test_demo_tells_the_whole_story(tmp_path):
 
 KILLED = """
 import os, signal
-from bornfair import checkpoint
+from bornfair.core import checkpoint
 save, saved = checkpoint.save, []
 def save_and_die(*arguments, **options):
     save(*arguments, **options)

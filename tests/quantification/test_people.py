@@ -15,9 +15,10 @@ from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.scales import Scale
+from bornfair.people.space.marginals import marginals_of
 from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
-from bornfair.quantification import affected_groups, marginals_of, most_affected, shares_of, treated_people, treatment
+from bornfair.quantification import affected_groups, most_affected, shares_of, treated_people, treatment
 from bornfair.questions import quantify
 from bornfair.verification.replay import replay
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from bornfair.quantification.records import Affected, Condition, Confident, Estimate, Group, People, Shares
 
 if TYPE_CHECKING:
-    from bornfair.people.space.marginals import marginals_of
     from bornfair.quantification.groups import affected_groups
     from bornfair.quantification.measure import shares_of
     from bornfair.quantification.people import Treatment, most_affected, treated_people, treatment
 
 # Loaded on first use: whoever holds the records, such as a report, need not wait for SciPy and pandas.
 _HOMES = {
-    "Treatment": "people", "affected_groups": "groups", "marginals_of": "marginals", "most_affected": "people",
+    "Treatment": "people", "affected_groups": "groups", "most_affected": "people",
     "shares_of": "measure", "treated_people": "people", "treatment": "people",
 }  # fmt: skip
 
@@ -29,7 +28,6 @@ __all__ = [
     "Shares",
     "Treatment",
     "affected_groups",
-    "marginals_of",
     "most_affected",
     "shares_of",
     "treated_people",

@@ -227,7 +227,7 @@ def test_arrays_of_every_kind_travel_unchanged() -> None:
 
 STARTS = """
 import numpy as np, os, sys
-from bornfair.models.importers import onnx_worker
+from bornfair.models import onnx_worker
 content = open(sys.argv[1], "rb").read()
 onnx_worker.ForeignGraph(content).run({"x": np.zeros((1, 4), np.float32)})
 print(onnx_worker._running["onnxruntime"].process.pid, flush=True)

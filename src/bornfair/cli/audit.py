@@ -10,33 +10,20 @@ import typer
 
 from bornfair.cli.code_hosts import Junit, Sarif, write_for_code_hosts
 from bornfair.cli.options import (
+    About,
     Cluster,
-    Combinations,
     Data,
-    Decision,
-    DecisionOutput,
-    DomainFile,
     Drop,
-    EndpointUrl,
     Jobs,
     Json,
-    ModelCommand,
-    Normalise,
-    Opaque,
     Option,
-    Rate,
+    Outside,
     Seed,
-    Sensitive,
     Stream,
     SyntheticFiles,
-    Target,
-    Threshold,
-    Twins,
-    asking,
     choices,
     domain_of_all,
     is_bundle,
-    model_of,
     rows_of,
     sample_of,
     started,
@@ -53,7 +40,7 @@ if TYPE_CHECKING:
 USUAL = Path("audit.html")
 
 
-@choices(Reading, after="data")
+@choices("data", about=About, outside=Outside, reading=Reading)
 def audit(
     models: Annotated[
         list[Path] | None,
@@ -62,11 +49,6 @@ def audit(
         ),
     ] = None,
     data: Data = None,
-    target: Target = None,
-    sensitive: Sensitive = None,
-    twins: Twins = None,
-    combinations: Combinations = None,
-    domain: DomainFile = None,
     drop: Drop = None,
     report: Annotated[Path, Option(help="Where to write the report: .html, .md or .json.")] = USUAL,
     card: Annotated[Path | None, Option(help="Also write a model card (.md).")] = None,
@@ -99,18 +81,13 @@ def audit(
         Path | None,
         Option("--folder", help="Keep what is found of each model there; the same command goes on where it stopped."),
     ] = None,
-    decision: Decision = None,
-    threshold: Threshold = None,
-    normalise: Normalise = None,
-    decision_output: DecisionOutput = None,
-    model_command: ModelCommand = None,
-    endpoint: EndpointUrl = None,
-    rate: Rate = 10.0,
-    opaque: Opaque = False,
     stream: Stream = None,
     seed: Seed = 0,
     json: Json = False,
-    **reading: Any,
+    *,
+    about: About,
+    outside: Outside,
+    reading: Reading,
 ) -> None:
     """Is it fair, to how many, to whom not, and how good is it? For one model or several side by side.
 
@@ -131,14 +108,14 @@ def audit(
     people = looked.sample if looked is not None else None if rows is None else without(rows, drop)
     if people is None and drop:
         raise InputError(f"--drop {drop[0]}: there is no table to leave it out of; name one with --data.")
-    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output) | {
-        "opaque": opaque
-    }
-    if looked is not None and domain is None and not (models and all(map(is_bundle, models))):
-        asked |= {"domain": domain_of_all(str(data), reading, target, sensitive or [], drop or [], seed, clock)}
+    asked = about.keywords | {"opaque": outside.opaque}
+    if looked is not None and about.domain is None and not (models and all(map(is_bundle, models))):
+        asked |= {
+            "domain": domain_of_all(str(data), reading, about.target, about.sensitive or [], drop or [], seed, clock)
+        }
     sources: dict[str, Any] = dict(_named(models or []))
-    if model_command is not None or endpoint is not None or not sources:
-        other = model_of(None, model_command, endpoint, rate, timeout)
+    if outside.named or not sources:
+        other = outside.model(None, timeout)
         sources[other.name] = other
     made_up = bool(sarif or junit) if synthetic is None else synthetic
     examination = _examination(data, drop, read if looked is None else looked.told_at_length)

@@ -26,7 +26,7 @@ from bornfair.cli.output import STATUS, print_json, print_twins, say, tell
 from bornfair.people.reading import Reading
 
 
-@choices(Reading, after="data")
+@choices("data", reading=Reading)
 def certify(
     model: ModelFile,
     out: Annotated[
@@ -41,7 +41,8 @@ def certify(
     threshold: Threshold = None,
     seed: Seed = 0,
     json: Json = False,
-    **reading: Any,
+    *,
+    reading: Reading,
 ) -> None:
     """Ask all engines whether the model is fair, and write a certificate of the answer, good or bad.
 

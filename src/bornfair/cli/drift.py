@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,13 +12,14 @@ from bornfair.cli.output import print_json, print_table, tell
 from bornfair.people.reading import Reading
 
 
-@choices(Reading, after="table")
+@choices("table", reading=Reading)
 def drift(
     bundle: Bundle,
     table: Annotated[Path, typer.Argument(help="A CSV or Parquet table of new people.")],
     seed: Seed = 0,
     json: Json = False,
-    **reading: Any,
+    *,
+    reading: Reading,
 ) -> None:
     """Which rows of a new table are outside the domain that the certificate is about, why, and what follows?
 

@@ -8,28 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from bornfair.cli.options import (
-    Combinations,
+    About,
     Data,
-    Decision,
-    DecisionOutput,
-    DomainFile,
-    EndpointUrl,
     Json,
     MaybeModel,
-    ModelCommand,
-    Normalise,
-    Opaque,
-    Rate,
+    Outside,
     Seed,
-    Sensitive,
     Synthetic,
-    Target,
-    Threshold,
     Timeout,
-    Twins,
-    asking,
     choices,
-    model_of,
     number_in,
     rows_of,
     started,
@@ -39,7 +26,7 @@ from bornfair.core.errors import InputError
 from bornfair.people.reading import Reading
 
 
-@choices(Reading, after="data")
+@choices("data", about=About, outside=Outside, reading=Reading)
 def explain(
     model: MaybeModel = None,
     person: Annotated[
@@ -53,25 +40,15 @@ def explain(
         typer.Option(help="Ask about everybody near, too: age=2 for ±2, or a name alone for any value; repeatable."),
     ] = None,
     data: Data = None,
-    target: Target = None,
-    domain: DomainFile = None,
-    sensitive: Sensitive = None,
-    twins: Twins = None,
-    combinations: Combinations = None,
     most: Annotated[int, typer.Option(min=0, help="How many versions that are decided otherwise to list.")] = 20,
     timeout: Timeout = 60.0,
-    decision: Decision = None,
-    threshold: Threshold = None,
-    normalise: Normalise = None,
-    decision_output: DecisionOutput = None,
-    model_command: ModelCommand = None,
-    endpoint: EndpointUrl = None,
-    rate: Rate = 10.0,
-    opaque: Opaque = False,
     synthetic: Synthetic = False,
     seed: Seed = 0,
     json: Json = False,
-    **reading: Any,
+    *,
+    about: About,
+    outside: Outside,
+    reading: Reading,
 ) -> None:
     """Is this person treated as all their twins? Which versions of them are decided otherwise, and what would undo it?
 
@@ -87,10 +64,8 @@ def explain(
         raise InputError("--synthetic compares the person with a table; name it with --data.")
     if row is not None and data is None:
         raise InputError(f"--row {row} is a row of a table; name it with --data.")
-    source = model_of(model, model_command, endpoint, rate, timeout)
-    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output) | {
-        "opaque": opaque
-    }
+    source = outside.model(model, timeout)
+    asked = about.keywords | {"opaque": outside.opaque}
     who: Any = person if row is None else row
     found = ask(
         source, who, within=_reaches(within or []), most=most, timeout=clock, seed=seed, synthetic=synthetic,

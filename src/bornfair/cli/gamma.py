@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_LINES = 40
 
 
-@choices(Reading, after="people")
+@choices("people", reading=Reading)
 def gamma(
     people: Annotated[
         Path | None, typer.Argument(help="A CSV or Parquet table, or a domain.json.", show_default=False)
@@ -39,7 +39,8 @@ def gamma(
     confidence: Annotated[float, Option(help="How likely it shall stay within the tolerance.")] = 0.95,
     seed: Seed = 0,
     json: Json = False,
-    **reading: Any,
+    *,
+    reading: Reading,
 ) -> None:
     """Which γ preserves fairness for these codes, why, and how many draws does a sampled response need?
 

@@ -30,7 +30,7 @@ WIDTH = 96  # of the sentences on a terminal
 MOST_TEXT = 44  # of the categories of a column
 
 
-@choices(Reading, after="categorical")
+@choices("categorical", reading=Reading)
 def inspect(
     table: TableFile = None,
     target: Target = None,
@@ -41,7 +41,8 @@ def inspect(
     categorical: Categorical = None,
     seed: Seed = 0,
     json: Json = False,
-    **reading: Any,
+    *,
+    reading: Reading,
 ) -> None:
     """What is in a table? Kinds of columns, identifiers, texts, sentinels, leaks, proxies, and how to train on it.
 
@@ -54,7 +55,7 @@ def inspect(
         without(people, drop), target=target, sensitive_features=sensitive or [], keep=keep or [],
         categorical=categorical or [], seed=seed,
     )  # fmt: skip
-    said = _said(reading | {"drop": drop, "keep": keep, "categorical": categorical})
+    said = _said(vars(reading) | {"drop": drop, "keep": keep, "categorical": categorical})
     command = found.command(str(table) if table is not None else f"--dataset={dataset}", said)
     if json:
         print_json({"table": None if table is None else str(table), **found.to_json(), "command": command})

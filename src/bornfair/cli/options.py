@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -40,20 +41,44 @@ def declared(command: Command, parameters: Iterable[inspect.Parameter]) -> Comma
     return command
 
 
-def choices(*records: Any, after: str) -> Callable[[Command], Command]:
-    """Give a command, in place of its **, the fields of records that say how they are typed."""
-    found = [
-        option(field.name, field.metadata["kind"], field.default, f"--{field.name.replace('_', '-')}",
-               help=field.metadata["help"])
-        for record in records for field in fields(record) if field.metadata
-    ]  # fmt: skip
+def choices(after: str, **records: Any) -> Callable[[Command], Command]:
+    """Give a command the fields of records as options, behind its option `after`; it is called with whole records.
+
+    A field says how it is typed by an annotation of typer, or by `metadata` where typer must not be imported.
+    """
+    fields_of = {argument: _options_of(record) for argument, record in records.items()}
 
     def command_with_them(command: Command) -> Command:
-        *own, _ = inspect.signature(command, eval_str=True).parameters.values()
+        own = [
+            parameter for parameter in inspect.signature(command, eval_str=True).parameters.values()
+            if parameter.name not in records
+        ]  # fmt: skip
         at = [parameter.name for parameter in own].index(after) + 1
-        return declared(command, [*own[:at], *found, *own[at:]])
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            built = {
+                argument: records[argument](**{one.name: given.pop(one.name) for one in found})
+                for argument, found in fields_of.items()
+            }
+            command(**given, **built)
+
+        return declared(run, [*own[:at], *(one for found in fields_of.values() for one in found), *own[at:]])
 
     return command_with_them
+
+
+def _options_of(record: Any) -> list[inspect.Parameter]:
+    kinds = get_type_hints(record, include_extras=True) if record.__module__ == __name__ else {}
+    return [
+        inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=kinds[one.name])
+        if one.name in kinds
+        else option(
+            one.name, one.metadata["kind"], one.default, f"--{one.name.replace('_', '-')}", help=one.metadata["help"]
+        )
+        for one in fields(record)
+        if one.name in kinds or one.metadata
+    ]
 
 
 MaybeModel = Annotated[
@@ -160,44 +185,64 @@ DecisionOutput = Annotated[
 ]
 
 
-def asking(
-    domain: Path | None,
-    sensitive: list[str] | None,
-    twins: list[str] | None,
-    combinations: str | None,
-    target: str | None,
-    decision: str | None,
-    threshold: list[str] | None,
-    normalise: str | None,
-    decision_output: str | None,
-) -> Any:
-    """The keyword arguments of `Question.of`."""
-    return {
-        "domain": domain, "sensitive_features": sensitive or None, "twins": twins or None, "combinations": combinations,
-        "target": target,
-        "decision": decision, "threshold": threshold or None, "normalise": normalise,
-        "decision_output": decision_output,
-    }  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """Who is asked about, and how the model is read: options of every question about a model."""
+
+    domain: DomainFile = None
+    sensitive: Sensitive = None
+    twins: Twins = None
+    combinations: Combinations = None
+    target: Target = None
+    decision: Decision = None
+    threshold: Threshold = None
+    normalise: Normalise = None
+    decision_output: DecisionOutput = None
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The keyword arguments of `Question.of`."""
+        given = {name: None if value == [] else value for name, value in vars(self).items()}
+        return {"sensitive_features": given.pop("sensitive"), **given}
 
 
-def model_of(model: Path | None, command: str | None, endpoint: str | None, rate: float, timeout: float) -> Any:
-    """What decides: a file, a program or a service; one of them."""
-    named_by = (("a file", model), ("--model-command", command), ("--endpoint", endpoint))
-    given = [how for how, one in named_by if one is not None]
-    if len(given) != 1:
-        named = f"found {' and '.join(given)}" if given else "none was given"
-        raise InputError(f"name one model: a file, --model-command or --endpoint; {named}.")
-    if model is not None:
-        return model
-    from bornfair.core.limits import REQUEST_SECONDS
-    from bornfair.models.opaque.command import Command
-    from bornfair.models.opaque.endpoint import Endpoint
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """A model that is a program or a service."""
 
-    seconds = min(REQUEST_SECONDS, timeout)
-    if command is not None:
-        return Command(command, seconds)
-    assert endpoint is not None
-    return Endpoint(endpoint, seconds, rate)
+    model_command: ModelCommand = None
+    endpoint: EndpointUrl = None
+    rate: Rate = 10.0
+
+    @property
+    def named(self) -> bool:
+        return self.model_command is not None or self.endpoint is not None
+
+    def model(self, model: Path | None, timeout: float) -> Any:
+        """The model: a file, a program or a service; one of them."""
+        named_by = (("a file", model), ("--model-command", self.model_command), ("--endpoint", self.endpoint))
+        given = [how for how, one in named_by if one is not None]
+        if len(given) != 1:
+            named = f"found {' and '.join(given)}" if given else "none was given"
+            raise InputError(f"name one model: a file, --model-command or --endpoint; {named}.")
+        if model is not None:
+            return model
+        from bornfair.core.limits import REQUEST_SECONDS
+        from bornfair.models.opaque.command import Command
+        from bornfair.models.opaque.endpoint import Endpoint
+
+        seconds = min(REQUEST_SECONDS, timeout)
+        if self.model_command is not None:
+            return Command(self.model_command, seconds)
+        assert self.endpoint is not None
+        return Endpoint(self.endpoint, seconds, self.rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outside(Service):
+    """A model that is asked from outside."""
+
+    opaque: Opaque = False
 
 
 def started(timeout: float, *, quiet: bool) -> Clock:
@@ -211,40 +256,38 @@ def started(timeout: float, *, quiet: bool) -> Clock:
     return clock
 
 
-def rows_of(path: str | Path | None, reading: dict[str, Any]) -> pd.DataFrame | None:
+def rows_of(path: str | Path | None, reading: Reading) -> pd.DataFrame | None:
     """The rows of a file, read as the options of `Reading` say; no file, no rows."""
     if path is None:
-        if said := [name for name, value in reading.items() if value]:
+        if said := [name for name, value in vars(reading).items() if value]:
             raise InputError(f"--{said[0]}: there is no table to read so; name one.")
         return None
     from bornfair.people.tables import read_table
 
-    return read_table(path, Reading(**reading))
+    return read_table(path, reading)
 
 
 def sample_of(
-    path: str | None, reading: dict[str, Any], stream: bool | None, drop: list[str] | None, seed: int, clock: Any = None
+    path: str | None, reading: Reading, stream: bool | None, drop: list[str] | None, seed: int, clock: Any = None
 ) -> Looked | None:
     """Random rows of a table that is read in batches; None of one that is read as a whole. Reading takes at most a
     quarter of the time.
     """
     from bornfair.people.sources import Source, is_streamed
 
-    if not is_streamed(path, stream, Reading(**reading)):
+    if not is_streamed(path, stream, reading):
         return None
     assert path is not None
     from bornfair.people.sampling import looked_at
 
     part = None if clock is None else clock.part(0.25)
-    found = looked_at(
-        Source.at(path, Reading(**reading)), drop=drop or [], seed=seed, is_up=part and (lambda: part.is_up)
-    )
+    found = looked_at(Source.at(path, reading), drop=drop or [], seed=seed, is_up=part and (lambda: part.is_up))
     say(f"bornfair: note: what is said of the people of the table is said of {found.told}.")
     return found
 
 
 def people_of(
-    data: str | None, reading: dict[str, Any], model: Path | None, asked: dict[str, Any], seed: int, clock: Clock
+    data: str | None, reading: Reading, model: Path | None, asked: dict[str, Any], seed: int, clock: Clock
 ) -> tuple[pd.DataFrame | None, dict[str, Any]]:
     """The rows of a table, or a sample if it is read in batches, and what is asked: then with the domain of all rows,
     unless one is given or the model has its own.
@@ -263,7 +306,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def domain_of_all(
-    data: str, reading: dict[str, Any], target: str | None, sensitive: list[str], drop: list[str], seed: int, clock: Any
+    data: str, reading: Reading, target: str | None, sensitive: list[str], drop: list[str], seed: int, clock: Any
 ) -> Any:
     """Everybody in a table that is read in batches: a sample does not show who that is."""
     from bornfair.people.sampling import domain_of
@@ -276,13 +319,11 @@ def domain_of_all(
                 "more, or say who could exist with --domain FILE."
             )
 
-    return domain_of(
-        Source.at(data, Reading(**reading)), target=target, sensitive=sensitive, drop=drop, seed=seed, check=check
-    )
+    return domain_of(Source.at(data, reading), target=target, sensitive=sensitive, drop=drop, seed=seed, check=check)
 
 
 def table_of(
-    table: str | None, dataset: str | None, target: str | None, reading: dict[str, Any], seed: int | None = None
+    table: str | None, dataset: str | None, target: str | None, reading: Reading, seed: int | None = None
 ) -> tuple[pd.DataFrame, str | None]:
     """The rows of a file or of a built-in dataset, and the column to predict. With a seed: a sample of a large file."""
     if (table is None) == (dataset is None):
@@ -292,7 +333,7 @@ def table_of(
         from bornfair.people.tables import with_numbers
 
         loaded = datasets.load(dataset)
-        return with_numbers(loaded.table, Reading(**reading)), target or loaded.target
+        return with_numbers(loaded.table, reading), target or loaded.target
     looked = None if seed is None else sample_of(table, reading, None, None, seed)
     rows = rows_of(table, reading) if looked is None else looked.sample
     assert rows is not None

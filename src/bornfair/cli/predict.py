@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,7 +22,7 @@ from bornfair.cli.predictions import (
 from bornfair.people.reading import Reading
 
 
-@choices(Reading, after="table")
+@choices("table", reading=Reading)
 def predict(
     bundle: Bundle,
     table: Annotated[
@@ -43,7 +43,8 @@ def predict(
     stream: Stream = None,
     seed: Seed = 0,
     json: Json = False,
-    **reading: Any,
+    *,
+    reading: Reading,
 ) -> None:
     """Predict the class of each row, with the probability of every class.
 
@@ -52,10 +53,10 @@ def predict(
     """
     from bornfair.people.sources import is_streamed
 
-    if is_streamed(table, stream, Reading(**reading)):
+    if is_streamed(table, stream, reading):
         from bornfair.cli.predict_stream import predict_streamed
 
-        predict_streamed(bundle, table, out, raw, threshold, identifiers or [], Reading(**reading), json=json)
+        predict_streamed(bundle, table, out, raw, threshold, identifiers or [], reading, json=json)
         return
     from bornfair.core.files import check_file, write_atomically
     from bornfair.models.network.model import Model

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bornfair.cli.options import (
     Dataset,
     Drop,
-    EndpointUrl,
     Json,
-    ModelCommand,
-    Rate,
     Seed,
     Sensitive,
+    Service,
     Stream,
     TableFile,
     Target,
     choices,
-    model_of,
     sample_of,
     table_of,
     without,
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 MOST_LINES = 20
 
 
-@choices(Reading, after="table")
+@choices("table", service=Service, reading=Reading)
 def proxies(
     table: TableFile = None,
     sensitive: Sensitive = None,
@@ -44,14 +41,13 @@ def proxies(
     dataset: Dataset = None,
     drop: Drop = None,
     model: Annotated[Path | None, typer.Option(help="A model whose score is asked too.")] = None,
-    model_command: ModelCommand = None,
-    endpoint: EndpointUrl = None,
-    rate: Rate = 10.0,
     after: Annotated[Path | None, typer.Option(help="Another model to compare, say the repaired one.")] = None,
     stream: Stream = None,
     seed: Seed = 0,
     json: Json = False,
-    **reading: Any,
+    *,
+    service: Service,
+    reading: Reading,
 ) -> None:
     """Which features tell the sensitive value, alone and together, and which swaps would make twins of more people?"""
     from bornfair.questions.proxies.tells import proxy_report
@@ -64,8 +60,7 @@ def proxies(
         people = without(people, drop)
     else:
         people = looked.sample
-    given = any(one is not None for one in (model, model_command, endpoint))
-    source = model_of(model, model_command, endpoint, rate, REQUEST_SECONDS) if given else None
+    source = service.model(model, REQUEST_SECONDS) if service.named or model is not None else None
     found = proxy_report(people, sensitive_features=sensitive, target=target, model=source, after=after, seed=seed)
     if json:
         print_json(found.to_json())

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from bornfair.cli.options import (
+    About,
     Cluster,
-    Combinations,
     Data,
-    Decision,
-    DecisionOutput,
-    DomainFile,
-    EndpointUrl,
     Jobs,
     Json,
     MaybeModel,
-    ModelCommand,
     MostBoxes,
-    Normalise,
-    Opaque,
     Option,
-    Rate,
+    Outside,
     Seed,
-    Sensitive,
     Synthetic,
-    Target,
-    Threshold,
     Timeout,
-    Twins,
-    asking,
     choices,
-    model_of,
     people_of,
     population,
     started,
@@ -42,15 +29,10 @@ if TYPE_CHECKING:
     from bornfair.quantification.records import Shares
 
 
-@choices(Reading, after="data")
+@choices("data", about=About, outside=Outside, reading=Reading)
 def quantify(
     model: MaybeModel = None,
-    domain: DomainFile = None,
-    sensitive: Sensitive = None,
-    twins: Twins = None,
-    combinations: Combinations = None,
     data: Data = None,
-    target: Target = None,
     over: Annotated[
         str,
         Option(
@@ -67,18 +49,13 @@ def quantify(
     most_boxes: MostBoxes = None,
     jobs: Jobs = None,
     cluster: Cluster = None,
-    decision: Decision = None,
-    threshold: Threshold = None,
-    normalise: Normalise = None,
-    decision_output: DecisionOutput = None,
-    model_command: ModelCommand = None,
-    endpoint: EndpointUrl = None,
-    rate: Rate = 10.0,
-    opaque: Opaque = False,
     synthetic: Synthetic = False,
     seed: Seed = 0,
     json: Json = False,
-    **reading: Any,
+    *,
+    about: About,
+    outside: Outside,
+    reading: Reading,
 ) -> None:
     """Which share of everybody who could exist is proven fair, proven unfair, or neither? Interrupt it at any time.
 
@@ -89,10 +66,8 @@ def quantify(
     from bornfair.parallel import Workers
     from bornfair.questions import quantify as measure
 
-    source = model_of(model, model_command, endpoint, rate, timeout)
-    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output) | {
-        "opaque": opaque
-    }
+    source = outside.model(model, timeout)
+    asked = about.keywords | {"opaque": outside.opaque}
     rows, asked = people_of(data, reading, model, asked, seed, clock)
     with Workers.of(jobs, cluster) as workers:
         found = measure(

@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bornfair.cli.options import (
-    Combinations,
-    Decision,
-    DecisionOutput,
-    DomainFile,
+    About,
     Json,
     ModelFile,
-    Normalise,
     Option,
     Seed,
-    Sensitive,
-    Target,
-    Threshold,
-    Twins,
-    asking,
     choices,
     rows_of,
 )
@@ -36,16 +27,11 @@ if TYPE_CHECKING:
 REPAIRED = Path("bornfair-repaired")
 
 
-@choices(Reading, after="data")
+@choices("data", about=About, reading=Reading)
 def repair(
     model: ModelFile,
     data: Annotated[Path, Option(help="A CSV or Parquet table of people the model decides about.")],
-    sensitive: Sensitive = None,
-    target: Target = None,
-    twins: Twins = None,
-    combinations: Combinations = None,
     out: Annotated[Path, Option(help="The folder (or .zip) to write the repaired bundle to.")] = REPAIRED,
-    domain: DomainFile = None,
     method: Annotated[
         str,
         Option(
@@ -59,13 +45,11 @@ def repair(
         bool, Option(help="Train on from the projected model, or move a forest's base score; it stays fair.")
     ] = True,
     epochs: Annotated[int, Option(help="At most so many epochs of fine-tuning.")] = 60,
-    decision: Decision = None,
-    threshold: Threshold = None,
-    normalise: Normalise = None,
-    decision_output: DecisionOutput = None,
     seed: Seed = 0,
     json: Json = False,
-    **reading: Any,
+    *,
+    about: About,
+    reading: Reading,
 ) -> None:
     """Make a model fair: project it, fine-tune it so that it stays fair, certify it, and tell whose decision changed.
 
@@ -76,10 +60,9 @@ def repair(
     check_replaceable(out, marker="domain.json")
     from bornfair.questions.repairing import repair as mend
 
-    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output)
     found = mend(
         model, rows_of(data, reading), method=method, fine_tune=fine_tune, epochs=epochs, seed=seed,  # type: ignore[arg-type]
-        say=None if json else say, **asked,
+        say=None if json else say, **about.keywords,
     )  # fmt: skip
     with written_to(out, REPAIRED):
         bundle = str(found.model.save(out))

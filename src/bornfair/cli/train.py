@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import fields
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 TRAINED_ON = "all rows of the training table"
 
 
-@choices(TrainingOptions, Reading, after="combinations")
+@choices("combinations", options=TrainingOptions, reading=Reading)
 def train(
     table: TableFile = None,
     target: Target = None,
@@ -115,7 +115,9 @@ def train(
     ] = 10.0,
     seed: Seed = 0,
     json: Json = False,
-    **chosen: Any,
+    *,
+    options: TrainingOptions,
+    reading: Reading,
 ) -> None:
     """Train a fair classifier, prove it fair, and write it to a bundle.
 
@@ -126,11 +128,11 @@ def train(
     from bornfair.people.sources import is_streamed
 
     began = time.perf_counter()
-    reading = {field.name: chosen.pop(field.name) for field in fields(Reading)}
+    options.hidden, options.gamma = _widths(options.hidden), _gamma(options.gamma)  # type: ignore[arg-type]
     notes: list[str] = []  # said when nothing can be refused any more: an error stands alone
     streamed: Streamed | None = None
     check_replaceable(out, marker="domain.json")
-    if hosts is not None or is_streamed(table, stream, Reading(**reading)):
+    if hosts is not None or is_streamed(table, stream, reading):
         from bornfair.cli.train_stream import Streamed
 
         streamed = Streamed.opened(
@@ -157,8 +159,8 @@ def train(
             "threshold": (threshold, None), "missing": (missing, "learn"), "outside": (outside, "allow"),
             "checkpoint": (checkpoint, None), "least_count": (least_count, 1),
         }  # fmt: skip
-        check_options(estimator, chosen, others)
-    told, numbers_are_classes = _told(people, target, keep, categorical, reading["numeric"])
+        check_options(estimator, options, others)
+    told, numbers_are_classes = _told(people, target, keep, categorical, reading.numeric)
     categorical = [name for name in categorical or [] if name != target]
     if streamed is not None and domain is None:
         streamed.check_running_numbers({*told, *names})
@@ -167,7 +169,7 @@ def train(
     )
     if brief := found.brief():
         notes.append(f"{'' if streamed is None else streamed.looked_at}{brief}")
-    kinds = dict.fromkeys(categorical, "categorical") | dict.fromkeys(reading["numeric"] or [], "numeric")
+    kinds = dict.fromkeys(categorical, "categorical") | dict.fromkeys(reading.numeric or [], "numeric")
     shown_rows = people.drop(columns=target) if streamed is None else streamed.representative(kinds, names)
     known = _domain(
         domain, shown_rows, names, combinations, kinds, gaps=missing == "learn", in_batches=streamed is not None
@@ -189,7 +191,6 @@ def train(
         from bornfair.core.checkpoint import owned
 
         _say_notes(notes)
-        options = chosen | {"hidden": _widths(chosen["hidden"]), "gamma": _gamma(chosen["gamma"])}
         with owned(checkpoint if streamed.is_first else None):
             result = streamed.trained(
                 known, twins, options, missing=missing, unseen=unseen, outside=outside, threshold=threshold or None,
@@ -217,7 +218,7 @@ def train(
         names, twins=twins or None, class_weight=class_weight, domain=known,  # type: ignore[arg-type]
         threshold=threshold or None,
         missing=missing, unseen=unseen, outside=outside, checkpoint=checkpoint, random_state=seed,  # type: ignore[arg-type]
-        **chosen | {"hidden": _widths(chosen["hidden"]), "gamma": _gamma(chosen["gamma"])},
+        **vars(options),
     )  # fmt: skip
     with owned(checkpoint):
         with training_progress("training", quiet=json) as advance, unfairness_warned():
@@ -290,7 +291,7 @@ def _people(
     target: str | None,
     sensitive: list[str],
     drop: list[str],
-    reading: dict[str, Any],
+    reading: Reading,
 ) -> tuple[pd.DataFrame, str, list[str]]:
     if dataset is not None and not sensitive:
         from bornfair import datasets
@@ -341,7 +342,11 @@ def _split(people: pd.DataFrame, fraction: float, seed: int) -> tuple[pd.DataFra
 
 
 def _told(
-    people: pd.DataFrame, target: str, keep: list[str] | None, categorical: list[str] | None, numeric: list[str] | None
+    people: pd.DataFrame,
+    target: str,
+    keep: list[str] | None,
+    categorical: list[str] | None,
+    numeric: Sequence[str] | None,
 ) -> tuple[set[str], bool]:
     """The columns of which somebody has said what they are, and whether each number of the target is a class."""
     from bornfair.people.features import unknown_column

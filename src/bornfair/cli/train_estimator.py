@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from bornfair.people.domain import Domain
 
 
-def check_options(estimator: str, chosen: dict[str, Any], others: dict[str, tuple[Any, Any]]) -> None:
+def check_options(estimator: str, options: TrainingOptions, others: dict[str, tuple[Any, Any]]) -> None:
     """Refuse options that say how the network is trained; `others` holds each with what it is when left out."""
     choice("estimator", estimator, ("network", *ESTIMATORS))
-    usual = {field.name: field.default for field in fields(TrainingOptions)}
-    given = {name: (value, usual[name]) for name, value in chosen.items() if name in usual} | others
+    given = {one.name: (getattr(options, one.name), one.default) for one in fields(options)} | others
     for name, (value, default) in given.items():
         if value != default:
             option = name.replace("_", "-")

@@ -52,7 +52,7 @@ class Streamed:
         sensitive: list[str],
         drop: list[str],
         categorical: list[str],
-        reading: dict[str, Any],
+        reading: Reading,
         unlabelled: str,
         estimator: str,
         *,
@@ -75,7 +75,7 @@ class Streamed:
                 f"--estimator {estimator} needs the whole table in memory; train a network on a table that is read in "
                 "batches, or use --no-stream."
             )
-        source = Source.at(table, Reading(**reading))
+        source = Source.at(table, reading)
         if target is None:
             raise InputError(f"name the column to predict with --target; the columns are {', '.join(source.columns)}.")
         source.check_columns([target], "target")
@@ -143,7 +143,7 @@ class Streamed:
         self,
         known: Domain,
         twins: list[str] | None,
-        options: dict[str, Any],
+        options: TrainingOptions,
         *,
         missing: str,
         unseen: str,
@@ -158,7 +158,7 @@ class Streamed:
             raise InputError(f"--test-fraction must be at least 0 and below 1, found {test_fraction}.")
         domain = known.replaced(label=self.table.label)
         domain = domain.with_twins(twins) if twins else domain
-        recipe = Recipe.of(TrainingOptions(**options), self.seed)
+        recipe = Recipe.of(options, self.seed)
         encoding = Pace("encoding the table", self.table.survey.rows, quiet=self.quiet)
         epochs: dict[int, Pace] = {}
 

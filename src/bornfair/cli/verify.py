@@ -9,31 +9,18 @@ import typer
 
 from bornfair.cli.code_hosts import Junit, Sarif, write_for_code_hosts
 from bornfair.cli.options import (
+    About,
     Cluster,
-    Combinations,
     Data,
-    Decision,
-    DecisionOutput,
-    DomainFile,
-    EndpointUrl,
     Jobs,
     Json,
     MaybeModel,
-    ModelCommand,
     MostBoxes,
-    Normalise,
-    Opaque,
-    Rate,
+    Outside,
     Seed,
-    Sensitive,
     SyntheticFiles,
-    Target,
-    Threshold,
     Timeout,
-    Twins,
-    asking,
     choices,
-    model_of,
     number_in,
     people_of,
     population,
@@ -47,17 +34,12 @@ if TYPE_CHECKING:
     from bornfair.core.clock import Clock
 
 
-@choices(Reading, after="data")
+@choices("data", about=About, outside=Outside, reading=Reading)
 def verify(
     model: MaybeModel = None,
-    domain: DomainFile = None,
-    sensitive: Sensitive = None,
-    twins: Twins = None,
-    combinations: Combinations = None,
     engine: Annotated[str, typer.Option(help="auto, bounds, milp, or smt (package bornfair-bench).")] = "auto",
     timeout: Timeout = 60.0,
     data: Data = None,
-    target: Target = None,
     partitions: Annotated[int | None, typer.Option(help="smt: how many parts to cut the domain into.")] = None,
     soft_timeout: Annotated[float, typer.Option(help="smt: seconds for each part.")] = 100.0,
     where: Annotated[
@@ -80,17 +62,12 @@ def verify(
     change: Annotated[
         bool, typer.Option("--change", help="Ask instead by how much the score of twins can differ (ε-δ fairness).")
     ] = False,
-    decision: Decision = None,
-    threshold: Threshold = None,
-    normalise: Normalise = None,
-    decision_output: DecisionOutput = None,
-    model_command: ModelCommand = None,
-    endpoint: EndpointUrl = None,
-    rate: Rate = 10.0,
-    opaque: Opaque = False,
     seed: Seed = 0,
     json: Json = False,
-    **reading: Any,
+    *,
+    about: About,
+    outside: Outside,
+    reading: Reading,
 ) -> None:
     """Do two people who differ only in the sensitive features always get the same decision?
 
@@ -106,10 +83,8 @@ def verify(
     from bornfair.questions import verify as ask
     from bornfair.report.code_hosts import Examined
 
-    source = model_of(model, model_command, endpoint, rate, timeout)
-    asked = asking(domain, sensitive, twins, combinations, target, decision, threshold, normalise, decision_output) | {
-        "opaque": opaque
-    }
+    source = outside.model(model, timeout)
+    asked = about.keywords | {"opaque": outside.opaque}
     if change:
         _change(source, asked, data, clock, seed, json=json)
         return

@@ -344,6 +344,19 @@ def test_the_rare_class_of_the_target_is_chosen_whatever_its_place(opaque: bool,
         Question.of(model, numbers, sensitive_features=["s"], threshold=threshold, opaque=opaque)
 
 
+@pytest.mark.parametrize("named", ["good", "bad"])
+@pytest.mark.parametrize("trees", [True, False])
+def test_a_threshold_for_either_of_two_classes_of_any_names_is_where_the_model_decides(trees: bool, named: str) -> None:
+    rows = people(300)
+    X, y = rows[["income"]].assign(man=(rows["sex"] == "M") * 1), np.where(rows["income"] > 0, "good", "bad")
+    fitted = (RandomForestClassifier(5, max_depth=3, random_state=0) if trees else LogisticRegression()).fit(X, y)
+    at = 0.3 if named == "good" else 0.6
+    model = Question.of(fitted, X, sensitive_features=["man"], threshold=f"{named}={at}").model
+    place = fitted.classes_.tolist().index(named)
+    above = fitted.predict_proba(X)[:, place] > at
+    assert (model.predict(X) == named).tolist() == above.tolist() and 0 < above.sum() < len(X)
+
+
 def test_training_verifying_and_predicting_say_which_class_a_threshold_is_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

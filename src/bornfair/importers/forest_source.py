@@ -17,7 +17,6 @@ from bornfair.importers.original import PEOPLE, Original
 from bornfair.models.columns import Wanted, Who, columns_for, with_classes
 from bornfair.models.forest.forest import Forest
 from bornfair.models.forest.model import ForestModel, Native
-from bornfair.models.operating import Asked
 from bornfair.models.reading import Reading
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, CategoricalFeature, Value, known_levels
@@ -91,7 +90,7 @@ def imported_forest(source: ForestSource, who: Who, asked: Reading) -> ForestMod
     model = ForestModel(source.forest, domain, columns.names, native=source.native)
     if asked.threshold is not None:
         asked = asked.for_classes(domain.label.classes)  # type: ignore[union-attr]
-        point = Asked.of(asked.threshold)
+        point = asked.point(domain.label.classes)  # type: ignore[union-attr]
         if asked.decision == "logit":
             point = dataclasses.replace(point, logit=True)
         model = model.at(point, who.table)

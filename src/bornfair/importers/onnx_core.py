@@ -20,7 +20,7 @@ from bornfair.models.deciding import served
 from bornfair.models.graph.around import Core, Form, Label, Taken
 from bornfair.models.graph.wiring import reads_of
 from bornfair.models.onnx_worker import CannotRun, ForeignGraph
-from bornfair.models.operating import Asked, Operating
+from bornfair.models.operating import Operating
 from bornfair.models.reading import Reading
 from bornfair.people.domain import Domain
 from bornfair.people.features import Value
@@ -157,8 +157,7 @@ def _asked_point(asked: Reading, form: Form, domain: Domain, origin: str) -> Ope
             f"{origin} shows logits of {len(classes)} classes: give the threshold with decision logit "
             "(--decision logit) for two classes, or export the model with its probabilities."
         )
-    assert not isinstance(asked.threshold, tuple)
-    return Operating.of(Asked.of(asked.threshold), classes, logits=logits)
+    return Operating.of(asked.point(classes), classes, logits=logits)
 
 
 # --- where it decides itself ---

@@ -87,6 +87,12 @@ class Reading:
             return replace(self, threshold=point)
         return replace(self, threshold=amount, resolved=f"for {name}")
 
+    def point(self, classes: Sequence[Value]) -> Asked:
+        """The threshold that is asked for, with its class; after `for_classes` a number is for the last of two."""
+        if isinstance(self.threshold, float) and self.resolved:
+            return Asked(((classes[-1], self.threshold),))
+        return Asked.of(self.threshold).for_classes(classes)
+
     @property
     def note(self) -> str:
         """The answers in words."""

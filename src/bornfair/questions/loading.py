@@ -22,7 +22,6 @@ from bornfair.models.network.model import Model
 from bornfair.models.opaque.command import Command
 from bornfair.models.opaque.endpoint import Endpoint
 from bornfair.models.opaque.model import OpaqueModel
-from bornfair.models.operating import Asked
 from bornfair.models.reading import Reading, ReadingOptions
 from bornfair.people.domain import Domain
 from bornfair.people.dummies import Combinations, check_combinations, with_sensitive
@@ -303,7 +302,7 @@ def _deciding(own: Model, asked: Reading, table: Any) -> Model:
         raise InputError(
             "this model was read from another that decides by itself; name the threshold when reading that one."
         )
-    point = Asked.of(asked.threshold).for_classes(own.classes.tolist())
+    point = asked.point(own.classes.tolist())
     moved = own.at(point, table)
     said = ", ".join(f"{name} above {share:g}" for name, share in moved.thresholds.items()) or "the usual one"
     return dataclasses.replace(moved, note=f"asked at another threshold than its own ({said}), for {point.text}")
@@ -314,7 +313,7 @@ def _deciding_forest(own: ForestModel, asked: Reading, table: Any) -> ForestMode
         return own
     asked = asked.for_classes(own.classes.tolist())
     note = "; ".join(part for part in (own.note, asked.note) if part)
-    return dataclasses.replace(own.at(asked.threshold, table), note=note)  # type: ignore[arg-type]
+    return dataclasses.replace(own.at(asked.point(own.classes.tolist()), table), note=note)
 
 
 def _asked_about(model: Model, who: Who) -> Model:

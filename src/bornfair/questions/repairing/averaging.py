@@ -25,7 +25,7 @@ from bornfair.models.graph.around import WIRED, Core, around
 from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.network import decisions
 from bornfair.models.opaque.model import OpaqueModel
-from bornfair.models.operating import Asked, Operating
+from bornfair.models.operating import Operating
 from bornfair.models.reading import Reading
 from bornfair.models.shipped import graph_bytes
 from bornfair.people.domain import Domain
@@ -161,7 +161,7 @@ def _of_estimator(model: Any, who: Who, asked: Reading, unread: str) -> tuple[Co
     columns = columns_for(wanted, who)
     classes = tuple(plain_value(value) for value in model.classes_)
     domain = with_classes(columns.domain, classes, len(classes), who.target, origin)
-    at = None if asked.threshold is None else Operating.of(Asked.of(asked.threshold), classes)
+    at = None if asked.threshold is None else Operating.of(asked.point(classes), classes)
     fitted = Fitted(model, domain, columns.names, _rows_of(domain, who), named=names is not None)
     core, at = graph_of(fitted, unread, at=at)
     return core, domain, at

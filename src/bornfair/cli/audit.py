@@ -29,7 +29,7 @@ from bornfair.cli.options import (
     started,
     without,
 )
-from bornfair.cli.output import STATUS, print_json, print_table, print_twins, say, tell, written_to
+from bornfair.cli.output import STATUS, print_json, tell, written_to
 from bornfair.core.errors import InputError
 from bornfair.people.reading import Reading
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 
 USUAL = Path("audit.html")
+ON_A_TERMINAL = ("people", "twins", "quality", "by-group", "shares", "combinations", "groups", "trees", "proxies")
+"""Sections of the report that are printed, too."""
 
 
 @choices("data", about=About, outside=Outside, reading=Reading)
@@ -136,8 +138,11 @@ def audit(
     if json:
         print_json({"reports": written, **found.to_json()})
     else:
+        from bornfair.cli.terminal import print_contents
+        from bornfair.report.sections import contents_of
+
         for document in documents:
-            _print(document)
+            print_contents(contents_of(document), ON_A_TERMINAL, document.model)
         tell(f"To look at: {' and '.join(written)}")
     statuses = {STATUS[document.verdict.verdict] for document in documents}
     raise typer.Exit(next(status for status in (1, 3, 0) if status in statuses))
@@ -188,7 +193,7 @@ def _of_sample(report: Any, looked: Looked, *, synthetic: bool) -> Any:
     return Report(noted(report.document))
 
 
-def _rows_of(data: str | None, reading: dict[str, Any]) -> tuple[Any, str]:
+def _rows_of(data: str | None, reading: Reading) -> tuple[Any, str]:
     """The rows of a file, and the digest of the bytes they were read from."""
     from bornfair.questions.auditing.examination import data_digest
 
@@ -209,109 +214,3 @@ def _examination(data: str | None, drop: list[str] | None, told: str) -> dict[st
     without = f", without {' and '.join(drop)}" if drop else ""
     named = url_shown(data) if "://" in data else Path(data).name
     return {"Data": f"{named}{without}, {told}" if told.startswith("SHA-256 ") else told} | command
-
-
-def _print(document: Any) -> None:
-    """What a person reads first comes first: the people of the table, then people as in the data, then the rest."""
-    from bornfair.report.facts import ASKED, COLUMNS
-    from bornfair.report.formatting import measure_text, percent
-    from bornfair.report.measured import quality_warnings
-    from bornfair.report.verdict_text import verdict_sentence
-
-    verdict = document.verdict
-    tell(f"{document.model}: {verdict_sentence(document)}" if document.model else verdict_sentence(document), "")
-    if told := document.making.get(ASKED):
-        tell(told, "")
-    if told := document.making.get(COLUMNS):
-        tell(told, "")
-    for sentence in document.gaps.sentences if document.gaps is not None else ():
-        tell(sentence)
-    if verdict.twins:
-        print_twins("Two people who show it", verdict.twins, verdict.decisions)
-    if document.shows:
-        tell(document.shows, "")
-    _print_shares(document)
-    figures = [
-        (f"{found.on or 'rows'} ({found.rows or 0:,} rows)", percent(found.accuracy), percent(found.balanced_accuracy),
-         percent(found.majority_share), measure_text("AUC", found.auc))
-        for found in (document.metrics, *document.measured) if found is not None and found.accuracy is not None
-    ]  # fmt: skip
-    if figures:
-        heads: list[str | tuple[str, ...]] = [
-            "measured on",
-            "accuracy",
-            "balanced accuracy",
-            ("share of the", "largest class"),
-            "AUC",
-        ]
-        print_table("How good it is", heads, figures)
-    if warning := next(quality_warnings(document), None):  # the page shows it beside every figure
-        say(f"bornfair: warning: {warning}")
-    _print_rates(document)
-    if document.groups:
-        lines = [
-            (group.text, percent(group.share), percent(group.inside.unfair), percent(group.contains))
-            for group in document.groups
-        ]
-        headers = ["who is affected (estimates)", "of all", "unfair inside", "of all unfair"]
-        print_table("Where", headers, lines)
-    for found in document.influences:
-        tell(f"{found.text}.")
-    for question in document.suggestions:
-        tell(question)
-
-
-def _print_shares(document: Any) -> None:
-    from bornfair.report.formatting import MISSING, interval, percent
-    from bornfair.report.measured import confident_sentence
-
-    rows, people = [], document.people
-    if people is not None:
-        affected = f"{percent(people.share)}, {people.unfair:,} of {people.rows:,}"
-        rows.append(("people in the table, one by one", affected, MISSING, MISSING, MISSING))
-    for shares in filter(None, (document.shares, document.uniform)):
-        whose = {"data": "people as in the data", "uniform": "every combination of values, counted alike"}[shares.over]
-        guess = shares.estimate
-        rows.append((
-            whose,
-            MISSING if guess is None else f"about {percent(guess.unfair)} ({interval(guess.low, guess.high)})",
-            *_proven(shares),
-        ))  # fmt: skip
-    headers = ["", "decided otherwise", "proven fair", "proven unfair", "neither"]
-    print_table("How many have a twin who is decided otherwise", headers, rows)
-    for shares in filter(None, (document.shares, document.uniform)):
-        if shares.confident is not None:
-            tell(f"Decided otherwise than a twin: {confident_sentence(shares)}.")
-    tell("")
-    if people is not None and people.note:
-        tell(f"({people.note})", "")
-
-
-def _proven(shares: Any) -> tuple[str, str, str]:
-    from bornfair.report.formatting import MISSING, percent
-
-    if shares.asked is not None:
-        return MISSING, MISSING, MISSING
-    return percent(shares.certified, "down"), percent(shares.falsified, "down"), percent(shares.undecided, "up")
-
-
-def _print_rates(document: Any) -> None:
-    from bornfair.report.formatting import MISSING, percent
-    from bornfair.report.rates import between, by_features, favourable_sentence, impact_sentence
-
-    if not document.group_metrics:
-        return
-    tell(favourable_sentence(document.favourable), "")
-    for features, groups in by_features(document.group_metrics).items():
-        lines = [
-            (
-                group.value + (" (few people)" if group.small else ""), f"{group.count:,}",
-                f"{percent(group.selection_rate)} {between(group.low, group.high)}".strip(),
-                MISSING if group.impact_ratio is None else f"{group.impact_ratio:.2f}", percent(group.accuracy),
-                percent(group.true_positive_rate), percent(group.false_positive_rate),
-            )
-            for group in groups
-        ]  # fmt: skip
-        headers = ["", "rows", "favourable (95 %)", "impact ratio", "accuracy", "TPR", "FPR"]
-        print_table(f"By {' and '.join(features)}", headers, lines)
-        tell(impact_sentence(groups, document.favourable), "")

@@ -123,7 +123,8 @@ def print_table(
     texts_fit = 120 if not sys.stdout.isatty() else usual.width
     numbers = sum(max(map(len, (*heads[i], *(row[i] for row in cells)))) + 3 for i in range(numbers_from, len(heads)))
     console = Console(width=max(usual.width, min(needed, max(texts_fit, numbers + 40))))
-    console.print(Text(printable(title), style="bold"))
+    if title:
+        console.print(Text(printable(title), style="bold"))
     console.print(table)
 
 

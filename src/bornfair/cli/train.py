@@ -32,14 +32,12 @@ from bornfair.cli.options import (
 from bornfair.cli.output import (
     STATUS,
     print_json,
-    print_table,
-    quality_rows,
     say,
-    tell,
     training_progress,
     unfairness_warned,
     written_to,
 )
+from bornfair.cli.training_result import TRAINED_ON, print_training, training_result
 from bornfair.core.errors import InputError, shown
 from bornfair.core.files import check_replaceable
 from bornfair.people.reading import Reading
@@ -51,9 +49,6 @@ if TYPE_CHECKING:
     from bornfair.cli.train_stream import Streamed
     from bornfair.people.domain import Domain
     from bornfair.questions.inspection.table import Inspection
-
-
-TRAINED_ON = "all rows of the training table"
 
 
 @choices("combinations", options=TrainingOptions, reading=Reading)
@@ -202,14 +197,13 @@ def train(
     training, test = _split(people, test_fraction, seed)
     _say_notes(notes)
     if estimator != "network":
-        from bornfair.cli.train_estimator import print_estimator, train_estimator
+        from bornfair.cli.train_estimator import train_estimator
 
         made = train_estimator(
             estimator, method, known, twins, unseen, class_weight, training, test, target, seed, out
         )  # fmt: skip
         made |= {"findings": [one.to_json() for one in found.findings]}
-        made["seconds"] = round(time.perf_counter() - began, 3)
-        print_json(made) if json else print_estimator(made)
+        _finished(made, began, None, json)
         raise typer.Exit(STATUS[made["verdict"]])
     from bornfair.core.checkpoint import owned
     from bornfair.estimator import FairClassifier
@@ -245,44 +239,22 @@ def _finished(result: dict[str, Any], began: float, checkpoint: Path | None, jso
     if json:
         print_json(result)
     else:
-        _print(result)
+        print_training(result)
 
 
 def describe(classifier: Any, rows: pd.DataFrame, target: str, *, kept_aside: bool = True) -> dict[str, Any]:
     """The facts of a trained classifier, measured on rows that were kept aside, or where there are none on those it was
     trained on; what was measured on which rows goes into its certificate.
     """
-    from bornfair.models import metrics
-    from bornfair.people.rule_syntax import rule_text
-    from bornfair.people.twins.versions import Versions
-    from bornfair.training.provenance import KEPT_ASIDE, quality_warnings
+    from bornfair.training.provenance import KEPT_ASIDE
 
-    X = rows.drop(columns=target)
+    X, domain = rows.drop(columns=target), classifier.domain_
     figures = classifier.record(X, rows[target], KEPT_ASIDE if kept_aside else TRAINED_ON)
-    certificate = classifier.certificate_
-    return {
-        **{name: figures[name] for name in metrics.QUALITY},
-        "empirical_fairness": figures["empirical_fairness"],
-        "verdict": certificate.verdict.verdict,
-        "proof": certificate.verdict.proof,
-        "gamma": classifier.gamma_,
-        "epochs": len(classifier.history_),
-        "auc": figures["auc"],
-        "claim": certificate.claim,
-        "arithmetic": list(certificate.verdict.arithmetic),
-        "local_privacy": certificate.response["local_privacy"],
-        "sensitive": list(classifier.domain_.sensitive),
-        "sensitive_values": certificate.sensitive_values,
-        "versions": Versions(classifier.domain_).size if classifier.domain_.sensitive else 1,
-        "flip_stable": classifier.empirical_fairness(X, declared=False) if classifier.domain_.sensitive else None,
-        "twins": [rule_text(rule) for rule in classifier.domain_.twins],
-        "rows_measured": len(rows),
-        "threshold": certificate.training.get("threshold"),
-        "thresholds": classifier.model_.thresholds,
-        "measured_on": figures["on"],
-        "measured": certificate.training["measured"],
-        "warnings": quality_warnings(certificate, advice(classifier.preset)),
-    }
+    return training_result(
+        classifier.certificate_, domain, figures, thresholds=classifier.model_.thresholds,
+        advice=advice(classifier.preset), gamma=classifier.gamma_, epochs=len(classifier.history_),
+        flip_stable=classifier.empirical_fairness(X, declared=False) if domain.twins else None,
+    )  # fmt: skip
 
 
 def _people(
@@ -473,36 +445,3 @@ def _gamma(text: str) -> float | Literal["solve"]:
         return float(text)
     except ValueError:
         raise InputError(f"--gamma must be 'solve' or a number, found {text!r}.") from None
-
-
-def _print(result: dict[str, Any]) -> None:
-    percent = lambda share: "–" if share is None else f"{100 * share:.2f} %"  # noqa: E731
-    declared = [("same decision for every declared twin", percent(result["empirical_fairness"]))]
-    declared = declared if result["twins"] else []
-    others = [
-        (f"accuracy on {one['rows']:,} {one['on']}", percent(one["accuracy"]))
-        for one in result["measured"] if one["on"] != result["measured_on"]
-    ]  # fmt: skip
-    rows = [
-        *quality_rows(result),
-        *others,
-        ("AUC", "–" if result["auc"] is None else f"{result['auc']:.4f}"),
-        ("same decision for every sensitive value", percent(result["flip_stable"])),
-        *declared,
-        *([("threshold", result["threshold"])] if result.get("threshold") else []),
-        *(("decides", f"{name} above {share:g}") for name, share in result["thresholds"].items()),
-        ("verdict over the whole domain", result["verdict"]),
-        ("proof", f"{result['proof']}" + (f" ({', '.join(result['arithmetic'])})" if result["arithmetic"] else "")),
-        ("γ", f"{result['gamma']:g}"),
-        ("privacy of the sensitive value", result["local_privacy"]),
-        ("epochs", str(result["epochs"])),
-        ("seconds", f"{result['seconds']:.1f}"),
-        ("bundle", result["bundle"]),
-    ]
-    kept_aside = result["measured_on"] != TRAINED_ON
-    where = "rows kept aside" if kept_aside else "training rows: it is likely to be worse on others"
-    the = "" if kept_aside else "the "
-    print_table(f"Measured on {the}{result['rows_measured']:,} {where}", ["", "result"], rows, numbers_from=2)
-    tell(result["claim"])
-    for text in result["warnings"]:
-        say(f"bornfair: warning: {text}")

@@ -12,22 +12,19 @@ import pandas as pd
 
 from bornfair.cli.options import BUNDLE
 from bornfair.cli.output import Pace, say, training_progress, unfairness_warned, written_to
+from bornfair.cli.training_result import training_result
 from bornfair.core.checks import choice
 from bornfair.core.errors import InputError
 from bornfair.core.growing import Busy, OwnFolder, private_folder, remove_leftovers
-from bornfair.models.metrics import QUALITY
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
 from bornfair.people.policies import GapsInTraining, OutsidePolicy, Policies, UnseenPolicy
 from bornfair.people.reading import Reading
-from bornfair.people.rule_syntax import rule_text
 from bornfair.people.sources import Source
-from bornfair.people.twins.versions import Versions
 from bornfair.training.cache import told_of_rows
 from bornfair.training.fitting import Recipe
 from bornfair.training.hosts import ALONE, joined
 from bornfair.training.options import TrainingOptions, advice
-from bornfair.training.provenance import quality_warnings
 from bornfair.training.streamed_fit import StreamedTable, fit_streamed, sample_of, survey_table
 
 
@@ -187,30 +184,14 @@ class Streamed:
                     self.folder.parent.rmdir()
         return {
             "bundle": bundle,
-            **{name: figures.get(name) for name in QUALITY},
-            "empirical_fairness": figures.get("empirical_fairness"),
-            "verdict": certificate.verdict.verdict,
-            "proof": certificate.verdict.proof,
-            "gamma": fitted.response.gamma,
-            "epochs": len(fitted.training.history),
-            "auc": figures.get("auc"),
-            "claim": certificate.claim,
-            "arithmetic": list(certificate.verdict.arithmetic),
-            "local_privacy": certificate.response["local_privacy"],
-            "sensitive": list(domain.sensitive),
-            "sensitive_values": certificate.sensitive_values,
-            "versions": Versions(domain).size if domain.sensitive else 1,
-            "flip_stable": figures.get("flip_stable"),
-            "twins": [rule_text(rule) for rule in domain.twins],
-            "rows_measured": figures.get("rows", 0),
-            "threshold": certificate.training.get("threshold"),
-            "thresholds": model.thresholds,
-            "measured_on": figures.get("on", "nothing"),
-            "measured": certificate.training.get("measured", []),
-            "warnings": quality_warnings(certificate, advice(recipe.preset)),
+            **training_result(
+                certificate, domain, figures, thresholds=model.thresholds, advice=advice(recipe.preset),
+                gamma=fitted.response.gamma, epochs=len(fitted.training.history),
+                flip_stable=figures.get("flip_stable"),
+            ),
             "rows": self.table.survey.rows,
             "streamed": True,
-        }
+        }  # fmt: skip
 
 
 def _owned(folder: Path, out: Path, *, kept: bool) -> OwnFolder:

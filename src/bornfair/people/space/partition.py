@@ -15,7 +15,7 @@ from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.scales import Scale
 
 if TYPE_CHECKING:
-    from bornfair.models.network.model import Model
+    pass
 
 Limit = tuple[Any, ...]
 """(low, high) of a number, ends included, or (None,) where it is missing; the possible values of anything else."""

@@ -6,16 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bornfair.core.errors import InputError, shown
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.scales import Scale
-
-if TYPE_CHECKING:
-    pass
 
 Limit = tuple[Any, ...]
 """(low, high) of a number, ends included, or (None,) where it is missing; the possible values of anything else."""

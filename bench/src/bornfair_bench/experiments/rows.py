@@ -6,6 +6,7 @@ Every length is measured in a process of its own: a peak of memory belongs to th
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -19,9 +20,11 @@ import pandas as pd
 from bornfair.core.checks import whole
 from bornfair.core.clock import Say
 from bornfair.core.errors import InputError
+from bornfair.models.network.model import Model
 from bornfair.people.domain import Domain
 from bornfair.people.labels import class_positions
-from bornfair.people.sources import Source
+from bornfair.people.sources import MOST_ROWS, Source
+from bornfair.proof.bundle import save_bundle
 from bornfair.training.cache import TRAINING
 from bornfair.training.fitting import Recipe, fit_table
 from bornfair.training.options import TrainingOptions
@@ -44,7 +47,9 @@ TARGET, SENSITIVE = "granted", "sex"
 class Length(Measured):
     """One length of table, measured."""
 
-    derived = ("rows_per_second", "rows_per_processor_second", "in_memory_rows_per_processor_second")
+    derived = (
+        "rows_per_second", "rows_per_processor_second", "in_memory_rows_per_processor_second", "predict_per_read"
+    )  # fmt: skip
 
     rows: int
     table_bytes: int
@@ -58,6 +63,10 @@ class Length(Measured):
     """Of the same epoch: what others do on this machine counts less in it."""
     memory: int
     """Peak bytes of the whole process."""
+    reading_processor_seconds: float
+    """To read the columns of the domain by pyarrow, in batches, and nothing else."""
+    predict_processor_seconds: float
+    """Of the command `bornfair predict` on the same table, its start included."""
     in_memory_processor_seconds: float | None
     """The same epoch with the table in memory, in a process of its own; None: not measured."""
     in_memory: int | None
@@ -69,6 +78,12 @@ class Length(Measured):
     @property
     def rows_per_processor_second(self) -> float:
         return self.epoch_rows / self.processor_seconds
+
+    @property
+    def predict_per_read(self) -> float | None:
+        return (
+            self.predict_processor_seconds / self.reading_processor_seconds if self.reading_processor_seconds else None
+        )
 
     @property
     def in_memory_rows_per_processor_second(self) -> float | None:
@@ -85,6 +100,8 @@ COLUMNS: Columns = (
     ("epoch s", lambda one: f"{one.epoch_seconds:.1f}"),
     ("rows/s", lambda one: f"{one.rows_per_second:,.0f}"),
     ("rows/processor s", lambda one: f"{one.rows_per_processor_second:,.0f}"),
+    ("read processor s", lambda one: f"{one.reading_processor_seconds:.2f}"),
+    ("predict processor s", lambda one: f"{one.predict_processor_seconds:.2f}"),
     ("in memory", lambda one: _or_none(one.in_memory_rows_per_processor_second, "{:,.0f}")),
     ("peak MB", lambda one: f"{one.memory / 1e6:,.0f}"),
     ("in memory MB", lambda one: _or_none(one.in_memory and one.in_memory / 1e6, "{:,.0f}")),
@@ -204,9 +221,31 @@ def measure_streamed(folder: str, cache: str, hidden: str) -> Length:
         epoch_seconds=fitted.training.history[-1].seconds,
         processor_seconds=epochs.laps()[-1][1],
         memory=peak_memory(),
+        reading_processor_seconds=min(timing.timed(lambda: _read(source, domain.names))[1] for _ in range(2)),
+        predict_processor_seconds=_predicted(fitted.model, folder, Path(cache)),
         in_memory_processor_seconds=None,
         in_memory=None,
     )
+
+
+def _read(source: Source, columns: Sequence[str]) -> None:
+    import pyarrow.parquet as pq
+
+    for name in source.files:
+        for _ in pq.ParquetFile(name).iter_batches(batch_size=MOST_ROWS, columns=list(columns), use_threads=False):
+            pass
+
+
+def _predicted(model: Model, table: str, folder: Path) -> float:
+    """Processor seconds of `bornfair predict`."""
+    import resource
+
+    words = ["predict", str(save_bundle(model, folder / "bundle")), table, "--out", str(folder / "decisions.csv")]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-c", "from bornfair.cli import main; main()", *words]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def measure_whole(folder: str, cache: str, hidden: str) -> Length:
@@ -217,7 +256,7 @@ def measure_whole(folder: str, cache: str, hidden: str) -> Length:
     watch, rows = timing.Stopwatch(), len(people)
     fit_table(people, classes, domain, _recipe(hidden, rows), callbacks=(watch,))
     seconds, processor = watch.laps()[-1]
-    return Length(rows, 0, 0, 0.0, 0.0, rows, seconds, processor, peak_memory(), processor, peak_memory())
+    return Length(rows, 0, 0, 0.0, 0.0, rows, seconds, processor, peak_memory(), 0.0, 0.0, processor, peak_memory())
 
 
 if __name__ == "__main__":

@@ -21,10 +21,19 @@ from bornfair.people.features import BooleanFeature, CategoricalFeature, Integer
 from bornfair.people.scales import Scale
 from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
-from bornfair.verification import milp
-from bornfair.verification.milp import Change, decide_by_milp, largest_change
-from bornfair.verification.milp_bounds import Claim, Tree, ask_highs, safe_minimum, tightened
-from bornfair.verification.milp_encoding import Program, reach_of, relu_gap, sums_of, write_program
+from bornfair.verification.milp import Change, decide_by_milp, largest_change, network, search
+from bornfair.verification.milp.encoding import (
+    Copies,
+    reach_of,
+    relu_gap,
+    sums_of,
+    tightened,
+    write_copies,
+    write_margin,
+)
+from bornfair.verification.milp.program import Draft, Program
+from bornfair.verification.milp.search import Question
+from bornfair.verification.milp.solver import Claim, Judge, ask_highs, safe_minimum
 from bornfair.verification.replay import exact_input
 from bornfair.verification.twin_question import TwinQuestion
 from oracle import everybody
@@ -145,7 +154,7 @@ def test_decides_as_brute_force_does(name: str, style: str) -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_without_listing_everybody_it_is_never_wrong(style: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(milp, "EXHAUSTIVE_WORK", 0)
+    monkeypatch.setattr(network, "EXHAUSTIVE_WORK", 0)
     answers = []
     for seed, name in itertools.product(range(3), DOMAINS):
         model = random_model(seed, DOMAINS[name], style)
@@ -161,7 +170,7 @@ def test_without_listing_everybody_it_is_never_wrong(style: str, monkeypatch: py
 
 
 def test_safe_bounds_prove_a_margin_that_intervals_miss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(milp, "EXHAUSTIVE_WORK", 0)
+    monkeypatch.setattr(network, "EXHAUSTIVE_WORK", 0)
     # 1 + max(x + s/4, 0) − max(x − s/4, 0) is at least 1/2; intervals forget that both neurons see the same x.
     domain = Domain(features=(AGE, SEX), sensitive=("sex",), label=Label(name="y", classes=(0, 1)))
     encoding = Encoding(domain, {"age": Scale(centre=19.0, exponent=0)})
@@ -173,24 +182,26 @@ def test_safe_bounds_prove_a_margin_that_intervals_miss(monkeypatch: pytest.Monk
 
 
 def test_a_program_that_allows_nobody_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody(*arguments: object, **named: object) -> Program:
-        program = write_program(*arguments, **named)
+    written = Draft.program
+
+    def nobody(draft: Draft) -> Program:
+        program = written(draft)
         lowered = np.minimum(program.row_upper, 0.0), np.minimum(program.row_lower, 0.0)
         return dataclasses.replace(program, row_upper=lowered[0], row_lower=lowered[1])
 
-    monkeypatch.setattr(milp, "EXHAUSTIVE_WORK", 0)
+    monkeypatch.setattr(network, "EXHAUSTIVE_WORK", 0)
     models = (random_model(seed, DOMAINS["three values"], "normal") for seed in itertools.count())
     model = next(model for model in models if decide_by_milp(model, timeout=5).engine == "milp")
-    monkeypatch.setattr(milp, "write_program", nobody)
+    monkeypatch.setattr(Draft, "program", nobody)
     verdict = decide_by_milp(model, timeout=5)
     assert verdict.verdict == "undecided" and "allows nobody" in verdict.reason
     assert largest_change(model, timeout=5).high == math.inf
 
 
 def test_the_word_of_highs_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(milp, "EXHAUSTIVE_WORK", 0)
-    monkeypatch.setattr(milp, "branch", lambda *_, **__: Tree(-math.inf, 0))
-    monkeypatch.setattr(milp, "ask_highs", lambda *_: Claim(5.0, 5.0, ended=True))
+    monkeypatch.setattr(network, "EXHAUSTIVE_WORK", 0)
+    monkeypatch.setattr(Question, "grow", lambda *_: None)
+    monkeypatch.setattr(search, "ask_highs", lambda *_: Claim(5.0, 5.0, ended=True))
     for seed in range(6):
         verdict = decide_by_milp(random_model(seed, DOMAINS["two values"], "normal"), timeout=5)
         assert verdict.engine != "milp" or verdict.verdict == "undecided"
@@ -198,14 +209,14 @@ def test_the_word_of_highs_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_solver_that_lies_about_people_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(milp, "EXHAUSTIVE_WORK", 0)
-    monkeypatch.setattr(milp, "branch", lambda *_, **__: Tree(-math.inf, 0))
+    monkeypatch.setattr(network, "EXHAUSTIVE_WORK", 0)
+    monkeypatch.setattr(Question, "grow", lambda *_: None)
 
-    def lie(program: Program, cost: np.ndarray, seconds: float, seed: int, judge: milp.Judge) -> Claim:
+    def lie(program: Program, cost: np.ndarray, seconds: float, seed: int, judge: Judge, *_: object) -> Claim:
         judge(program.upper)  # not even one category each
         return Claim(-1.0, -1.0, ended=True)
 
-    monkeypatch.setattr(milp, "ask_highs", lie)
+    monkeypatch.setattr(search, "ask_highs", lie)
     for seed in range(6):
         model = random_model(seed, DOMAINS["three values"], "normal")
         verdict = decide_by_milp(model, timeout=5)
@@ -238,7 +249,7 @@ def test_the_largest_change_lies_between_its_bounds(
     style: str, exhaustive: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not exhaustive:
-        monkeypatch.setattr(milp, "EXHAUSTIVE_WORK", 0)
+        monkeypatch.setattr(network, "EXHAUSTIVE_WORK", 0)
     for seed, name in enumerate(DOMAINS):
         model = random_model(seed, DOMAINS[name], style, outputs=3 if seed == 1 else 1)
         change, truth = largest_change(model, timeout=10, seed=seed), true_change(model)
@@ -320,12 +331,15 @@ def test_a_timeout_must_be_above_zero() -> None:
 # --- what the proofs rest on ---
 
 
-def program_of(model: FairModel, pair: tuple[tuple[int, ...], tuple[int, ...]], *, tight: bool) -> Program:
+def copies_of(model: FairModel, pair: tuple[tuple[int, ...], tuple[int, ...]], *, tight: bool) -> Copies:
     question = TwinQuestion.of(model)
     reach = reach_of(question, sums_of(question), pair)
-    if tight:
-        reach = tightened(question, pair, reach, 5.0)
-    return write_program(question, pair, reach, layers=len(model.network.layers), margin=True)
+    return write_copies(question, pair, tightened(question, pair, reach, 5.0) if tight else reach)
+
+
+def program_of(copies: Copies) -> Program:
+    write_margin(copies.draft, copies.sums[-1])
+    return copies.draft.program()
 
 
 @pytest.mark.parametrize("name", DOMAINS)
@@ -333,27 +347,28 @@ def program_of(model: FairModel, pair: tuple[tuple[int, ...], tuple[int, ...]], 
 def test_the_program_holds_every_person_with_their_scores(name: str, tight: bool) -> None:
     model = random_model(7, DOMAINS[name], "normal", outputs=2 if name == "composite" else 1)
     everyone = tuple(range(len(model.encoding.codes)))
-    program = program_of(model, (everyone, everyone), tight=tight)
+    copies = copies_of(model, (everyone, everyone), tight=tight)
+    program = program_of(copies)
     levels = [feature.levels() for feature in model.domain.free_features]
     for values in list(itertools.product(*levels))[::4]:
         person = dict(zip(model.domain.free_names, values, strict=True))
         pair = (0, len(everyone) - 1)
         lower, upper = program.lower.copy(), program.upper.copy()
         for feature in model.domain.free_features:
-            placed = program.inputs[0][model.encoding.free_columns()[feature.name]]
+            placed = copies.inputs[0][model.encoding.free_columns()[feature.name]]
             level = list(feature.levels()).index(person[feature.name])
             shown = np.eye(len(placed))[level] if feature.kind == "categorical" else [person[feature.name]]
             for at, number in zip(placed, shown, strict=True):
                 lower[at.column] = upper[at.column] = math.ldexp(number - at.base, -at.shift)
-        for columns, value in zip(program.selectors, pair, strict=True):
+        for columns, value in zip(copies.selectors, pair, strict=True):
             lower[columns] = upper[columns] = np.eye(len(columns))[value]
         found: list[np.ndarray] = []
         fixed_program = dataclasses.replace(program, lower=lower, upper=upper)
         claim = ask_highs(fixed_program, np.zeros(len(lower)), 10.0, 0, lambda s, found=found: bool(found.append(s)))
         assert claim.ended
-        assert program.twins(found[-1])[0] == person
-        assert program.chosen(found[-1]) == list(pair)
-        scores = np.ldexp(found[-1][program.sums[-1]], program.exponents[-1])
+        assert copies.twins(found[-1])[0] == person
+        assert copies.chosen(found[-1]) == list(pair)
+        scores = np.ldexp(found[-1][copies.sums[-1]], copies.exponents[-1])
         exact = exact_scores(model.network, np.stack([exact_input(model.encoding, person, value) for value in pair]))
         assert scores == pytest.approx(exact.astype(float), rel=1e-6, abs=1e-6)
 
@@ -361,7 +376,7 @@ def test_the_program_holds_every_person_with_their_scores(name: str, tight: bool
 @pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
 def test_safe_bounds_hold_for_any_multipliers(scale: float) -> None:
     rng = np.random.default_rng(3)
-    program = program_of(random_model(7, DOMAINS["two values"], "normal"), ((0,), (1,)), tight=False)
+    program = program_of(copies_of(random_model(7, DOMAINS["two values"], "normal"), ((0,), (1,)), tight=False))
     points: list[np.ndarray] = []
     for _ in range(10):
         cost = rng.normal(size=len(program.lower))

@@ -90,7 +90,7 @@ def prove_forest(judge: Judge) -> Verdict:
 
 
 def _by_milp(model: ForestModel, clock: Clock, seed: int) -> Verdict:
-    from bornfair.verification.forest_milp import decide_forest_by_milp
+    from bornfair.verification.milp.forest import decide_forest_by_milp
 
     judge = Judge.of(model)
     return prove_forest(judge) or decide_forest_by_milp(judge, clock, seed)

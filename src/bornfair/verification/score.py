@@ -21,8 +21,7 @@ from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import Model
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value
-from bornfair.verification.milp import largest_change
-from bornfair.verification.milp_probability import change_of_probability, largest_probability_change
+from bornfair.verification.milp import change_of_probability, largest_change, largest_probability_change
 from bornfair.verification.neuron_bounds import float_above
 from bornfair.verification.tolerance import largest_gain, largest_move
 

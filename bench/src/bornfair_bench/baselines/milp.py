@@ -4,7 +4,7 @@ loss = λ·cross entropy + (1 − λ)·|p(x) − p(x*)|, the second half of the 
 furthest from x's. Similar people are twins, so x* is found by trying every sensitive value: no solver is needed. With
 a box (numbers may differ too) x* is a corner of it, the one at which the linear relaxation of the network is largest or
 smallest, for each sensitive value. The largest change of anybody's probability is certified by
-`verification.milp_probability`.
+`verification.milp.probability`.
 
 We follow the description: the sigmoid in the penalty, x* whoever is furthest from x, and only proven bounds reported.
 Where the released code differs (ReLU in place of the sigmoid, the largest logit only), penalty='as_coded' follows it.
@@ -29,8 +29,7 @@ from bornfair.models.network.network import Network, Parameters, forward_from_fi
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
 from bornfair.people.twins.relation import free_space
-from bornfair.verification.milp import MOST_VALUES
-from bornfair.verification.milp_probability import ProbabilityChange, largest_probability_change
+from bornfair.verification.milp import MOST_VALUES, ProbabilityChange, largest_probability_change
 from bornfair_bench.baselines.base import BaselineData, Certified
 from bornfair_bench.baselines.penalised import (
     Knobs,

@@ -1,32 +1,33 @@
 """How much can changing the sensitive value change the probability? The largest change δ* over everybody, certified.
 
-The program of `verification.milp_encoding` has two copies of the network that meet twins. As in Benussi et al. the
-sigmoid is bounded from above on the first copy and from below on the second by piecewise linear functions, and the
-difference is maximised. What counts as proven are safe bounds (`milp_bounds.branch`), never the solver's own word.
+Two copies of the network meet twins. As in Benussi et al. the sigmoid is bounded from above on the first copy and from
+below on the second by piecewise linear functions, and the difference is maximised.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.models.network.activations import sigmoid
-from bornfair.models.network.bounds.exact import exact_scores
 from bornfair.models.network.bounds.probability import SIGMOID_ERROR, probability_ends
 from bornfair.models.network.model import Model
-from bornfair.models.network.network import Network
 from bornfair.people.features import Value
-from bornfair.verification.milp import largest_change, pairs_of_values
-from bornfair.verification.milp_bounds import Judge, ask_highs, branch
-from bornfair.verification.milp_encoding import NoProgram, Program, reach_of, sums_of, write_program
-from bornfair.verification.replay import exact_input, replay
-from bornfair.verification.twin_question import TwinQuestion
+from bornfair.people.twins.versions import Versions
+from bornfair.verification.milp.change import NEAR_ENOUGH, largest_change
+from bornfair.verification.milp.encoding import Copies, pairs_of_values, reach_of, sums_of, write_copies
+from bornfair.verification.milp.network import Apart, NetworkHunt, NetworkQuestion
+from bornfair.verification.milp.program import NoProgram
+from bornfair.verification.milp.search import bound_largest
+from bornfair.verification.replay import exact_input
+from bornfair.verification.twin_question import Person, Sensitive
 
 NEAR = 1e-3  # a difference of found and proven that is not worth more time
 PIECES = 32  # of each copy's sigmoid, as in the paper (M = 16 on either side of 1/2)
@@ -65,7 +66,7 @@ def largest_probability_change(
     clock = Clock.of(timeout, say)
     model = model.shifted(())  # logits, wherever it decides
     score = largest_change(model, timeout=clock.part(0.4), seed=seed)
-    hunt = _Hunt(model)
+    hunt = ProbabilityHunt(model, enough)
     if score.twins is not None:
         hunt.measure({name: score.twins[0][name] for name in model.domain.free_names})
     if score.high == 0:
@@ -74,13 +75,12 @@ def largest_probability_change(
     why = "the logit's largest change says enough"
     if enough is None or hunt.low <= enough < high:
         try:
-            high, claimed = _by_programs(model, hunt, score.high, clock, seed, enough or 0.0)
+            high, claimed = _by_programs(hunt, score.high, clock, seed)
             why = "found and proven meet" if high <= hunt.low + 2 * NEAR else "time ran out"
         except NoProgram as error:
             why = f"from the logit's largest change alone: {error}"
-    twins = None if hunt.best is None else [dict(twin) for twin in replay(model, *hunt.best).people]
     high, claimed = max(high, hunt.low), max(claimed, hunt.low)
-    return ProbabilityChange(hunt.low, high, claimed, score.high, twins, why, clock.spent)
+    return ProbabilityChange(hunt.low, high, claimed, score.high, hunt.furthest(), why, clock.spent)
 
 
 def change_of_probability(gap: float, low: float = -math.inf, high: float = math.inf) -> float:
@@ -101,70 +101,62 @@ def change_of_probability(gap: float, low: float = -math.inf, high: float = math
     return float(min(1.0, most - least + 4 * SIGMOID_ERROR * (1 + abs(gap))))
 
 
-def _by_programs(model: Model, hunt: _Hunt, gap: float, clock: Clock, seed: int, enough: float) -> tuple[float, float]:
+def _by_programs(hunt: ProbabilityHunt, gap: float, clock: Clock, seed: int) -> tuple[float, float]:
     """Upper bounds of the change over all pairs of sensitive values: proven, and as HiGHS claims."""
-    question = TwinQuestion.of(model)
-    pairs, sums = pairs_of_values(question), sums_of(question)
-    proven = claimed = 0.0
-    for left, pair in zip(range(len(pairs), 0, -1), pairs, strict=True):
-        reach = reach_of(question, sums, pair)
+    sums, proven, claimed = sums_of(hunt.question), 0.0, 0.0
+    for pair, seconds in clock.shared(pairs_of_values(hunt.question)):
+        reach = reach_of(hunt.question, sums, pair)
         ends = float(reach[-1].low.min()), float(reach[-1].high.max())
         most = change_of_probability(min(gap, max(float(reach[-1].gap_high[0]), 0.0)), *ends)
-        plain = write_program(question, pair, reach, layers=len(model.network.layers), margin=False)
-        program, at = of_probabilities(plain, gap, most)
-        cost = np.zeros(len(program.lower))
-        cost[at] = -1.0
-        judge = hunt.judge(program)
-        part = clock.part(1 / left)
-
-        def near_enough() -> float:
-            return -max(hunt.low + NEAR, enough)
-
-        claim = ask_highs(program, cost, 0.5 * part.timeout, seed, judge, near_enough)
-        bound = branch(program, cost, part.left, judge, near_enough, all_or_nothing=False).bound
-        proven = max(proven, min(most, -bound))
-        claimed = max(claimed, min(most, -claim.bound))
+        question = ProbabilityQuestion(hunt, write_copies(hunt.question, pair, reach), gap, most)
+        bounds = bound_largest(question, clock, seconds, seed)
+        proven, claimed = max(proven, min(most, bounds[0])), max(claimed, min(most, bounds[1]))
     return proven, claimed
 
 
-class _Hunt:
-    """The twins furthest apart so far, measured from exact scores."""
+class ProbabilityQuestion(NetworkQuestion):
+    """How far apart can the probabilities of two copies be?"""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.low = 0.0
-        self.best: tuple[dict[str, Value], tuple[int, int]] | None = None
+    hunt: ProbabilityHunt
+    near = NEAR_ENOUGH
+    must_hold_people = False  # the first copy's score may always be below the second's
 
-    def judge(self, program: Program) -> Judge:
-        return lambda solution: self.measure(program.twins(solution)[0])
+    def __init__(self, hunt: ProbabilityHunt, copies: Copies, gap: float, most: float) -> None:
+        change = write_probabilities(copies, gap, most)
+        program = copies.draft.program()
+        super().__init__(hunt, copies, program, program.cost([(change, -1.0)]), 1.0)
 
-    def measure(self, person: dict[str, Value]) -> bool:
-        """Keeps a person whose twins are further apart than any found before. Never says that it is enough."""
-        versions = range(len(self.model.encoding.codes))
-        inputs = np.stack([exact_input(self.model.encoding, person, value) for value in versions])
-        rough = sigmoid(_rough_scores(self.model.network, inputs.astype(np.float64)))
+    def examine(self, solution: np.ndarray) -> bool:
+        return self.hunt.measure(self.copies.twins(solution)[0])
+
+    def cutoff(self) -> float:
+        return -max(self.hunt.low + NEAR, self.hunt.enough or 0.0)
+
+
+class ProbabilityHunt(NetworkHunt):
+    """The twins whose probabilities are furthest apart, measured from exact scores."""
+
+    def measure(self, person: Person, values: Sequence[Sensitive] = ()) -> bool:
+        """Keep somebody if the probabilities of any of their versions are further apart than all found before."""
+        encoding, network = self.model.encoding, self.model.network
+        inputs = np.stack([exact_input(encoding, person, value) for value in range(len(encoding.codes))])
+        with np.errstate(all="ignore"):  # only a guess: overflow does no harm
+            rough = sigmoid(np.nan_to_num(network.estimated(inputs.astype(np.float64))[:, 0]))
         if not rough.max() - rough.min() > self.low:  # exact numbers take a while
             return False
-        scores = [_nearest(score) for score in exact_scores(self.model.network, inputs)[:, 0]]
-        most, least = int(np.argmax(scores)), int(np.argmin(scores))
-        low, high = probability_ends(np.array(scores[most]), np.array(scores[least]))
+        return super().measure(person, Versions(self.model.domain).values)
+
+    def apart(self, scores: Sequence[Fraction]) -> Apart:
+        near = [_nearest(score) for score in scores]
+        most, least = int(np.argmax(near)), int(np.argmin(near))
+        low, high = probability_ends(np.array(near[most]), np.array(near[least]))
         # An exact score was rounded once, by 2^-53 of its size; where that is felt the sigmoid is saturated.
-        found = float(low - high) - 8 * SIGMOID_ERROR
-        if found > self.low:
-            self.low, self.best = found, (dict(person), (most, least))
-        return False
+        return float(low - high) - 8 * SIGMOID_ERROR, most, least
 
 
-def _rough_scores(network: Network, inputs: np.ndarray) -> np.ndarray:
-    with np.errstate(all="ignore"):  # only a guess: overflow does no harm
-        for i, layer in enumerate(network.layers):
-            inputs = (np.maximum(inputs, 0.0) if i else inputs) @ layer.weight.T.astype(np.float64) + layer.bias
-    return np.nan_to_num(inputs[:, 0])
-
-
-def _nearest(score: Any) -> float:
+def _nearest(score: Fraction) -> float:
     """An exact number as a float; beyond ±1000 the sigmoid is 0 or 1 whatever follows."""
-    return float(min(max(score, -1000), 1000))
+    return float(min(max(score, Fraction(-1000)), Fraction(1000)))
 
 
 # --- the sigmoid, in pieces ---
@@ -173,20 +165,19 @@ def _nearest(score: Any) -> float:
 # every pair of twins, without any rounding: what is proven about the larger program is proven about the network.
 
 
-def of_probabilities(program: Program, gap: float, most: float) -> tuple[Program, int]:
-    """The program with a column D ≤ σ(z_a) − σ(z_b), for twins with 0 ≤ z_a − z_b ≤ gap; `most` is known to bound D.
+def write_probabilities(copies: Copies, gap: float, most: float) -> int:
+    """A column D ≤ σ(z_a) − σ(z_b), for twins with 0 ≤ z_a − z_b ≤ gap; `most` is known to bound D.
 
     Each z is written as its lowest value plus parts of its pieces, filled one after the other: w₁ = 1 before w₂ > 0.
     Column values are exact, so that people with D up to their true difference are solutions of the program.
     """
-    first, second = (int(column) for column in program.sums[-1][:, 0])
-    exponent = int(program.exponents[-1][0])
-    draft = _Draft(len(program.lower))
+    first, second = (int(column) for column in copies.sums[-1][:, 0])
+    draft, exponent = copies.draft, copies.exponent
     change = draft.column(0.0, most)
     terms: list[tuple[int, float]] = [(change, 1.0)]
     constant = 0.0
     for z, above in ((first, True), (second, False)):
-        knots, values = pieces(float(program.lower[z]), float(program.upper[z]), exponent, above=above)
+        knots, values = pieces(draft.lower[z], draft.upper[z], exponent, above=above)
         sign = -1.0 if above else 1.0
         parts = [draft.column(0.0, 1.0) for _ in knots[1:]]
         draft.row([z, *parts], [1.0, *(-np.diff(knots)).tolist()], knots[0], knots[0])
@@ -201,49 +192,7 @@ def of_probabilities(program: Program, gap: float, most: float) -> tuple[Program
     quarter = math.ldexp(1.0, exponent - 2)
     draft.row([change, first, second], [1.0, -quarter, quarter], -np.inf, 0.0)
     draft.row([first, second], [1.0, -1.0], 0.0, math.nextafter(math.ldexp(gap, -exponent), math.inf))
-    return draft.joined(program), change
-
-
-Row = tuple[list[int], list[float], float, float]
-"""Columns, their coefficients, and the bounds of the sum."""
-
-
-class _Draft:
-    """Columns and rows to be added to a program."""
-
-    def __init__(self, columns: int) -> None:
-        self.before = columns
-        self.lower: list[float] = []
-        self.upper: list[float] = []
-        self.integer: list[bool] = []
-        self.rows: list[Row] = []
-
-    def column(self, lower: float, upper: float, *, integer: bool = False) -> int:
-        self.lower.append(lower)
-        self.upper.append(upper)
-        self.integer.append(integer)
-        return self.before + len(self.lower) - 1
-
-    def row(self, columns: list[int], values: list[float], lower: float, upper: float) -> None:
-        self.rows.append((columns, values, lower, upper))
-
-    def joined(self, program: Program) -> Program:
-        old = program.matrix
-        entries = np.concatenate([old.data, *(values for _, values, *_ in self.rows)])
-        places = np.concatenate([old.indices, *(columns for columns, *_ in self.rows)])
-        starts = np.concatenate([old.indptr, old.indptr[-1] + np.cumsum([len(columns) for columns, *_ in self.rows])])
-        shape = (old.shape[0] + len(self.rows), self.before + len(self.lower))
-        matrix = csr_array((entries, places, starts), shape=shape)
-        return replace(
-            program,
-            lower=np.concatenate([program.lower, self.lower]),
-            upper=np.concatenate([program.upper, self.upper]),
-            integer=np.concatenate([program.integer, np.array(self.integer, bool)]),
-            matrix=matrix,
-            row_lower=np.concatenate([program.row_lower, [low for *_, low, _ in self.rows]]),
-            row_upper=np.concatenate([program.row_upper, [high for *_, high in self.rows]]),
-            size=abs(matrix),
-        )
+    return change
 
 
 def pieces(lower: float, upper: float, exponent: int, *, above: bool) -> tuple[np.ndarray, np.ndarray]:

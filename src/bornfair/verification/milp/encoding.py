@@ -1,4 +1,4 @@
-"""Which mixed-integer program says "two twins meet the same network"?
+"""Two copies of a network that meet twins, as columns and rows of a mixed-integer program.
 
 Both copies share the free vector; a ReLU a = max(z, 0) with z in [l, h] is a ≥ z, a ≥ 0, a ≤ h·δ, a ≤ z − l·(1 − δ),
 δ in {0, 1}. Coefficients are the weights times powers of two, without any rounding, so that what is proven about the
@@ -9,27 +9,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
+from bornfair.core.clock import Clock
 from bornfair.models.network.bounds.intervals import box_bounds
 from bornfair.models.network.network import Layer, Network
-from bornfair.models.rounding import OWN_UNIT
+from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
 from bornfair.people.space.partition import Input, ends_of
+from bornfair.verification.milp.program import Draft, NoProgram, exponent_of, scaled
+from bornfair.verification.milp.solver import Relaxation
 from bornfair.verification.neuron_bounds import NeuronBounds, SumBounds, float_above, float_below
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion
 
-SIZE_EXPONENT = 4  # sums are scaled to about ±2^4: solvers compare with absolute tolerances
+PAIRS = 6  # ordered pairs of S that get a program each; above, 0/1 columns choose the values
+MOST_VALUES = 2_000  # of S that one program can choose from
+TIGHTENED = 80  # neurons up to which linear programs tighten the bounds of each
 
 Pair = tuple[tuple[int, ...], tuple[int, ...]]
 """The sensitive values (positions in `Encoding.listed`) the first and the second copy may take."""
-
-
-class NoProgram(Exception):
-    """The numbers of this network do not fit a program in float64; the message says why."""
 
 
 # --- bounds of every sum ---
@@ -111,33 +111,6 @@ def later_gap(network: Network, layer: int, before: Sums) -> tuple[np.ndarray, n
 # --- the program ---
 
 
-@dataclass(eq=False)
-class Draft:
-    """Columns and rows while a program is written down."""
-
-    lower: list[float] = field(default_factory=list)
-    upper: list[float] = field(default_factory=list)
-    integer: list[bool] = field(default_factory=list)
-    rows: list[tuple[list[int], list[float], float, float]] = field(default_factory=list)
-
-    def column(self, lower: float, upper: float, *, integer: bool = False) -> int:
-        self.lower.append(float(lower))
-        self.upper.append(float(upper))
-        self.integer.append(integer)
-        return len(self.lower) - 1
-
-    def row(self, columns: Sequence[int], values: Sequence[float], lower: float, upper: float) -> None:
-        kept = [(column, value) for column, value in zip(columns, values, strict=True) if value]
-        self.rows.append(([column for column, _ in kept], [float(value) for _, value in kept], lower, upper))
-
-    def matrix(self) -> csr_array:
-        """The entries of all rows [rows, columns]."""
-        starts = np.cumsum([0, *(len(columns) for columns, *_ in self.rows)])
-        entries = np.array([value for _, values, *_ in self.rows for value in values])
-        places = np.array([column for columns, *_ in self.rows for column in columns], dtype=np.int64)
-        return csr_array((entries, places, starts), shape=(len(self.rows), len(self.lower)))
-
-
 class Placed(NamedTuple):
     """Where a program has a number that describes a person: base + column·2^shift."""
 
@@ -150,17 +123,12 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """Columns lower ≤ x ≤ upper, some of them whole numbers, and rows row_lower ≤ matrix x ≤ row_upper."""
+class Copies:
+    """Two copies of a network that meet twins, as columns and rows of a draft."""
 
     question: TwinQuestion
     pair: Pair
-    lower: np.ndarray
-    upper: np.ndarray
-    integer: np.ndarray
-    matrix: Any  # csr_array [rows, columns]
-    row_lower: np.ndarray
-    row_upper: np.ndarray
+    draft: Draft
     inputs: tuple[list[Placed], list[Placed]]
     """Per copy the free inputs."""
     selectors: tuple[list[int], list[int]]
@@ -171,9 +139,11 @@ class Program:
     """(δ, z, a) of each ReLU that may be on or off."""
     exponents: list[np.ndarray]
     """Per layer: z is its column times 2^exponent."""
-    margin: int | None
-    size: Any
-    """|matrix|: every safe bound needs it."""
+
+    @property
+    def exponent(self) -> int:
+        """That of the outputs, which is the same for all."""
+        return int(self.exponents[-1][0])
 
     def chosen(self, solution: np.ndarray) -> list[int]:
         """Which of the listed sensitive values the two copies take in a solution."""
@@ -193,17 +163,18 @@ Terms = list[tuple[int, int, int]]
 """(network input, column, exponent): the input is a sum of columns times powers of two."""
 
 
-def write_program(question: TwinQuestion, pair: Pair, reach: Reach, *, layers: int, margin: bool) -> Program:
-    """The program of the first `layers` layers; with `margin`, of twins whose decisions differ by at least a margin."""
+def write_copies(question: TwinQuestion, pair: Pair, reach: Reach, layers: int | None = None) -> Copies:
+    """The first `layers` layers of the network, or all of them, for twins with sensitive values of the pair."""
     draft, network = Draft(), question.model.network
     placed, inputs = _write_people(draft, question)
     phases: list[tuple[int, int, int]] = []
     selectors, sums, exponents = [], [], []
+    count = len(network.layers) if layers is None else layers
     for copy, values in enumerate(pair):
         chosen, codes = _write_codes(draft, question, values)
         selectors.append(chosen)
         inputs[copy] += codes
-    for i in range(layers):
+    for i in range(count):
         size = np.maximum(np.abs(reach[i].low), np.abs(reach[i].high)).max(axis=0)
         exponent = np.array([exponent_of(float(s)) for s in size])
         if i == len(network.layers) - 1:
@@ -211,18 +182,12 @@ def write_program(question: TwinQuestion, pair: Pair, reach: Reach, *, layers: i
         columns = np.array([_write_columns(draft, *ends, exponent) for ends in zip(*reach[i][:2], strict=True)])
         for copy in (0, 1):
             _write_sums(draft, network, i, columns[copy], exponent, inputs[copy])
-        if i + 1 < layers:
+        if i + 1 < count:
             inputs = [_write_relus(draft, columns[copy], exponent, phases) for copy in (0, 1)]
             _write_gaps(draft, inputs, *relu_gap(*reach[i]), exponent)
         sums.append(columns)
         exponents.append(exponent)
-    at = _write_margin(draft, sums[-1]) if margin else None
-    matrix = draft.matrix()
-    return Program(
-        question, pair, np.array(draft.lower), np.array(draft.upper), np.array(draft.integer), matrix,
-        np.array([row[2] for row in draft.rows]), np.array([row[3] for row in draft.rows]),
-        (placed[0], placed[1]), (selectors[0], selectors[1]), sums, phases, exponents, at, abs(matrix),
-    )  # fmt: skip
+    return Copies(question, pair, draft, (placed[0], placed[1]), (selectors[0], selectors[1]), sums, phases, exponents)
 
 
 def _write_people(draft: Draft, question: TwinQuestion) -> tuple[list[list[Placed]], list[Terms]]:
@@ -270,9 +235,7 @@ def _write_codes(draft: Draft, question: TwinQuestion, values: tuple[int, ...]) 
     """The sensitive codes of one copy: a 0/1 column per value where there is a choice."""
     encoding, terms = question.model.encoding, Terms()
     codes = encoding.sensitive.listed_codes[list(values)]
-    chosen = [draft.column(0, 1, integer=True) for _ in values] if len(values) > 1 else []
-    if chosen:
-        draft.row(chosen, [1.0] * len(chosen), 1.0, 1.0)
+    chosen = draft.choice(len(values))
     for j in range(codes.shape[1]):
         at = draft.column(codes[:, j].min(), codes[:, j].max())
         if chosen:
@@ -325,8 +288,8 @@ def _write_gaps(draft: Draft, passed: Sequence[Terms], low: np.ndarray, high: np
         draft.row([column for column, _ in pairs], [sign for _, sign in pairs], *ends)
 
 
-def _write_margin(draft: Draft, outputs: np.ndarray) -> int:
-    """m such that the first copy wins its class, and the second another class, by m at least."""
+def write_margin(draft: Draft, outputs: np.ndarray) -> int:
+    """A column m such that the first copy wins its class, and the second another class, by m at least."""
     ends = [(draft.lower[z], draft.upper[z]) for z in outputs.ravel()]
     most = 4 * max(max(abs(a), abs(b)) for a, b in ends) + 1.0  # above any difference of two outputs, twice
     m = draft.column(-most, most)
@@ -335,9 +298,8 @@ def _write_margin(draft: Draft, outputs: np.ndarray) -> int:
         draft.row([int(outputs[1, 0]), m], [1.0, 1.0], -np.inf, 0.0)
         return m
     classes = range(outputs.shape[1])
-    wins = [[draft.column(0, 1, integer=True) for _ in classes] for _ in (0, 1)]
+    wins = [draft.choice(len(classes)) for _ in (0, 1)]
     for copy in (0, 1):
-        draft.row(wins[copy], [1.0] * len(wins[copy]), 1.0, 1.0)
         for k in classes:
             for j in classes:
                 if j != k:  # f_k − f_j ≥ m, unless k does not win: then 2·most is enough to allow anything
@@ -348,16 +310,56 @@ def _write_margin(draft: Draft, outputs: np.ndarray) -> int:
     return m
 
 
-def exponent_of(size: float) -> int:
-    return math.frexp(size)[1] - SIZE_EXPONENT if size else 0
+# --- all programs ---
 
 
-def scaled(number: float, exponent: int) -> float:
-    """number · 2^exponent, which must be a float64 too."""
-    try:
-        found = math.ldexp(number, exponent)
-    except OverflowError:
-        found = math.inf
-    if math.isinf(found) or math.ldexp(found, -exponent) != number:
-        raise NoProgram("the weights differ so much in size that the program leaves float64")
+def pairs_of_values(question: TwinQuestion) -> list[Pair]:
+    """All ordered pairs of the sensitive values of twins: one by one if they are few."""
+    values = range(len(question.views))
+    if len(values) * (len(values) - 1) > PAIRS:
+        return [(tuple(values), tuple(values))]
+    return [((i,), (j,)) for i, j in question.pairs()]
+
+
+def reaches(question: TwinQuestion, clock: Clock) -> list[tuple[Pair, Reach]]:
+    """Pairs that together cover all ordered pairs of sensitive values, with tight bounds of every sum."""
+    pairs, sums, network = pairs_of_values(question), sums_of(question), question.model.network
+    found = []
+    for pair in pairs:
+        reach = reach_of(question, sums, pair)
+        if sum(network.widths[1:]) <= TIGHTENED:
+            reach = tightened(question, pair, reach, min(0.15 * clock.timeout / len(pairs), clock.left))
+        found.append((pair, reach))
     return found
+
+
+def tightened(question: TwinQuestion, pair: Pair, reach: Reach, seconds: float) -> Reach:
+    """The bounds of each sum made tighter by linear programs over all layers before it, as far as time allows."""
+    clock, network = Clock(seconds), question.model.network
+    for layer in range(1, len(network.layers)):
+        gap_low, gap_high = later_gap(network, layer, reach[layer - 1])
+        low, high, known_low, known_high = (ends.copy() for ends in reach[layer])
+        gap_low, gap_high = np.maximum(gap_low, known_low), np.minimum(gap_high, known_high)
+        copies = write_copies(question, pair, reach, layer + 1)
+        relaxation = Relaxation(copies.draft.program())
+
+        def least(entries: list[tuple[int, float]], exponent: int, relaxation: Relaxation = relaxation) -> float:
+            if clock.left <= 0:
+                return -math.inf
+            program = relaxation.program
+            bound, _ = relaxation.minimum(program.cost(entries), program.lower, program.upper, clock.left)
+            value = math.ldexp(bound, exponent) if math.isfinite(bound) else -math.inf
+            return value if abs(value) > OWN_FLOOR else -math.inf  # so small that scaling may have rounded it
+
+        for neuron, exponent in enumerate(copies.exponents[layer].tolist()):
+            first, second = (int(column) for column in copies.sums[layer][:, neuron])
+            for copy, z in enumerate((first, second)):
+                low[copy, neuron] = max(low[copy, neuron], least([(z, 1.0)], exponent))
+                high[copy, neuron] = min(high[copy, neuron], -least([(z, -1.0)], exponent))
+            gap_low[neuron] = max(gap_low[neuron], least([(first, 1.0), (second, -1.0)], exponent))
+            gap_high[neuron] = min(gap_high[neuron], -least([(first, -1.0), (second, 1.0)], exponent))
+        # The bounds of later layers stay as they are: they remain true.
+        reach = [*reach[:layer], Sums(low, high, gap_low, gap_high), *reach[layer + 1 :]]
+        if clock.left <= 0:
+            break
+    return reach

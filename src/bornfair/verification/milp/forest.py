@@ -1,4 +1,4 @@
-"""Is a forest fair? A second opinion by HiGHS: which mixed-integer program says "two twins meet the same trees"?
+"""Forests: two copies of a person meet the same trees, as columns and rows of a mixed-integer program.
 
 A column y_c of a free feature is 1 if the person's cell is c or one before it, so that y only rises. A split sends
 left whoever is in a set of cells, which is a sum of these columns, P. A leaf's column z is at most P, or 1 − P, of each
@@ -6,19 +6,16 @@ split above it, and those of a tree add up to 1: with y whole, z is 1 for the le
 ICML 2016). Trees that tell no versions apart are written once, the others for both copies of a person, who share y.
 The margin m is what the first copy decides one class by, and the second another; no twins differ if m < 0 for all.
 
-HiGHS' own word is floating point and proves nothing. Boxes of cells are cut until a bound that holds whatever the
-errors of its multipliers (`safe_minimum`) leaves no margin larger than minus what rounding may do to a sum, or until
+Boxes of cells are cut until a safe bound leaves no margin larger than minus what rounding may do to a sum, or until
 they are single cells, which are decided exactly. Whoever a solution stands for is decided exactly, too, and replayed.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,61 +25,30 @@ from bornfair.models.forest.bounds.judge import Judge, told_apart
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.verification.forest_attack import shown_twins
 from bornfair.verification.frontier import TOO_CLOSE
-from bornfair.verification.milp_bounds import CLOSE, Relaxation, ask_highs
-from bornfair.verification.milp_encoding import Draft, NoProgram, exponent_of, scaled
-from bornfair.verification.replay import Replay, falsified
+from bornfair.verification.milp.encoding import MOST_VALUES, PAIRS
+from bornfair.verification.milp.program import Draft, exponent_of, scaled
+from bornfair.verification.milp.search import CLOSE, Box, Hunt, Question, search
+from bornfair.verification.replay import falsified
 
 ENGINE = "milp"
-PAIRS = 6  # ordered pairs of versions that get a program each; above, 0/1 columns choose the sensitive values
-MOST_VALUES = 2_000  # of the sensitive features that one program can choose from
 MOST_PROGRAMS = 64
 MOST_LEAVES = 200_000  # of both copies
-FIRST, CLAIMING = 0.2, 0.6  # shares of the time that is left: for safe bounds at first, then for HiGHS' own search
-
-
-@dataclass(frozen=True, eq=False)
-class ForestProgram:
-    """Columns and rows, as `milp_bounds.Written`; where the cells of free features are, and the margin."""
-
-    lower: np.ndarray
-    upper: np.ndarray
-    integer: np.ndarray
-    matrix: Any
-    row_lower: np.ndarray
-    row_upper: np.ndarray
-    size: Any
-    cells: tuple[tuple[int, int], ...]
-    """For each free feature the first of its columns, and how many cells it has: one more than columns."""
-    margin: int
-    unit: float
-    """What 1 in the column of the margin stands for."""
-
-    def point(self, solution: np.ndarray) -> np.ndarray:
-        """The cells of the nearest person."""
-        return np.array([int((solution[at : at + count - 1] < 0.5).sum()) for at, count in self.cells], np.int64)
-
-    def within(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The bounds of columns for a box of cells, ends included."""
-        lower, upper = self.lower.copy(), self.upper.copy()
-        for (at, count), first, last in zip(self.cells, low.tolist(), high.tolist(), strict=True):
-            upper[at : at + first] = 0.0
-            lower[at + last : at + count - 1] = 1.0
-        return lower, upper
-
 
 Versions = tuple[int, tuple[int, ...]]
 """An element of the declared group, and the sensitive values (rows of `Twins.values`) that a copy may take."""
+Asked = tuple[tuple[Versions, Versions], tuple[int, int]]
+"""What the two copies may be, and the class that each decides."""
 
 
-def write_forest_program(judge: Judge, copies: tuple[Versions, Versions], classes: tuple[int, int]) -> ForestProgram:
-    """The program in which the first copy decides the first class, and the second the other, by at least a margin."""
-    return _Writer(judge).program(copies, classes)
+# --- programs ---
 
 
 class _Writer:
     def __init__(self, judge: Judge) -> None:
         self.judge, self.cells, self.draft = judge, judge.cells, Draft()
         self.forest, self.margins = judge.model.forest, judge.bits.margins
+        self.columns: list[tuple[int, int]] = []
+        """For each free feature the first of its columns, and how many cells it has: one more than columns."""
         self.place = {position: i for i, position in enumerate(self.cells.free)}
         self.goes: dict[int, tuple[int, np.ndarray]] = {}
         for position, (nodes, left) in self.cells.routes.items():
@@ -94,20 +60,18 @@ class _Writer:
         self.most = math.ldexp(size or 1.0, -self.exponent)  # no sum, in units, is larger
         self.ends = np.append(self.forest.roots[1:], self.forest.nodes)
 
-    def program(self, copies: tuple[Versions, Versions], classes: tuple[int, int]) -> ForestProgram:
-        draft, columns = self.draft, list[tuple[int, int]]()
+    def margin(self, copies: tuple[Versions, Versions], classes: tuple[int, int]) -> int:
+        """The column of a margin by which the first copy decides the first class at least, and the second the other."""
+        draft, columns = self.draft, self.columns
         for position in self.cells.free:
             count = self.cells.features[position].count
             at = [draft.column(0, 1, integer=True) for _ in range(count - 1)]
             for one, other in itertools.pairwise(at):
                 draft.row([one, other], [1.0, -1.0], -math.inf, 0.0)
             columns.append((at[0] if at else len(draft.lower), count))
-        self.columns = columns
         sums, shared = list[np.ndarray](), dict[int, list[int]]()
         for h, values in copies:
-            chosen = [draft.column(0, 1, integer=True) for _ in values] if len(values) > 1 else []
-            if chosen:
-                draft.row(chosen, [1.0] * len(chosen), 1.0, 1.0)
+            chosen = draft.choice(len(values))
             leaves = list[int]()
             for tree in range(self.forest.trees):
                 if not self._parts(tree):
@@ -117,13 +81,7 @@ class _Writer:
                 else:
                     leaves += self._tree(tree, h, values, chosen)
             sums.append(self._sums(leaves))
-        margin = self._margin(sums, classes)
-        matrix = draft.matrix()
-        return ForestProgram(
-            np.array(draft.lower), np.array(draft.upper), np.array(draft.integer), matrix,
-            np.array([row[2] for row in draft.rows]), np.array([row[3] for row in draft.rows]), abs(matrix),
-            tuple(columns), margin, math.ldexp(1.0, self.exponent),
-        )  # fmt: skip
+        return self._margin(sums, classes)
 
     def _parts(self, tree: int) -> bool:
         """Whether a tree reads what twins need not share."""
@@ -204,23 +162,19 @@ def decide_forest_by_milp(judge: Judge, clock: Clock, seed: int = 0) -> Verdict:
     refused = _refusal(judge)
     if refused is not None:
         return undecided(ENGINE, refused)
-    hunt = _Hunt(judge)
-    try:
-        questions = [_Question(hunt, write_forest_program(judge, *asked)) for asked in _asked(judge)]
-        open_ = _cut(questions, clock.part(FIRST))
-        claim = "" if hunt.twins or not open_ else _claim(hunt, open_, clock.part(CLAIMING), seed)
-        open_ = [] if hunt.twins else _cut(open_, clock)
-    except NoProgram as error:
-        return undecided(ENGINE, f"no program could be written: {error}")
-    facts: dict[str, Any] = {"boxes": sum(question.nodes for question in questions), "seconds": clock.spent}
+    hunt = ForestHunt(judge)
+    found = search(hunt, lambda: [CellQuestion(hunt, *asked) for asked in _asked(judge)], clock, seed)
+    if found.refused:
+        return undecided(ENGINE, found.refused)
+    facts: dict[str, Any] = {"boxes": found.nodes, "seconds": clock.spent}
     if hunt.twins is not None:
         reason = f"{hunt.by} led to these twins; they were replayed"
         return falsified(judge.model, hunt.twins, engine=ENGINE, reason=reason, **facts)
-    if not open_ and not any(question.stuck for question in questions):
-        reason = f"safe bounds of {facts['boxes']:,} linear programs leave no margin for twins"
+    if found.proven:
+        reason = f"safe bounds of {found.nodes:,} linear programs leave no margin for twins"
         return Verdict("verified", "bounds", ENGINE, judge.arithmetic, reason, **facts)
-    why = f"the time of {clock.timeout:g} s is up" if open_ else TOO_CLOSE
-    return replace(undecided(ENGINE, "; ".join(part for part in (why, claim) if part)), **facts)
+    why = f"the time of {clock.timeout:g} s is up" if found.open else TOO_CLOSE
+    return replace(undecided(ENGINE, "; ".join(part for part in (why, found.claim) if part)), **facts)
 
 
 def _refusal(judge: Judge) -> str | None:
@@ -234,7 +188,7 @@ def _refusal(judge: Judge) -> str | None:
     return None
 
 
-def _asked(judge: Judge) -> list[tuple[tuple[Versions, Versions], tuple[int, int]]]:
+def _asked(judge: Judge) -> list[Asked]:
     """Together they cover all twins: pairs of versions, or of elements with all sensitive values to choose from."""
     elements, values = len(judge.cells.twins.ways), range(len(judge.cells.twins.values))
     outputs = judge.bits.outputs
@@ -248,78 +202,74 @@ def _asked(judge: Judge) -> list[tuple[tuple[Versions, Versions], tuple[int, int
     return list(itertools.product(pairs, classes))
 
 
-class _Hunt:
-    """Everybody a solver proposes is decided here, exactly and as all versions."""
+class ForestHunt(Hunt):
+    """Everybody a solver proposes is decided as all versions."""
 
     def __init__(self, judge: Judge) -> None:
-        self.judge, self.by = judge, "branch and bound"
-        self.twins: Replay | None = None
-        self.seen: dict[tuple[int, ...], bool] = {}
-        margins = judge.bits.margins
-        doubt = float(margins.doubt.max())
-        self.away = (doubt if judge.bits.outputs == 1 else 2 * doubt) + margins.slack
-        """Margins of twins below −away are surely below 0, in every arithmetic named."""
+        super().__init__()
+        self.judge = judge
 
     def fair(self, point: np.ndarray) -> bool:
         """Whether all versions of somebody surely get one decision; twins who do not are kept."""
-        key = tuple(point.tolist())
-        if key not in self.seen:
-            decided, _ = self.judge.decided(point[None])
-            if self.twins is None and told_apart(decided)[0]:
-                self.twins = shown_twins(self.judge, point, decided[0])
-            self.seen[key] = bool((decided[0] >= 0).all() and (decided[0] == decided[0, 0]).all())
-        return self.seen[key]
+        return self.once(tuple(point.tolist()), lambda: self._fair(point))
 
-    def consider(self, program: ForestProgram, solution: np.ndarray) -> bool:
-        self.fair(program.point(solution))
-        return self.twins is not None
+    def _fair(self, point: np.ndarray) -> bool:
+        (decided,), _ = self.judge.decided(point[None])
+        if self.twins is None and told_apart(decided[None])[0]:
+            self.twins = shown_twins(self.judge, point, decided)
+        return bool((decided >= 0).all() and (decided == decided[0]).all())
 
 
-@dataclass(eq=False)
-class _Question:
-    """One program, and the boxes of cells in which it may still have a margin, the likeliest first."""
+class CellQuestion(Question):
+    """Do two copies of somebody reach leaves of different decisions? Boxes are those of cells."""
 
-    hunt: _Hunt
-    program: ForestProgram
-    nodes: int = 0
-    stuck: int = 0
-    open: list[Any] = field(default_factory=list)
+    hunt: ForestHunt
+    must_hold_people, thorough = True, False
 
-    def __post_init__(self) -> None:
-        self.cost = np.zeros(len(self.program.lower))
-        self.cost[self.program.margin] = -1.0
-        # Unit and away are rounded once each; a box counts as done a little further away.
-        self.enough = self.hunt.away / self.program.unit * (1 + 2.0**-40)
-        self.order, self.relaxation = itertools.count(), Relaxation(self.program)
-        counts = np.array([count for _, count in self.program.cells], np.int64)
-        self.open.append((-math.inf, next(self.order), np.zeros(len(counts), np.int64), counts - 1))
+    def __init__(self, hunt: ForestHunt, copies: tuple[Versions, Versions], classes: tuple[int, int]) -> None:
+        writer = _Writer(hunt.judge)
+        margin = writer.margin(copies, classes)
+        program, unit = writer.draft.program(), math.ldexp(1.0, writer.exponent)
+        super().__init__(hunt, program, program.cost([(margin, -1.0)]), unit)
+        self.cells, margins = writer.columns, hunt.judge.bits.margins
+        doubt = float(margins.doubt.max())
+        away = (doubt if hunt.judge.bits.outputs == 1 else 2 * doubt) + margins.slack
+        # Margins of twins below −away are surely below 0, in every arithmetic named. Unit and away are rounded once
+        # each; a box counts as done a little further away.
+        self.enough = away / unit * (1 + 2.0**-40)
 
-    def cut(self, clock: Clock) -> None:
-        """Bound and cut boxes until none is open, twins are found, or time is up."""
-        while self.open and not clock.is_up and self.hunt.twins is None:
-            known, _, low, high = heapq.heappop(self.open)
-            if (low == high).all():
-                self.stuck += not self.hunt.fair(low)
-                continue
-            bound, solution = self.relaxation.minimum(self.cost, *self.program.within(low, high), clock.left)
-            bound, self.nodes = max(bound, known), self.nodes + 1
-            if bound == math.inf:
-                raise NoProgram("the program that was written allows nobody")
-            if bound > self.enough:
-                continue
-            if solution is not None and self.hunt.consider(self.program, solution):
-                return
-            feature, at = self._where(low, high, solution)
-            below, above = high.copy(), low.copy()
-            below[feature], above[feature] = at, at + 1
-            heapq.heappush(self.open, (bound, next(self.order), low, below))
-            heapq.heappush(self.open, (bound, next(self.order), above, high))
+    def cutoff(self) -> float:
+        return self.enough
 
-    def _where(self, low: np.ndarray, high: np.ndarray, solution: np.ndarray | None) -> tuple[int, int]:
+    def examine(self, solution: np.ndarray) -> bool:
+        self.hunt.fair(self._point(solution))
+        return self.hunt.twins is not None
+
+    def decided(self, lower: np.ndarray, upper: np.ndarray) -> bool | None:
+        low, high = self._ends(lower, upper)
+        return self.hunt.fair(low) if (low == high).all() else None
+
+    def halves(self, lower: np.ndarray, upper: np.ndarray, solution: np.ndarray | None) -> Sequence[Box]:
+        low, high = self._ends(lower, upper)
+        feature, cell = self._cut(low, high, solution)
+        at, count = self.cells[feature]
+        below, above = lower.copy(), upper.copy()
+        below[at + cell : at + count - 1], above[at : at + cell + 1] = 1.0, 0.0
+        return [(below, upper), (lower, above)]
+
+    def _point(self, solution: np.ndarray) -> np.ndarray:
+        """The cells of the nearest person."""
+        return np.array([int((solution[at : at + count - 1] < 0.5).sum()) for at, count in self.cells], np.int64)
+
+    def _ends(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last cell of each free feature in a box of columns."""
+        return self._point(upper), self._point(lower)
+
+    def _cut(self, low: np.ndarray, high: np.ndarray, solution: np.ndarray | None) -> tuple[int, int]:
         """The feature, and the last cell of the lower part: where the solution is least whole, else next to it."""
         best, where = CLOSE, (-1, -1)
-        point = (low + high) // 2 if solution is None else np.clip(self.program.point(solution), low, high)
-        for i, (at, _) in enumerate(self.program.cells):
+        point = (low + high) // 2 if solution is None else np.clip(self._point(solution), low, high)
+        for i, (at, _) in enumerate(self.cells):
             if solution is None or low[i] == high[i]:
                 continue
             part = solution[at + int(low[i]) : at + int(high[i])]
@@ -330,27 +280,3 @@ class _Question:
             return where
         widest = int(np.argmax(high - low))
         return widest, int(min(point[widest], high[widest] - 1))
-
-
-def _cut(questions: list[_Question], clock: Clock) -> list[_Question]:
-    """The questions that are still open after this time, shared by them."""
-    for question, seconds in clock.shared(questions):
-        question.cut(clock.part(most=seconds))
-        if question.hunt.twins is not None:
-            return []
-    return [question for question in questions if question.open]
-
-
-def _claim(hunt: _Hunt, questions: list[_Question], clock: Clock, seed: int) -> str:
-    """HiGHS' own search, and its word where it found no twins."""
-    hunt.by, best, bound, ended = "HiGHS", -math.inf, -math.inf, True
-    for question, seconds in clock.shared(questions):
-        program = question.program
-        claim = ask_highs(program, question.cost, seconds, seed, partial(hunt.consider, program))
-        if hunt.twins is not None:
-            return ""
-        best, bound = max(best, -claim.best * program.unit), max(bound, -claim.bound * program.unit)
-        ended = ended and claim.ended
-    hunt.by = "branch and bound"
-    word = f"best margin {best:.3g}" if ended else f"best margin {best:.3g} when time ran out, at most {bound:.3g}"
-    return f"HiGHS found no twins ({word}, a floating-point answer)"

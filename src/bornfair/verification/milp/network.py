@@ -1,0 +1,252 @@
+"""Networks: what a solver's proposals mean, and whether twins with different decisions exist."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.core.errors import InputError
+from bornfair.models.network.bounds.exact import exact_decisions, exact_scores
+from bornfair.models.network.confirm import confirm_encoded
+from bornfair.models.network.model import Model
+from bornfair.models.verdict import Verdict, undecided
+from bornfair.people.encoding import Encoding
+from bornfair.people.features import NUMERIC, Value
+from bornfair.people.twins.versions import Versions, require_flip_only
+from bornfair.verification.milp.encoding import MOST_VALUES, Copies, reaches, write_copies, write_margin
+from bornfair.verification.milp.program import Program
+from bornfair.verification.milp.search import CLOSE, Box, Hunt, Question, search
+from bornfair.verification.milp.solver import Claim, Cutoff, ask_highs
+from bornfair.verification.neuron_bounds import float_below
+from bornfair.verification.replay import exact_input, falsified, replay
+from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion, unknown_to_solvers
+
+ENGINE = "milp"
+EXHAUSTIVE_WORK = 4_000_000  # products of exact numbers: a few seconds
+
+
+def decide_by_milp(model: Model, *, timeout: Timeout = 60.0, seed: int = 0, say: Say | None = None) -> Verdict:
+    """Twins with different decisions (replayed), a proof that there are none, or why neither was found in time."""
+    clock = clock_of(timeout, say)
+    verdict = confirm_encoded(model.network, model.encoding)
+    refused = refusal(model)
+    if not verdict and refused is not None:
+        verdict = undecided(ENGINE, refused)
+    elif not verdict:
+        verdict = _searched(model, clock, seed, verdict.reason)
+    return replace(verdict, seconds=clock.spent)
+
+
+def _searched(model: Model, clock: Clock, seed: int, doubt: str) -> Verdict:
+    hunt = NetworkHunt(model)
+
+    def questions() -> list[MarginQuestion]:
+        return [MarginQuestion(hunt, write_copies(hunt.question, *asked)) for asked in reaches(hunt.question, clock)]
+
+    def all_pass() -> bool:
+        return pass_everybody(model, clock, hunt.consider) and not hunt.unconfirmed
+
+    found = search(hunt, questions, clock, seed, all_pass if exhaustible(model) else None)
+    if hunt.twins is not None:
+        reason = f"{hunt.by} led to these twins in {clock.spent:.2g} s; they were replayed exactly"
+        return falsified(model, hunt.twins, engine=ENGINE, reason=reason)
+    note = found.refused or found.claim
+    if found.listed:
+        return Verdict("verified", "bounds", ENGINE, ("real",), f"everybody was decided exactly; {note}", boxes=1)
+    if found.proven:
+        reason = f"safe bounds of {found.nodes:,} linear programs leave no margin for twins"
+        return Verdict("verified", "bounds", ENGINE, ("real",), reason, boxes=found.nodes)
+    return undecided(ENGINE, f"{note}; not confirmed rigorously: {doubt}")
+
+
+def refusal(model: Model) -> str | None:
+    """Why no program is written for a model, if so."""
+    require_flip_only(model.encoding, "the milp engine", "use engine='bounds'")
+    if not model.network.function.exact:
+        return f"a mixed-integer program needs a relu network, found {model.network.activation}; use another engine"
+    if model.network.broken_layer is not None:
+        return "the network holds NaN or infinity"
+    if (unknown := unknown_to_solvers(model)) is not None:
+        return unknown
+    size = model.domain.sensitive_space.size
+    if size > MOST_VALUES:
+        return f"there are {size:,} sensitive values, and a program chooses from {MOST_VALUES:,} at most"
+    return None
+
+
+def clock_of(timeout: Timeout, say: Say | None) -> Clock:
+    if not isinstance(timeout, Clock) and not timeout > 0:
+        raise InputError(f"timeout is {timeout}; give a number of seconds above 0.")
+    return Clock.of(timeout, say)
+
+
+# --- programs ---
+
+
+class NetworkQuestion(Question):
+    """A program about two copies of a network. Boxes are cut at a ReLU, or at a whole number."""
+
+    hunt: NetworkHunt
+
+    def __init__(self, hunt: NetworkHunt, copies: Copies, program: Program, cost: np.ndarray, unit: float) -> None:
+        super().__init__(hunt, program, cost, unit)
+        self.copies, self.name = copies, f"values {copies.pair}"
+
+    def halves(self, lower: np.ndarray, upper: np.ndarray, solution: np.ndarray | None) -> Sequence[Box]:
+        free = [phase for phase in self.copies.phases if lower[phase[0]] < upper[phase[0]]]
+        if solution is None:
+            wrong = [upper[z] - lower[z] for _, z, _ in free]
+        else:
+            wrong = [solution[a] - max(solution[z], 0.0) for _, z, a in free]
+        if wrong and max(wrong) > CLOSE:
+            on, z, a = free[int(np.argmax(wrong))]
+            off_low, off_high, on_low = lower.copy(), upper.copy(), lower.copy()
+            off_high[[on, a]], off_high[z] = 0.0, min(upper[z], 0.0)
+            on_low[on], on_low[z] = 1.0, max(lower[z], 0.0)
+            return [(off_low, off_high), (on_low, upper)]
+        whole = self.program.integer & (lower < upper)
+        whole[[on for on, _, _ in self.copies.phases]] = False
+        if not whole.any():
+            return []
+        point = 0.5 * (lower + upper) if solution is None else solution
+        apart = np.where(whole, np.abs(point - np.round(point)), 0.0)
+        at = int(np.argmax(apart if solution is not None else np.where(whole, upper - lower, 0.0)))
+        if solution is not None and apart[at] <= CLOSE:
+            return []
+        cut = math.floor(min(max(point[at], lower[at]), upper[at] - 0.5))
+        low, high = lower.copy(), upper.copy()
+        high[at], low[at] = cut, cut + 1.0
+        return [(lower, high), (low, upper)]
+
+
+class MarginQuestion(NetworkQuestion):
+    """Do two copies decide differently, by how large a margin?"""
+
+    def __init__(self, hunt: NetworkHunt, copies: Copies) -> None:
+        margin = write_margin(copies.draft, copies.sums[-1])
+        program = copies.draft.program()
+        super().__init__(hunt, copies, program, program.cost([(margin, -1.0)]), math.ldexp(1.0, copies.exponent))
+
+    def examine(self, solution: np.ndarray) -> bool:
+        return self.hunt.consider(*self.copies.twins(solution))
+
+    def claim(self, seconds: float, seed: int, cutoff: Cutoff = lambda: math.inf) -> Claim:
+        found = super().claim(seconds, seed, cutoff)
+        if self.hunt.twins is None and self.copies.sums[-1].shape[1] == 1 and found.best <= 1e-6:
+            # The best margin is 0: somebody may have f(u, i) > 0 = f(u, j), so f(u, i) alone is maximised.
+            first, second = (int(column) for column in self.copies.sums[-1][:, 0])
+            upper = self.program.upper.copy()
+            upper[second] = min(upper[second], 0.0)
+            tied = replace(self.program, upper=upper)
+            ask_highs(tied, tied.cost([(first, -1.0)]), seconds / 3, seed, self.examine)
+        return found
+
+
+# --- people ---
+
+Apart = tuple[float, int, int]
+"""How far apart scores are, rounded down, and the positions of the largest and the smallest."""
+
+
+class NetworkHunt(Hunt):
+    """Twins with different decisions, or the twins furthest apart."""
+
+    def __init__(self, model: Model, enough: float | None = None) -> None:
+        super().__init__()
+        self.enough = enough  # whether changes are larger is all that is asked, unless None
+        self.model, self.question = model, TwinQuestion.of(model)
+        self.unconfirmed = False  # somebody's twins differ exactly, but not to the software of an imported original
+        self.low = 0.0
+        self.best: tuple[Person, list[Sensitive], int] | None = None
+        """The person and the sensitive values of the furthest twins, and the output in which they differ so much."""
+
+    @property
+    def wanted(self) -> float:
+        """Bounds below this need not be lowered."""
+        return max(self.low, self.enough or 0.0)
+
+    @property
+    def answered(self) -> bool:
+        return self.enough is not None and self.low > self.enough
+
+    def consider(self, person: Person, values: Sequence[Sensitive]) -> bool:
+        """Whether somebody's versions are decided differently; they are kept."""
+        return self.once(_key(person, values), lambda: self._told_apart(person, values))
+
+    def _told_apart(self, person: Person, values: Sequence[Sensitive]) -> bool:
+        decided = exact_decisions(self.model.network, self._inputs(person, values))
+        if (decided == decided[0]).all():
+            return False
+        pair = [values[0], values[int(np.argmax(decided != decided[0]))]]
+        found = self.question.replayed([person, person], pair)
+        self.twins = found or self.twins
+        self.unconfirmed = self.unconfirmed or found is None
+        return found is not None
+
+    def measure(self, person: Person, values: Sequence[Sensitive]) -> bool:
+        """Keep somebody if no twins found before are further apart. Never says that it is enough."""
+        return self.once(_key(person, values), lambda: self._measured(person, values))
+
+    def _measured(self, person: Person, values: Sequence[Sensitive]) -> bool:
+        for output, scores in enumerate(exact_scores(self.model.network, self._inputs(person, values)).T):
+            low, most, least = self.apart(scores)
+            if low > self.low:
+                self.low, self.best = low, (dict(person), [values[most], values[least]], output)
+        return False
+
+    def apart(self, scores: Sequence[Fraction]) -> Apart:
+        most, least = (pick(range(len(scores)), key=scores.__getitem__) for pick in (max, min))
+        return float_below(scores[most] - scores[least]), most, least
+
+    def _inputs(self, person: Person, values: Sequence[Sensitive]) -> np.ndarray:
+        versions = Versions(self.model.domain).at(values)
+        return np.stack([exact_input(self.model.encoding, person, i, versions) for i in range(len(values))])
+
+    def furthest(self) -> list[dict[str, Value]] | None:
+        """The furthest twins, if anybody's scores change."""
+        if self.best is None:
+            return None
+        person, pair, _ = self.best
+        return [dict(twin) for twin in replay(self.model, person, [0, 1], Versions(self.model.domain).at(pair)).people]
+
+
+def _key(person: Person, values: Sequence[Sensitive]) -> Any:
+    return tuple(person.values()), tuple(values)
+
+
+# --- everybody ---
+
+
+def exhaustible(model: Model) -> bool:
+    """Whether everybody can be listed and decided exactly in seconds."""
+    levels = list(map(len, _seen_levels(model.encoding)))
+    if model.encoding.sensitive.spans or not all(levels):
+        return False
+    people = math.prod(levels)
+    return people * len(model.encoding.codes) * model.network.parameters <= EXHAUSTIVE_WORK
+
+
+def _seen_levels(encoding: Encoding) -> list[Sequence[Value]]:
+    """The values of each free feature that the network may tell apart; none where they cannot be listed."""
+    found = list[Sequence[Value]]()
+    for feature in encoding.domain.free_features:
+        if not isinstance(feature, NUMERIC):
+            found.append(feature.levels())
+            continue
+        low, high = encoding.number(feature.name).seen
+        found.append((low,) if low == high else range(low, high + 1) if feature.kind == "integer" else ())
+    return found
+
+
+def pass_everybody(model: Model, clock: Clock, stops: Callable[[Person, Sequence[Sensitive]], bool]) -> bool:
+    """Whether everybody there is, in all versions, was looked at in time without a stop."""
+    names, values = model.domain.free_names, model.domain.sensitive_space.values
+    people = (dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*_seen_levels(model.encoding)))
+    return not any(clock.left <= 0 or stops(person, values) for person in people)

@@ -31,9 +31,8 @@ from bornfair.verification.milp.encoding import (
     write_copies,
     write_margin,
 )
-from bornfair.verification.milp.program import Draft, Program
+from bornfair.verification.milp.program import Claim, Draft, Judge, Program, ask_highs, safe_minimum
 from bornfair.verification.milp.search import Question
-from bornfair.verification.milp.solver import Claim, Judge, ask_highs, safe_minimum
 from bornfair.verification.replay import exact_input
 from bornfair.verification.twin_question import TwinQuestion
 from oracle import everybody

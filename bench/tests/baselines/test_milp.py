@@ -18,7 +18,7 @@ from bornfair.models.network.network import Layer, Network
 from bornfair.proof.bundle import FairModel
 from bornfair.verification.milp import change_of_probability, largest_probability_change, search
 from bornfair.verification.milp.probability import pieces
-from bornfair.verification.milp.solver import Claim
+from bornfair.verification.milp.program import Claim
 from bornfair.verification.replay import exact_input
 from bornfair_bench.baselines.milp import MILP, number_reach, outcome_change, relaxed_slopes
 from bornfair_bench.baselines.penalised import Pace

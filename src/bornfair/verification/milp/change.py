@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from bornfair.core.errors import InputError, plain, plain_level
 from bornfair.models.network.model import Model
 from bornfair.people.features import Value, unknown_column
 from bornfair.people.twins.versions import Versions
-from bornfair.verification.milp.encoding import Pair, Reach, reaches, write_copies
+from bornfair.verification.milp.encoding import Copies, reaches, write_copies
 from bornfair.verification.milp.network import (
     NetworkHunt,
     NetworkQuestion,
@@ -24,7 +23,7 @@ from bornfair.verification.milp.network import (
     pass_everybody,
     refusal,
 )
-from bornfair.verification.milp.program import NoProgram
+from bornfair.verification.milp.program import NoProgram, Program
 from bornfair.verification.milp.search import bound_largest
 
 MOST_ROWS = 20_000  # of a table, looked at; drawn at random where there are more
@@ -121,51 +120,34 @@ def _change(hunt: NetworkHunt, high: float, solver: float, reason: str, clock: C
 
 def _bounds_of_changes(hunt: NetworkHunt, clock: Clock, seed: int) -> list[tuple[float, float]]:
     """Upper bounds of the change for every pair of values and every output: proven, and as HiGHS claims."""
-    outputs = range(hunt.model.network.outputs)
-    tasks = [_Task(hunt, *asked, output) for asked in reaches(hunt.question, clock) for output in outputs]
-    tasks.sort(key=lambda task: -task.most)
-    bounds = [(task.most,) * 2 for task in tasks]
+    questions = list[ChangeQuestion]()
+    for pair, reach in reaches(hunt.question, clock):
+        copies = write_copies(hunt.question, pair, reach)
+        program, most = copies.draft.program(), np.maximum(reach[-1].gap_high, 0.0).tolist()
+        questions += [ChangeQuestion(hunt, copies, program, *output) for output in enumerate(most)]
+    questions.sort(key=lambda question: -question.most)
+    bounds = [(question.most,) * 2 for question in questions]
     for _ in range(2):  # the second round has what time the first has left over
-        unmet = [i for i in range(len(tasks)) if bounds[i][0] > hunt.wanted * (1 + MET)]
+        unmet = [i for i in range(len(questions)) if bounds[i][0] > hunt.wanted * (1 + MET)]
         for i, seconds in clock.shared(unmet):
             if bounds[i][0] > hunt.wanted and seconds > 0 and not hunt.answered:
-                proven, claimed = bound_largest(tasks[i].question, clock, seconds, seed)
+                proven, claimed = bound_largest(questions[i], clock, seconds, seed)
                 proven = math.nextafter(proven, math.inf)  # scaling rounds nothing but subnormal numbers
                 bounds[i] = min(bounds[i][0], proven), min(bounds[i][1], claimed)
     return bounds
 
 
-@dataclass(eq=False)
-class _Task:
-    """One output of two copies, whose program is written once it is needed."""
-
-    hunt: NetworkHunt
-    pair: Pair
-    reach: Reach
-    output: int
-
-    @property
-    def most(self) -> float:
-        """No twins' scores differ by more, by bounds alone."""
-        return max(float(self.reach[-1].gap_high[self.output]), 0.0)
-
-    @cached_property
-    def question(self) -> ChangeQuestion:
-        copies = write_copies(self.hunt.question, self.pair, self.reach)
-        program = copies.draft.program()
-        stretch = max(0, min(STRETCH, copies.exponent - math.frexp(self.most)[1] + 4))
-        first, second = (int(column) for column in copies.sums[-1][:, self.output])
-        cost = program.cost([(first, math.ldexp(-1.0, stretch)), (second, math.ldexp(1.0, stretch))])
-        unit = math.ldexp(1.0, copies.exponent - stretch)
-        question = ChangeQuestion(self.hunt, copies, program, cost, unit)
-        question.name += f", output {self.output}"
-        return question
-
-
 class ChangeQuestion(NetworkQuestion):
-    """How far apart can the scores of two copies be?"""
+    """How far apart can an output of two copies be? `most` is known from bounds alone."""
 
     near = NEAR_ENOUGH
+
+    def __init__(self, hunt: NetworkHunt, copies: Copies, program: Program, output: int, most: float) -> None:
+        stretch = max(0, min(STRETCH, copies.exponent - math.frexp(most)[1] + 4))
+        first, second = (int(column) for column in copies.sums[-1][:, output])
+        cost = program.cost([(first, math.ldexp(-1.0, stretch)), (second, math.ldexp(1.0, stretch))])
+        super().__init__(hunt, copies, program, cost, math.ldexp(1.0, copies.exponent - stretch))
+        self.most, self.name = most, f"{self.name}, output {output}"
 
     def examine(self, solution: np.ndarray) -> bool:
         return self.hunt.measure(*self.copies.twins(solution))

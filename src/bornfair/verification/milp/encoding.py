@@ -19,8 +19,7 @@ from bornfair.models.network.bounds.intervals import box_bounds
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
 from bornfair.people.space.partition import Input, ends_of
-from bornfair.verification.milp.program import Draft, NoProgram, exponent_of, scaled
-from bornfair.verification.milp.solver import Relaxation
+from bornfair.verification.milp.program import Draft, NoProgram, Relaxation, exponent_of, scaled
 from bornfair.verification.neuron_bounds import NeuronBounds, SumBounds, float_above, float_below
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion
 
@@ -298,8 +297,9 @@ def write_margin(draft: Draft, outputs: np.ndarray) -> int:
         draft.row([int(outputs[1, 0]), m], [1.0, 1.0], -np.inf, 0.0)
         return m
     classes = range(outputs.shape[1])
-    wins = [draft.choice(len(classes)) for _ in (0, 1)]
+    wins = [[draft.column(0, 1, integer=True) for _ in classes] for _ in (0, 1)]
     for copy in (0, 1):
+        draft.row(wins[copy], [1.0] * len(wins[copy]), 1.0, 1.0)
         for k in classes:
             for j in classes:
                 if j != k:  # f_k − f_j ≥ m, unless k does not win: then 2·most is enough to allow anything

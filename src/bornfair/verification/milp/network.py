@@ -21,9 +21,8 @@ from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.twins.versions import Versions, require_flip_only
 from bornfair.verification.milp.encoding import MOST_VALUES, Copies, reaches, write_copies, write_margin
-from bornfair.verification.milp.program import Program
+from bornfair.verification.milp.program import Claim, Cutoff, Program, ask_highs
 from bornfair.verification.milp.search import CLOSE, Box, Hunt, Question, search
-from bornfair.verification.milp.solver import Claim, Cutoff, ask_highs
 from bornfair.verification.neuron_bounds import float_below
 from bornfair.verification.replay import exact_input, falsified, replay
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion, unknown_to_solvers

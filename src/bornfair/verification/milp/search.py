@@ -17,8 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from bornfair.core.clock import Clock
-from bornfair.verification.milp.program import NoProgram, Program
-from bornfair.verification.milp.solver import Claim, Cutoff, Relaxation, ask_highs
+from bornfair.verification.milp.program import Claim, Cutoff, NoProgram, Program, Relaxation, ask_highs
 from bornfair.verification.replay import Replay
 
 CLOSE = 1e-7  # what counts as whole, or as zero, when a column to branch on is chosen
@@ -135,20 +134,16 @@ Asked = TypeVar("Asked", bound=Question)
 
 @dataclass(frozen=True)
 class Searched:
-    """How a search without twins ends."""
+    """How a search without twins ends: the linear programs that gave safe bounds; whether boxes are open, and how many
+    people are too close to call; whether everybody passed one by one; HiGHS' claim, or why no program could be written.
+    """
 
-    nodes: int = 0
-    """Linear programs that gave safe bounds."""
-    open: bool = True
-    """Whether a part of the domain is undecided, because time is up or no program could be written."""
-    stuck: bool = False
-    """Whether people are too close to call."""
-    listed: bool = False
-    """Whether everybody was decided one by one, and all passed."""
-    claim: str = ""
-    """HiGHS' claim, in words."""
-    refused: str = ""
-    """Why no program could be written."""
+    nodes: int
+    open: bool
+    stuck: int
+    listed: bool
+    claim: str
+    refused: str
 
     @property
     def proven(self) -> bool:
@@ -182,7 +177,7 @@ def search(
     if open_ and hunt.twins is None and decide_all is not None:
         hunt.by, listed = "a list of everybody", decide_all()
     nodes, stuck = (sum(getattr(question, name) for question in questions) for name in ("nodes", "stuck"))
-    return Searched(nodes, open_, bool(stuck), listed, claim, refused)
+    return Searched(nodes, open_, stuck, listed, claim, refused)
 
 
 def _grown(hunt: Hunt, questions: Sequence[Asked], clock: Clock, share: float = 1.0) -> list[Asked]:

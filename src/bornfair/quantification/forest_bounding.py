@@ -12,7 +12,7 @@ from bornfair.models.forest.shares.panel import Panel
 from bornfair.models.forest.shares.weights import CellWeights
 from bornfair.people.space.boxes import Boxes
 from bornfair.quantification.tally import Tally, waiting
-from bornfair.verification.forest_search import split_of
+from bornfair.verification.forest_search import cut_boxes, split_of
 from bornfair.verification.frontier import Look, Portion
 
 
@@ -28,12 +28,7 @@ class ForestHalving(Look):
     """Sums of one version in a box that are looked at one by one rather than cut apart."""
 
     def look(self, portion: Portion) -> tuple[Tally, Boxes]:
-        boxes = portion.boxes
-        feature, cut = boxes.facts["feature"], boxes.facts["cut"]
-        rows = np.arange(len(boxes))
-        below, above = boxes.high.copy(), boxes.low.copy()
-        below[rows, feature], above[rows, feature] = cut, cut + 1
-        return self.bounded(Boxes(np.concatenate([boxes.low, above]), np.concatenate([below, boxes.high])))
+        return self.bounded(cut_boxes(portion.boxes))
 
     def bounded(self, boxes: Boxes) -> tuple[Tally, Boxes]:
         """What is decided of some boxes, and what is still open."""

@@ -7,108 +7,57 @@ What is left of everybody when time is up is said as a share of the domain, each
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
-
 import numpy as np
 
 from bornfair.core.clock import Clock, Timeout
 from bornfair.models.forest.bounds.branching import Branching
 from bornfair.models.forest.bounds.judge import Bounds, Judge, told_apart
-from bornfair.models.verdict import Verdict, undecided
+from bornfair.models.verdict import Verdict
 from bornfair.people.space.boxes import Boxes
 from bornfair.verification.forest_attack import shown_twins, worth
-from bornfair.verification.frontier import INTERRUPTED, TOO_CLOSE, Frontier
-from bornfair.verification.replay import Replay, falsified
+from bornfair.verification.frontier import Frontier
+from bornfair.verification.loop import ENGINE, Falsified, Judged, Waiting, search_boxes
+from bornfair.verification.replay import falsified
 
 BATCH = 256
 MEMORY = 2**29  # bytes of open boxes
 
 
-@dataclass(frozen=True)
-class Tally:
-    """Boxes that were bounded, the share of everybody in those that are fair, and in those too close to call."""
-
-    boxes: int = 0
-    fair: float = 0.0
-    stuck: float = 0.0
-    any_stuck: bool = False  # whose share may be too small for a float
-    twins: Replay | None = None
-
-
 def search_forest(judge: Judge, *, timeout: Timeout = 60.0, most_boxes: float = float("inf")) -> Verdict:
     """Verified, falsified with twins, or undecided with the share that is decided, of the people the judge knows."""
-    clock = Clock.of(timeout)
-    search = _Search(judge, clock, most_boxes)
-    try:
-        reason = search.run()
-    except KeyboardInterrupt:
-        reason = INTERRUPTED
-    tally = search.frontier.tally
-    facts: dict[str, Any] = {"boxes": tally.boxes, "seconds": clock.spent}
-    if tally.twins is not None:
-        return falsified(
-            judge.model,
-            tally.twins,
-            engine="bounds",
-            reason=f"found by cutting {tally.boxes:,} boxes of cells",
-            **facts,
-        )
-    whom = ("these people", "these people") if judge.cells.where else ("everybody", "the domain")
-    if reason is None and not tally.any_stuck:
-        text = f"{tally.boxes:,} boxes of cells between thresholds cover {whom[0]}, and in each twins are decided alike"
-        return Verdict("verified", "bounds", "bounds", judge.arithmetic, text, **facts)
-    why = reason or TOO_CLOSE
-    decided = f"{why}; {100 * min(tally.fair, 1.0):.3g} % of {whom[1]} is decided, and all of that is fair"
-    return replace(undecided("bounds", decided), **facts)
+    width = len(judge.sizes)
+    root = Boxes(np.zeros((1, width), np.int64), (judge.sizes - 1)[None])
+    root = root.knowing(hope=np.zeros(1), feature=np.zeros(1, np.int64), cut=np.zeros(1, np.int64))
+    most_open = MEMORY // (16 * width + 16)
+    waiting: Waiting = Frontier(root, Judged(), Clock.of(timeout), most_open, lambda: waiting.shelve_half("hope"))
+    return search_boxes(_Cells(judge), waiting, most_boxes)
 
 
-class _Search:
-    def __init__(self, judge: Judge, clock: Clock, most_boxes: float) -> None:
-        self.judge, self.branching, self.most_boxes = judge, Branching(judge), most_boxes
+class _Cells:
+    """The boxes of cells of a forest. Open ones know where they are to be cut."""
+
+    batch, look, partitions = BATCH // 2, None, False
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge, self.branching = judge, Branching(judge)
         self.upto = [
             np.concatenate([[0.0], np.cumsum(widths)]) / max(widths.sum(), 1e-300)
             for widths in (
                 judge.cells.features[i].widths * ok for i, ok in zip(judge.cells.free, judge.cells.inside, strict=True)
             )
         ]
-        width = len(judge.sizes)
-        root = Boxes(np.zeros((1, width), np.int64), (judge.sizes - 1)[None])
-        root = root.knowing(hope=np.zeros(1), feature=np.zeros(1, np.int64), cut=np.zeros(1, np.int64))
-        self.frontier: Frontier[Boxes, Tally] = Frontier(
-            root, Tally(), clock, MEMORY // (16 * width + 16), lambda: self.frontier.shelve_half("hope")
-        )
+        self.whom = ("these people", "these people") if judge.cells.where else ("everybody", "the domain")
 
-    def run(self) -> str | None:
-        frontier = self.frontier
-        frontier.replace(np.arange(1), 1, self._decided)
-        return frontier.work(self._step, self._progress)
+    def begin(self, waiting: Waiting) -> None:
+        waiting.replace(np.arange(1), 1, self._judged)
 
-    def _step(self) -> str | None:
-        frontier = self.frontier
-        if frontier.tally.twins is not None:
-            return "twins were found"
-        if frontier.tally.boxes >= self.most_boxes:
-            return "enough boxes were bounded"
-        frontier.replace(frontier.wave("hope", BATCH // 2), BATCH // 2, self._cut)
-        return None
+    def choose(self, waiting: Waiting, most: float) -> tuple[np.ndarray, None]:
+        return waiting.wave("hope", self.batch), None
 
-    def _progress(self) -> str:
-        tally = self.frontier.tally
-        return f"{100 * tally.fair:.2f} % decided, {tally.boxes:,} boxes bounded, {self.frontier.count:,} open"
+    def take(self, tally: Judged, found: Boxes) -> tuple[Judged, Boxes]:
+        return self._judged(tally, cut_boxes(found))
 
-    def _cut(self, tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
-        if tally.twins is not None:
-            return tally, boxes
-        feature, cut = boxes.facts["feature"], boxes.facts["cut"]
-        rows = np.arange(len(boxes))
-        below, above = boxes.high.copy(), boxes.low.copy()
-        below[rows, feature], above[rows, feature] = cut, cut + 1
-        halves = Boxes(np.concatenate([boxes.low, above]), np.concatenate([below, boxes.high]))
-        return self._decided(tally, halves)
-
-    def _decided(self, tally: Tally, boxes: Boxes) -> tuple[Tally, Boxes]:
-        """What is still open of some boxes; where twins are found, they go to the tally."""
+    def _judged(self, tally: Judged, boxes: Boxes) -> tuple[Judged, Boxes]:
         judge = self.judge
         if judge.cells.where:
             boxes = Boxes(*judge.cells.narrowed(boxes.low, boxes.high)[:2])
@@ -118,32 +67,49 @@ class _Search:
         middles = (boxes.low[open_] + boxes.high[open_]) // 2
         decided, margins = judge.decided(middles)
         single = (boxes.low[open_] == boxes.high[open_]).all(axis=1)
-        unfair = np.flatnonzero(told_apart(decided) & judge.cells.within(middles))
-        twins = tally.twins
-        for i in unfair:
-            twins = twins or shown_twins(judge, middles[i], decided[i])
         known = (decided >= 0).all(axis=1) & (decided == decided[:, :1]).all(axis=1)
         share = self._share(boxes)
-        settled = single & known
-        stuck = single & ~known
-        tally = Tally(
-            tally.boxes + len(boxes),
-            tally.fair + float(share[found.fair].sum() + share[open_[settled]].sum()),
-            tally.stuck + float(share[open_[stuck]].sum()),
-            tally.any_stuck or bool(stuck.any()),
-            twins,
-        )
-        rest = ~single
-        left = open_[rest]
+        fair = float(share[found.fair].sum() + share[open_[single & known]].sum())
+        tally = tally.plus(len(boxes), fair, share[open_[single & ~known]])
+        for i in np.flatnonzero(told_apart(decided) & judge.cells.within(middles)):
+            if (twins := shown_twins(judge, middles[i], decided[i])) is not None:
+                reason = f"found by cutting {tally.boxes:,} boxes of cells"
+                raise Falsified(falsified(judge.model, twins, engine=ENGINE, reason=reason), tally.boxes)
+        left = open_[~single]
         some = Bounds(*(getattr(found, name)[left] for name in Bounds.__annotations__))
         feature, cut = split_of(self.branching, boxes.low[left], boxes.high[left], masks[left], some)
-        return tally, boxes[left].knowing(hope=-worth(margins[rest]), feature=feature, cut=cut)
+        return tally, boxes[left].knowing(hope=-worth(margins[~single]), feature=feature, cut=cut)
 
     def _share(self, boxes: Boxes) -> np.ndarray:
         found = np.ones(len(boxes))
         for i, upto in enumerate(self.upto):
             found *= upto[boxes.high[:, i] + 1] - upto[boxes.low[:, i]]
         return found
+
+    def end(self, waiting: Waiting) -> None:
+        pass
+
+    def progress(self, waiting: Waiting) -> str:
+        tally = waiting.tally
+        return f"{100 * tally.decided:.2f} % decided, {tally.boxes:,} boxes bounded, {waiting.count:,} open"
+
+    def verified(self, tally: Judged) -> Verdict:
+        cover = f"{tally.boxes:,} boxes of cells between thresholds cover {self.whom[0]}"
+        text = f"{cover}, and in each twins are decided alike"
+        return Verdict("verified", "bounds", ENGINE, self.judge.arithmetic, text)
+
+    def left(self, why: str, waiting: Waiting) -> str:
+        share = 100 * min(waiting.tally.decided, 1.0)
+        return f"{why}; {share:.3g} % of {self.whom[1]} is decided, and all of that is fair"
+
+
+def cut_boxes(boxes: Boxes) -> Boxes:
+    """The halves of boxes that know where to be cut."""
+    feature, cut = boxes.facts["feature"], boxes.facts["cut"]
+    rows = np.arange(len(boxes))
+    below, above = boxes.high.copy(), boxes.low.copy()
+    below[rows, feature], above[rows, feature] = cut, cut + 1
+    return Boxes(np.concatenate([boxes.low, above]), np.concatenate([below, boxes.high]))
 
 
 def split_of(

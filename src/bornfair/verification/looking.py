@@ -69,7 +69,6 @@ class Looking(Look):
 
     model: Model
     relation: Relation
-    declared: bool  # views are versions of people of the domain
     wanted: tuple[Arithmetic, ...]
     seed: int
     bounds: LinearBounds
@@ -129,7 +128,7 @@ class Looking(Look):
         if not network.function.exact:
             return ()
         u = self.places.values(places[None])[0]
-        inputs = exact_views(self.model, self.relation, u, self.declared, self.among)
+        inputs = exact_views(self.model, self.relation, u, declared=True, among=self.among)
         everyone = frozenset(map(tuple, inputs))  # the same for all twins, so that they are looked at once
         if everyone not in self.seen:
             once = np.array(list(everyone), dtype=object).reshape(-1, inputs.shape[1])

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,26 +28,25 @@ from bornfair.parallel import Jobs, Workers
 from bornfair.people.space.among import Limits, box_within
 from bornfair.people.space.boxes import Boxes, Places
 from bornfair.people.twins.relation import Relation, twin_relation
-from bornfair.verification.cuts import Cuts
-from bornfair.verification.frontier import INTERRUPTED, TOO_CLOSE, Frontier
+from bornfair.verification.frontier import Frontier
 from bornfair.verification.looking import Looked, Looking, Outcome, Wave, person_at
+from bornfair.verification.loop import ENGINE, Falsified, Judged, Waiting, search_boxes
 from bornfair.verification.replay import falsified, replay, versions_at
 
-ENGINE = "bounds"
-ENOUGH = "enough boxes were bounded"
 WAVE = 8  # batches, at least, between two looks at all open boxes
 REPLAYS = 8  # suspected twins replayed per round
 OFTEN = 8  # rounds in which the decision boundary is looked for on lines; later once in so many
 WORTH_COMPILING = 120.0  # seconds allowed from which on the bounds are compiled
 MANY_BOXES = 500_000  # the same where a number of boxes ends the search
 SAVE_EVERY = 60.0  # seconds between savings of the cuts
+NAMES = ("parents", "columns", "kept")
+MOST_CUTS = 4_000_000  # kept in memory and in the file; later cuts are made anew
 
 
 def search(
     model: Model,
     *,
     timeout: Timeout,
-    relation: Relation | None = None,
     arithmetic: Sequence[Arithmetic] = ("real", "float32"),
     batch: int = 512,
     most_boxes: int = 1_000_000,
@@ -64,51 +62,43 @@ def search(
     Proofs are for float32 in any order of summation, which covers real arithmetic; where that cannot be had the verdict
     is about ("real",) alone, if `arithmetic` names it. Of more than `most_boxes` open boxes (16 bytes each per column)
     the smallest wait in files; if the disk is full too, the newest are taken first, depth-first, and the decided share
-    grows slowly.
-    `resume` names a file: the cuts are kept in it when the search stops (also by an interrupt), and made anew from it
-    when it exists; nothing else in it is believed, so every box is decided again. Twins of another relation than the
-    domain's cannot be replayed from raw values; if some are found, the answer is undecided and names u. `among` says
-    who is asked about, if not everybody (`bornfair.people.space.among`). `jobs` workers look at boxes side by side;
-    where it stops after so many boxes (`stop_after`), their number changes nothing.
+    grows slowly. `resume` names a file: the cuts are kept in it when the search stops (also by an interrupt), and made
+    anew from it when it exists; nothing else in it is believed, so every box is decided again. `among` says who is
+    asked about, if not everybody (`bornfair.people.space.among`). `jobs` workers look at boxes side by side; where it
+    stops after so many boxes (`stop_after`), their number changes nothing.
     """
     wanted, clock = checked_arithmetic(arithmetic), Clock.of(timeout, say)
     if batch < 1 or most_boxes < 1 or not clock.timeout >= 0:
         raise InputError(f"batch, most_boxes ≥ 1 and timeout ≥ 0 are needed, found {batch}, {most_boxes}, {timeout}.")
     try:
-        declared = twin_relation(model.encoding)
+        relation = twin_relation(model.encoding)
     except InputError as error:  # the views cannot be written down exactly
         return undecided(ENGINE, str(error).rstrip("."))
-    chosen = declared if relation is None else relation
-    structural = prove_structurally(model.network, chosen)
+    structural = prove_structurally(model.network, relation)
     if set(wanted) <= set(structural.arithmetic) or structural.arithmetic == ("real", "float32"):
         return structural
     long = clock.timeout >= WORTH_COMPILING if stop_after is None else stop_after >= MANY_BOXES
-    bounds = LinearBounds(model.network, chosen, compiled=long)
+    bounds = LinearBounds(model.network, relation, compiled=long)
     if bounds.flaw is not None:
         return undecided(ENGINE, bounds.flaw)
-    places = Places(chosen.free)
+    places = Places(relation.free)
     if among is not None:
-        places = Places(chosen.free, box_within(places, model.encoding, among))
-    digest = _digest(model.network, chosen, wanted, places)
+        places = Places(relation.free, box_within(places, model.encoding, among))
+    digest = _digest(model.network, relation, wanted, places)
     if stop_after is not None:
         whole("stop_after", stop_after, 1)
-    with checkpoint.owned(resume):
+    plain = Model(model.network, model.encoding)
+    imported = model.original is not None
+    look = Looking(plain, relation, wanted, seed, bounds, places, among or {}, imported)
+    with checkpoint.owned(resume), Workers.lent(jobs) as workers:
         cuts = Cuts(places, None if resume is None else Path(resume), digest)
         everybody = cuts.leaves(most_boxes)
         everybody = everybody.knowing(share=places.share(everybody))
-        with Workers.lent(jobs) as workers:
-            frontier: Frontier[Boxes, _Tally] = Frontier(
-                everybody,
-                _Tally(),
-                clock,
-                most_boxes,
-                lambda: frontier.shelve_half("share"),
-                counted=stop_after is not None,
-            )
-            verdict = _Search(
-                model, chosen, relation is None or _equal(relation, declared), wanted, batch, seed, bounds, places,
-                cuts, frontier, among or {}, workers, np.inf if stop_after is None else stop_after,
-            ).run()  # fmt: skip
+        waiting: Waiting = Frontier(
+            everybody, Judged(), clock, most_boxes, lambda: waiting.shelve_half("share"), counted=stop_after is not None
+        )
+        space = _Network(model, look, batch, cuts)
+        verdict = search_boxes(space, waiting, np.inf if stop_after is None else stop_after, workers)
     if structural and "real" in wanted and verdict.verdict == "undecided":  # proven in real arithmetic at least
         reason = f"{structural.reason}; in float32: {verdict.reason}"
         return dataclasses.replace(structural, reason=reason, boxes=verdict.boxes, seconds=verdict.seconds)
@@ -123,150 +113,81 @@ def checked_arithmetic(named: Sequence[Arithmetic]) -> tuple[Arithmetic, ...]:
     return wanted
 
 
-class _Found(Exception):
-    """Twins who are decided differently: the search is over."""
+@dataclass(eq=False)
+class _Network:
+    """The boxes of a network's free space. Cuts are recorded, so that a search can be resumed."""
 
-    def __init__(self, verdict: Verdict) -> None:
-        self.verdict = verdict
-
-
-@dataclass(frozen=True)
-class _Tally:
-    """What became of the boxes. Shares are of the whole domain."""
-
-    decided: float = 0.0
-    stuck: float = 0.0
-    any_stuck: bool = False  # whose share may be too small for a float
-    boxes: int = 0
-    rounds: int = 0
-    real_only: bool = False  # float32 could not be shown somewhere
-
-
-@dataclass(frozen=True, eq=False)
-class _Search:
     model: Model
-    relation: Relation
-    declared: bool  # views are versions of people of the domain, so twins can be replayed from raw values
-    wanted: tuple[Arithmetic, ...]
+    look: Looking
     batch: int
-    seed: int
-    bounds: LinearBounds
-    places: Places
     cuts: Cuts
-    frontier: Frontier[Boxes, _Tally]
-    among: Limits
-    workers: Workers
-    stop_after: float
+    partitions: bool = True
 
-    @cached_property
-    def _looking(self) -> Looking:
-        """The work on boxes, which is done side by side."""
-        plain = Model(self.model.network, self.model.encoding)
-        return Looking(
-            plain, self.relation, self.declared, self.wanted, self.seed, self.bounds, self.places, self.among,
-            self.model.original is not None,
-        )  # fmt: skip
+    def begin(self, waiting: Waiting) -> None:
+        pass
 
-    def run(self) -> Verdict:
-        frontier, clock = self.frontier, self.frontier.clock
-        try:
-            reason = frontier.work(self._round, self._progress)
-        except KeyboardInterrupt:
-            reason = INTERRUPTED
-        except _Found as found:
-            boxes = max(frontier.tally.boxes, 1)
-            return dataclasses.replace(found.verdict, boxes=boxes, partitions=boxes, seconds=clock.spent)
-        if frontier.count:
-            self.cuts.save()
-        else:
-            self.cuts.discard()
-        if clock.say is not None:
-            clock.say(self._progress())
-        return self._verdict(reason)
-
-    def _verdict(self, stopped: str | None) -> Verdict:
-        tally, open_, seconds = self.frontier.tally, self.frontier.count, self.frontier.clock.spent
-        facts: dict[str, Any] = {"partitions": tally.boxes, "boxes": tally.boxes, "seconds": seconds}
-        if not open_ and not tally.any_stuck:
-            kinds: tuple[Arithmetic, ...] = ("real", "float32")
-            reason = "every box is proven fair"
-            if tally.real_only:
-                reason += " in real arithmetic; not shown in float32 for somebody"
-            if tally.real_only or self.wanted == ("real",):
-                kinds = ("real",)
-            return Verdict("verified", "bounds", ENGINE, kinds, reason, **facts)
-        why = stopped if open_ else TOO_CLOSE
-        left = float(self.frontier.open.facts["share"].sum()) + tally.stuck
-        left += sum(one.sums["share"] for one in self.frontier.shelved)
-        whom = "these people" if self.among else "the domain"
-        reason = (
-            f"{why}: {_percent(1 - left)} of {whom} is decided, {_percent(left)} is not "
-            f"({open_:,} open boxes after {tally.boxes:,} in {seconds:.1f} s)"
-        )
-        return Verdict("undecided", "none", ENGINE, (), reason, **facts)
-
-    def _progress(self) -> str:
-        tally, seconds = self.frontier.tally, self.frontier.clock.spent
-        pace = tally.boxes / seconds if seconds else 0.0
-        return f"{_percent(tally.decided)} decided, {self.frontier.count:,} boxes open, {pace:,.0f} boxes/s"
-
-    # --- one round ---
-
-    def _round(self) -> str | None:
-        """Decide or cut a wave of boxes."""
-        frontier = self.frontier
-        tally = frontier.tally
-        if tally.boxes >= self.stop_after:
-            return ENOUGH
+    def choose(self, waiting: Waiting, most: float) -> tuple[np.ndarray, Wave]:
         self.cuts.save(every=SAVE_EVERY)
-        mode: Arithmetic = "real" if tally.real_only or self.wanted == ("real",) else "float32"
-        wave = Wave(mode, tally.boxes, tally.rounds < OFTEN or tally.rounds % OFTEN == 0)
-        rows = frontier.wave("share", WAVE * self.batch, max(int(min(self.stop_after - tally.boxes, 2**62)), 1))
-        frontier.replace(rows, self.batch, self._taken_in, look=self._looking, workers=self.workers, note=wave)
-        frontier.become(frontier.open, dataclasses.replace(frontier.tally, rounds=frontier.tally.rounds + 1))
-        return None
+        tally = waiting.tally
+        mode: Arithmetic = "real" if tally.real_only or self.look.wanted == ("real",) else "float32"
+        note = Wave(mode, tally.boxes, tally.rounds < OFTEN or tally.rounds % OFTEN == 0)
+        return waiting.wave("share", WAVE * self.batch, max(int(min(most, 2**62)), 1)), note
 
-    def _taken_in(self, tally: _Tally, found: Looked) -> tuple[_Tally, Boxes]:
-        """The tally after some boxes, and what is still open of them. Raises when twins differ."""
+    def take(self, tally: Judged, found: Looked) -> tuple[Judged, Boxes]:
         for people in found.suspects:
             self._replay(people)
         boxes, outcome = found.boxes, found.outcome
         first, second = self.cuts.record(boxes[found.cut], found.first, found.second)
-        share, real_only, late = boxes.facts["share"], outcome == Outcome.FAIR_IN_REAL, outcome == Outcome.OPEN
+        share, late = boxes.facts["share"], outcome == Outcome.OPEN
         late[found.cut] = False
-        tally = dataclasses.replace(
-            tally,
-            decided=tally.decided + float(share[outcome <= Outcome.FAIR_IN_REAL].sum()),
-            stuck=tally.stuck + float(share[outcome == Outcome.STUCK].sum()),
-            any_stuck=tally.any_stuck or bool((outcome == Outcome.STUCK).any()),
-            boxes=tally.boxes + len(boxes),
-            real_only=tally.real_only or bool(real_only.any()),
-        )
+        decided, real_only = outcome <= Outcome.FAIR_IN_REAL, bool((outcome == Outcome.FAIR_IN_REAL).any())
+        stuck = share[outcome == Outcome.STUCK]
+        tally = tally.plus(len(boxes), float(share[decided].sum()), stuck, real_only=real_only)
         halves = Boxes.joined(first, second)
-        return tally, Boxes.joined(halves.knowing(share=self.places.share(halves)), boxes[late])
+        return tally, Boxes.joined(halves.knowing(share=self.look.places.share(halves)), boxes[late])
 
     def _replay(self, people: np.ndarray) -> None:
         """Replay suspected people; raise when twins differ in an arithmetic that was asked about."""
         for places in people[:REPLAYS]:
-            if not self.declared:
-                u = self.places.values(places[None])
-                inputs = np.concatenate([view(u) for view in self.relation.views]).astype(np.float32)
-                if len(set(self.model.network.decide(inputs).tolist())) > 1:
-                    raise _Found(undecided(ENGINE, f"the views of u = {u[0].tolist()} are decided differently"))
-                continue
-            u = self.places.values(places[None])[0]
-            person, known = person_at(self.model, u, self.among), versions_at(self.model, u)
-            found = replay(self.model, person, self.relation.versions, known)
-            for name in self.wanted:
+            u = self.look.places.values(places[None])[0]
+            person, known = person_at(self.model, u, self.look.among), versions_at(self.model, u)
+            found = replay(self.model, person, self.look.relation.versions, known)
+            for name in self.look.wanted:
                 decided = found.decisions.get(name, (0,))
                 if len(set(decided)) > 1:
                     other = next(i for i, d in enumerate(decided) if d != decided[0])
-                    pair = found.versions[0], found.versions[other]
-                    twins, reason = (
-                        replay(self.model, person, pair, known),
-                        "twins were found who are decided differently",
-                    )
-                    raise _Found(falsified(self.model, twins, engine=ENGINE, reason=reason))
+                    twins = replay(self.model, person, (found.versions[0], found.versions[other]), known)
+                    reason = "twins were found who are decided differently"
+                    raise Falsified(falsified(self.model, twins, engine=ENGINE, reason=reason))
+
+    def end(self, waiting: Waiting) -> None:
+        if waiting.count:
+            self.cuts.save()
+        else:
+            self.cuts.discard()
+        if waiting.clock.listener is not None:
+            waiting.clock.listener(self.progress(waiting))
+
+    def progress(self, waiting: Waiting) -> str:
+        tally, seconds = waiting.tally, waiting.clock.spent
+        pace = tally.boxes / seconds if seconds else 0.0
+        return f"{_percent(tally.decided)} decided, {waiting.count:,} boxes open, {pace:,.0f} boxes/s"
+
+    def verified(self, tally: Judged) -> Verdict:
+        reason = "every box is proven fair"
+        if tally.real_only:
+            reason += " in real arithmetic; not shown in float32 for somebody"
+        real = tally.real_only or self.look.wanted == ("real",)
+        return Verdict("verified", "bounds", ENGINE, ("real",) if real else ("real", "float32"), reason)
+
+    def left(self, why: str, waiting: Waiting) -> str:
+        tally, left = waiting.tally, float(waiting.open.facts["share"].sum()) + waiting.tally.stuck
+        left += sum(one.sums["share"] for one in waiting.shelved)
+        whom = "these people" if self.look.among else "the domain"
+        return (
+            f"{why}: {_percent(1 - left)} of {whom} is decided, {_percent(left)} is not "
+            f"({waiting.count:,} open boxes after {tally.boxes:,} in {waiting.clock.spent:.1f} s)"
+        )
 
 
 def _digest(network: Network, relation: Relation, wanted: tuple[Arithmetic, ...], places: Places) -> str:
@@ -296,9 +217,94 @@ def _percent(share: float) -> str:
     return f"{np.floor(1e6 * share) / 1e4:.4f} %"
 
 
-def _equal(one: Relation, other: Relation) -> bool:
-    """Whether both speak of the same views in the same order."""
-    return len(one.views) == len(other.views) and all(
-        np.array_equal(a.offset, b.offset) and np.array_equal(a.matrix, b.matrix)
-        for a, b in zip(one.views, other.views, strict=True)
-    )
+# --- going on after an interrupt ---
+
+
+class Cuts:
+    """A record of cuts, by which an interrupted search goes on. The whole is box 0; cut k makes the boxes 2k + 1 and
+    2k + 2 of box `parents[k]`.
+
+    With a `file` they are kept there, bound to the question by its digest, and taken from there if it exists. The whole
+    is cut anew along them, so the boxes cover everybody whatever the file holds; each box is decided again.
+    """
+
+    def __init__(self, places: Places, file: Path | None = None, digest: str = "") -> None:
+        self.places, self.file, self.digest, self.count = places, file, digest, 0
+        self._saved = time.monotonic()
+        width = places.free.width
+        # By cut: the box that is cut, the column, and of a one-hot group the categories that the first half keeps.
+        self._parts = [(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros((0, (width + 7) // 8), np.uint8))]
+        if file is not None and file.exists():
+            self._load(file)
+
+    def record(self, boxes: Boxes, first: Boxes, second: Boxes) -> tuple[Boxes, Boxes]:
+        """The halves of boxes with numbers of their own, by which they are known when they are cut in turn."""
+        number = boxes.facts["number"]
+        known = np.flatnonzero(number >= 0)[: max(0, MOST_CUTS - self.count)]
+        if len(known):
+            column = (boxes.high[known] != first.high[known]).argmax(axis=1).astype(np.int32)
+            self._parts.append((number[known], column, np.packbits(first.high[known] > 0, axis=1)))
+        numbers = np.full((2, len(boxes)), -1, np.int64)
+        numbers[:, known] = _halves_of(self.count + np.arange(len(known)))
+        self.count += len(known)
+        return first.knowing(number=numbers[0]), second.knowing(number=numbers[1])
+
+    def leaves(self, most: int) -> Boxes:
+        """The whole, cut as recorded; into no more than about `most` boxes. A cut that cannot be made is left out."""
+        parents, columns, kept = self._arrays()
+        cut_of = np.full(2 * self.count + 1, -1)
+        cut_of[parents] = np.arange(self.count)
+        boxes = self.places.root.knowing(number=np.zeros(1, np.int64))
+        done: list[Boxes] = []
+        while len(boxes) and sum(len(part) for part in done) + len(boxes) <= most:
+            cut = cut_of[boxes.facts["number"]]
+            done.append(boxes[cut < 0])
+            boxes, cut = boxes[cut >= 0], cut[cut >= 0]
+            chosen = np.unpackbits(kept[cut], axis=1, count=self.places.free.width) > 0
+            first, second, possible = self.places.halves(boxes, columns[cut], chosen)
+            done.append(boxes[~possible])
+            one, other = _halves_of(cut[possible])
+            boxes = Boxes.joined(first.knowing(number=one), second.knowing(number=other))
+        return Boxes.joined(*done, boxes)
+
+    def save(self, *, every: float = 0.0) -> None:
+        """Write the file, if so many seconds have passed since the last time."""
+        now = time.monotonic()
+        if self.file is not None and now - self._saved >= every:
+            self._saved = now
+            tensors = dict(zip(NAMES, self._arrays(), strict=True))
+            checkpoint.save(self.file, checkpoint.Saved(tensors, {}), expected=self.digest)
+
+    def discard(self) -> None:
+        """There is nothing left to go on with."""
+        if self.file is not None:
+            self.file.unlink(missing_ok=True)
+
+    def _load(self, file: Path) -> None:
+        found = checkpoint.load(file, expected=self.digest).tensors
+        arrays = tuple(found[name] for name in NAMES if name in found)
+        if not _fits(arrays, self._arrays(), self.places.free.width):
+            raise InputError(f"'{file}' is not a search that can be resumed; delete it to start from the beginning.")
+        parents, columns, kept = arrays
+        self.count = len(parents)
+        self._parts.append((parents, columns, kept))
+
+    def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        parents, columns, kept = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+        return parents, columns, kept
+
+
+def _halves_of(cut: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return 2 * cut + 1, 2 * cut + 2
+
+
+def _fits(found: tuple[np.ndarray, ...], blank: tuple[np.ndarray, ...], width: int) -> bool:
+    """Whether arrays from a file can be cuts; whether they are sensible ones does not matter."""
+    if len(found) < len(blank):
+        return False
+    alike = all(f.dtype == b.dtype and f.shape[1:] == b.shape[1:] for f, b in zip(found, blank, strict=True))
+    if not alike or len({len(array) for array in found}) > 1:
+        return False
+    parents, columns, _ = found
+    inside = (parents >= 0) & (parents <= 2 * len(parents)) & (columns >= 0) & (columns < width)
+    return bool(inside.all())

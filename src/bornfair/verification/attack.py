@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -55,6 +55,38 @@ class Attack:
         return self.found is not None
 
 
+class Batch(Protocol):
+    """People who were looked at by a stage of an attack, and how many looks that took."""
+
+    @property
+    def how(self) -> str: ...
+    @property
+    def people(self) -> np.ndarray: ...
+    @property
+    def looks(self) -> int: ...
+
+
+Some = TypeVar("Some", bound=Batch)
+
+
+def attack(
+    batches: Iterable[Some], replayed: Callable[[Some], Replay | None], clock: Clock, most: float = math.inf
+) -> Attack:
+    """Take batches until twins of one of them are `replayed`, time is up, or after `most` looks."""
+    tried, looks, stage = 0, 0, ""
+    for batch in batches:
+        tried, looks = tried + len(batch.people), looks + batch.looks
+        if clock.listener is not None and batch.how != stage:
+            clock.listener(f"{batch.how}: {tried:,} people looked at in {clock.spent:.1f} s")
+        stage = batch.how
+        found = replayed(batch)
+        if found is not None:
+            return Attack(found, tried, stage, clock.spent)
+        if clock.is_up or looks >= most:
+            break
+    return Attack(None, tried, "nothing found", clock.spent)
+
+
 @dataclass(frozen=True, eq=False)
 class _Batch:
     """People, looked at as each of `values` (versions of themselves) by the stage `how`."""
@@ -63,6 +95,10 @@ class _Batch:
     people: np.ndarray
     values: np.ndarray
     look: LeadRange
+
+    @property
+    def looks(self) -> int:
+        return len(self.people) * len(self.values)
 
 
 _Batches = Generator[_Batch, None, Any]
@@ -89,23 +125,17 @@ def find_twins(
         return Attack(None, 0, "no weight reads what differs between twins", clock.spent)
     lens = Lens(model, values_to_try(model.domain, seed))
     rows = None if table is None else lens.from_table(as_pandas(table))
-    tried, looks, stage = 0, 0, ""
-    for batch in _search(lens, rows, seed):
-        tried += len(batch.people)
-        looks += len(batch.people) * len(batch.values)
-        if clock.listener is not None and batch.how != stage:
-            clock.listener(f"{batch.how}: {tried:,} people looked at in {clock.spent:.1f} s")
-        stage = batch.how
+
+    def replayed(batch: _Batch) -> Replay | None:
         found = replay_best(lens, batch.people, batch.values, batch.look, wanted)
-        if found is not None:
-            # Twins that are simple are worth a little more than was foreseen.
-            more = Clock(max(clock.left, SIMPLER * clock.timeout), now=clock.now)
-            clear = simplest(lens, found, rows, more)
-            clear = clear if table is None else likeliest(lens, clear, as_pandas(table))
-            return Attack(clear, tried, stage, clock.spent)
-        if clock.is_up or looks >= most:
-            break
-    return Attack(None, tried, "nothing found", clock.spent)
+        if found is None:
+            return None
+        # Twins that are simple are worth a little more than was foreseen.
+        more = Clock(max(clock.left, SIMPLER * clock.timeout), now=clock.now)
+        clear = simplest(lens, found, rows, more)
+        return clear if table is None else likeliest(lens, clear, as_pandas(table))
+
+    return attack(_search(lens, rows, seed), replayed, clock, most)
 
 
 def values_to_try(domain: Domain, seed: int) -> list[tuple[Value, ...]] | None:

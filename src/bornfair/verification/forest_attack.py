@@ -8,6 +8,7 @@ class over the best other one). All stages lower max(L, −H) over the cells tha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from bornfair.core.errors import plain_level
 from bornfair.models.forest.bounds.judge import Judge, told_apart
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.tables import as_pandas
-from bornfair.verification.attack import Attack
+from bornfair.verification.attack import Attack, attack
 from bornfair.verification.forest_replay import replay_forest
 from bornfair.verification.replay import Replay
 
@@ -33,23 +34,34 @@ SUMS = 1 << 21  # words of bits looked at between two looks at the clock
 
 def find_forest_twins(judge: Judge, *, table: Any = None, seconds: Timeout = 5.0, seed: int = 0) -> Attack:
     """Search for twins whom the forest decides differently, replayed by its original where there is one."""
-    clock, tried, stage = Clock.of(seconds), 0, ""
     rows = None if table is None else as_pandas(table)
-    for how, points, origin in _batches(judge, rows, seed):
-        decided, margins = judge.decided(points)
-        tried += len(points)
-        if clock.listener is not None and how != stage:
-            clock.listener(f"{how}: {tried:,} people looked at in {clock.spent:.1f} s")
-        stage = how
-        unfair = np.flatnonzero(told_apart(decided))
-        order = unfair[np.argsort(worth(margins[unfair]), kind="stable")][:REPLAYED]
-        for i in order:
-            found = shown_twins(judge, points[i], decided[i], None if origin is None else origin.iloc[int(i)])
-            if found is not None:
-                return Attack(found, tried, stage, clock.spent)
-        if clock.is_up:
-            break
-    return Attack(None, tried, "nothing found", clock.spent)
+
+    def replayed(batch: _Batch) -> Replay | None:
+        unfair = np.flatnonzero(told_apart(batch.decided))
+        order = unfair[np.argsort(worth(batch.margins[unfair]), kind="stable")][:REPLAYED]
+        shown = (shown_twins(judge, batch.people[i], batch.decided[i], batch.row(int(i))) for i in order)
+        return next((twins for twins in shown if twins is not None), None)
+
+    batches = (_Batch(how, points, *judge.decided(points), rows) for how, points, rows in _batches(judge, rows, seed))
+    return attack(batches, replayed, Clock.of(seconds))
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """People given by their cells, how they are decided, and the rows of a table that they are from."""
+
+    how: str
+    people: np.ndarray
+    decided: np.ndarray
+    margins: np.ndarray
+    rows: pd.DataFrame | None
+
+    @property
+    def looks(self) -> int:
+        return self.decided.size
+
+    def row(self, i: int) -> Any:
+        return None if self.rows is None else self.rows.iloc[i]
 
 
 def worth(margins: np.ndarray) -> np.ndarray:

@@ -40,9 +40,16 @@ MOST_ASKED = 4_000_000  # rows, after which nothing new is expected
 REPLAYED = 8
 
 
+class _Found(Exception):
+    """Twins who are decided differently end the search."""
+
+    def __init__(self, twins: Replay, how: str) -> None:
+        self.twins, self.how = twins, how
+
+
 @dataclass(eq=False)
 class _Search:
-    """What was asked so far, and the twins once they are found."""
+    """What was asked so far."""
 
     model: OpaqueModel
     clock: Clock
@@ -51,8 +58,6 @@ class _Search:
     def __post_init__(self) -> None:
         self.versions = Versions(self.model.domain)
         self.tried: dict[str, int] = {}
-        self.found: Replay | None = None
-        self.how = ""
 
     @property
     def asked(self) -> int:
@@ -64,14 +69,13 @@ class _Search:
         return f"asked, each as {self.versions.size:,} versions: {parts or 'nobody'}"
 
     def look(self, people: pd.DataFrame, what: str, *, scores: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
-        """Ask about everybody as all versions, and keep twins that are decided differently."""
+        """Ask about everybody as all versions. Raises when twins are decided differently."""
         given = self.model.ask_versions(people, self.versions, scores=scores)
         self.tried[what] = self.tried.get(what, 0) + len(people)
         self.clock.report(lambda: self.told)
         unfair = np.flatnonzero((given.decided != given.decided[:, :1]).any(axis=1))
         for row in unfair[:REPLAYED]:
-            if self.found is None:
-                self._confirm(people, int(row), given.decided[row], what)
+            self._confirm(people, int(row), given.decided[row], what)
         return given.decided, None if given.scores is None else scores_of(self.model, given)
 
     def _confirm(self, people: pd.DataFrame, row: int, decided: np.ndarray, what: str) -> None:
@@ -82,7 +86,7 @@ class _Search:
         others = [int(other) for other in order if decided[other] != decided[one]]
         twins = replay_outside(self.model, person, [one, others[0]], self.versions)
         if twins.unfair_in:
-            self.found, self.how = twins, what
+            raise _Found(twins, what)
 
 
 def decide_outside(
@@ -109,14 +113,15 @@ def decide_outside(
     ended = "the time is up"
     try:
         ended = _searched(search, None if table is None else as_pandas(table)) or ended
+    except _Found as found:
+        reason = f"{found.how}; {search.told}; asked again, together and alone, they are decided the same"
+        reason = f"{reason}; {model.note}" if model.note else reason
+        return falsified(model, found.twins, engine="asking", reason=reason, seconds=timeout.spent)
     except Unsteady as error:
         return undecided("asking", str(error).rstrip("."))
     except KeyboardInterrupt:
         ended = INTERRUPTED
     note = f"; {model.note}" if model.note else ""
-    if search.found is not None:
-        reason = f"{search.how}; {search.told}; asked again, together and alone, they are decided the same{note}"
-        return falsified(model, search.found, engine="asking", reason=reason, seconds=timeout.spent)
     only = _of_some_values(model.domain)
     reason = f"{ended}; {search.told}{only}, and found no twins decided differently: that is no proof{note}"
     return Verdict("undecided", "none", "asking", (), reason, seconds=timeout.spent)
@@ -137,32 +142,24 @@ def _searched(search: _Search, table: pd.DataFrame | None) -> str:
         rows = rows.iloc[search.rng.permutation(len(rows))].reset_index(drop=True)
         for some in _chunks(search, rows, clock.part(ROWS)):
             pool.append((some, search.look(some, "of the table's rows")[0][:, 0]))
-            if search.found is not None:
-                return ""
     if everybody(search.model, clock) is not None:
         for some in people_in_order(search.model):
             if clock.is_up:
                 return ""
             search.look(some, "people of the domain, one after the other")
-            if search.found is not None:
-                return ""
         return "everybody of the domain was asked about once"
     while not clock.is_up and search.asked < MOST_ASKED:
         size = max(search.model.together(search.versions.size, clock.left / 2), 8)
         drawn = domain.sample(size, seed=int(search.rng.integers(2**31)))
         drawn = drawn[list(domain.free_names)]
         pool.append((drawn, search.look(drawn, "random people")[0][:, 0]))
-        if search.found is not None:
-            return ""
         people, decided = _pool(pool, search.rng)
         for _ in range(2):
             _halve(search, people, decided)
-            if search.found is not None or clock.is_up:
+            if clock.is_up:
                 return ""
         if search.model.shows_scores:
             _move(search, people)
-            if search.found is not None:
-                return ""
     return "" if clock.is_up else f"{search.asked:,} rows were asked about"
 
 
@@ -209,8 +206,6 @@ def _halve(search: _Search, people: pd.DataFrame, decided: np.ndarray) -> None:
         ends, own = [end[far].reset_index(drop=True) for end in ends], own[far]
         middle = _middle(search.model.domain, ends[0], ends[1], search.rng)
         seen = search.look(middle, "people halfway between two who are decided differently")[0][:, 0]
-        if search.found is not None:
-            return
         nearer = pd.Series(seen == own)
         ends = [ends[0].where(~nearer, middle).infer_objects(), ends[1].where(nearer, middle).infer_objects()]
 
@@ -257,7 +252,7 @@ def _move(search: _Search, people: pd.DataFrame) -> None:
     if not domain.free_features:
         return
     decided, scores = search.look(people, "people who were moved towards the boundary", scores=True)
-    if search.found is not None or scores is None:
+    if scores is None:
         return
     distance = _distance(decided, scores)
     order = np.argsort(distance, kind="stable")[:MOVED]
@@ -269,7 +264,7 @@ def _move(search: _Search, people: pd.DataFrame) -> None:
         if search.clock.is_up:
             return
         decided, scores = search.look(tried, "people who were moved towards the boundary", scores=True)
-        if search.found is not None or scores is None:
+        if scores is None:
             return
         each = _distance(decided, scores).reshape(VALUES, len(here))
         best = np.argmin(each, axis=0)

@@ -32,7 +32,7 @@ from bornfair.verification.milp.encoding import (
     write_margin,
 )
 from bornfair.verification.milp.program import Claim, Draft, Judge, Program, ask_highs, safe_minimum
-from bornfair.verification.milp.search import Question
+from bornfair.verification.milp.search import ProgramTree
 from bornfair.verification.replay import exact_input
 from bornfair.verification.twin_question import TwinQuestion
 from oracle import everybody
@@ -199,7 +199,7 @@ def test_a_program_that_allows_nobody_proves_nothing(monkeypatch: pytest.MonkeyP
 
 def test_the_word_of_highs_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "EXHAUSTIVE_WORK", 0)
-    monkeypatch.setattr(Question, "grow", lambda *_: None)
+    monkeypatch.setattr(ProgramTree, "grow", lambda *_: None)
     monkeypatch.setattr(search, "ask_highs", lambda *_: Claim(5.0, 5.0, ended=True))
     for seed in range(6):
         verdict = decide_by_milp(random_model(seed, DOMAINS["two values"], "normal"), timeout=5)
@@ -209,7 +209,7 @@ def test_the_word_of_highs_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_solver_that_lies_about_people_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "EXHAUSTIVE_WORK", 0)
-    monkeypatch.setattr(Question, "grow", lambda *_: None)
+    monkeypatch.setattr(ProgramTree, "grow", lambda *_: None)
 
     def lie(program: Program, cost: np.ndarray, seconds: float, seed: int, judge: Judge, *_: object) -> Claim:
         judge(program.upper)  # not even one category each

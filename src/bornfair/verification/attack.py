@@ -55,7 +55,7 @@ class Attack:
         return self.found is not None
 
 
-class Batch(Protocol):
+class Looks(Protocol):
     """People who were looked at by a stage of an attack, and how many looks that took."""
 
     @property
@@ -66,7 +66,7 @@ class Batch(Protocol):
     def looks(self) -> int: ...
 
 
-Some = TypeVar("Some", bound=Batch)
+Some = TypeVar("Some", bound=Looks)
 
 
 def attack(

@@ -16,7 +16,7 @@ from bornfair.models.verdict import Verdict
 from bornfair.people.space.boxes import Boxes
 from bornfair.verification.forest_attack import shown_twins, worth
 from bornfair.verification.frontier import Frontier
-from bornfair.verification.loop import ENGINE, Falsified, Judged, Waiting, search_boxes
+from bornfair.verification.loop import ENGINE, BoxTally, Falsified, Waiting, search_boxes
 from bornfair.verification.replay import falsified
 
 BATCH = 256
@@ -29,7 +29,7 @@ def search_forest(judge: Judge, *, timeout: Timeout = 60.0, most_boxes: float = 
     root = Boxes(np.zeros((1, width), np.int64), (judge.sizes - 1)[None])
     root = root.knowing(hope=np.zeros(1), feature=np.zeros(1, np.int64), cut=np.zeros(1, np.int64))
     most_open = MEMORY // (16 * width + 16)
-    waiting: Waiting = Frontier(root, Judged(), Clock.of(timeout), most_open, lambda: waiting.shelve_half("hope"))
+    waiting: Waiting = Frontier(root, BoxTally(), Clock.of(timeout), most_open, lambda: waiting.shelve_half("hope"))
     return search_boxes(_Cells(judge), waiting, most_boxes)
 
 
@@ -54,10 +54,10 @@ class _Cells:
     def choose(self, waiting: Waiting, most: float) -> tuple[np.ndarray, None]:
         return waiting.wave("hope", self.batch), None
 
-    def take(self, tally: Judged, found: Boxes) -> tuple[Judged, Boxes]:
+    def take(self, tally: BoxTally, found: Boxes) -> tuple[BoxTally, Boxes]:
         return self._judged(tally, cut_boxes(found))
 
-    def _judged(self, tally: Judged, boxes: Boxes) -> tuple[Judged, Boxes]:
+    def _judged(self, tally: BoxTally, boxes: Boxes) -> tuple[BoxTally, Boxes]:
         judge = self.judge
         if judge.cells.where:
             boxes = Boxes(*judge.cells.narrowed(boxes.low, boxes.high)[:2])
@@ -93,7 +93,7 @@ class _Cells:
         tally = waiting.tally
         return f"{100 * tally.decided:.2f} % decided, {tally.boxes:,} boxes bounded, {waiting.count:,} open"
 
-    def verified(self, tally: Judged) -> Verdict:
+    def verified(self, tally: BoxTally) -> Verdict:
         cover = f"{tally.boxes:,} boxes of cells between thresholds cover {self.whom[0]}"
         text = f"{cover}, and in each twins are decided alike"
         return Verdict("verified", "bounds", ENGINE, self.judge.arithmetic, text)

@@ -21,7 +21,7 @@ ENOUGH = "enough boxes were bounded"
 
 
 @dataclass(frozen=True)
-class Judged:
+class BoxTally:
     """The boxes that were judged, and what shares of the domain are decided and too close to call."""
 
     boxes: int = 0
@@ -31,15 +31,15 @@ class Judged:
     real_only: bool = False  # float32 could not be shown somewhere
     rounds: int = 0
 
-    def plus(self, boxes: int, decided: float, stuck: np.ndarray, *, real_only: bool = False) -> Judged:
+    def plus(self, boxes: int, decided: float, stuck: np.ndarray, *, real_only: bool = False) -> BoxTally:
         """With more boxes; `stuck` are the shares of those that are too close to call."""
-        return Judged(
+        return BoxTally(
             self.boxes + boxes, self.decided + decided, self.stuck + float(stuck.sum()),
             self.any_stuck or bool(len(stuck)), self.real_only or real_only, self.rounds,
         )  # fmt: skip
 
 
-Waiting = Frontier[Boxes, Judged]
+Waiting = Frontier[Boxes, BoxTally]
 
 
 class Falsified(Exception):
@@ -67,7 +67,7 @@ class Space(Protocol):
     def choose(self, waiting: Waiting, most: float) -> tuple[np.ndarray, Any]:
         """The next boxes, about `most` of them at most, and what a look at them should know."""
 
-    def take(self, tally: Judged, found: Any) -> tuple[Judged, Boxes]:
+    def take(self, tally: BoxTally, found: Any) -> tuple[BoxTally, Boxes]:
         """The tally after a batch, and the boxes that are still open. Raises Falsified."""
 
     def end(self, waiting: Waiting) -> None:
@@ -75,7 +75,7 @@ class Space(Protocol):
 
     def progress(self, waiting: Waiting) -> str: ...
 
-    def verified(self, tally: Judged) -> Verdict: ...
+    def verified(self, tally: BoxTally) -> Verdict: ...
 
     def left(self, why: str, waiting: Waiting) -> str:
         """Why the search is undecided, and how far it got."""

@@ -30,7 +30,7 @@ from bornfair.people.space.boxes import Boxes, Places
 from bornfair.people.twins.relation import Relation, twin_relation
 from bornfair.verification.frontier import Frontier
 from bornfair.verification.looking import Looked, Looking, Outcome, Wave, person_at
-from bornfair.verification.loop import ENGINE, Falsified, Judged, Waiting, search_boxes
+from bornfair.verification.loop import ENGINE, BoxTally, Falsified, Waiting, search_boxes
 from bornfair.verification.replay import falsified, replay, versions_at
 
 WAVE = 8  # batches, at least, between two looks at all open boxes
@@ -95,7 +95,12 @@ def search(
         everybody = cuts.leaves(most_boxes)
         everybody = everybody.knowing(share=places.share(everybody))
         waiting: Waiting = Frontier(
-            everybody, Judged(), clock, most_boxes, lambda: waiting.shelve_half("share"), counted=stop_after is not None
+            everybody,
+            BoxTally(),
+            clock,
+            most_boxes,
+            lambda: waiting.shelve_half("share"),
+            counted=stop_after is not None,
         )
         space = _Network(model, look, batch, cuts)
         verdict = search_boxes(space, waiting, np.inf if stop_after is None else stop_after, workers)
@@ -133,7 +138,7 @@ class _Network:
         note = Wave(mode, tally.boxes, tally.rounds < OFTEN or tally.rounds % OFTEN == 0)
         return waiting.wave("share", WAVE * self.batch, max(int(min(most, 2**62)), 1)), note
 
-    def take(self, tally: Judged, found: Looked) -> tuple[Judged, Boxes]:
+    def take(self, tally: BoxTally, found: Looked) -> tuple[BoxTally, Boxes]:
         for people in found.suspects:
             self._replay(people)
         boxes, outcome = found.boxes, found.outcome
@@ -173,7 +178,7 @@ class _Network:
         pace = tally.boxes / seconds if seconds else 0.0
         return f"{_percent(tally.decided)} decided, {waiting.count:,} boxes open, {pace:,.0f} boxes/s"
 
-    def verified(self, tally: Judged) -> Verdict:
+    def verified(self, tally: BoxTally) -> Verdict:
         reason = "every box is proven fair"
         if tally.real_only:
             reason += " in real arithmetic; not shown in float32 for somebody"

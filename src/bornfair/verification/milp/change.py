@@ -17,7 +17,7 @@ from bornfair.people.twins.versions import Versions
 from bornfair.verification.milp.encoding import Copies, reaches, write_copies
 from bornfair.verification.milp.network import (
     NetworkHunt,
-    NetworkQuestion,
+    NetworkTree,
     clock_of,
     exhaustible,
     pass_everybody,
@@ -120,24 +120,24 @@ def _change(hunt: NetworkHunt, high: float, solver: float, reason: str, clock: C
 
 def _bounds_of_changes(hunt: NetworkHunt, clock: Clock, seed: int) -> list[tuple[float, float]]:
     """Upper bounds of the change for every pair of values and every output: proven, and as HiGHS claims."""
-    questions = list[ChangeQuestion]()
+    trees = list[ChangeTree]()
     for pair, reach in reaches(hunt.question, clock):
         copies = write_copies(hunt.question, pair, reach)
         program, most = copies.draft.program(), np.maximum(reach[-1].gap_high, 0.0).tolist()
-        questions += [ChangeQuestion(hunt, copies, program, *output) for output in enumerate(most)]
-    questions.sort(key=lambda question: -question.most)
-    bounds = [(question.most,) * 2 for question in questions]
+        trees += [ChangeTree(hunt, copies, program, *output) for output in enumerate(most)]
+    trees.sort(key=lambda tree: -tree.most)
+    bounds = [(tree.most,) * 2 for tree in trees]
     for _ in range(2):  # the second round has what time the first has left over
-        unmet = [i for i in range(len(questions)) if bounds[i][0] > hunt.wanted * (1 + MET)]
+        unmet = [i for i in range(len(trees)) if bounds[i][0] > hunt.wanted * (1 + MET)]
         for i, seconds in clock.shared(unmet):
             if bounds[i][0] > hunt.wanted and seconds > 0 and not hunt.answered:
-                proven, claimed = bound_largest(questions[i], clock, seconds, seed)
+                proven, claimed = bound_largest(trees[i], clock, seconds, seed)
                 proven = math.nextafter(proven, math.inf)  # scaling rounds nothing but subnormal numbers
                 bounds[i] = min(bounds[i][0], proven), min(bounds[i][1], claimed)
     return bounds
 
 
-class ChangeQuestion(NetworkQuestion):
+class ChangeTree(NetworkTree):
     """How far apart can an output of two copies be? `most` is known from bounds alone."""
 
     near = NEAR_ENOUGH

@@ -27,7 +27,7 @@ from bornfair.verification.forest_attack import shown_twins
 from bornfair.verification.frontier import TOO_CLOSE
 from bornfair.verification.milp.encoding import MOST_VALUES, PAIRS
 from bornfair.verification.milp.program import Draft, exponent_of, scaled
-from bornfair.verification.milp.search import CLOSE, Box, Hunt, Question, search
+from bornfair.verification.milp.search import CLOSE, Box, Hunt, ProgramTree, search
 from bornfair.verification.replay import falsified
 
 ENGINE = "milp"
@@ -163,7 +163,7 @@ def decide_forest_by_milp(judge: Judge, clock: Clock, seed: int = 0) -> Verdict:
     if refused is not None:
         return undecided(ENGINE, refused)
     hunt = ForestHunt(judge)
-    found = search(hunt, lambda: [CellQuestion(hunt, *asked) for asked in _asked(judge)], clock, seed)
+    found = search(hunt, lambda: [CellTree(hunt, *asked) for asked in _asked(judge)], clock, seed)
     if found.refused:
         return undecided(ENGINE, found.refused)
     facts: dict[str, Any] = {"boxes": found.nodes, "seconds": clock.spent}
@@ -220,7 +220,7 @@ class ForestHunt(Hunt):
         return bool((decided >= 0).all() and (decided == decided[0]).all())
 
 
-class CellQuestion(Question):
+class CellTree(ProgramTree):
     """Do two copies of somebody reach leaves of different decisions? Boxes are those of cells."""
 
     hunt: ForestHunt

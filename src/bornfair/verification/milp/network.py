@@ -22,7 +22,7 @@ from bornfair.people.features import NUMERIC, Value
 from bornfair.people.twins.versions import Versions, require_flip_only
 from bornfair.verification.milp.encoding import MOST_VALUES, Copies, reaches, write_copies, write_margin
 from bornfair.verification.milp.program import Claim, Cutoff, Program, ask_highs
-from bornfair.verification.milp.search import CLOSE, Box, Hunt, Question, search
+from bornfair.verification.milp.search import CLOSE, Box, Hunt, ProgramTree, search
 from bornfair.verification.neuron_bounds import float_below
 from bornfair.verification.replay import exact_input, falsified, replay
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion, unknown_to_solvers
@@ -46,13 +46,13 @@ def decide_by_milp(model: Model, *, timeout: Timeout = 60.0, seed: int = 0, say:
 def _searched(model: Model, clock: Clock, seed: int, doubt: str) -> Verdict:
     hunt = NetworkHunt(model)
 
-    def questions() -> list[MarginQuestion]:
-        return [MarginQuestion(hunt, write_copies(hunt.question, *asked)) for asked in reaches(hunt.question, clock)]
+    def trees() -> list[MarginTree]:
+        return [MarginTree(hunt, write_copies(hunt.question, *asked)) for asked in reaches(hunt.question, clock)]
 
     def all_pass() -> bool:
         return pass_everybody(model, clock, hunt.consider) and not hunt.unconfirmed
 
-    found = search(hunt, questions, clock, seed, all_pass if exhaustible(model) else None)
+    found = search(hunt, trees, clock, seed, all_pass if exhaustible(model) else None)
     if hunt.twins is not None:
         reason = f"{hunt.by} led to these twins in {clock.spent:.2g} s; they were replayed exactly"
         return falsified(model, hunt.twins, engine=ENGINE, reason=reason)
@@ -89,7 +89,7 @@ def clock_of(timeout: Timeout, say: Say | None) -> Clock:
 # --- programs ---
 
 
-class NetworkQuestion(Question):
+class NetworkTree(ProgramTree):
     """A program about two copies of a network. Boxes are cut at a ReLU, or at a whole number."""
 
     hunt: NetworkHunt
@@ -125,7 +125,7 @@ class NetworkQuestion(Question):
         return [(lower, high), (low, upper)]
 
 
-class MarginQuestion(NetworkQuestion):
+class MarginTree(NetworkTree):
     """Do two copies decide differently, by how large a margin?"""
 
     def __init__(self, hunt: NetworkHunt, copies: Copies) -> None:

@@ -23,7 +23,7 @@ from bornfair.people.features import Value
 from bornfair.people.twins.versions import Versions
 from bornfair.verification.milp.change import NEAR_ENOUGH, largest_change
 from bornfair.verification.milp.encoding import Copies, pairs_of_values, reach_of, sums_of, write_copies
-from bornfair.verification.milp.network import Apart, NetworkHunt, NetworkQuestion
+from bornfair.verification.milp.network import Apart, NetworkHunt, NetworkTree
 from bornfair.verification.milp.program import NoProgram
 from bornfair.verification.milp.search import bound_largest
 from bornfair.verification.replay import exact_input
@@ -108,13 +108,13 @@ def _by_programs(hunt: ProbabilityHunt, gap: float, clock: Clock, seed: int) -> 
         reach = reach_of(hunt.question, sums, pair)
         ends = float(reach[-1].low.min()), float(reach[-1].high.max())
         most = change_of_probability(min(gap, max(float(reach[-1].gap_high[0]), 0.0)), *ends)
-        question = ProbabilityQuestion(hunt, write_copies(hunt.question, pair, reach), gap, most)
-        bounds = bound_largest(question, clock, seconds, seed)
+        tree = ProbabilityTree(hunt, write_copies(hunt.question, pair, reach), gap, most)
+        bounds = bound_largest(tree, clock, seconds, seed)
         proven, claimed = max(proven, min(most, bounds[0])), max(claimed, min(most, bounds[1]))
     return proven, claimed
 
 
-class ProbabilityQuestion(NetworkQuestion):
+class ProbabilityTree(NetworkTree):
     """How far apart can the probabilities of two copies be?"""
 
     hunt: ProbabilityHunt

@@ -1,6 +1,6 @@
 """Branch and bound over programs, and the search for twins that goes with it, for all kinds of model.
 
-A kind writes the programs (`Question`), says how a box of columns is cut, and examines the people a solver proposes
+A kind writes the programs (`ProgramTree`), says how a box of columns is cut, and examines the people a solver proposes
 (`Hunt`): exactly, because HiGHS' own word proves nothing.
 """
 
@@ -42,8 +42,8 @@ class Hunt:
         return self.seen[candidate]
 
 
-class Question:
-    """Is the cost of a program ever below the cutoff? Open boxes of columns wait in a heap, lowest bound first."""
+class ProgramTree:
+    """Is the cost of a program ever at most the cutoff? Open boxes of columns wait in a heap, lowest bound first."""
 
     near = 0.0
     """Relative distance to the cutoff at which a box is given up; its bound still counts. Where it is 0, a bound above
@@ -126,7 +126,7 @@ class Question:
         return Relaxation(self.program)
 
 
-Asked = TypeVar("Asked", bound=Question)
+Tree = TypeVar("Tree", bound=ProgramTree)
 
 
 # --- is anybody treated unfairly? ---
@@ -152,54 +152,55 @@ class Searched:
 
 def search(
     hunt: Hunt,
-    write: Callable[[], Sequence[Asked]],
+    write: Callable[[], Sequence[Tree]],
     clock: Clock,
     seed: int,
     decide_all: Callable[[], bool] | None = None,
 ) -> Searched:
     """Look for twins, or a proof that there are none. They are in the hunt once they are found.
 
-    write:      the questions, which together cover all twins.
+    write:      the trees, which together cover all twins.
     decide_all: decides everybody one by one, where that is possible; whether all passed.
     """
-    questions: Sequence[Asked] = ()
+    trees: Sequence[Tree] = ()
     claim = refused = ""
     try:
-        questions = write()
+        trees = write()
         # A short try first: small trees are faster than HiGHS' machinery, and what they end with is proven.
-        open_ = bool(left := _grown(hunt, questions, clock, FIRST))
-        claim = _claim(hunt, left, clock, seed) if open_ and hunt.twins is None else ""
-        if open_ and hunt.twins is None and decide_all is None:
-            open_ = bool(_grown(hunt, left, clock))
+        left = _grown(hunt, trees, clock, FIRST)
+        claim = _claim(hunt, left, clock, seed) if left and hunt.twins is None else ""
+        if left and hunt.twins is None and decide_all is None:
+            left = _grown(hunt, left, clock)
+        open_ = bool(left) or not trees  # without a program nothing is proven
     except NoProgram as error:
-        open_, questions, refused = True, (), f"no program could be written: {error}"
+        open_, trees, refused = True, (), f"no program could be written: {error}"
     listed = False
     if open_ and hunt.twins is None and decide_all is not None:
         hunt.by, listed = "a list of everybody", decide_all()
-    nodes, stuck = (sum(getattr(question, name) for question in questions) for name in ("nodes", "stuck"))
+    nodes, stuck = (sum(getattr(tree, name) for tree in trees) for name in ("nodes", "stuck"))
     return Searched(nodes, open_, stuck, listed, claim, refused)
 
 
-def _grown(hunt: Hunt, questions: Sequence[Asked], clock: Clock, share: float = 1.0) -> list[Asked]:
-    """The questions that safe bounds leave open after that share of the time."""
+def _grown(hunt: Hunt, trees: Sequence[Tree], clock: Clock, share: float = 1.0) -> list[Tree]:
+    """The trees that safe bounds leave open after that share of the time."""
     hunt.by = "branch and bound"
-    for question, seconds in clock.shared(questions, share):
-        question.grow(seconds)
-        clock.say(f"{question.name} at most {-question.bound * question.unit:.4g} by {question.nodes} safe bounds")
+    for tree, seconds in clock.shared(trees, share):
+        tree.grow(seconds)
+        clock.say(f"{tree.name} at most {-tree.bound * tree.unit:.4g} by {tree.nodes} safe bounds")
         if hunt.twins is not None:
             break
-    return [question for question in questions if question.open]
+    return [tree for tree in trees if tree.open]
 
 
-def _claim(hunt: Hunt, questions: Sequence[Question], clock: Clock, seed: int) -> str:
+def _claim(hunt: Hunt, trees: Sequence[ProgramTree], clock: Clock, seed: int) -> str:
     """Let HiGHS search for twins. If it finds none: what it claims, in words."""
     found, allowed, ended, hunt.by = -math.inf, -math.inf, True, "HiGHS"
-    for question, seconds in clock.shared(questions):
-        claim = question.claim(CLAIMING * seconds, seed)
+    for tree, seconds in clock.shared(trees):
+        claim = tree.claim(CLAIMING * seconds, seed)
         if hunt.twins is not None:
             return ""
-        best, bound = -claim.best * question.unit, -claim.bound * question.unit
-        clock.say(f"{question.name}: HiGHS' best {best:.4g}, bound {bound:.4g}")
+        best, bound = -claim.best * tree.unit, -claim.bound * tree.unit
+        clock.say(f"{tree.name}: HiGHS' best {best:.4g}, bound {bound:.4g}")
         found, allowed, ended = max(found, best), max(allowed, bound), ended and claim.ended
     word = f"best margin {found:.3g}" if ended else f"best margin {found:.3g} when time ran out, at most {allowed:.3g}"
     if found > 0:
@@ -210,11 +211,11 @@ def _claim(hunt: Hunt, questions: Sequence[Question], clock: Clock, seed: int) -
 # --- how far apart can twins be? ---
 
 
-def bound_largest(question: Question, clock: Clock, seconds: float, seed: int) -> tuple[float, float]:
-    """Upper bounds of what the question maximises, minus its cost: proven, and as HiGHS claims."""
+def bound_largest(tree: ProgramTree, clock: Clock, seconds: float, seed: int) -> tuple[float, float]:
+    """Upper bounds of minus the cost: proven, and as HiGHS claims."""
     until = clock.spent + seconds
-    claim = question.claim(0.5 * seconds, seed, question.cutoff)
-    clock.say(f"{question.name}: HiGHS' bound {-claim.bound * question.unit:.6g}")
-    question.grow(until - clock.spent)
-    clock.say(f"{question.name}: proven {-question.bound * question.unit:.6g} by {question.nodes} safe bounds")
-    return -question.bound * question.unit, -claim.bound * question.unit
+    claim = tree.claim(0.5 * seconds, seed, tree.cutoff)
+    clock.say(f"{tree.name}: HiGHS' bound {-claim.bound * tree.unit:.6g}")
+    tree.grow(until - clock.spent)
+    clock.say(f"{tree.name}: proven {-tree.bound * tree.unit:.6g} by {tree.nodes} safe bounds")
+    return -tree.bound * tree.unit, -claim.bound * tree.unit

@@ -55,7 +55,7 @@ class Attack:
         return self.found is not None
 
 
-class Looks(Protocol):
+class LookedAt(Protocol):
     """People who were looked at by a stage of an attack, and how many looks that took."""
 
     @property
@@ -66,7 +66,7 @@ class Looks(Protocol):
     def looks(self) -> int: ...
 
 
-Some = TypeVar("Some", bound=Looks)
+Some = TypeVar("Some", bound=LookedAt)
 
 
 def attack(

@@ -150,7 +150,7 @@ def audit(
 
 def _named(paths: list[Path]) -> dict[str, Path]:
     """Models by the shortest names that tell them apart."""
-    from bornfair.questions.loading import check_no_table
+    from bornfair.importers.registry import check_no_table
 
     for path in paths:  # before the first of them is looked at for a minute
         check_no_table(path)

@@ -8,6 +8,7 @@ numbers. No file says which it means, so that is asked.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,10 +21,11 @@ from bornfair.core import limits
 from bornfair.core.errors import InputError
 from bornfair.core.files import read_regular
 from bornfair.importers.dense_stack import StackSource, Step
-from bornfair.models.columns import sensitive_name, with_classes
+from bornfair.importers.source import imported
+from bornfair.models.columns import Who, nothing_sensitive, sensitive_name, with_classes
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Layer, Network
-from bornfair.models.reading import Answer
+from bornfair.models.reading import Answer, Reading
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import LARGEST_WHOLE, Feature, IntegerFeature, RealFeature
@@ -147,6 +149,23 @@ def load_nnet(
     if file.is_normalised(normalise):
         raise InputError(f"'{path}' is to be normalised; read it by load_model(…, normalise='yes').")
     return file.of_raw_numbers(file.domain if domain is None else domain, sensitive)
+
+
+def nnet_model(file: NnetFile, who: Who, asked: Reading) -> Model:
+    """The network as it stands, if it takes raw numbers and decides at 0; else folded as foreign networks are."""
+    domain = who.domain
+    if domain is None:
+        domain = file.domain if who.frame is None else file.domain_as_in(who.frame, who.target)
+    if not who.sensitive and not domain.sensitive:
+        raise nothing_sensitive(domain)
+    normalised = file.is_normalised(asked.normalise)
+    if normalised or asked.moves_the_decision:
+        how = dataclasses.replace(asked, decision=asked.decision or "logit", normalise=None)
+        model = imported(nnet_source(file, normalised), dataclasses.replace(who, domain=domain), how)
+    else:
+        people = who.about(domain)
+        model = file.of_raw_numbers(people if who.twins is None else people.with_twins(who.twins), ())
+    return dataclasses.replace(model, note=asked.note)
 
 
 def nnet_source(file: NnetFile, normalised: bool) -> StackSource:

@@ -1,18 +1,21 @@
-"""What does one of our own models say of other twins than it was made for?
+"""Models of bornfair, read for other people, twins and thresholds than they were made for.
 
-Its encoding keeps what is sensitive apart, so that another question needs another encoding: the first layer is read
-over raw values, as that of other people's models is, and folded over the encoding of the people who are asked about.
-The original is the model as it ships.
+The encoding of a network keeps sensitive features apart. Other sensitive features need another encoding: the first
+layer is read over raw values, as in foreign models, and folded over the new encoding. The original is the model as it
+ships.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from typing import Any
 
 import numpy as np
 
-from bornfair.core.errors import InputError
+from bornfair.core.errors import InputError, shown
 from bornfair.importers.affine import (
     Cell,
     Cells,
@@ -26,15 +29,20 @@ from bornfair.importers.affine import (
 )
 from bornfair.importers.head import read_head
 from bornfair.importers.original import Original
-from bornfair.importers.source import Read
-from bornfair.models.columns import Columns, Wanted
+from bornfair.importers.registry import Reader
+from bornfair.importers.source import Read, imported
+from bornfair.models.columns import Columns, Wanted, Who, nothing_sensitive, sensitive_name
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.model import Model
 from bornfair.models.network.onnx_graph import reads_sensitive
+from bornfair.models.operating import Asked
 from bornfair.models.reading import Reading
 from bornfair.models.shipped import shipped
 from bornfair.people.columns import Column, GapColumns, NumberColumn
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature
+from bornfair.people.inference import listed
 from bornfair.people.scales import Scale
 
 
@@ -106,3 +114,145 @@ def _shown(feature: Feature, column: Column, tape: Tape, *, as_held: bool) -> Fo
     table = column.table.astype(np.float64)
     cells = tuple(Cell(feature, table[:, j]) for j in range(column.width))
     return tape.forms(Cells((column.width,), cells))
+
+
+# --- models of bornfair, about the people who are asked about ---
+
+
+def _people_asked(own: Domain, who: Who) -> Domain:
+    """The people of a domain with the sensitive features, combinations and twins that are asked about."""
+    about = own
+    others = who.sensitive and {sensitive_name(item, own) for item in who.sensitive} != set(own.sensitive)
+    if others or who.combinations is not None:
+        about = who.about(own.replaced(sensitive=(), combinations=None, twins=()) if others else own)
+    return about if who.twins is None else about.with_twins(who.twins)
+
+
+def _check_names(domain: Domain, own: Domain) -> None:
+    if domain.names != own.names:
+        raise InputError(
+            f"the domain has the features {shown(domain.names)}, the model {shown(own.names)}; name the same."
+        )
+
+
+def _wired(source: Any, who: Who, asked: Reading) -> WiredModel:
+    """The graph; its domain may have other ranges."""
+    model = _of(WiredModel)(source)
+    asked.only_for("a wrapped model")
+    about = model.domain if who.domain is None else who.domain.replaced(label=model.domain.label)
+    _check_names(about, model.domain)
+    about = _people_asked(about, who)
+    if not about.sensitive:
+        raise nothing_sensitive(about)
+    return model if about is model.domain else dataclasses.replace(model, domain=about, certificate=None)
+
+
+def _forest(model: ForestModel, who: Who, asked: Reading) -> ForestModel:
+    asked.only_for("a forest that was read", "threshold")
+    if asked.threshold is not None:
+        point = asked.for_classes(model.classes.tolist())
+        note = "; ".join(part for part in (model.note, point.note) if part)
+        model = dataclasses.replace(model.at(point.threshold, who.table), note=note)  # type: ignore[arg-type]
+    about = _people_asked(model.domain if who.domain is None else who.domain, who)
+    return model if about is model.domain else model.about(about)
+
+
+def _network(source: Any, who: Who, asked: Reading) -> Model:
+    model = _of(Model)(source)
+    asked.only_for("a FairModel" if model is source else "a FairClassifier", "threshold")
+    if asked.threshold is not None:
+        model = _moved(model, asked, who)
+    if who.as_trained and who.domain is None:
+        return model
+    own = model.domain
+    about = model if who.domain is None else _with_ranges(model, who.domain)
+    names = tuple(sensitive_name(item, own) for item in who.sensitive or ())
+    if names and set(names) != set(own.sensitive):
+        return _about_others(about, names, who)
+    if not own.sensitive:
+        raise InputError(
+            "this model has no sensitive features, so nobody has a twin; name those to ask about, among "
+            f"{shown(own.names, most=30)}."
+        )
+    if who.combinations is not None:
+        found = dataclasses.replace(who, sensitive=None).about(own)
+        if (found.sensitive, found.combinations) != (own.sensitive, own.combinations):
+            return _about_others(about, own.sensitive, who)
+    return about if who.twins is None else _with_twins(about, who.twins)
+
+
+def _moved(model: Model, asked: Reading, who: Who) -> Model:
+    """The model at the threshold that is asked about."""
+    if model.original is not None:
+        raise InputError(
+            "this model was read from another that decides by itself; name the threshold when reading that one."
+        )
+    point = Asked.of(asked.threshold).for_classes(model.classes.tolist())
+    moved = model.at(point, who.table)
+    said = ", ".join(f"{name} above {share:g}" for name, share in moved.thresholds.items()) or "the usual one"
+    return dataclasses.replace(moved, note=f"asked at another threshold than its own ({said}), for {point.text}")
+
+
+def _about_others(model: Model, names: tuple[str, ...], who: Who) -> Model:
+    """The model asked about other features than those it was made fair to: read anew, with its own graph as judge.
+
+    Numbers among them of which the table shows few values are lists of these: nobody has what lies between.
+    """
+    if model.original is not None:
+        raise InputError(
+            f"this model was read with {shown(model.domain.sensitive)} as sensitive, and was asked about "
+            f"{shown(names)}; load it with the others named sensitive."
+        )
+    own = model.domain.sensitive
+    bare = model.domain if set(names) == set(own) else model.domain.replaced(twins=())
+    rows = who.frame if who.domain is None else None
+    features = [
+        listed(f, rows[f.name]) if rows is not None and f.name in names and f.name in rows.columns else f
+        for f in bare.features
+    ]
+    if tuple(features) != bare.features:
+        bare = bare.replaced(features=[f.model_dump() for f in features], sensitive=(), combinations=None)
+    asked = dataclasses.replace(who, sensitive=names).about(bare)
+    found = imported(OwnSource(model), Who(asked, twins=who.twins), Reading())
+    notes = [model.note] if model.note else []
+    if model.certificate is not None and own:
+        notes.append(
+            f"asked about {shown(names)}; the model's own certificate is about {shown(own)} and says nothing of this"
+        )
+    return dataclasses.replace(found, note="; ".join(notes), offsets=model.offsets)
+
+
+def _with_twins(model: Model, twins: str | Sequence[str]) -> Model:
+    """The model with other rules for twins; what was proven under the old ones is left behind."""
+    encoding = dataclasses.replace(model.encoding, domain=model.domain.with_twins(twins))
+    return dataclasses.replace(model, encoding=encoding, certificate=None)
+
+
+def _with_ranges(model: Model, domain: Domain) -> Model:
+    """The model over another domain of the same features, where numbers may have other ranges."""
+    own = model.domain
+    _check_names(domain, own)
+    for mine, theirs in zip(own.features, domain.features, strict=True):
+        fixed = mine.kind in ("categorical", "boolean") or mine.name in own.sensitive
+        if mine.kind != theirs.kind or (fixed and mine != theirs):
+            raise InputError(
+                f"feature '{mine.name}' is encoded into the network as {mine.kind} with "
+                f"{shown(mine.levels())}; another domain may change only the ranges of numbers that are not sensitive."
+            )
+    changed = domain.replaced(sensitive=own.sensitive, combinations=own.combinations, label=own.label)
+    encoding = dataclasses.replace(model.encoding, domain=changed)
+    return dataclasses.replace(model, encoding=encoding, certificate=None)
+
+
+def _of(kind: type) -> Callable[[Any], Any]:
+    """A model of this kind: the source itself, or what an estimator of bornfair holds; None if neither."""
+    return lambda source: next(
+        (one for one in (source, getattr(source, "model_", None)) if isinstance(one, kind)), None
+    )
+
+
+READERS: tuple[Reader, ...] = (
+    Reader(lambda source: _of(WiredModel)(source) is not None, _wired, chooses=True),
+    Reader(lambda source: isinstance(source, ForestModel), _forest, chooses=True),
+    Reader(lambda source: _of(Model)(source) is not None, _network, chooses=True),
+)

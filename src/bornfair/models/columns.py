@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -68,17 +69,26 @@ class Who:
     target: str | None = None
     twins: str | Sequence[str] | None = None
     combinations: Combinations | None = None
+    as_trained: bool = False  # whether a model of bornfair keeps the sensitive features and twins it was made for
+
+    @cached_property
+    def frame(self) -> pd.DataFrame | None:
+        """The table, if there is one."""
+        return None if self.table is None else as_pandas(self.table)
+
+    def about(self, domain: Domain) -> Domain:
+        """The domain with the sensitive features and combinations that are asked about."""
+        names = tuple(sensitive_name(item, domain) for item in self.sensitive or domain.sensitive)
+        return with_sensitive(domain, names, self.frame, self.combinations, detect=self.domain is None)
 
 
 def columns_for(wanted: Wanted, who: Who) -> Columns:
     """The domain with its sensitive features and rules for twins, and which of its features the model reads."""
     domain = who.domain
     if domain is None:
-        domain = _observed(wanted, who.table, who) if who.table is not None else _of_categories(wanted)
+        domain = _observed(wanted, who.frame, who) if who.frame is not None else _of_categories(wanted)
     if who.sensitive or who.combinations is not None:
-        names = tuple(sensitive_name(item, domain) for item in who.sensitive or domain.sensitive)
-        table = None if who.table is None else as_pandas(who.table)
-        domain = with_sensitive(domain, names, table, who.combinations, detect=who.domain is None)
+        domain = who.about(domain)
     if not domain.sensitive:
         raise InputError(
             f"nobody has a twin yet: name the sensitive features of {wanted.origin}, "
@@ -87,6 +97,12 @@ def columns_for(wanted: Wanted, who: Who) -> Columns:
     if who.twins is not None:
         domain = domain.with_twins(who.twins)
     return Columns(domain, _read(wanted, domain))
+
+
+def nothing_sensitive(domain: Domain) -> InputError:
+    return InputError(
+        f"name the sensitive features of the model, by name or position; it reads {shown(domain.names, most=30)}."
+    )
 
 
 def sensitive_name(item: str | int, domain: Domain) -> str:

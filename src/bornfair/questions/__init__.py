@@ -20,6 +20,7 @@ from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError
 from bornfair.core.limits import ends_in_time, until
 from bornfair.importers.opaque import opaque_model
+from bornfair.importers.registry import TABLES
 from bornfair.models.columns import Who
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.graph.model import WiredModel
@@ -46,7 +47,7 @@ from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.people import people_of, treatment
 from bornfair.quantification.records import Over, Shares
 from bornfair.quantification.synthetic import shown_by_rows, with_people_of, without_people
-from bornfair.questions.loading import TABLES, any_model
+from bornfair.questions.loading import any_model
 from bornfair.verification.decide import Engine, check_question, decide
 from bornfair.verification.score import Output, check_output, decide_score
 

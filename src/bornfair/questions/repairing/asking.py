@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, plain
-from bornfair.models.columns import sensitive_name
+from bornfair.models.columns import nothing_sensitive, sensitive_name
 from bornfair.models.network.model import Model
 from bornfair.people.domain import Domain
 from bornfair.people.dummies import with_sensitive
@@ -17,7 +17,6 @@ from bornfair.people.encoding import Encoding
 from bornfair.people.features import listed_names, unknown_column
 from bornfair.people.labels import class_positions
 from bornfair.questions import Asking, Question
-from bornfair.questions.loading import nothing_sensitive
 from bornfair.training.first_layer import told_in, with_first_layer
 from bornfair.training.projection import fair_encoding
 

@@ -24,6 +24,7 @@ from bornfair.importers.forest_files import forest_file
 from bornfair.importers.forest_source import ForestSource, compared
 from bornfair.importers.writers.lightgbm_text import lightgbm_text, takes_mean
 from bornfair.importers.writers.xgboost_json import held_base, xgboost_json
+from bornfair.models.columns import nothing_sensitive
 from bornfair.models.forest.forest import Forest
 from bornfair.models.forest.model import ForestModel, Native
 from bornfair.models.network.network import decisions
@@ -32,7 +33,6 @@ from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairForest
 from bornfair.questions import Asking, Question
-from bornfair.questions.loading import nothing_sensitive
 from bornfair.questions.repairing.asking import domain_asked
 from bornfair.questions.repairing.changes import Changes, Outcome, compare, quality_of, recorded
 from bornfair.questions.repairing.forest_mean import Mean, mean_forest

@@ -1,0 +1,178 @@
+"""Readers of files and objects of other libraries, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bornfair.core.errors import InputError
+from bornfair.models.columns import Who
+from bornfair.models.forest.model import ForestModel
+from bornfair.models.graph.model import WiredModel
+from bornfair.models.network.model import Model
+from bornfair.models.reading import Reading
+
+if TYPE_CHECKING:
+    from bornfair.importers.onnx_file import OnnxFile
+
+FILES = "a bundle (a folder or .zip), an .onnx, .h5, .keras or .nnet file, or the .json, .ubj or .txt of a forest"
+TABLES = (".csv", ".tsv", ".gz", ".parquet", ".pq")
+EXECUTABLE = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".bin", ".dill", ".cloudpickle", ".npy")
+OBJECTS = (
+    "a bundle, a .nnet file, a FairModel or a fitted FairClassifier, a scikit-learn classifier or pipeline, a model of "
+    "XGBoost, LightGBM or CatBoost, a torch.nn.Sequential, or an .onnx, .h5 or .keras file; or, to be asked and not "
+    "read, any object with predict or a function from rows to decisions"
+)
+
+ReadModel = Model | ForestModel | WiredModel
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One kind of source.
+
+    claims: whether a source is of this kind; it opens nothing.
+    read: the model for the people who are asked about.
+    chooses: whether the reader itself checks `decision_output`; all others refuse it.
+    """
+
+    claims: Callable[[Any], bool]
+    read: Callable[[Any, Who, Reading], ReadModel]
+    chooses: bool = False
+
+
+def read(source: Any, who: Who, asked: Reading, readers: Iterable[Reader]) -> ReadModel:
+    """The model, from the first reader that claims the source."""
+    for reader in readers:
+        if reader.claims(source):
+            if not reader.chooses:
+                what = f"'{source}'" if isinstance(source, (str, Path)) else f"a model of type {type(source).__name__}"
+                asked.only_for(what, "decision", "threshold", "normalise")
+            return reader.read(source, who, asked)
+    raise _unclaimed(source)
+
+
+def _unclaimed(source: Any) -> InputError:
+    if not isinstance(source, (str, Path)):
+        return InputError(f"a model must be {OBJECTS}, found {type(source).__name__}.")
+    path = Path(source)
+    if path.suffix.lower() in EXECUTABLE:
+        return InputError(
+            f"'{path}' is a pickle or the like: loading it would run whatever code is in it, so it is not opened; load "
+            "it yourself and hand over the model, or export it to ONNX (skl2onnx, torch.onnx.export)."
+        )
+    if not path.exists():
+        return InputError(f"there is no model '{path}'; give {FILES}.")
+    check_no_table(path)
+    return InputError(f"'{path}' is not a kind of model that can be read; give {FILES}.")
+
+
+def check_no_table(path: Path) -> None:
+    """Refuse what is a table by its name where a model is asked for."""
+    if path.suffix.lower() in TABLES:
+        raise InputError(f"'{path}' is a table, not a model; name it as people (--data {path}), and give {FILES}.")
+
+
+def a_file(*suffixes: str) -> Callable[[Any], bool]:
+    """Whether a source names a file that exists and ends in one of these."""
+
+    def claims(source: Any) -> bool:
+        return isinstance(source, (str, Path)) and Path(source).suffix.lower() in suffixes and Path(source).exists()
+
+    return claims
+
+
+def _of_library(*libraries: str) -> Callable[[Any], bool]:
+    """Whether the class of an object, or one that it extends, comes from one of these libraries."""
+
+    def claims(source: Any) -> bool:
+        return any(cls.__module__.split(".")[0] in libraries for cls in type(source).__mro__)
+
+    return claims
+
+
+def _nnet(source: Any, who: Who, asked: Reading) -> ReadModel:
+    from bornfair.importers.nnet import nnet_model, read_nnet
+
+    return nnet_model(read_nnet(source), who, asked)
+
+
+def graph_model(file: OnnxFile, who: Who, asked: Reading) -> ReadModel:
+    """The model of an ONNX graph: a network, a forest, or its wires alone."""
+    from bornfair.importers.forest_source import imported_forest
+    from bornfair.importers.onnx_forest import has_trees, onnx_forest
+    from bornfair.importers.onnx_source import OnnxSource
+    from bornfair.importers.source import imported
+
+    if has_trees(file):
+        return imported_forest(onnx_forest(file, asked), who, asked)
+    try:
+        return imported(OnnxSource(file), who, asked)
+    except InputError as unread:
+        return _by_wires(file, who, asked, unread)
+
+
+def _by_wires(file: OnnxFile, who: Who, asked: Reading, unread: InputError) -> WiredModel:
+    """A graph that cannot be read, if its wires alone say that no sensitive value matters."""
+    from bornfair.importers.onnx_core import onnx_core
+    from bornfair.models.graph.around import around
+
+    try:
+        core, domain, at = onnx_core(file, who, asked)
+        found = WiredModel(around(core, domain, "as it is", at=at), domain, note="only its wires were read")
+    except InputError:
+        raise unread from None
+    if found.unclear() is not None:
+        raise unread
+    return found
+
+
+def _keras(source: Any, who: Who, asked: Reading) -> ReadModel:
+    from bornfair.importers.keras_file import read_keras
+    from bornfair.importers.source import imported
+
+    return imported(read_keras(Path(source)), who, asked)
+
+
+def _forest_file(source: Any, who: Who, asked: Reading) -> ReadModel:
+    from bornfair.importers.forest_files import forest_file
+    from bornfair.importers.forest_source import imported_forest
+
+    return imported_forest(forest_file(Path(source)), who, asked)
+
+
+def _forest_object(source: Any, who: Who, asked: Reading) -> ReadModel:
+    from bornfair.importers.forest_files import forest_object
+    from bornfair.importers.forest_source import imported_forest
+
+    return imported_forest(forest_object(source), who, asked)
+
+
+def _torch(source: Any, who: Who, asked: Reading) -> ReadModel:
+    from bornfair.importers.source import imported
+    from bornfair.importers.torch_module import read_torch
+
+    return imported(read_torch(source), who, asked)
+
+
+def _scikit(source: Any, who: Who, asked: Reading) -> ReadModel:
+    from bornfair.importers.forest_source import imported_forest
+    from bornfair.importers.scikit import ScikitSource
+    from bornfair.importers.scikit_forest import ends_in_forest, scikit_forest
+    from bornfair.importers.source import imported
+
+    if ends_in_forest(source):
+        return imported_forest(scikit_forest(source), who, asked)
+    return imported(ScikitSource(source), who, asked)
+
+
+READERS = (
+    Reader(lambda source: isinstance(source, (str, Path)) and Path(source).suffix.lower() == ".nnet", _nnet),
+    Reader(a_file(".h5", ".hdf5", ".keras"), _keras),
+    Reader(a_file(".json", ".ubj", ".txt"), _forest_file),
+    Reader(_of_library("xgboost", "lightgbm", "catboost"), _forest_object),
+    Reader(_of_library("torch"), _torch),
+    Reader(_of_library("sklearn"), _scikit),
+)

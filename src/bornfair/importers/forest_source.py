@@ -15,6 +15,7 @@ import pandas as pd
 from bornfair.core.errors import InputError, shown
 from bornfair.importers.original import PEOPLE, Original
 from bornfair.models.columns import Wanted, Who, columns_for, with_classes
+from bornfair.models.forest.columns import SplitColumn
 from bornfair.models.forest.forest import Forest
 from bornfair.models.forest.model import ForestModel, Native
 from bornfair.models.reading import Reading
@@ -72,6 +73,33 @@ class ForestSource:
                 known.setdefault(key, tuple(value for value, _ in column.table))
         plain = not known and self.over is None
         return Wanted(self.origin, names, len(self.forest.names), known, numbers=plain, gaps=True)
+
+
+def composed(
+    columns: Sequence[SplitColumn], made: Sequence[SplitColumn | None], origin: str
+) -> tuple[SplitColumn, ...]:
+    """A forest's columns over the columns that reach it, as columns over raw inputs."""
+    found = []
+    for column in columns:
+        if column.source >= len(made):
+            raise InputError(f"{origin} reads {column.source + 1} columns or more, but {len(made)} reach it.")
+        before = made[column.source]
+        if before is None:
+            raise InputError(f"{origin} reads a column that the model was not asked to take.")
+        if column.table is not None and not is_raw(before):
+            raise InputError(f"{origin} looks up categories that were transformed before, which is not supported.")
+        if column.table is not None:
+            found.append(dataclasses.replace(column, source=before.source))
+        else:
+            found.append(
+                SplitColumn(before.source, before.steps + column.steps, before.table, before.other, before.missing)
+            )
+    return tuple(found)
+
+
+def is_raw(column: SplitColumn) -> bool:
+    """Whether nothing was done to a raw input."""
+    return not column.steps and column.table is None and type(column) is SplitColumn
 
 
 def imported_forest(source: ForestSource, who: Who, asked: Reading) -> ForestModel:

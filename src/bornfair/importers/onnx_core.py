@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, plain_value, shown
-from bornfair.importers.onnx_file import OnnxFile, as_input
+from bornfair.importers.onnx_file import OnnxFile
 from bornfair.importers.onnx_node import UNKNOWN_ROWS
 from bornfair.models.columns import Columns, Who, columns_for, with_classes
 from bornfair.models.deciding import served
@@ -102,16 +102,7 @@ def _tried(file: OnnxFile, model: Any, columns: Columns, wanted: Sequence[str], 
         rows = rows[names].dropna()
         rows = rows[~columns.domain.outside(rows)]
         people = pd.concat([people, rows.sample(min(ROWS, len(rows)), random_state=0)], ignore_index=True)
-    only = file.only_input
-    given = file.inputs if only is None else [only] * len(columns.names)
-    values = [
-        as_input(people[name].to_numpy(object), one, name, file.origin)
-        for one, name in zip(given, columns.names, strict=True)
-    ]
-    if only is not None:
-        feed = {only.name: np.stack(values, axis=1)}
-    else:
-        feed = {one.name: v if one.rank == 1 else v[:, None] for one, v in zip(given, values, strict=True)}
+    feed = file.fed([(name, people[name]) for name in columns.names])
     made = ModelProto()
     made.CopyFrom(model)
     del made.graph.output[:]

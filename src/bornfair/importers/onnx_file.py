@@ -84,6 +84,18 @@ class OnnxFile:
             )
         return Wanted(self.origin, tuple(i.name for i in self.inputs), None, _categories(self.graph, self.inputs))
 
+    def fed(self, columns: Sequence[tuple[str, Any]]) -> dict[str, np.ndarray]:
+        """Raw values of columns, by name and in the order of the inputs, as the graph takes them."""
+        only = self.only_input
+        given = self.inputs if only is None else [only] * len(columns)
+        values = [
+            as_input(np.asarray(found, object), one, name, self.origin)
+            for one, (name, found) in zip(given, columns, strict=True)
+        ]
+        if only is not None:
+            return {only.name: np.stack(values, axis=1)}
+        return {one.name: v if one.rank == 1 else v[:, None] for one, v in zip(given, values, strict=True)}
+
     def behind(self, outputs: Sequence[str]) -> set[str]:
         """These values and all that they are computed from, by name."""
         needed = set(outputs)

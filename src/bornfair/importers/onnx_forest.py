@@ -10,22 +10,21 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bornfair.core.errors import InputError, shown
 from bornfair.importers.affine import CannotRead
-from bornfair.importers.forest_columns import composed
-from bornfair.importers.forest_source import ForestSource, Judge, Ran
-from bornfair.importers.onnx_file import Input, OnnxFile, array_of, as_input, attribute_of
+from bornfair.importers.forest_source import ForestSource, Judge, Ran, composed
+from bornfair.importers.onnx_file import Input, OnnxFile, array_of, attribute_of
+from bornfair.importers.onnx_run import RUNTIME, GraphRun
 from bornfair.importers.onnx_trees import OnnxTrees, classifier, ensemble, regressor
 from bornfair.models.deciding import CARRIERS, FLOATS, Kind, Output, deciding
 from bornfair.models.forest.columns import SplitColumn, Step
 from bornfair.models.forest.forest import Cut, Forest, Precision
 from bornfair.models.forest.links import SOFTMAX_SLACK, cut_of, sigmoid_in_float32, sigmoid_in_float64
-from bornfair.models.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.reading import Reading
 
 OPERATORS: dict[str, Callable[[dict[str, Any], str, int, Precision], OnnxTrees]] = {
@@ -35,7 +34,6 @@ OPERATORS: dict[str, Callable[[dict[str, Any], str, int, Precision], OnnxTrees]]
 }
 MOST_COLUMNS = 100_000
 PRECISIONS = {1: "float32", 11: "float64"}  # of ONNX's numbers for types
-TOGETHER = 8_192
 BROKEN = (ValueError, TypeError, KeyError, IndexError, OverflowError, AttributeError)
 
 Columns = list[SplitColumn]
@@ -73,7 +71,7 @@ def onnx_forest(file: OnnxFile, asked: Reading) -> ForestSource:
     forest = dataclasses.replace(
         trees.forest, names=names, columns=composed(trees.forest.columns, given, label), cut=_cut(trees, end, asked)
     )
-    judge = Judge(f"onnxruntime {metadata.version('onnxruntime')}", _Run(file, node, trees, end, forest).run)
+    judge = Judge(RUNTIME, _Run(file, node, trees, end, forest).run)
     named = file.only_input is None
     return ForestSource(file.origin, forest, named, judge, trees.classes, categories=dict(file.wanted.categories))
 
@@ -346,23 +344,25 @@ class _Run:
     forest: Forest
 
     def run(self, raw: list[Any]) -> Ran:
-        feed = self._feed(raw)
-        place = 1 if self.trees.kind == "classifier" else 0
-        bare = dataclasses.replace(self.file, model=self._bare())
-        scores = self._outputs(bare.pruned([self.node.output[place]]), feed)[self.node.output[place]]
-        scores = scores.reshape(len(raw[0]), -1)
+        columns = list(zip(self.forest.names, raw, strict=True))
+        scores = self._scores.outputs(columns)[self._shown]
         if self.forest.outputs == 1:
             scores = scores[:, -1:]
-        decided = None
-        if self.end.label is not None:
-            found = self._outputs(self.file.pruned([self.end.label]), feed)[self.end.label].ravel().tolist()
+        decided, label = None, self.end.label
+        if label is not None:
+            found = self._labels.outputs(columns)[label].ravel().tolist()
             order = {value: i for i, value in enumerate(self.trees.classes or range(self.forest.classes))}
             decided = np.array([order.get(value, -1) for value in found], np.int64)
             if len(decided) != len(raw[0]):
                 raise InputError(f"{self.file.origin} gives {len(decided)} labels for {len(raw[0])} people.")
         return Ran(scores, None, decided, rounded=scores.dtype == np.float32)
 
-    def _bare(self) -> Any:
+    @cached_property
+    def _labels(self) -> GraphRun:
+        return GraphRun(self.file, self.file.pruned([str(self.end.label)]))
+
+    @cached_property
+    def _scores(self) -> GraphRun:
         """The same model with nothing made of the scores."""
         from onnx import AttributeProto, ModelProto
 
@@ -375,25 +375,8 @@ class _Run:
                         attribute.s = b"NONE"
                     elif attribute.name == "post_transform":
                         attribute.i = 0
-        return model
+        return GraphRun(self.file, dataclasses.replace(self.file, model=model).pruned([self._shown]))
 
-    def _feed(self, raw: list[Any]) -> dict[str, np.ndarray]:
-        only = self.file.only_input
-        given = self.file.inputs if only is None else [only] * len(raw)
-        columns = [
-            as_input(np.asarray(values, object), one, one.name, self.file.origin)
-            for one, values in zip(given, raw, strict=True)
-        ]
-        if only is not None:
-            return {only.name: np.stack(columns, axis=1)}
-        return {one.name: c if one.rank == 1 else c[:, None] for one, c in zip(given, columns, strict=True)}
-
-    def _outputs(self, content: bytes, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        graph, parts = ForeignGraph(content), []
-        count = len(next(iter(feed.values())))
-        for start in range(0, max(count, 1), TOGETHER):
-            try:
-                parts.append(graph.run({name: v[start : start + TOGETHER] for name, v in feed.items()}))
-            except CannotRun as error:
-                raise InputError(f"{self.file.origin} cannot be run by onnxruntime: {error}.") from error
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    @property
+    def _shown(self) -> str:
+        return self.node.output[1 if self.trees.kind == "classifier" else 0]

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,14 @@ from bornfair.importers.affine import MOST_WORK, CannotRead, Cells, Forms, Needs
 from bornfair.importers.onnx_end import Understood, end_of, plain_layers
 from bornfair.importers.onnx_file import STANDARD_NAMES, Input, OnnxFile, array_of, as_input, attribute_of
 from bornfair.importers.onnx_ml_operators import MACHINE_LEARNING
-from bornfair.importers.onnx_node import UNKNOWN_ROWS, Node, Zipped, moved
+from bornfair.importers.onnx_node import Node, Zipped, moved
 from bornfair.importers.onnx_operators import STANDARD
+from bornfair.importers.onnx_run import RUNTIME, GraphRun
 from bornfair.importers.original import Original
 from bornfair.importers.source import Read
 from bornfair.models.columns import Columns, Wanted
-from bornfair.models.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.reading import Reading
 from bornfair.people.features import NUMERIC, Feature
-
-TOGETHER = 8_192  # people in one run of a graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +39,8 @@ class OnnxSource:
 
     def read(self, columns: Columns, asked: Reading) -> Read:
         understood, tape = _understood(self.file, columns, asked)
-        run = _Run(self.file, understood, columns)
-        original = Original(run.runtime, run.scores, run.decide)
+        run = _Run(self.file, understood, columns.names)
+        original = Original(RUNTIME, run.scores, run.decide)
         return Read(understood.head, tape, understood.classes, original, plain_layers(self.file, understood))
 
 
@@ -139,79 +136,30 @@ def _column(feature: Feature, given: Input, file: OnnxFile, tape: Tape) -> Forms
 
 
 @dataclass(eq=False)
-class GraphRun:
-    """A graph, as onnxruntime runs it on the rows of a table."""
-
-    file: OnnxFile
-    columns: Columns
-    content: bytes
-    runtime: str = f"onnxruntime {metadata.version('onnxruntime')}"
-
-    @cached_property
-    def _graph(self) -> ForeignGraph:
-        return ForeignGraph(self.content)
-
-    def outputs(self, table: pd.DataFrame) -> dict[str, np.ndarray]:
-        """All outputs as [people, columns]."""
-        feed, rows = self._feed(table), self.file.rows
-        together = TOGETHER if rows == UNKNOWN_ROWS else rows
-        parts: list[dict[str, np.ndarray]] = []
-        for start in range(0, max(len(table), 1), together):
-            some = {name: values[start : start + together] for name, values in feed.items()}
-            count = len(next(iter(some.values())))
-            if rows != UNKNOWN_ROWS and count < together:  # a fixed number of people: the last ones are run with copies
-                some = {k: np.concatenate([v, np.repeat(v[-1:], together - count, axis=0)]) for k, v in some.items()}
-            try:
-                found = self._graph.run(some)
-            except CannotRun as error:
-                raise InputError(f"{self.file.origin} cannot be run by {self.runtime}: {error}.") from error
-            fed = len(next(iter(some.values())))
-            lying = {name for name, values in found.items() if values.shape == (1, fed)}  # labels, as one row
-            parts.append({
-                name: values.reshape(fed if name in lying else len(values), -1)[:count]
-                for name, values in found.items()
-            })  # fmt: skip
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-    def _feed(self, table: pd.DataFrame) -> dict[str, np.ndarray]:
-        only, names = self.file.only_input, self.columns.names
-        given = self.file.inputs if only is None else [only] * len(names)
-        columns = [
-            as_input(table[name].to_numpy(object), one, name, self.file.origin)
-            for one, name in zip(given, names, strict=True)
-        ]
-        if only is not None:
-            return {only.name: np.stack(columns, axis=1)}
-        return {one.name: c if one.rank == 1 else c[:, None] for one, c in zip(given, columns, strict=True)}
-
-
-@dataclass(eq=False)
 class _Run:
     """The part of a file that was read, as onnxruntime runs it."""
 
     file: OnnxFile
     understood: Understood
-    columns: Columns
-
-    @property
-    def runtime(self) -> str:
-        return self._run.runtime
+    names: tuple[str, ...]
 
     def scores(self, table: pd.DataFrame) -> np.ndarray | None:
         name = self.understood.score_output
-        return None if name is None else self._run.outputs(table)[name]
+        return None if name is None else self._outputs(table)[name]
 
     def decide(self, table: pd.DataFrame) -> np.ndarray:
         label, shown = self.understood.label_output, self.understood.score_output
         if label is None:
             assert shown is not None
-            return self.understood.head.decided_by_it(self._run.outputs(table)[shown])
-        found = self._run.outputs(table)[label].ravel()
+            return self.understood.head.decided_by_it(self._outputs(table)[shown])
+        found = self._outputs(table)[label].ravel()
         order = {value: i for i, value in enumerate(self.understood.classes or ())}
         return np.array([order.get(value, -1) for value in found.tolist()], dtype=np.int64)
+
+    def _outputs(self, table: pd.DataFrame) -> dict[str, np.ndarray]:
+        return self._run.outputs([(name, table[name]) for name in self.names])
 
     @cached_property
     def _run(self) -> GraphRun:
         outputs = self.understood.label_output, self.understood.score_output
-        content = self.file.pruned([name for name in outputs if name is not None])
-        return GraphRun(self.file, self.columns, content)
+        return GraphRun(self.file, self.file.pruned([name for name in outputs if name is not None]))

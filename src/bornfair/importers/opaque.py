@@ -41,9 +41,9 @@ def outside_of(source: Any, asked: Reading | None = None) -> Outside | None:
     if isinstance(source, (str, Path)):
         if not is_graph(source) or not Path(source).is_file():
             return None
-        from bornfair.importers.opaque_graph import Graph
+        from bornfair.importers.onnx_run import OpaqueGraph
 
-        return Graph(Path(source), asked or Reading())
+        return OpaqueGraph(Path(source), asked or Reading())
     return object_outside(source) if can_be_asked(source) else None
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from bornfair.importers.affine import (
     layer,
 )
 from bornfair.importers.head import read_head
+from bornfair.importers.onnx_run import RUNTIME
 from bornfair.importers.original import Original
 from bornfair.importers.registry import Reader
 from bornfair.importers.source import Read, imported
@@ -74,8 +74,7 @@ class OwnSource:
             rows = layer(rows, (weight if i else weight[:, np.array(taken, np.int64)]).T, bias)
         head = read_head(rows, Reading(decision="logit") if model.network.outputs == 1 else None)
         served = shipped(model)
-        runtime = f"onnxruntime {metadata.version('onnxruntime')}"
-        original = Original(runtime, model.scores, served.decided, fills=model.fills)
+        original = Original(RUNTIME, model.scores, served.decided, fills=model.fills)
         classes = None if model.domain.label is None else tuple(model.domain.label.classes)
         return Read(head, tape, classes, original, scales=scales)
 

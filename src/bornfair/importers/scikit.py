@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,14 @@ from bornfair.importers.affine import CannotRead, Cell, Cells, Forms, Tape, clip
 from bornfair.importers.dense_stack import Kind, Step, formed
 from bornfair.importers.head import Head, read_head
 from bornfair.importers.original import Original
-from bornfair.importers.scikit_encoders import ENCODERS, lookups
+from bornfair.importers.scikit_encoders import Lookup
 from bornfair.importers.scikit_pipeline import (
+    TRANSFORMERS,
     Opened,
     Point,
+    Transforming,
     fills_of,
     label_of,
-    names_behind,
-    parts_of,
-    statistics_of,
 )
 from bornfair.importers.source import Read
 from bornfair.models.columns import Columns
@@ -53,14 +52,12 @@ class ScikitSource:
         names = self.wanted.names or columns.names
         read = {name: tape.column(f, _plain_levels) for name, f in zip(names, columns.features, strict=True)}
         order = self._all_names or names
-        given: list[Column | None] = [read.get(name) for name in order]
-        for name, step in self._transformers:
-            given = list(_transformed(step, name, given, tape, origin, order))
-            order = names_behind(step, len(given))
+        pipeline: Transforming[Column] = Transforming(_Affine(tape), origin)
+        given = pipeline.through(self._transformers, [read.get(name) for name in order], order)
         name, final = self._name, self._final
         try:
             steps = _classifier(final, label_of(name, final))
-            row = concatenated([tape.forms(_there(column)) for column in given], 0)
+            row = concatenated([tape.forms(column) for column in pipeline.there(given)], 0)
             scores = formed(steps, row, origin)
             if self._point is not None and not asked.moves_the_decision:
                 head = _at_the_point(self._point, scores, steps, final)
@@ -94,54 +91,43 @@ class ScikitSource:
         return Original(f"scikit-learn {sklearn.__version__}", scores, decide, fills=fills)
 
 
-def _there(column: Column | None) -> Column:
-    if column is None:
-        raise CannotRead("reads a column that the model was not asked to take")
-    return column
-
-
 def _plain_levels(levels: np.ndarray) -> np.ndarray:
     """Categories that are all numbers or all true/false, as such an array."""
     return levels if any(isinstance(level, str) for level in levels) else np.array(levels.tolist())
 
 
-# --- transformers ---
+# --- columns ---
 
 
-def _transformed(
-    step: Any, name: str, given: Sequence[Column | None], tape: Tape, origin: str, names: Sequence[str]
-) -> Sequence[Column | None]:
-    kind = type(step).__name__
-    if kind == "ColumnTransformer":
-        made: list[Column | None] = []
-        if step.transformer_weights:
-            raise InputError(f"{origin}: {label_of(name, step)} has transformer_weights, which are not supported.")
-        for part, inner, places in parts_of(step, names):
-            some: Sequence[Column | None] = [given[i] for i in places]
-            read = tuple(names[i] for i in places)
-            for _, transformer in inner:
-                some = _transformed(transformer, part, some, tape, origin, read)
-                read = names_behind(transformer, len(some))
-            made += some
-        return made
-    try:
-        if kind not in TRANSFORMERS and hasattr(step, "get_support"):
-            return [column for column, kept in zip(given, step.get_support(), strict=True) if kept]
-        if kind not in TRANSFORMERS:
-            raise CannotRead(
-                f"is not supported; {shown(TRANSFORMERS, most=20)}, selectors of columns and ColumnTransformer can be "
-                "read. Apply others to the table before, and examine the rest of the pipeline"
-            )
-        return TRANSFORMERS[kind](step, [_there(column) for column in given], tape, name)
-    except CannotRead as error:
-        raise InputError(f"{origin}: {label_of(name, step)} {error}.") from error
+@dataclass(frozen=True, eq=False)
+class _Affine:
+    """Columns as affine forms, or as functions of one feature."""
 
+    tape: Tape
+    where = ""
+    readable = tuple(TRANSFORMERS)
 
-def _looked_up(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
-    """An encoder: for each column, the numbers that it makes of each category."""
-    made: list[Column] = []
-    for column, lookup in zip(given, lookups(step), strict=True):
-        cell = tape.cells(column).cells[0]
+    def scaled(self, column: Column, steps: Sequence[tuple[str, float]], name: str) -> Column:
+        factor, shift, low, high = 1.0, 0.0, -np.inf, np.inf
+        for what, number in steps:
+            if what in ("times", "over"):
+                by = number if what == "times" else 1.0 / number
+                factor, shift = factor * by, shift * by
+            elif what in ("minus", "plus"):
+                shift += number if what == "plus" else -number
+            else:
+                low, high = (number, high) if what == "at least" else (low, number)
+        bounded = np.isfinite(low) or np.isfinite(high)
+        if not bounded and isinstance(column, Cells) and column.cells[0].values.dtype.kind in "biuf":
+            return column.mapped(lambda v: v.astype(np.float64) * factor + shift)
+        return clipped(self.tape.forms(column).scaled(factor).plus(shift), low, high, name)
+
+    def filled(self, column: Column, value: Any) -> Column:
+        """People of a domain have all their values, so nothing is filled in."""
+        return column
+
+    def encoded(self, column: Column, lookup: Lookup, gaps: bool) -> list[Column]:
+        cell = self.tape.cells(column).cells[0]
         rows = []
         for level in cell.values:
             row = lookup.of(plain(level))
@@ -151,74 +137,11 @@ def _looked_up(step: Any, given: list[Column], tape: Tape, name: str) -> list[Co
                     "take it out of the domain, or train with it"
                 )
             rows.append(row)
-        made += [Cells((1,), (Cell(cell.source, numbers),)) for numbers in np.array(rows).T]
-    return made
+        return [Cells((1,), (Cell(cell.source, numbers),)) for numbers in np.array(rows).T]
 
-
-def _affine(factor: Callable[[Any], Any], shift: Callable[[Any], Any]) -> Callable[..., list[Column]]:
-    """A scaler: x · factor + shift, each a learned array or nothing."""
-
-    def transform(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
-        numbers = (np.broadcast_to(np.asarray(learned(step), np.float64), (len(given),)) for learned in (factor, shift))
-        made: list[Column] = []
-        for column, f, s in zip(given, *numbers, strict=True):
-            clips = getattr(step, "clip", False)
-            if not clips and isinstance(column, Cells) and column.cells[0].values.dtype.kind in "biuf":
-                made.append(column.mapped(lambda v, f=f, s=s: v.astype(np.float64) * f + s))  # type: ignore[misc]
-                continue
-            scaled = tape.forms(column).scaled(f).plus(s)
-            low, high = step.feature_range if clips else (-np.inf, np.inf)
-            made.append(clipped(scaled, low, high, name))
-        return made
-
-    return transform
-
-
-def _imputed(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
-    """People of a domain have all their values, so nothing is filled in."""
-    statistics_of(step)
-    return given
-
-
-def _identity(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
-    if step.func is not None:
-        raise CannotRead(
-            "applies a function of yours, which cannot be read; apply it to the table before, and examine the rest"
-        )
-    return given
-
-
-def _rotated(step: Any, given: list[Column], tape: Tape, name: str) -> list[Column]:
-    """Principal components: affine in the columns."""
-    if step.whiten:
-        raise CannotRead("whitens the components, which is not supported; scale them by a StandardScaler")
-    weight = np.asarray(step.components_, np.float64).T
-    made = layer(concatenated([tape.forms(column) for column in given], 0), weight, -step.mean_ @ weight)
-    return [made.entry(i) for i in range(made.size)]
-
-
-def _inverse(values: Any) -> Any:
-    return 1.0 if values is None else 1.0 / np.asarray(values, np.float64)
-
-
-def _standard_shift(step: Any) -> Any:
-    return 0.0 if step.mean_ is None or not step.with_mean else -step.mean_ * _inverse(step.scale_)
-
-
-def _robust_shift(step: Any) -> Any:
-    return 0.0 if step.center_ is None else -step.center_ * _inverse(step.scale_)
-
-
-TRANSFORMERS: dict[str, Callable[..., Sequence[Column]]] = {
-    **dict.fromkeys(ENCODERS, _looked_up),
-    "StandardScaler": _affine(lambda s: _inverse(s.scale_), _standard_shift),
-    "MinMaxScaler": _affine(lambda s: s.scale_, lambda s: s.min_),
-    "MaxAbsScaler": _affine(lambda s: _inverse(s.scale_), lambda s: 0.0),
-    "RobustScaler": _affine(lambda s: _inverse(s.scale_), _robust_shift),
-    "PCA": _rotated,
-    "SimpleImputer": _imputed,
-    "FunctionTransformer": _identity,
-}
+    def rotated(self, columns: Sequence[Column], weight: np.ndarray, shift: np.ndarray) -> list[Column]:
+        made = layer(concatenated([self.tape.forms(column) for column in columns], 0), weight, shift)
+        return [made.entry(i) for i in range(made.size)]
 
 
 # --- classifiers ---

@@ -8,6 +8,7 @@ the columns that splits read; a forest of another library at its end is read fro
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,16 +17,18 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, plain, plain_value
-from bornfair.importers.forest_columns import composed, transformed
+from bornfair.importers.affine import CannotRead
 from bornfair.importers.forest_files import FAMILIES
-from bornfair.importers.forest_source import ForestSource, Judge, Ran
+from bornfair.importers.forest_source import ForestSource, Judge, Ran, composed, is_raw
+from bornfair.importers.scikit_encoders import Lookup
 from bornfair.importers.scikit_pipeline import (
+    THRESHOLDED,
+    TRANSFORMERS,
     Opened,
     Point,
+    Transforming,
     fills_of,
-    label_of,
     leaves_zeros_out,
-    names_behind,
     steps_of,
     thawed,
 )
@@ -49,10 +52,55 @@ class End:
     shows: str  # the method that shows what a fixed threshold is compared with
 
 
+@dataclass(frozen=True)
+class _Filled(SplitColumn):
+    """A raw column whose gaps an imputer fills: an encoder behind it looks the filled value up."""
+
+    fill: Any = None
+
+
+class _Splits:
+    """Columns that splits read, each of one raw input: the arithmetic is that of scikit-learn, step by step."""
+
+    where = " before a forest"
+    readable = tuple(name for name in TRANSFORMERS if name != "PCA")
+
+    def scaled(self, column: SplitColumn, steps: Sequence[Step], name: str) -> SplitColumn:
+        return dataclasses.replace(column, steps=(*column.steps, *steps))
+
+    def filled(self, column: SplitColumn, value: Any) -> SplitColumn:
+        is_number = isinstance(value, (bool, int, float))
+        steps: tuple[Step, ...] = (("missing is", float(value)),) if is_number else ()
+        if is_raw(column):
+            return _Filled(column.source, steps, fill=value)
+        if not is_number:
+            raise CannotRead("fills in categories that were transformed before, which is not supported")
+        return dataclasses.replace(column, steps=(*column.steps, *steps))
+
+    def encoded(self, column: SplitColumn, lookup: Lookup, gaps: bool) -> list[SplitColumn]:
+        filled = isinstance(column, _Filled) and len(column.steps) <= 1 and column.table is None
+        if not filled and not is_raw(column):
+            raise CannotRead("encodes columns that were transformed before, which is not supported")
+        missing = lookup.missing
+        if isinstance(column, _Filled) and not gaps:  # None goes through an imputer of NaN
+            missing = lookup.of(column.fill)
+        made = []
+        for i, numbers in enumerate(lookup.made.T):
+            table = tuple(zip(lookup.known, numbers.tolist(), strict=True))
+            other = None if lookup.other is None else float(lookup.other[i])
+            made.append(
+                SplitColumn(column.source, (), table, other, math.nan if missing is None else float(missing[i]))
+            )
+        return made
+
+    def rotated(self, columns: Sequence[SplitColumn], weight: np.ndarray, shift: np.ndarray) -> list[SplitColumn]:
+        raise CannotRead("adds columns up, which is not supported before a forest")
+
+
 def ends_in_forest(model: Any) -> bool:
     """Whether a scikit-learn model, or what its pipeline ends with, is a forest."""
     inner = thawed(getattr(model, "best_estimator_", model))
-    if type(inner).__name__ in ("FixedThresholdClassifier", "TunedThresholdClassifierCV"):
+    if type(inner).__name__ in THRESHOLDED:
         return ends_in_forest(getattr(inner, "estimator_", inner.estimator))
     *_, (_, final) = steps_of(inner) or [("", None)]
     return type(final).__name__ in READERS or _family(final) is not None
@@ -69,14 +117,12 @@ def scikit_forest(model: Any) -> ForestSource:
     order = list(opened.names or read)
     places = {name: i for i, name in enumerate(read)}
     given = [SplitColumn(places[name], ()) if name in places else None for name in order]
-    columns: Sequence[SplitColumn | None] = given
     steps = list(opened.transformers)
     inner = getattr(final, "_preprocessor", None) if type(final).__name__.startswith("HistGradient") else None
     if inner is not None:
         steps.append((opened.name, inner))
-    for name, step in steps:
-        columns = transformed(step, label_of(name, step), columns, origin, order)
-        order = list(names_behind(step, len(columns)))
+    pipeline: Transforming[SplitColumn] = Transforming(_Splits(), origin)
+    columns = pipeline.through(steps, given, order)
     family = _family(final)
     end = READERS[type(final).__name__](final, origin) if family is None else _foreign(final, family)
     if family == "xgboost" and leaves_zeros_out(opened.transformers):

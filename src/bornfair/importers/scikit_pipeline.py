@@ -1,18 +1,21 @@
-"""What stands in a fitted scikit-learn pipeline, in which order, over which columns? For whatever is at its end."""
+"""Fitted scikit-learn pipelines: their steps and columns, and what each transformer makes of the columns.
+
+The transformers are read once for all classifiers; how a column is held depends on the classifier (`ColumnKind`).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, plain, plain_value, shown
 from bornfair.importers.affine import CannotRead
-from bornfair.importers.scikit_encoders import ENCODERS, gap_of, is_gap, knows_gap
+from bornfair.importers.scikit_encoders import ENCODERS, Lookup, gap_of, is_gap, knows_gap, lookups
 from bornfair.models.columns import Wanted
 from bornfair.people.features import Value
 
@@ -263,3 +266,129 @@ class Point:
             probabilities = hasattr(estimator, "predict_proba")
         last = favoured is None or plain(favoured) == plain(model.classes_[-1])
         return Point(estimator, None if threshold is None else float(threshold), probabilities, last)
+
+
+# --- what transformers make of columns ---
+
+C = TypeVar("C")
+
+
+class ColumnKind(Protocol[C]):
+    """How columns between transformers are held."""
+
+    where: str  # of the transformers, as the end of "is not supported"
+    readable: tuple[str, ...]
+
+    def scaled(self, column: C, steps: Sequence[tuple[str, float]], name: str) -> C:
+        """After "minus", "plus", "times" or "over" a number, or held "at least" or "at most" at it, in this order."""
+
+    def filled(self, column: C, value: Any) -> C:
+        """With a value in the place of a missing one."""
+
+    def encoded(self, column: C, lookup: Lookup, gaps: bool) -> Sequence[C]:
+        """The columns that an encoder makes of it; `gaps`: whether the encoder knows a missing value."""
+
+    def rotated(self, columns: Sequence[C], weight: np.ndarray, shift: np.ndarray) -> Sequence[C]:
+        """Sums of columns, [columns, made] and [made]."""
+
+
+@dataclass(frozen=True)
+class Transforming(Generic[C]):
+    """Columns on their way through transformers. None stands for a column that the model does not take."""
+
+    kind: ColumnKind[C]
+    origin: str
+
+    def through(
+        self, steps: Sequence[tuple[str, Any]], given: Sequence[C | None], names: Sequence[str]
+    ) -> Sequence[C | None]:
+        """The columns behind named steps."""
+        for name, step in steps:
+            try:
+                given = self._behind(step, name, given, names)
+            except CannotRead as error:
+                raise InputError(f"{self.origin}: {label_of(name, step)} {error}.") from error
+            names = names_behind(step, len(given))
+        return given
+
+    def _behind(self, step: Any, name: str, given: Sequence[C | None], names: Sequence[str]) -> Sequence[C | None]:
+        kind = type(step).__name__
+        if kind == "ColumnTransformer":
+            if step.transformer_weights:
+                raise CannotRead("has transformer_weights, which are not supported")
+            made: list[C | None] = []
+            for part, inner, places in parts_of(step, names):
+                steps = [(part, transformer) for _, transformer in inner]
+                made += self.through(steps, [given[i] for i in places], [names[i] for i in places])
+            return made
+        if kind not in self.kind.readable and hasattr(step, "get_support"):
+            return [column for column, kept in zip(given, step.get_support(), strict=True) if kept]
+        if kind not in self.kind.readable:
+            raise CannotRead(
+                f"is not supported{self.kind.where}; {shown(self.kind.readable, most=20)}, selectors of columns and "
+                "ColumnTransformer can be read. Apply others to the table before, and examine the rest of the pipeline"
+            )
+        return TRANSFORMERS[kind](step, self.there(given), self.kind, name)
+
+    @staticmethod
+    def there(columns: Sequence[C | None]) -> list[C]:
+        """The columns, if the model takes all of them."""
+        found = [column for column in columns if column is not None]
+        if len(found) < len(columns):
+            raise CannotRead("reads a column that the model was not asked to take")
+        return found
+
+
+def _looked_up(step: Any, given: Sequence[C], kind: ColumnKind[C], name: str) -> Sequence[C]:
+    """An encoder: for each column, one column for each number that it makes."""
+    each = zip(given, lookups(step), step.categories_, strict=True)
+    return [made for column, lookup, known in each for made in kind.encoded(column, lookup, knows_gap(known))]
+
+
+def _scaled(step: Any, given: Sequence[C], kind: ColumnKind[C], name: str) -> Sequence[C]:
+    """A scaler: operations with learned numbers, one for each column; none where nothing was learned."""
+    learned = [(what, number(step)) for what, number in SCALERS[type(step).__name__]]
+    count = (len(given),)
+    numbers = [(what, np.broadcast_to(np.asarray(n, np.float64), count)) for what, n in learned if n is not None]
+    ends = step.feature_range if getattr(step, "clip", False) else ()
+    held = list(zip(("at least", "at most"), map(float, ends), strict=False))
+    return [
+        kind.scaled(column, [*((what, float(each[i])) for what, each in numbers), *held], name)
+        for i, column in enumerate(given)
+    ]
+
+
+def _imputed(step: Any, given: Sequence[C], kind: ColumnKind[C], name: str) -> Sequence[C]:
+    return [kind.filled(column, value) for column, value in zip(given, statistics_of(step), strict=True)]
+
+
+def _identity(step: Any, given: Sequence[C], kind: ColumnKind[C], name: str) -> Sequence[C]:
+    func = getattr(step.func, "func", step.func)  # histogram boosting checks its numbers by one
+    if func is not None and getattr(func, "__module__", "") != "sklearn.utils.validation":
+        raise CannotRead(
+            "applies a function of yours, which cannot be read; apply it to the table before, and examine the rest"
+        )
+    return given
+
+
+def _rotated(step: Any, given: Sequence[C], kind: ColumnKind[C], name: str) -> Sequence[C]:
+    """Principal components: affine in the columns."""
+    if step.whiten:
+        raise CannotRead("whitens the components, which is not supported; scale them by a StandardScaler")
+    weight = np.asarray(step.components_, np.float64).T
+    return kind.rotated(given, weight, -step.mean_ @ weight)
+
+
+SCALERS: dict[str, tuple[tuple[str, Callable[[Any], Any]], ...]] = {
+    "StandardScaler": (("minus", lambda s: s.mean_ if s.with_mean else None), ("over", lambda s: s.scale_)),
+    "MinMaxScaler": (("times", lambda s: s.scale_), ("plus", lambda s: s.min_)),
+    "MaxAbsScaler": (("over", lambda s: s.scale_),),
+    "RobustScaler": (("minus", lambda s: s.center_), ("over", lambda s: s.scale_)),
+}
+TRANSFORMERS: dict[str, Callable[..., Sequence[Any]]] = {
+    **dict.fromkeys(ENCODERS, _looked_up),
+    **dict.fromkeys(SCALERS, _scaled),
+    "PCA": _rotated,
+    "SimpleImputer": _imputed,
+    "FunctionTransformer": _identity,
+}

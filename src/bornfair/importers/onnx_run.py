@@ -1,10 +1,11 @@
-"""What does an ONNX graph decide whose operators are not read? onnxruntime runs it, in a process of its own, within
-limits of time and memory.
+"""ONNX graphs, run by onnxruntime in a process of its own within limits of time and memory: to judge what was read of
+a graph, or to decide where its operators are not read.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import metadata
@@ -16,21 +17,58 @@ import pandas as pd
 
 from bornfair.core.errors import InputError
 from bornfair.importers.onnx_file import OnnxFile, read_onnx
-from bornfair.importers.onnx_source import TOGETHER, GraphRun
+from bornfair.importers.onnx_node import UNKNOWN_ROWS
 from bornfair.models.columns import Columns, Wanted
 from bornfair.models.deciding import served
+from bornfair.models.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.opaque.said import Said, finite, labels_of
 from bornfair.models.reading import Reading
 from bornfair.people.features import Value
 
+TOGETHER = 8_192  # people in one run of a graph
+RUNTIME = f"onnxruntime {metadata.version('onnxruntime')}"
+
+
+@dataclass(eq=False)
+class GraphRun:
+    """A graph made of a file, as onnxruntime runs it on raw values."""
+
+    file: OnnxFile
+    content: bytes
+
+    @cached_property
+    def _graph(self) -> ForeignGraph:
+        return ForeignGraph(self.content)
+
+    def outputs(self, columns: Sequence[tuple[str, Any]]) -> dict[str, np.ndarray]:
+        """All outputs [people, columns] for raw values of columns, by name and in the order of the inputs."""
+        feed, rows = self.file.fed(columns), self.file.rows
+        together, people = TOGETHER if rows == UNKNOWN_ROWS else rows, len(columns[0][1])
+        parts: list[dict[str, np.ndarray]] = []
+        for start in range(0, max(people, 1), together):
+            some = {name: values[start : start + together] for name, values in feed.items()}
+            count = len(next(iter(some.values())))
+            if rows != UNKNOWN_ROWS and count < together:  # a fixed number of people: the last ones are run with copies
+                some = {k: np.concatenate([v, np.repeat(v[-1:], together - count, axis=0)]) for k, v in some.items()}
+            try:
+                found = self._graph.run(some)
+            except CannotRun as error:
+                raise InputError(f"{self.file.origin} cannot be run by {RUNTIME}: {error}.") from error
+            fed = len(next(iter(some.values())))
+            lying = {name for name, values in found.items() if values.shape == (1, fed)}  # labels, as one row
+            parts.append({
+                name: values.reshape(fed if name in lying else len(values), -1)[:count]
+                for name, values in found.items()
+            })  # fmt: skip
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class OpaqueGraph:
     """An .onnx file that is run as it is."""
 
     path: Path
     asked: Reading = field(default_factory=Reading)
-    _runs: dict[tuple[str, ...], GraphRun] = field(default_factory=dict)
 
     classes, point = None, None
 
@@ -44,9 +82,7 @@ class Graph:
 
     @property
     def how(self) -> str:
-        return (
-            f"the graph {self.path.name}, run by onnxruntime {metadata.version('onnxruntime')} in a process of its own"
-        )
+        return f"the graph {self.path.name}, run by {RUNTIME} in a process of its own"
 
     @cached_property
     def digest(self) -> str:
@@ -61,10 +97,11 @@ class Graph:
         return self.file.wanted
 
     def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
-        run = self._runs.get(columns.names)
-        if run is None:  # weights that lie beside the file were read into the model
-            run = self._runs[columns.names] = GraphRun(self.file, columns, self.file.model.SerializeToString())
-        return self._said(run.outputs(table), len(table))
+        return self._said(self._run.outputs([(name, table[name]) for name in columns.names]), len(table))
+
+    @cached_property
+    def _run(self) -> GraphRun:  # weights that lie beside the file were read into the model
+        return GraphRun(self.file, self.file.model.SerializeToString())
 
     @cached_property
     def _shown(self) -> tuple[str | None, str | None]:

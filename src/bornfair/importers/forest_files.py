@@ -23,13 +23,16 @@ from bornfair.importers.document import parsed, read_bytes, read_document
 from bornfair.importers.forest_source import ForestSource, Judge, Ran
 from bornfair.importers.lightgbm_file import lightgbm_model
 from bornfair.importers.xgboost_file import SEVERAL, XgboostModel, xgboost_model
-from bornfair.models.forest.columns import columns_of
+from bornfair.models.forest.columns import SplitColumn, columns_of
 from bornfair.models.forest.forest import Forest
 from bornfair.models.forest.model import Native
+from bornfair.models.onnx_child import run_catboost, run_lightgbm, run_xgboost
 from bornfair.models.onnx_worker import CannotRun, ForeignGraph
 from bornfair.people.domain import Domain
 from bornfair.people.features import Value, known_levels
 
+Rows = dict[str, np.ndarray]
+Run = Callable[[Rows], Rows]
 DISTRIBUTIONS = {"xgboost": ("xgboost", "xgboost-cpu"), "lightgbm": ("lightgbm",), "catboost": ("catboost",)}
 
 
@@ -45,35 +48,39 @@ def runtime(library: str) -> str | None:
     return library
 
 
-def foreign_judge(
-    library: str, how: dict[str, Any], content: bytes, feed: Callable[[list[Any]], dict[str, np.ndarray]],
-    made: Callable[[dict[str, np.ndarray]], Ran], origin: str,
-) -> Judge | None:  # fmt: skip
+def _foreign(library: str, how: dict[str, Any], content: bytes, origin: str) -> Run | None:
     """The library on the file itself, in a process of its own; None where it is not installed."""
     name = runtime(library)
     if name is None:
         return None
     model = ForeignGraph(json.dumps(how).encode() + b"\n" + content, library)
 
-    def run(raw: list[Any]) -> Ran:
+    def run(feed: Rows) -> Rows:
         try:
-            return made(model.run(feed(raw)))
+            return model.run(feed)
         except CannotRun as error:
             raise InputError(f"{origin} cannot be run by {name}: {error}.") from error
 
-    return Judge(name, run)
+    return run
 
 
-def encoded_rows(forest: Forest) -> Callable[[list[Any]], dict[str, np.ndarray]]:
+def _judge(library: str, run: Run | None, forest: Forest, made: Callable[[Rows], Ran]) -> Judge | None:
+    """`run` on what the library is given; `made` says what its answers mean."""
+    feed = _encoded_rows(forest)
+    return None if run is None else Judge(runtime(library) or library, lambda raw: made(run(feed(raw))))
+
+
+def _encoded_rows(forest: Forest) -> Callable[[list[Any]], Rows]:
     """What the library is given: numbers as they are, categories as their codes."""
     first = {column.source: column for column in reversed(forest.columns)}
 
-    def feed(raw: list[Any]) -> dict[str, np.ndarray]:
+    def feed(raw: list[Any]) -> Rows:
         rows = np.empty((len(raw[0]), len(raw)))
         for i, values in enumerate(raw):
             column = first.get(i)
             if column is not None and column.table is not None:
-                rows[:, i] = columns_of([values], [_only_table(column)], len(rows))[0]
+                bare = SplitColumn(0, (), column.table, column.other, column.missing)
+                rows[:, i] = columns_of([values], [bare], len(rows))[0]
             else:
                 rows[:, i] = values
         return {"rows": rows}
@@ -81,68 +88,51 @@ def encoded_rows(forest: Forest) -> Callable[[list[Any]], dict[str, np.ndarray]]
     return feed
 
 
-def _only_table(column: Any) -> Any:
-    return type(column)(0, (), column.table, column.other, column.missing)
-
-
 # --- XGBoost ---
 
 
-def xgboost_file(path: Path, document: dict[str, Any]) -> ForestSource:
+def _xgboost_file(path: Path, document: dict[str, Any]) -> ForestSource:
     """A .json or .ubj file that XGBoost wrote."""
-    origin = f"'{path}'"
-    found = xgboost_model(document, origin, best=True)
-    how = {"types": _types(document), "iterations": _iterations(found, document)}
-    content = read_bytes(path)
-    judge = foreign_judge(
-        "xgboost", how, content, encoded_rows(found.forest), lambda ran: _xgboost_ran(found, ran), origin
-    )
-    native = Native(".ubj" if path.suffix.lower() == ".ubj" else ".json", content)
-    notes = _xgboost_notes(found, in_place=False)
-    return ForestSource(origin, found.forest, found.named, judge, notes=notes, native=native)
+    native = Native(".ubj" if path.suffix.lower() == ".ubj" else ".json", read_bytes(path))
+    return _xgboost_source(f"'{path}'", document, native)
 
 
 def xgboost_object(model: Any) -> ForestSource:
     """A Booster, or an XGBClassifier, from the document that it writes itself."""
-    name = type(model).__name__
-    estimator = hasattr(model, "get_booster")
-    origin = f"the {name}"
+    origin = f"the {type(model).__name__}"
     try:
-        booster = model.get_booster() if estimator else model
+        booster = model.get_booster() if hasattr(model, "get_booster") else model
         content = bytes(booster.save_raw("json"))
     except Exception as error:
         raise InputError(f"{origin} is not fitted, or not a model of XGBoost ({error}).") from error
     missing = getattr(model, "missing", None)
     if missing is not None and not np.isnan(missing):
         raise InputError(f"{origin} takes {missing!r} for missing, which is not supported; use NaN.")
-    document = parsed(content, origin)
-    found = xgboost_model(document, origin, best=estimator, in_place=estimator)
-    classes = tuple(plain_value(value) for value in model.classes_) if hasattr(model, "classes_") else None
-    feed = encoded_rows(found.forest)
-
-    def run(raw: list[Any]) -> Ran:
-        import xgboost
-
-        rows = feed(raw)["rows"]
-        options = {"iteration_range": (0, _iterations(found, document)), "validate_features": False}
-        if estimator and found.dropped:  # its own way to predict, where that makes a difference
-            kinds = {"scores": "margin", "shown": "value"}
-            ran = {name: booster.inplace_predict(rows, predict_type=kind, **options) for name, kind in kinds.items()}
-            return _xgboost_ran(found, ran)
-        matrix = xgboost.DMatrix(rows, feature_types=_types(document), enable_categorical=True)
-        shown = {
-            "scores": booster.predict(matrix, output_margin=True, **options),
-            "shown": booster.predict(matrix, **options),
-        }
-        return _xgboost_ran(found, shown)
-
-    judge = Judge(runtime("xgboost") or "xgboost", run)
-    notes, native = _xgboost_notes(found, estimator), Native(".json", content)
-    return ForestSource(origin, found.forest, found.named, judge, classes, notes, native=native)
+    return _xgboost_source(origin, parsed(content, origin), Native(".json", content), model, booster)
 
 
-def _types(document: dict[str, Any]) -> list[str] | None:
-    return document["learner"].get("feature_types") or None
+def _xgboost_source(
+    origin: str, document: dict[str, Any], native: Native, model: Any = None, booster: Any = None
+) -> ForestSource:
+    """The forest of a document, with the library as its judge: on the file itself, or the object that wrote it."""
+    in_place = booster is not model  # as an estimator predicts
+    found = xgboost_model(document, origin, best=model is None or in_place, in_place=in_place)
+    how = {"types": document["learner"].get("feature_types") or None, "iterations": _iterations(found, document)}
+    run = _foreign("xgboost", how, native.content, origin) if model is None else run_xgboost(booster, how)
+
+    def in_its_own_way(rows: Rows) -> Rows:
+        options = {"iteration_range": (0, how["iterations"]), "validate_features": False}
+        kinds = {"scores": "margin", "shown": "value"}
+        return {name: booster.inplace_predict(rows["rows"], predict_type=k, **options) for name, k in kinds.items()}
+
+    run = in_its_own_way if in_place and found.dropped else run  # where that makes a difference
+    judge = _judge("xgboost", run, found.forest, lambda ran: _xgboost_ran(found, ran))
+    notes = _xgboost_notes(found, in_place)
+    return ForestSource(origin, found.forest, found.named, judge, _classes_of(model), notes, native=native)
+
+
+def _classes_of(model: Any) -> tuple[Value, ...] | None:
+    return tuple(plain_value(value) for value in model.classes_) if hasattr(model, "classes_") else None
 
 
 def _iterations(found: XgboostModel, document: dict[str, Any]) -> int:
@@ -161,7 +151,7 @@ def _xgboost_notes(found: XgboostModel, in_place: bool) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _xgboost_ran(found: XgboostModel, ran: dict[str, np.ndarray]) -> Ran:
+def _xgboost_ran(found: XgboostModel, ran: Rows) -> Ran:
     scores, shown = ran["scores"].reshape(len(ran["scores"]), -1), ran["shown"]
     if found.objective in SEVERAL:
         labels = shown if shown.ndim == 1 else shown.argmax(axis=1)
@@ -176,18 +166,14 @@ def _xgboost_ran(found: XgboostModel, ran: dict[str, np.ndarray]) -> Ran:
 # --- LightGBM ---
 
 
-def lightgbm_file(path: Path) -> ForestSource:
+def _lightgbm_file(path: Path) -> ForestSource:
     """A .txt file that LightGBM wrote."""
     content, origin = read_bytes(path), f"'{path}'"
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{origin} is no text, so no model of LightGBM ({error}).") from error
-    found = lightgbm_model(text, origin)
-    judge = foreign_judge(
-        "lightgbm", {}, content, encoded_rows(found.forest), lambda ran: _lightgbm_ran(found.forest, ran), origin
-    )
-    return ForestSource(origin, found.forest, found.named, judge, native=Native(".txt", content))
+    return _lightgbm_source(origin, text, _foreign("lightgbm", {}, content, origin))
 
 
 def lightgbm_object(model: Any) -> ForestSource:
@@ -198,20 +184,18 @@ def lightgbm_object(model: Any) -> ForestSource:
         text = booster.model_to_string()
     except Exception as error:
         raise InputError(f"{origin} is not fitted, or not a model of LightGBM ({error}).") from error
+    return _lightgbm_source(origin, text, run_lightgbm(booster), _classes_of(model))
+
+
+def _lightgbm_source(origin: str, text: str, run: Run | None, classes: tuple[Value, ...] | None = None) -> ForestSource:
     found = lightgbm_model(text, origin)
-    classes = tuple(plain_value(value) for value in model.classes_) if hasattr(model, "classes_") else None
-    feed = encoded_rows(found.forest)
-
-    def run(raw: list[Any]) -> Ran:
-        rows = feed(raw)["rows"]
-        scores, shown = (booster.predict(rows, raw_score=raw, validate_features=False) for raw in (True, False))
-        return _lightgbm_ran(found.forest, {"scores": scores, "shown": shown})
-
-    judge, native = Judge(runtime("lightgbm") or "lightgbm", run), Native(".txt", text.encode())
-    return ForestSource(origin, found.forest, found.named, judge, classes, native=native)
+    judge = _judge("lightgbm", run, found.forest, lambda ran: _lightgbm_ran(found.forest, ran))
+    return ForestSource(
+        origin, found.forest, found.named, judge, classes, native=Native(".txt", text.encode())
+    )  # fmt: skip
 
 
-def _lightgbm_ran(forest: Forest, ran: dict[str, np.ndarray]) -> Ran:
+def _lightgbm_ran(forest: Forest, ran: Rows) -> Ran:
     scores, shown = np.asarray(ran["scores"]), np.asarray(ran["shown"])
     scores = scores / forest.summation.divisor  # a random forest shows the sum, and decides by the mean
     if shown.ndim == 1:
@@ -221,36 +205,18 @@ def _lightgbm_ran(forest: Forest, ran: dict[str, np.ndarray]) -> Ran:
 
 # --- CatBoost ---
 
-Rows = dict[str, np.ndarray]
 
-
-def catboost_file(path: Path, document: dict[str, Any]) -> ForestSource:
+def _catboost_file(path: Path, document: dict[str, Any]) -> ForestSource:
     """A .json file that CatBoost wrote."""
     origin = f"'{path}'"
     found = catboost_model(document, origin)
-    name, model = runtime("catboost"), None
-    if name is not None:
-        how = {"texts": list(found.categorical)}
-        model = ForeignGraph(json.dumps(how).encode() + b"\n" + read_bytes(path), "catboost")
-
-    def run(rows: Rows) -> Rows:
-        if model is None:
-            raise InputError(
-                f"{origin} asks about hashes of categories, which only CatBoost knows: install catboost to read it, or "
-                "train with categories as numbers."
-            )
-        try:
-            return model.run(rows)
-        except CannotRun as error:
-            raise InputError(f"{origin} cannot be run by {name}: {error}.") from error
-
-    return _catboost_source(origin, found, run, name)
+    return _catboost_source(
+        origin, found, _foreign("catboost", {"texts": list(found.categorical)}, read_bytes(path), origin)
+    )
 
 
 def catboost_object(model: Any) -> ForestSource:
     """A CatBoostClassifier, from the document that it writes itself."""
-    import catboost
-
     origin = f"the {type(model).__name__}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
@@ -259,22 +225,10 @@ def catboost_object(model: Any) -> ForestSource:
         except Exception as error:
             raise InputError(f"{origin} is not fitted, or cannot be written as JSON ({error}).") from error
         found = catboost_model(read_document(path), origin)
-
-    def run(rows: Rows) -> Rows:
-        texts = list(found.categorical)
-        table = rows["rows"].astype(object)
-        for place in texts:
-            table[:, place] = rows[f"text {place}"]
-        pool = catboost.Pool(table, cat_features=texts)
-        if "which leaves" in rows:
-            return {"leaves": np.asarray(model.calc_leaf_indexes(pool))}
-        kinds = {"scores": "RawFormulaVal", "shown": "Probability", "decided": "Class"}
-        return {name: np.asarray(model._predict(pool, kind, 0, 0, -1, None, "predict")) for name, kind in kinds.items()}
-
-    return _catboost_source(origin, found, run, runtime("catboost"))
+    return _catboost_source(origin, found, run_catboost(model, {"texts": list(found.categorical)}))
 
 
-def _catboost_source(origin: str, found: CatboostModel, run: Callable[[Rows], Rows], name: str | None) -> ForestSource:
+def _catboost_source(origin: str, found: CatboostModel, run: Run | None) -> ForestSource:
     def feed(raw: list[Any]) -> Rows:
         given: Rows = {"rows": np.zeros((len(raw[0]), len(raw)))}
         for i, values in enumerate(raw):
@@ -284,14 +238,18 @@ def _catboost_source(origin: str, found: CatboostModel, run: Callable[[Rows], Ro
                 given["rows"][:, i] = values
         return given
 
-    def judged(raw: list[Any]) -> Ran:
-        ran = run(feed(raw))
-        scores = ran["scores"].reshape(len(raw[0]), -1)
+    def made(ran: Rows) -> Ran:
+        scores = ran["scores"].reshape(len(ran["decided"]), -1)
         order = {str(value): i for i, value in enumerate(found.classes or range(max(scores.shape[1], 2)))}
         labels = [order.get(str(value), -1) for value in ran["decided"].ravel().tolist()]
         return Ran(scores, ran["shown"], np.array(labels, np.int64))
 
     def over(domain: Domain, names: tuple[str, ...]) -> Forest:
+        if run is None and found.bits:
+            raise InputError(
+                f"{origin} asks about hashes of categories, which only CatBoost knows: install catboost to read it, or "
+                "train with categories as numbers."
+            )
         tables = {}
         for source in found.categorical:
             levels = known_levels(domain.feature(names[source]))
@@ -302,17 +260,17 @@ def _catboost_source(origin: str, found: CatboostModel, run: Callable[[Rows], Ro
             tables[source] = _hashes(found, source, levels, run, feed(rows))
         return found.with_categories(tables)
 
-    judge = None if name is None else Judge(name, judged)
+    judge = None if run is None else Judge(runtime("catboost") or "catboost", lambda raw: made(run(feed(raw))))
     return ForestSource(
         origin, found.forest, found.named, judge, found.classes, over=over if found.categorical else None
     )
 
 
 def _hashes(
-    found: CatboostModel, source: int, levels: Sequence[Value], run: Callable[[Rows], Rows], rows: Rows
+    found: CatboostModel, source: int, levels: Sequence[Value], run: Run | None, rows: Rows
 ) -> list[tuple[Value, float]]:
     """Which categories have which of the hashes that splits ask about: told by the leaves they lead to."""
-    if source not in found.bits:
+    if source not in found.bits or run is None:
         return [(level, NO_HASH) for level in levels]
     leaves = run(rows | {"which leaves": np.ones(1)})["leaves"]
     codes = np.full(len(levels), NO_HASH)
@@ -336,12 +294,12 @@ def _category_text(value: Any) -> str:
 def forest_file(path: Path) -> ForestSource:
     """A file that XGBoost, LightGBM or CatBoost wrote."""
     if path.suffix.lower() == ".txt":
-        return lightgbm_file(path)
+        return _lightgbm_file(path)
     document = read_document(path)
     if "learner" in document:
-        return xgboost_file(path, document)
+        return _xgboost_file(path, document)
     if "oblivious_trees" in document or "features_info" in document:
-        return catboost_file(path, document)
+        return _catboost_file(path, document)
     raise InputError(
         f"'{path}' is not the JSON of a model of XGBoost or CatBoost; save_model writes one (of CatBoost with "
         "format='json')."

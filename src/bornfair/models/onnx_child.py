@@ -127,6 +127,11 @@ def _xgboost(content: bytes) -> Run:
     booster = xgboost.Booster()
     booster.load_model(bytearray(file))
     booster.set_param({"nthread": 1})
+    return run_xgboost(booster, how)
+
+
+def run_xgboost(booster: Any, how: dict[str, Any]) -> Run:
+    import xgboost
 
     def run(feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         rows = xgboost.DMatrix(
@@ -145,8 +150,10 @@ def _lightgbm(content: bytes) -> Run:
     import lightgbm
 
     _, file = _split(content)
-    booster = lightgbm.Booster(model_str=file.decode(), params={"verbosity": -1})
+    return run_lightgbm(lightgbm.Booster(model_str=file.decode(), params={"verbosity": -1}))
 
+
+def run_lightgbm(booster: Any) -> Run:
     def run(feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         scores, shown = (booster.predict(feed["rows"], raw_score=raw, num_threads=1) for raw in (True, False))
         return {"scores": np.asarray(scores), "shown": np.asarray(shown)}
@@ -163,6 +170,11 @@ def _catboost(content: bytes) -> Run:
         stored.write(file)
         stored.flush()
         model.load_model(stored.name, format="json")
+    return run_catboost(model, how)
+
+
+def run_catboost(model: Any, how: dict[str, Any]) -> Run:
+    import catboost
 
     def run(feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         rows: Any = feed["rows"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import numpy as np
 from bornfair.core import limits
 from bornfair.core.errors import InputError
 from bornfair.core.files import read_regular
-from bornfair.importers.ubjson import read_ubjson
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -91,3 +91,126 @@ class Page:
         if count is not None and len(found) != count:
             raise InputError(f"{self.origin}: '{name}' has {len(found)} entries, not {count}; is the file broken?")
         return found
+
+
+# --- Universal Binary JSON ---
+
+MOST_LEVELS = 64  # of objects and lists in each other
+NUMBERS = {"i": ">i1", "U": ">u1", "I": ">i2", "l": ">i4", "L": ">i8", "d": ">f4", "D": ">f8"}
+WORDS: dict[str, Any] = {"Z": None, "N": None, "T": True, "F": False}
+
+
+def read_ubjson(content: bytes, path: str | Path) -> Any:
+    """The document: lists of numbers of one type are arrays.
+
+    >>> read_ubjson(b"{i\\x01a[$d#i\\x02\\x3f\\x80\\x00\\x00\\x40\\x00\\x00\\x00i\\x01bTi\\x01cSi\\x02hi}", "a.ubj")
+    {'a': array([1., 2.], dtype=float32), 'b': True, 'c': 'hi'}
+    """
+    reader = _Reader(content, path)
+    try:
+        found = reader.value(reader.marker(), 0)
+    except (UnicodeDecodeError, struct.error) as error:
+        raise reader.wrong(str(error)) from error
+    if reader.at != len(content):
+        raise reader.wrong(f"{len(content) - reader.at} bytes are left over")
+    return found
+
+
+class _Reader:
+    def __init__(self, content: bytes, path: str | Path) -> None:
+        self.content, self.path, self.at = content, path, 0
+
+    def wrong(self, what: str) -> InputError:
+        return InputError(f"'{self.path}' is not a UBJSON file we can read: byte {self.at}: {what}.")
+
+    def take(self, count: int) -> bytes:
+        if count < 0 or count > len(self.content) - self.at:
+            raise self.wrong(
+                f"{count} bytes are announced, but {len(self.content) - self.at} are left; is it truncated?"
+            )
+        self.at += count
+        return self.content[self.at - count : self.at]
+
+    def marker(self) -> str:
+        return chr(self.take(1)[0])
+
+    def number(self, kind: str) -> Any:
+        size = np.dtype(NUMBERS[kind])
+        return np.frombuffer(self.take(size.itemsize), size)[0].item()
+
+    def length(self) -> int:
+        kind = self.marker()
+        if kind not in NUMBERS or kind in "dD":
+            raise self.wrong(f"a length of the type {kind!r}")
+        found = int(self.number(kind))
+        if found < 0:
+            raise self.wrong(f"a length of {found}")
+        return found
+
+    def value(self, kind: str, level: int) -> Any:
+        if level > MOST_LEVELS:
+            raise self.wrong(f"lists and objects more than {MOST_LEVELS} levels deep")
+        if kind in NUMBERS:
+            return self.number(kind)
+        if kind in WORDS:
+            return WORDS[kind]
+        if kind == "S":
+            return self.take(self.length()).decode()
+        if kind == "C":
+            return chr(self.take(1)[0])
+        if kind == "[":
+            return self.listed(level)
+        if kind == "{":
+            return self.named(level)
+        raise self.wrong(f"the unknown type {kind!r}")
+
+    def listed(self, level: int) -> Any:
+        kind, count = self.header()
+        if kind is not None:
+            assert count is not None
+            if kind not in NUMBERS:
+                raise self.wrong(f"a list of the type {kind!r}")
+            size = np.dtype(NUMBERS[kind])
+            return np.frombuffer(self.take(count * size.itemsize), size).astype(size.newbyteorder("="))
+        found: list[Any] = []
+        if count is not None:
+            self.bounded(count)
+            return [self.value(self.marker(), level + 1) for _ in range(count)]
+        while (marker := self.marker()) != "]":
+            found.append(self.value(marker, level + 1))
+        return found
+
+    def named(self, level: int) -> dict[str, Any]:
+        kind, count = self.header()
+        if kind is not None:
+            raise self.wrong(f"an object of values of the type {kind!r} alone")
+        found: dict[str, Any] = {}
+        if count is not None:
+            self.bounded(count)
+            for _ in range(count):
+                name = self.take(self.length()).decode()
+                found[name] = self.value(self.marker(), level + 1)
+            return found
+        while self.content[self.at : self.at + 1] != b"}":
+            name = self.take(self.length()).decode()
+            found[name] = self.value(self.marker(), level + 1)
+        self.take(1)
+        return found
+
+    def header(self) -> tuple[str | None, int | None]:
+        """The type and the number of values, where they stand in front of a list."""
+        kind = None
+        if self.content[self.at : self.at + 1] == b"$":
+            self.take(1)
+            kind = self.marker()
+        if self.content[self.at : self.at + 1] == b"#":
+            self.take(1)
+            return kind, self.length()
+        if kind is not None:
+            raise self.wrong("a type of values without their number")
+        return None, None
+
+    def bounded(self, count: int) -> None:
+        """Every value takes a byte at least."""
+        if count > len(self.content) - self.at:
+            raise self.wrong(f"{count} values are announced, but {len(self.content) - self.at} bytes are left")

@@ -36,7 +36,6 @@ from bornfair.models.forest.model import ForestModel
 from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.model import Model
 from bornfair.models.network.onnx_graph import reads_sensitive
-from bornfair.models.operating import Asked
 from bornfair.models.reading import Reading
 from bornfair.models.shipped import shipped
 from bornfair.people.columns import Column, GapColumns, NumberColumn
@@ -186,7 +185,7 @@ def _moved(model: Model, asked: Reading, who: Who) -> Model:
         raise InputError(
             "this model was read from another that decides by itself; name the threshold when reading that one."
         )
-    point = Asked.of(asked.threshold).for_classes(model.classes.tolist())
+    point = asked.point(model.classes.tolist())
     moved = model.at(point, who.table)
     said = ", ".join(f"{name} above {share:g}" for name, share in moved.thresholds.items()) or "the usual one"
     return dataclasses.replace(moved, note=f"asked at another threshold than its own ({said}), for {point.text}")

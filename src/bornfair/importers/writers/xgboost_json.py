@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bornfair.core.errors import InputError
-from bornfair.importers.ubjson import read_ubjson
+from bornfair.importers.document import read_ubjson
 from bornfair.importers.writers.planted import PlantedTree
 from bornfair.models.forest.forest import Forest
 from bornfair.models.forest.model import Native

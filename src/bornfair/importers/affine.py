@@ -1,4 +1,4 @@
-"""Which function of a person does each value in somebody's model compute? An affine form over what was computed before.
+"""Values of a foreign model as functions of a person: affine forms over the values computed before.
 
 A tensor [people, …] is either `Forms` (each entry an affine form over the columns of the input and over the outputs of
 activations) or `Cells` (each entry a function of one feature with finitely many values, written out value by value).
@@ -36,7 +36,7 @@ class NeedsLevels(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class ValueBlock:
     """Values computed together: the input's columns, or one activation's outputs."""
 
     kind: str
@@ -52,7 +52,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class People:
+class PeopleTensor:
     """A tensor [people, *tail]; like an array it has a size, and a shape in which one person stands for all."""
 
     tail: tuple[int, ...]
@@ -71,10 +71,10 @@ class People:
 
 
 @dataclass(frozen=True, eq=False)
-class Forms(People):
+class Forms(PeopleTensor):
     """A tensor whose entries are affine forms: entry i is Σ parts[block][i]·block + constant[i]."""
 
-    parts: dict[Block, np.ndarray]  # float64 [entries, width of the block]
+    parts: dict[ValueBlock, np.ndarray]  # float64 [entries, width of the block]
     constant: np.ndarray  # float64 [entries]
 
     @property
@@ -155,7 +155,7 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells(People):
+class Cells(PeopleTensor):
     """A tensor of such entries."""
 
     cells: tuple[Cell, ...]
@@ -182,7 +182,7 @@ class Tape:
             width = 1 if isinstance(feature, NUMERIC) else len(feature.levels())
             self.columns[feature.name] = slice(start, start + width)
             start += width
-        self.input = Block("input", start, "input")
+        self.input = ValueBlock("input", start, "input")
 
     def column(self, feature: Feature, given: Callable[[np.ndarray], np.ndarray]) -> Forms | Cells:
         """A feature [people, 1]: a raw number as it stands, or its categories in the type that the model is given."""
@@ -315,7 +315,7 @@ def activation(kind: str, value: Forms, name: str) -> Forms:
     if kind in LINKS and len(value.tail) != 1:
         raise CannotRead(f"takes a softmax over {value.tail}; it is read over [people, classes] only")
     affordable(value.size * value.size)
-    block = Block(kind, value.size, name, value)
+    block = ValueBlock(kind, value.size, name, value)
     return Forms(value.tail, {block: np.eye(value.size)}, np.zeros(value.size))
 
 
@@ -345,6 +345,6 @@ def clipped(value: Forms, low: np.ndarray | float, high: np.ndarray | float, nam
     return made if below else made.minus(relu(value.plus(-highs), name))
 
 
-def _kept(parts: dict[Block, np.ndarray]) -> dict[Block, np.ndarray]:
+def _kept(parts: dict[ValueBlock, np.ndarray]) -> dict[ValueBlock, np.ndarray]:
     """Only what the forms depend on: a block that every entry ignores is not part of them."""
     return {block: matrix for block, matrix in parts.items() if matrix.any()}

@@ -1,4 +1,4 @@
-"""What does a CatBoost model compute? Read from its JSON export, without the library.
+"""CatBoost models, read from their JSON export without the library.
 
 Numbers are float32; a split asks whether x > border, or whether a category's hash is a given one. A symmetric tree asks
 one question on each level, and the answers are the bits of the leaf's number. Leaves are added one tree after the

@@ -1,4 +1,4 @@
-"""From affine forms to our network: what does each hidden layer compute, and the first one over our encoding?
+"""Networks from affine forms: the hidden layers, and the first layer over the encoding of a domain.
 
 A value that is read again further up (a skip connection) passes through the ReLU layers between: relu(a) = a for what
 is never negative, relu(v) − relu(−v) = v for the rest. σ(z) = (1 + tanh(z/2))/2 joins sigmoid and tanh in one network.
@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError
-from bornfair.importers.affine import Block, CannotRead, Forms, Tape, concatenated
+from bornfair.importers.affine import CannotRead, Forms, Tape, ValueBlock, concatenated
 from bornfair.importers.head import Head
 from bornfair.models.network.network import Activation, Layer, Network
 from bornfair.people.domain import Domain
@@ -31,7 +31,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class AffineLayer:
     """One layer in float64; the first one reads the columns of the input block."""
 
     weight: np.ndarray
@@ -75,7 +75,7 @@ def rounded(numbers: np.ndarray) -> np.ndarray:
 # --- layers ---
 
 
-def _layers(logits: Forms, inputs: Block) -> tuple[list[Affine], Activation]:
+def _layers(logits: Forms, inputs: ValueBlock) -> tuple[list[AffineLayer], Activation]:
     """The network that computes these logits from the input's columns."""
     blocks = _behind(logits)
     kind = _activation(blocks)
@@ -100,16 +100,16 @@ def _layers(logits: Forms, inputs: Block) -> tuple[list[Affine], Activation]:
             for matrix, before in _carried(early, len(rows.constant), inputs):
                 weights.append(matrix)
                 befores.append(before)
-        made.append(Affine(np.concatenate(weights, axis=1), bias))
+        made.append(AffineLayer(np.concatenate(weights, axis=1), bias))
         rows = concatenated(befores, 0)
     first = rows.parts.get(inputs, np.zeros((rows.size, inputs.width)))
-    made.append(Affine(first, rows.constant))
+    made.append(AffineLayer(first, rows.constant))
     return made[::-1], kind
 
 
-def _behind(forms: Forms) -> list[Block]:
+def _behind(forms: Forms) -> list[ValueBlock]:
     """Every activation the forms depend on, the last first."""
-    seen: dict[Block, None] = {}
+    seen: dict[ValueBlock, None] = {}
     waiting = [forms]
     while waiting:
         for block in waiting.pop().parts:
@@ -119,7 +119,7 @@ def _behind(forms: Forms) -> list[Block]:
     return sorted(seen, key=lambda block: -block.level)
 
 
-def _activation(blocks: list[Block]) -> Activation:
+def _activation(blocks: list[ValueBlock]) -> Activation:
     by_kind = {block.kind: block for block in blocks}
     for kind, block in by_kind.items():
         if kind not in get_args(Activation):
@@ -137,7 +137,7 @@ def _activation(blocks: list[Block]) -> Activation:
     return cast(Activation, next(iter(by_kind), "relu"))
 
 
-def _carried(early: dict[Block, np.ndarray], rows: int, inputs: Block) -> list[tuple[np.ndarray, Forms]]:
+def _carried(early: dict[ValueBlock, np.ndarray], rows: int, inputs: ValueBlock) -> list[tuple[np.ndarray, Forms]]:
     """Neurons that hand earlier values on: (weights that read them, what they are). The cheaper of two ways:
     each earlier value by itself, or what each row needs of them in sum.
     """
@@ -163,7 +163,7 @@ def _carried(early: dict[Block, np.ndarray], rows: int, inputs: Block) -> list[t
 # --- the first layer over our encoding ---
 
 
-def _encoding(domain: Domain, table: pd.DataFrame | None, first: Affine, known: Mapping[str, Scale]) -> Encoding:
+def _encoding(domain: Domain, table: pd.DataFrame | None, first: AffineLayer, known: Mapping[str, Scale]) -> Encoding:
     """Numbers as they stand if the model takes them so, bit by bit; else as known, or standardised."""
     if not known and all(isinstance(feature, NUMERIC) for feature in domain.features):
         exact = all((rounded(part) == part).all() for part in (first.weight, first.bias))
@@ -194,12 +194,12 @@ def _scale(feature: NumericFeature, mirrored: bool) -> Scale:
     return Scale(centre=centre, exponent=int(np.clip(exponent, -1000, 1000)))
 
 
-def _over_raw_numbers(first: Affine, tape: Tape, domain: Domain) -> Affine:
+def _over_raw_numbers(first: AffineLayer, tape: Tape, domain: Domain) -> AffineLayer:
     order = [tape.columns[name].start for name in (*domain.free_names, *domain.sensitive)]
-    return Affine(first.weight[:, order], first.bias)
+    return AffineLayer(first.weight[:, order], first.bias)
 
 
-def _over_encoding(first: Affine, tape: Tape, encoding: Encoding) -> Affine:
+def _over_encoding(first: AffineLayer, tape: Tape, encoding: Encoding) -> AffineLayer:
     weight = np.zeros((len(first.bias), encoding.width))
     bias = first.bias.copy()
     places = encoding.free_columns()
@@ -224,7 +224,7 @@ def _over_encoding(first: Affine, tape: Tape, encoding: Encoding) -> Affine:
         weight[:, start : start + made.shape[1]] = made
         bias += constant
         start += made.shape[1]
-    return Affine(weight, bias)
+    return AffineLayer(weight, bias)
 
 
 def _number_code(share: np.ndarray, coded: CodedFeature) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ import pandas as pd
 from bornfair.core.errors import InputError, plain_value, shown
 from bornfair.importers.catboost_file import NO_HASH, CatboostModel, catboost_model
 from bornfair.importers.document import parsed, read_bytes, read_document
-from bornfair.importers.forest_source import ForestSource, Judge, Ran
+from bornfair.importers.forest_source import ForestJudge, ForestSource, Ran
 from bornfair.importers.lightgbm_file import lightgbm_model
 from bornfair.importers.xgboost_file import SEVERAL, XgboostModel, xgboost_model
 from bornfair.models.forest.columns import SplitColumn, columns_of
@@ -64,10 +64,10 @@ def _foreign(library: str, how: dict[str, Any], content: bytes, origin: str) -> 
     return run
 
 
-def _judge(library: str, run: Run | None, forest: Forest, made: Callable[[Rows], Ran]) -> Judge | None:
+def _judge(library: str, run: Run | None, forest: Forest, made: Callable[[Rows], Ran]) -> ForestJudge | None:
     """`run` on what the library is given; `made` says what its answers mean."""
     feed = _encoded_rows(forest)
-    return None if run is None else Judge(runtime(library) or library, lambda raw: made(run(feed(raw))))
+    return None if run is None else ForestJudge(runtime(library) or library, lambda raw: made(run(feed(raw))))
 
 
 def _encoded_rows(forest: Forest) -> Callable[[list[Any]], Rows]:
@@ -260,7 +260,7 @@ def _catboost_source(origin: str, found: CatboostModel, run: Run | None) -> Fore
             tables[source] = _hashes(found, source, levels, run, feed(rows))
         return found.with_categories(tables)
 
-    judge = None if run is None else Judge(runtime("catboost") or "catboost", lambda raw: made(run(feed(raw))))
+    judge = None if run is None else ForestJudge(runtime("catboost") or "catboost", lambda raw: made(run(feed(raw))))
     return ForestSource(
         origin, found.forest, found.named, judge, found.classes, over=over if found.categorical else None
     )

@@ -1,5 +1,6 @@
-"""From somebody's forest to ours: over the people and at the threshold that are asked about, and compared with the
-original: on random people, on rows of a table, and on people exactly at thresholds.
+"""Import of foreign forests, for the people and at the threshold that are asked about.
+
+The forest is compared with its original on random people, on rows of a table, and on people exactly at thresholds.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Ran:
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class ForestJudge:
     """The original's own software, run on raw inputs (one array for each of the forest's names)."""
 
     runtime: str
@@ -54,7 +55,7 @@ class ForestSource:
     origin: str  # what messages call it
     forest: Forest
     named: bool  # whether the inputs' names are the model's own, or stand for positions
-    judge: Judge | None = None
+    judge: ForestJudge | None = None
     classes: tuple[Value, ...] | None = None
     notes: tuple[str, ...] = ()
     categories: dict[Any, tuple[Value, ...]] = dataclasses.field(default_factory=dict)
@@ -157,7 +158,7 @@ def _takes(source: ForestSource, domain: Domain, names: tuple[str, ...], gap: st
     return _runs(source.judge, [people[name].to_numpy() for name in names])
 
 
-def _runs(judge: Judge, raw: list[Any]) -> bool:
+def _runs(judge: ForestJudge, raw: list[Any]) -> bool:
     try:
         judge.run(raw)
     except Exception:  # noqa: BLE001  # each library refuses in its own way
@@ -251,7 +252,7 @@ def _refused(
     )
 
 
-def _people(model: ForestModel, table: pd.DataFrame | None, judge: Judge) -> list[pd.DataFrame]:
+def _people(model: ForestModel, table: pd.DataFrame | None, judge: ForestJudge) -> list[pd.DataFrame]:
     """Random people, rows of the table, and people at thresholds."""
     domain = model.domain
     found = [domain.sample(PEOPLE, seed=0), people_at_thresholds(model, AT_THRESHOLDS, seed=1)]

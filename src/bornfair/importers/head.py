@@ -1,4 +1,4 @@
-"""Where does a model decide, and by which scores? What it ends with is read as a comparison of scores.
+"""The scores by which a model decides: the end of the model, read as a comparison of scores.
 
 One score z decides by z > 0, several by the first largest. A monotone function at the end (sigmoid, tanh, ReLU, clip)
 is taken away, and what it is compared with moves to the other side: σ(z) > t is z > log t/(1−t). How the model shows
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bornfair.importers.affine import FUNCTIONS, Block, CannotRead, Decision, Forms, concatenated
+from bornfair.importers.affine import FUNCTIONS, CannotRead, Decision, Forms, ValueBlock, concatenated
 from bornfair.models.deciding import STEP, Meaning, Part, compared_part, usual_threshold
 from bornfair.models.operating import USUAL, logit
 from bornfair.models.reading import Reading
@@ -154,12 +154,12 @@ def _range(score: Forms) -> tuple[float, float]:
     if outer is not None and outer.kind == "clip":
         ends = outer.constant, outer.constant + outer.weight * outer.height
         return min(ends), max(ends)
-    known: dict[Block, tuple[np.ndarray, np.ndarray]] = {}
+    known: dict[ValueBlock, tuple[np.ndarray, np.ndarray]] = {}
     low, high = _bounds(score, known)
     return float(low[0]), float(high[0])
 
 
-def _bounds(forms: Forms, known: dict[Block, tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(forms: Forms, known: dict[ValueBlock, tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     low, high = forms.constant.copy(), forms.constant.copy()
     for block, matrix in forms.parts.items():
         if block not in known:
@@ -171,7 +171,9 @@ def _bounds(forms: Forms, known: dict[Block, tuple[np.ndarray, np.ndarray]]) -> 
     return low, high
 
 
-def _block_bounds(block: Block, known: dict[Block, tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def _block_bounds(
+    block: ValueBlock, known: dict[ValueBlock, tuple[np.ndarray, np.ndarray]]
+) -> tuple[np.ndarray, np.ndarray]:
     if block.kind == "relu" and block.before is not None:
         low, high = _bounds(block.before, known)
         return np.maximum(low, 0.0), np.maximum(high, 0.0)
@@ -251,7 +253,7 @@ def _inverse(outer: _Outer, place: float, *, reaches: bool) -> tuple[float, floa
 class _Atom:
     """One output of one activation (or one column of the input), and its weight in a score."""
 
-    block: Block
+    block: ValueBlock
     position: int
     weight: float
 

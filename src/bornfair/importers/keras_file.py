@@ -21,7 +21,7 @@ from bornfair.core import limits
 from bornfair.core.errors import InputError, shown
 from bornfair.core.limits import Deadline
 from bornfair.importers.dense_stack import StackSource, Step
-from bornfair.importers.keras_layers import OTHERWISE, READERS, Layer, is_of_keras, layer_of, run
+from bornfair.importers.keras_layers import OTHERWISE, READERS, KerasLayer, is_of_keras, layer_of, run
 
 Weights = Callable[[str, str], list[np.ndarray]]  # of the layer of a name and a class
 
@@ -83,14 +83,14 @@ def _weights(layers: dict[str, list[np.ndarray]], *, numbered: bool) -> Weights:
 # --- layers ---
 
 
-def _layers(path: Path, config: Any, weights: Weights) -> list[Layer]:
+def _layers(path: Path, config: Any, weights: Weights) -> list[KerasLayer]:
     kind, inner = config["class_name"], config["config"]
     layers = inner if isinstance(inner, list) else inner["layers"]
     if kind not in ("Sequential", "Functional", "Model") or not is_of_keras(config):
         raise InputError(f"'{path}' holds a {kind}; a stack of layers (Sequential) can be read.")
     if kind != "Sequential":
         _check_chain(path, inner)
-    found: list[Layer] = []
+    found: list[KerasLayer] = []
     for position, layer in enumerate(layers):
         name = layer["config"].get("name", f"layer {position}")
         found.append(layer_of(layer, name, weights(name, layer["class_name"]), f"'{path}': "))
@@ -100,7 +100,7 @@ def _layers(path: Path, config: Any, weights: Weights) -> list[Layer]:
     return found
 
 
-def _steps(path: Path, layer: Layer) -> list[Step]:
+def _steps(path: Path, layer: KerasLayer) -> list[Step]:
     try:
         return READERS[layer.kind](layer)
     except (InputError, ValueError, IndexError) as error:

@@ -18,7 +18,7 @@ from bornfair.importers.dense_stack import Step, normalisation
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class KerasLayer:
     """A layer as the file describes it."""
 
     kind: str
@@ -61,7 +61,7 @@ class Layer:
                 raise self.refused(key)
 
 
-def layer_of(given: Any, name: str, weights: list[np.ndarray], where: str = "") -> Layer:
+def layer_of(given: Any, name: str, weights: list[np.ndarray], where: str = "") -> KerasLayer:
     kind = given["class_name"]
     label = f"layer '{name}' ({kind})"
     if kind not in READERS or not is_of_keras(given):
@@ -71,7 +71,7 @@ def layer_of(given: Any, name: str, weights: list[np.ndarray], where: str = "") 
             "models to ONNX (tf2onnx)."
         )
     try:
-        found = Layer(kind, label, given["config"], weights)
+        found = KerasLayer(kind, label, given["config"], weights)
         found.check()
     except InputError as error:
         raise InputError(f"{where}{error}") from error
@@ -88,7 +88,7 @@ def is_of_keras(given: Any) -> bool:
 # --- what is read of each ---
 
 
-def _dense(layer: Layer) -> list[Step]:
+def _dense(layer: KerasLayer) -> list[Step]:
     needed, weights = 2 if layer.get("use_bias", True) else 1, layer.weights
     if len(weights) != needed or weights[0].ndim != 2 or (needed == 2 and weights[1].shape != weights[0].shape[1:]):
         raise InputError(f"{layer.label} has weights of the shapes {[w.shape for w in weights]}; is the file complete?")
@@ -96,7 +96,7 @@ def _dense(layer: Layer) -> list[Step]:
     return [Step("dense", layer.label, (weights[0], bias)), *_activation(layer)]
 
 
-def _activation(layer: Layer) -> list[Step]:
+def _activation(layer: KerasLayer) -> list[Step]:
     """A function by its name, or a layer of activations in its place."""
     inner = _inner(layer)
     if inner is not None:
@@ -108,7 +108,7 @@ def _activation(layer: Layer) -> list[Step]:
     return [Step(kind, layer.label, tuple(numbers))]
 
 
-def _inner(layer: Layer) -> Layer | None:
+def _inner(layer: KerasLayer) -> KerasLayer | None:
     """The layer of activations that stands in the place of a function."""
     chosen = layer.get("activation")
     if isinstance(chosen, dict) and chosen.get("class_name") in FUNCTIONS_AS_LAYERS:
@@ -116,7 +116,7 @@ def _inner(layer: Layer) -> Layer | None:
     return None
 
 
-def _function(layer: Layer) -> str | None:
+def _function(layer: KerasLayer) -> str | None:
     chosen = layer.get("activation")
     if isinstance(chosen, dict) and chosen.get("class_name") == "function" and is_of_keras(chosen):
         chosen = chosen.get("config")
@@ -129,7 +129,7 @@ def _function(layer: Layer) -> str | None:
     return chosen
 
 
-def _relu(layer: Layer) -> list[Step]:
+def _relu(layer: KerasLayer) -> list[Step]:
     slope, highest = layer.number("negative_slope", 0.0), layer.get("max_value")
     if layer.number("threshold", 0.0) or (slope and highest is not None):
         raise InputError(
@@ -140,21 +140,21 @@ def _relu(layer: Layer) -> list[Step]:
     return [Step("leaky", layer.label, (slope,)) if slope else Step("relu", layer.label)]
 
 
-def _leaky(layer: Layer) -> list[Step]:
+def _leaky(layer: KerasLayer) -> list[Step]:
     return [Step("leaky", layer.label, (_leak(layer),))]
 
 
-def _leak(layer: Layer) -> float:
+def _leak(layer: KerasLayer) -> float:
     """Keras 2 calls it alpha."""
     return layer.number("negative_slope" if "negative_slope" in layer.settings else "alpha", 0.3)
 
 
-def _batch_normalisation(layer: Layer) -> list[Step]:
+def _batch_normalisation(layer: KerasLayer) -> list[Step]:
     gamma, beta, mean, variance = _moments(layer)
     return [normalisation(layer.label, mean, variance, gamma, beta, layer.number("epsilon", 1e-3))]
 
 
-def _moments(layer: Layer) -> list[np.ndarray]:
+def _moments(layer: KerasLayer) -> list[np.ndarray]:
     """gamma, beta, mean and variance."""
     scale, centre, weights = layer.get("scale", True), layer.get("center", True), layer.weights
     if len(weights) != 2 + bool(scale) + bool(centre) or any(w.shape != weights[0].shape for w in weights):
@@ -164,12 +164,12 @@ def _moments(layer: Layer) -> list[np.ndarray]:
     return [gamma, rest.pop(0) if centre else np.zeros(weights[0].shape), *rest]
 
 
-def _normalisation(layer: Layer) -> list[Step]:
+def _normalisation(layer: KerasLayer) -> list[Step]:
     mean, spread = _standard(layer)
     return [Step("scale", layer.label, (1.0 / spread, -mean / spread))]
 
 
-def _standard(layer: Layer) -> tuple[np.ndarray, np.ndarray]:
+def _standard(layer: KerasLayer) -> tuple[np.ndarray, np.ndarray]:
     """Mean and spread: of the settings, or as they were adapted to data."""
     if (layer.get("mean") is None) != (layer.get("variance") is None):
         raise layer.refused("mean")
@@ -184,11 +184,11 @@ def _standard(layer: Layer) -> tuple[np.ndarray, np.ndarray]:
     return mean.ravel(), np.maximum(np.sqrt(variance.ravel()), 1e-7)
 
 
-def _rescaling(layer: Layer) -> list[Step]:
+def _rescaling(layer: KerasLayer) -> list[Step]:
     return [Step("scale", layer.label, (layer.array("scale", 1.0), layer.array("offset", 0.0)))]
 
 
-def _passed_on(layer: Layer) -> list[Step]:
+def _passed_on(layer: KerasLayer) -> list[Step]:
     """Nothing happens at inference."""
     return []
 
@@ -205,7 +205,7 @@ ACTIVATIONS: dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray]]] = {
     "log_softmax": (("log_softmax",), lambda z: z - np.logaddexp.reduce(z, axis=1, keepdims=True)),
 }
 FUNCTIONS_AS_LAYERS = ("ReLU", "LeakyReLU", "Softmax", "Activation")
-READERS: dict[str, Callable[[Layer], list[Step]]] = {
+READERS: dict[str, Callable[[KerasLayer], list[Step]]] = {
     "InputLayer": _passed_on,
     "Dense": _dense,
     "Activation": _activation,
@@ -274,7 +274,7 @@ SETTINGS: dict[str, dict[str, Allowed]] = {
 # --- the same once more, from the raw configuration ---
 
 
-def run(layers: Sequence[Layer], rows: np.ndarray) -> np.ndarray:
+def run(layers: Sequence[KerasLayer], rows: np.ndarray) -> np.ndarray:
     """What the layers compute in float64, as the documentation of Keras defines each of them: the judge of the steps
     that were read, of which nothing is used here.
     """
@@ -283,12 +283,12 @@ def run(layers: Sequence[Layer], rows: np.ndarray) -> np.ndarray:
     return rows
 
 
-def _run_dense(layer: Layer, x: np.ndarray) -> np.ndarray:
+def _run_dense(layer: KerasLayer, x: np.ndarray) -> np.ndarray:
     kernel, *bias = layer.weights
     return _run_activation(layer, x @ kernel + (bias[0] if bias else 0.0))
 
 
-def _run_activation(layer: Layer, x: np.ndarray) -> np.ndarray:
+def _run_activation(layer: KerasLayer, x: np.ndarray) -> np.ndarray:
     inner = _inner(layer)
     if inner is not None:
         return run([inner], x)
@@ -296,18 +296,18 @@ def _run_activation(layer: Layer, x: np.ndarray) -> np.ndarray:
     return x if name is None else ACTIVATIONS[name][1](x)
 
 
-def _run_relu(layer: Layer, x: np.ndarray) -> np.ndarray:
+def _run_relu(layer: KerasLayer, x: np.ndarray) -> np.ndarray:
     highest, slope, threshold = (layer.number(key, 0.0) for key in ("max_value", "negative_slope", "threshold"))
     found = np.where(x >= threshold, x, slope * (x - threshold))
     return found if layer.get("max_value") is None else np.minimum(found, highest)
 
 
-def _run_batch_normalisation(layer: Layer, x: np.ndarray) -> np.ndarray:
+def _run_batch_normalisation(layer: KerasLayer, x: np.ndarray) -> np.ndarray:
     gamma, beta, mean, variance = _moments(layer)
     return gamma * (x - mean) / np.sqrt(variance + layer.number("epsilon", 1e-3)) + beta
 
 
-def _run_normalisation(layer: Layer, x: np.ndarray) -> np.ndarray:
+def _run_normalisation(layer: KerasLayer, x: np.ndarray) -> np.ndarray:
     mean, spread = _standard(layer)
     return (x - mean) / spread
 
@@ -317,7 +317,7 @@ def _softmax(x: np.ndarray) -> np.ndarray:
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-_FORMULAS: dict[str, Callable[[Layer, np.ndarray], np.ndarray]] = {
+_FORMULAS: dict[str, Callable[[KerasLayer, np.ndarray], np.ndarray]] = {
     "Dense": _run_dense,
     "Activation": _run_activation,
     "ReLU": _run_relu,

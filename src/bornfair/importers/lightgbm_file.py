@@ -1,4 +1,4 @@
-"""What does a LightGBM model compute? Read from its own text, without the library.
+"""LightGBM models, read from their own text without the library.
 
 Numbers are float64: a row goes left where x ≤ threshold, or where its category is in the split's set. What is missing
 depends on the split: NaN, NaN and zero, or nothing (NaN is then 0). Leaves are added one tree after the other, in

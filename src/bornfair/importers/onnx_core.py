@@ -1,4 +1,4 @@
-"""What has to be known of somebody's graph to put another around it? What it takes, and which output shows what.
+"""Inputs and outputs of a foreign graph, as far as another graph needs them that is put around it.
 
 Its operators may be any that onnxruntime runs; none of them is interpreted but those that name classes.
 """

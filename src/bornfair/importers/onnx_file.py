@@ -1,4 +1,4 @@
-"""What does an ONNX file hold? Its inputs, nodes and constants, read as data.
+"""ONNX files, read as data: inputs, nodes and constants.
 
 Nothing of it is executed, and what is cut, hostile or too large is refused. No other file is opened but one that lies
 beside it and holds its weights, as newer exporters of torch write them.
@@ -31,7 +31,7 @@ STANDARD_NAMES = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
-class Input:
+class GraphInput:
     """One input of a graph."""
 
     name: str
@@ -48,7 +48,7 @@ class OnnxFile:
     path: Path
     content: bytes
     model: Any
-    inputs: tuple[Input, ...]
+    inputs: tuple[GraphInput, ...]
     rows: int  # a fixed number of people for each run, or UNKNOWN_ROWS
     versions: dict[str, int]
     metadata: dict[str, str]
@@ -62,7 +62,7 @@ class OnnxFile:
         return f"'{self.path}'"
 
     @property
-    def only_input(self) -> Input | None:
+    def only_input(self) -> GraphInput | None:
         """The input that takes all columns, if there is one."""
         return self.inputs[0] if len(self.inputs) == 1 and self.inputs[0].width != 1 else None
 
@@ -179,7 +179,7 @@ def _no_text(message: Any) -> bytes | None:
     return None
 
 
-def as_input(values: np.ndarray, given: Input, name: str, origin: str) -> np.ndarray:
+def as_input(values: np.ndarray, given: GraphInput, name: str, origin: str) -> np.ndarray:
     """Raw values as an input of the graph takes them."""
     if given.element == "text":
         return np.array([str(value) for value in values.tolist()], dtype=object)
@@ -193,7 +193,7 @@ def as_input(values: np.ndarray, given: Input, name: str, origin: str) -> np.nda
         ) from None
 
 
-def _input(value: Any, place: Path) -> tuple[Input, int]:
+def _input(value: Any, place: Path) -> tuple[GraphInput, int]:
     from onnx import TensorProto, helper
 
     if not isinstance(value.name, str) or not value.name:
@@ -215,7 +215,7 @@ def _input(value: Any, place: Path) -> tuple[Input, int]:
     if len(sizes) not in (1, 2) or min(sizes) < 0:
         raise InputError(f"'{place}': input '{value.name}' has the shape {sizes}; [people, columns] can be read.")
     width = 1 if len(sizes) == 1 else sizes[1] or None
-    return Input(value.name, element, np.dtype(object) if text else dtype, len(sizes), width), sizes[0]
+    return GraphInput(value.name, element, np.dtype(object) if text else dtype, len(sizes), width), sizes[0]
 
 
 def attribute_of(attribute: Any, path: Path) -> Any:
@@ -324,7 +324,7 @@ def array_of(tensor: Any, path: Path) -> np.ndarray:
     return found
 
 
-def _categories(graph: Any, inputs: Sequence[Input]) -> dict[str, tuple[Value, ...]]:
+def _categories(graph: Any, inputs: Sequence[GraphInput]) -> dict[str, tuple[Value, ...]]:
     """The categories a file lists for its inputs: what the encoders know that read one input and nothing else."""
     behind = {found.name: found.name for found in inputs}
     known: dict[str, tuple[Value, ...]] = {}

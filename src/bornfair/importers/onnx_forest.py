@@ -1,4 +1,4 @@
-"""What does an ONNX graph around a tree operator compute? Its columns, its forest, and which outputs show the decision.
+"""ONNX graphs around a tree operator: their columns, their forest, and the outputs that show the decision.
 
 Before the trees, columns are picked, cast, scaled, filled in and encoded; behind them stands a label, or a link and a
 comparison. Whatever else stands there is refused by name.
@@ -17,8 +17,8 @@ import numpy as np
 
 from bornfair.core.errors import InputError, shown
 from bornfair.importers.affine import CannotRead
-from bornfair.importers.forest_source import ForestSource, Judge, Ran, composed
-from bornfair.importers.onnx_file import Input, OnnxFile, array_of, attribute_of
+from bornfair.importers.forest_source import ForestJudge, ForestSource, Ran, composed
+from bornfair.importers.onnx_file import GraphInput, OnnxFile, array_of, attribute_of
 from bornfair.importers.onnx_run import RUNTIME, GraphRun
 from bornfair.importers.onnx_trees import OnnxTrees, classifier, ensemble, regressor
 from bornfair.models.deciding import CARRIERS, FLOATS, Kind, Output, deciding
@@ -71,7 +71,7 @@ def onnx_forest(file: OnnxFile, asked: Reading) -> ForestSource:
     forest = dataclasses.replace(
         trees.forest, names=names, columns=composed(trees.forest.columns, given, label), cut=_cut(trees, end, asked)
     )
-    judge = Judge(RUNTIME, _Run(file, node, trees, end, forest).run)
+    judge = ForestJudge(RUNTIME, _Run(file, node, trees, end, forest).run)
     named = file.only_input is None
     return ForestSource(file.origin, forest, named, judge, trees.classes, categories=dict(file.wanted.categories))
 
@@ -135,7 +135,7 @@ def _inputs(file: OnnxFile) -> tuple[tuple[str, ...], dict[str, Columns]]:
     return tuple(f"x{i}" for i in range(only.width)), {only.name: [_column(i, only) for i in range(only.width)]}
 
 
-def _column(source: int, given: Input) -> SplitColumn:
+def _column(source: int, given: GraphInput) -> SplitColumn:
     steps: tuple[Step, ...] = ((given.dtype.name, 0.0),) if given.dtype.name in ("float32", "float64") else ()
     return SplitColumn(source, steps)
 

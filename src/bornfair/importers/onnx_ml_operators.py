@@ -1,4 +1,4 @@
-"""What do the operators of ai.onnx.ml do? Encoders, scalers and linear models, as scikit-learn is exported by them."""
+"""Operators of ai.onnx.ml: encoders, scalers and linear models, as exporters of scikit-learn use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the ONNX operators do that only move entries about, cut them or give them another type?
+"""ONNX operators that only move entries, cut them or change their type.
 
 People stay in the first axis: an operator that mixes them is refused, for each must be decided alone.
 """

@@ -1,4 +1,4 @@
-"""What is an ONNX operator given, and how are its values moved, joined and computed level by level?"""
+"""Inputs of one ONNX operator, and how values are moved, joined and computed level by level."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.importers.affine import CannotRead, Cell, Cells, Forms, People, Tape, Value, affordable
+from bornfair.importers.affine import CannotRead, Cell, Cells, Forms, PeopleTensor, Tape, Value, affordable
 
 UNKNOWN_ROWS = 1_000_003  # stands for the number of people in a shape; a prime no layer has as its width
 
@@ -89,7 +89,7 @@ def checked_axis(axis: int, rank: int) -> int:
 
 
 def not_people(value: Value, *axes: int) -> None:
-    if 0 in axes and isinstance(value, People):
+    if 0 in axes and isinstance(value, PeopleTensor):
         raise CannotRead("works along the first axis, across people; each must be decided alone")
 
 
@@ -158,7 +158,7 @@ def _fitted(values: Sequence[Value]) -> tuple[tuple[int, ...], list[Value]]:
     bare = [beside(first, value) if isinstance(value, np.ndarray) else value for value in values]
     tail = first.tail
     for value in bare:
-        if isinstance(value, People) and len(value.tail) != len(tail):
+        if isinstance(value, PeopleTensor) and len(value.tail) != len(tail):
             raise CannotRead(f"combines [people, {first.tail}] with [people, {value.tail}], across people")
         shape = value.shape if isinstance(value, np.ndarray) else value.tail
         try:

@@ -1,4 +1,4 @@
-"""What do the standard ONNX operators do to affine forms? One function for each, in one table.
+"""Standard ONNX operators on affine forms: one function for each, in one table.
 
 Constants are computed as they are; entries that depend on one category are computed category by category.
 """

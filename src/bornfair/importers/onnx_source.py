@@ -1,5 +1,6 @@
-"""What does an ONNX file compute? Its graph is walked once, from the columns to the decision; what is not understood
-is named. As it came it is run by onnxruntime in a process of its own.
+"""Networks in ONNX files: the graph is walked once, from the columns to the output that decides.
+
+A node that is not understood is named in the refusal.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pandas as pd
 from bornfair.core.errors import InputError, plain_value, shown
 from bornfair.importers.affine import MOST_WORK, CannotRead, Cells, Decision, Forms, NeedsLevels, Tape
 from bornfair.importers.head import SAME, Head, Show, read_head, same_parts, scale_between, without_functions
-from bornfair.importers.onnx_file import STANDARD_NAMES, Input, OnnxFile, array_of, as_input, attribute_of
+from bornfair.importers.onnx_file import STANDARD_NAMES, GraphInput, OnnxFile, array_of, as_input, attribute_of
 from bornfair.importers.onnx_ml_operators import MACHINE_LEARNING
 from bornfair.importers.onnx_node import Node, Zipped, moved
 from bornfair.importers.onnx_operators import STANDARD
@@ -121,7 +122,7 @@ def _inputs(file: OnnxFile, columns: Columns, tape: Tape) -> Any:
         yield found.name, moved(value, lambda index: index[:, 0]) if found.rank == 1 else value
 
 
-def _column(feature: Feature, given: Input, file: OnnxFile, tape: Tape) -> Forms | Cells:
+def _column(feature: Feature, given: GraphInput, file: OnnxFile, tape: Tape) -> Forms | Cells:
     """A feature as the graph is given it."""
     if isinstance(feature, NUMERIC):
         if given.element in ("text", "truth"):

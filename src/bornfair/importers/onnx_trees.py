@@ -1,4 +1,4 @@
-"""What do the tree operators of ONNX compute? `TreeEnsembleClassifier`, `TreeEnsembleRegressor` and `TreeEnsemble`.
+"""Tree operators of ONNX: `TreeEnsembleClassifier`, `TreeEnsembleRegressor` and `TreeEnsemble`.
 
 Their nodes are planted as they stand; every mode of comparing becomes number ≤ threshold or number in a set. Leaves are
 added one tree after the other in the precision of what the operator is given, the base values last.

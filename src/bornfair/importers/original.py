@@ -1,6 +1,6 @@
-"""How does the model decide as it came, in its own software? And does what was read of it decide the same?
+"""The original of a model, run by its own software, and its comparison with the network that was read.
 
-Every model that is read is compared with its original on people of the domain before anybody relies on it.
+Every model that is read is compared with its original on people of the domain before it is used.
 """
 
 from __future__ import annotations

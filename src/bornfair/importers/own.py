@@ -148,9 +148,10 @@ def _wired(source: Any, who: Who, asked: Reading) -> WiredModel:
 def _forest(model: ForestModel, who: Who, asked: Reading) -> ForestModel:
     asked.only_for("a forest that was read", "threshold")
     if asked.threshold is not None:
-        point = asked.for_classes(model.classes.tolist())
-        note = "; ".join(part for part in (model.note, point.note) if part)
-        model = dataclasses.replace(model.at(point.threshold, who.table), note=note)  # type: ignore[arg-type]
+        classes = model.classes.tolist()
+        asked = asked.for_classes(classes)
+        note = "; ".join(part for part in (model.note, asked.note) if part)
+        model = dataclasses.replace(model.at(asked.point(classes), who.table), note=note)
     about = _people_asked(model.domain if who.domain is None else who.domain, who)
     return model if about is model.domain else model.about(about)
 

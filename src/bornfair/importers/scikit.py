@@ -1,4 +1,4 @@
-"""What does a fitted scikit-learn classifier or pipeline compute? Read from its learned attributes, step by step."""
+"""Fitted scikit-learn classifiers and pipelines, read from their learned attributes step by step."""
 
 from __future__ import annotations
 

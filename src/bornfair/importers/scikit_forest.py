@@ -1,4 +1,4 @@
-"""What does a forest in scikit-learn compute, alone or at the end of a pipeline? Read from its learned attributes.
+"""Forests of scikit-learn, alone or at the end of a pipeline, read from their learned attributes.
 
 Decision trees compare float32 numbers with float64 thresholds, x ≤ t; histogram boosting compares float64. Random
 forests decide by the mean of their trees' shares, boosting by a sum. What a pipeline does to columns becomes part of
@@ -19,7 +19,7 @@ import pandas as pd
 from bornfair.core.errors import InputError, plain, plain_value
 from bornfair.importers.affine import CannotRead
 from bornfair.importers.forest_files import FAMILIES
-from bornfair.importers.forest_source import ForestSource, Judge, Ran, composed, is_raw
+from bornfair.importers.forest_source import ForestJudge, ForestSource, Ran, composed, is_raw
 from bornfair.importers.scikit_encoders import Lookup
 from bornfair.importers.scikit_pipeline import (
     THRESHOLDED,
@@ -134,7 +134,7 @@ def scikit_forest(model: Any) -> ForestSource:
         forest = _at(forest, opened.point, origin)
     classes = tuple(plain_value(value) for value in final.classes_)
     filled = fills_of(opened.transformers, read)
-    judge = Judge(_runtime(), lambda raw: _ran(opened, end, read, raw))
+    judge = ForestJudge(_runtime(), lambda raw: _ran(opened, end, read, raw))
     return ForestSource(
         origin, forest, opened.names is not None, judge, classes, categories=dict(wanted.categories),
         fills={name: value for name, value in filled.items() if name in places},

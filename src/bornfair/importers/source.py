@@ -1,4 +1,4 @@
-"""From somebody's model to ours: read, folded over an encoding of the domain, compared with the original."""
+"""Import of foreign networks: read, folded over an encoding of the domain, compared with the original."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Read:
     scales: Mapping[str, Scale] = field(default_factory=dict)  # how it shows numbers, where that is ours to know
 
 
-class Source(Protocol):
+class NetworkSource(Protocol):
     """A model that was opened: what it takes, and what it computes for people of a domain."""
 
     @property
@@ -48,7 +48,7 @@ class Source(Protocol):
     def read(self, columns: Columns, asked: Reading) -> Read: ...
 
 
-def imported(source: Source, who: Who, asked: Reading) -> Model:
+def imported(source: NetworkSource, who: Who, asked: Reading) -> Model:
     """The model for the people who are asked about."""
     wanted = source.wanted
     asked.only_for(wanted.origin, "decision", "threshold", "decision_output")
@@ -83,7 +83,7 @@ def imported(source: Source, who: Who, asked: Reading) -> Model:
     return Model(network, encoding, original=original, note=asked.note, offsets=read.head.offsets)
 
 
-def _read(source: Source, columns: Columns, asked: Reading) -> tuple[Columns, Read]:
+def _read(source: NetworkSource, columns: Columns, asked: Reading) -> tuple[Columns, Read]:
     while True:
         try:
             return columns, source.read(columns, asked)

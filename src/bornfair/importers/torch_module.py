@@ -1,4 +1,4 @@
-"""What does a `torch.nn.Sequential` compute? Read layer by layer from an object in memory; torch is not needed else."""
+"""`torch.nn.Sequential` objects in memory, read layer by layer; nothing else needs torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does an XGBoost model compute? Read from its own JSON or UBJSON document, without the library.
+"""XGBoost models, read from their JSON or UBJSON documents without the library.
 
 Numbers are float32: a row goes left where x < threshold, a category of a split's set goes right, what is missing goes
 the default way. Leaves are added to the base margin one tree after the other, in float32.

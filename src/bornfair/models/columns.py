@@ -1,4 +1,4 @@
-"""Which column of a table is which input of somebody's model, and who exists for it?
+"""Columns of a table matched to the inputs of a foreign model, and the domain of the people it decides about.
 
 A model with one input for each column is matched by name, one that takes a row of numbers by position. Who exists is
 said by a domain, or read off a table; only categories may come from the model itself.

@@ -1,4 +1,4 @@
-"""The process in which other people's models run: within limits of memory and time, and without bornfair.
+"""The process in which foreign models run: within limits of memory and time, and without bornfair.
 
 It is started by `onnx_worker` as a script for one library, reads one message after the other from standard input and
 answers on standard output. It imports numpy and that library only, so it starts quickly; it ends with whoever started

@@ -1,4 +1,4 @@
-"""Who runs a model that somebody else wrote? A process of its own, kept for the next model, within limits."""
+"""Foreign models run in a process of their own, which is kept for the next model, within limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a file not say about itself? Where it decides, and whether its inputs are normalised: that is asked."""
+"""What a file does not state about itself and the user has to: where it decides, whether its inputs are normalised."""
 
 from __future__ import annotations
 

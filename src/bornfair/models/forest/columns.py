@@ -1,4 +1,4 @@
-"""What does a tree compare? A number made of one raw value: cast, scaled, or looked up, exactly as the original does.
+"""Numbers that trees compare, each made of one raw value: cast, scaled, or looked up, exactly as the original does.
 
 A split of a tree reads one column, and a column is made of one raw input. Either a `table` gives a number for each
 category, or the value itself is the number (true is 1, false is 0, missing is NaN); then the `steps` are taken in

@@ -1,4 +1,4 @@
-"""Where must a forest's score lie for the probability that it shows to exceed a threshold?
+"""Scores of a forest at which the probability that it shows exceeds a threshold.
 
 The original rounds what it makes of a score before it compares, so that the point is looked for in its own arithmetic:
 the largest score whose probability does not exceed the threshold, and around it a slack within which another

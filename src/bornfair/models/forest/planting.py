@@ -1,4 +1,4 @@
-"""From the trees of a file, with nodes numbered anyhow, to one forest: laid out, or refused with the tree named."""
+"""One forest from the trees of a file, whose nodes may be numbered in any order; broken trees are refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a forest decide by, in raw values? Its splits said of the features themselves, as a graph can ask them.
+"""Splits of a forest in raw values of the features, as an ONNX graph can compare them.
 
 A column of a forest is a number made of a raw value; a split of it is a split of the raw value: x ≤ c for a number,
 with c found without error (`SplitColumn.last_below`), and a set of levels for a category, each level looked up.

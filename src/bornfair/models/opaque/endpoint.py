@@ -1,4 +1,4 @@
-"""What does a service decide? It is sent rows as JSON by HTTP, and answers with a decision for each.
+"""Services that decide: they are sent rows as JSON by HTTP and answer with a decision for each row.
 
 Only the address that was named is asked: no other host, no redirect. So many requests a second at most, each within its
 time.

@@ -1,4 +1,4 @@
-"""What did a model say about rows, and what does it mean? Labels, or numbers that decide; one answer for each row.
+"""Answers of a model about rows and their meaning: labels, or numbers that decide; one answer for each row.
 
 What it means is found out once, on a trial, and held on to: whoever answers otherwise later is told so.
 """

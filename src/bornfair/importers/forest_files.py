@@ -190,9 +190,8 @@ def lightgbm_object(model: Any) -> ForestSource:
 def _lightgbm_source(origin: str, text: str, run: Run | None, classes: tuple[Value, ...] | None = None) -> ForestSource:
     found = lightgbm_model(text, origin)
     judge = _judge("lightgbm", run, found.forest, lambda ran: _lightgbm_ran(found.forest, ran))
-    return ForestSource(
-        origin, found.forest, found.named, judge, classes, native=Native(".txt", text.encode())
-    )  # fmt: skip
+    native = Native(".txt", text.encode())
+    return ForestSource(origin, found.forest, found.named, judge, classes, native=native)
 
 
 def _lightgbm_ran(forest: Forest, ran: Rows) -> Ran:

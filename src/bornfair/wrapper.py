@@ -34,7 +34,7 @@ from bornfair.people.levels import as_listed, level_positions
 from bornfair.people.policies import UnseenPolicy
 from bornfair.people.twins.folding import Folding
 from bornfair.people.twins.versions import Versions
-from bornfair.proof.bundle import FairForest, FairGraph, FairModel
+from bornfair.proof.bundle import AnyBundle
 from bornfair.proof.certificate import Certificate, certified
 from bornfair.questions.repairing.exporting import Fitted, exported
 from bornfair.training.provenance import KEPT_ASIDE, operating_facts, with_measured
@@ -328,7 +328,7 @@ class FairWrapper(TableClassifier):
     # --- proving ---
 
     @property
-    def model_(self) -> FairModel | FairForest | FairGraph | None:  # type: ignore[override]
+    def model_(self) -> AnyBundle | None:  # type: ignore[override]
         """What `save` writes, certified; None where the inner estimator cannot be written as a file."""
         return self._written()[0]
 
@@ -377,7 +377,7 @@ class FairWrapper(TableClassifier):
         """Write model.onnx alone, to be served by onnxruntime."""
         return self._file().export_onnx(path, sensitive=sensitive)
 
-    def _file(self) -> FairModel | FairForest | FairGraph:
+    def _file(self) -> AnyBundle:
         model, why, _ = self._written()
         if model is None:
             raise InputError(

@@ -22,6 +22,7 @@ from bornfair.core.errors import InputError
 from bornfair.models.network.bounds.exact import exact_decisions, inputs_of_views
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.shares.forms import Bounder
+from bornfair.models.network.shares.sure import sure_people
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
@@ -33,7 +34,6 @@ from bornfair.proof.bundle import FairModel
 from bornfair.quantification import Shares, shares_of
 from bornfair.quantification.confident import FirstSample, Looks, Parts, confident, take_looks
 from bornfair.quantification.crowds import Crowd
-from bornfair.quantification.points import sure_people
 from bornfair.quantification.records import Confident
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -18,7 +18,7 @@ from bornfair.parallel import Workers
 from bornfair.quantification import forest_measure, forest_sample
 from bornfair.quantification.forest_bounding import _points
 from bornfair.quantification.forest_measure import shares_of_forest
-from bornfair.quantification.forest_rows import shares_of_forest_rows
+from bornfair.quantification.population import shares_of_rows
 from bornfair.verification.decide import decide
 from clocks import fast_clock, slow_clock
 
@@ -69,7 +69,7 @@ def test_sub_populations_and_rows_are_counted_as_by_looking_at_each_of_them():
             assert abs(found.falsified - truth.weights[inside & truth.unfair].sum() / mass) <= CLOSE, (seed, limits)
         if any(model.domain.feature(name).kind == "real" for name in model.domain.twin_group.moved):
             continue  # a mirrored number that is no float is rounded where everybody is looked at, and is not here
-        found = shares_of_forest_rows(model, truth.people, where=None if mass <= 1e-12 else limits)
+        found = shares_of_rows(model, truth.people, where=None if mass <= 1e-12 else limits)
         rows = np.ones(len(inside), bool) if mass <= 1e-12 else inside
         counts = {"certified": int((rows & ~truth.unfair).sum()), "falsified": int((rows & truth.unfair).sum())}
         assert found.counts == counts | {"undecided": 0}, (seed, limits)
@@ -83,9 +83,9 @@ def test_rows_beyond_the_domain_are_counted_and_strangers_named():
     words = [f.name for f in model.domain.free_features if f.kind == "categorical"]
     assert numbers and words
     beyond = truth.people.assign(**{numbers[0]: 10**6})
-    assert sum(shares_of_forest_rows(model, beyond).counts.values()) == len(beyond)
+    assert sum(shares_of_rows(model, beyond).counts.values()) == len(beyond)
     with pytest.raises(InputError, match=f"row 0 of the table has {words[0]}='pink', and the domain knows"):
-        shares_of_forest_rows(model, truth.people.assign(**{words[0]: "pink"}))
+        shares_of_rows(model, truth.people.assign(**{words[0]: "pink"}))
     with pytest.raises(InputError, match="which is sensitive: everybody is looked at"):
         decide(model, where={model.domain.sensitive[0]: (0, 1)})
 

@@ -34,7 +34,6 @@ from bornfair.models.forest.model import ForestModel
 from bornfair.models.reading import Reading
 from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature
-from bornfair.verification.forest_decide import prove_forest
 from bornfair.verification.forest_search import search_forest
 from fuzzing import Summary
 from hostile_making import Chance, bad_bytes, bad_graph, bad_json_text, bad_lines
@@ -129,7 +128,7 @@ def ask(path: Path) -> str:
         return "read"
     model = ForestModel(forest, Domain(features=features, sensitive=(names[-1],)), tuple(names))
     judge = Judge(restricted(model))
-    verdict = prove_forest(judge) or search_forest(judge, timeout=5.0, most_boxes=64)
+    verdict = judge.structure() or search_forest(judge, timeout=5.0, most_boxes=64)
     return verdict.verdict
 
 

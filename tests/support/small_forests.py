@@ -24,7 +24,7 @@ from bornfair.models.forest.model import ForestModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
 from bornfair.quantification.forest_measure import shares_of_forest
-from bornfair.quantification.forest_rows import shares_of_forest_rows
+from bornfair.quantification.population import shares_of_rows
 from bornfair.questions.loading import load_model
 from bornfair.verification.decide import decide
 from fuzzing import Summary
@@ -156,7 +156,7 @@ def _of_a_library(rng: np.random.Generator) -> tuple[str, str | None]:
     decided = np.asarray(fitted.predict(grid)).ravel().astype(int).reshape(-1, 2)
     unfair = decided[:, 0] != decided[:, 1]
     free = grid.iloc[::2].drop(columns="sex").reset_index(drop=True)
-    told = shares_of_forest_rows(model, free).counts
+    told = shares_of_rows(model, free).counts
     assert told is not None
     if told["falsified"] > unfair.sum() or told["certified"] > (~unfair).sum():
         return name, f"{unfair.sum()} of {len(unfair)} rows are unfair, but it counts {told}"

@@ -8,15 +8,15 @@ import pytest
 
 from bornfair import Domain, FairModel, audit, quantify, verify
 from bornfair.core.clock import Clock, TimeIsUp
+from bornfair.models.network import rows as rows_module
 from bornfair.models.network.network import Layer, Network
+from bornfair.models.network.shares.sure import largest_rounding
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.people.scales import Scale
 from bornfair.people.space.boxes import Boxes
 from bornfair.quantification import affected_groups
-from bornfair.quantification import people as people_module
 from bornfair.quantification.people import treatment
-from bornfair.quantification.points import largest_rounding
 from bornfair.questions.proxies.tells import proxy_report
 from bornfair.verification.frontier import Frontier
 from clocks import ticking
@@ -44,7 +44,7 @@ def model() -> FairModel:
 @pytest.fixture
 def slowly(monkeypatch):
     """Looks at the clock come as often as on huge models and tables."""
-    monkeypatch.setattr(people_module, "TIMED_WORK", 1)
+    monkeypatch.setattr(rows_module, "TIMED_WORK", 1)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_people_are_what_is_read_first_so_a_table_of_some_thousand_is_judged_who
 def test_parts_of_a_table_are_judged_as_the_whole_is(model, table, monkeypatch):
     unknown = table.drop(columns=["race", "sex"])  # whose own version nobody knows
     whole = treatment(model, unknown)
-    monkeypatch.setattr(people_module, "MOST_ROWS", 128)
+    monkeypatch.setattr(rows_module, "MOST_ROWS", 128)
     parts = treatment(model, unknown)
     for field in ("fair", "own", "twin", "decided", "scores", "gap", "rows"):
         assert np.array_equal(getattr(parts, field), getattr(whole, field)), field

@@ -22,7 +22,6 @@ from bornfair.verification.replay import (
     falsified,
     person_of,
     replay,
-    replay_people,
     versions_at,
 )
 
@@ -120,7 +119,7 @@ def test_twins_are_replayed_in_both_arithmetics():
     assert replay(model, {"n": 2}, [1, 0]).decisions["real"] == (1, 0)
     swapped = Versions(model.domain).at([("m",), ("f",)])
     assert replay(model, {"n": 2}, [0, 1], swapped).decisions == {"float32": (1, 0), "real": (1, 0)}
-    assert replay_people(model, [], Versions(model.domain)) == Replay((), {})
+    assert model.replay([]) == Replay((), {})
 
 
 def test_each_arithmetic_has_a_word_of_its_own():

@@ -110,9 +110,8 @@ def _of_forest(
 ) -> Any:
     from bornfair.core.errors import InputError
     from bornfair.core.files import check_replaceable
-    from bornfair.models.forest.model import ForestModel
-    from bornfair.models.opaque.model import OpaqueModel
-    from bornfair.proof.bundle import FairForest
+    from bornfair.models.protocol import is_exportable
+    from bornfair.proof.bundle import bundle_of
     from bornfair.questions import Question
 
     if out is None:
@@ -122,14 +121,14 @@ def _of_forest(
         clock, path, domain=domain, table=table, target=target, sensitive_features=sensitive or None,
         twins=twins or None, threshold=threshold or None,
     )  # fmt: skip
-    if isinstance(asked.model, OpaqueModel):
+    if not asked.model.is_read:
         raise InputError(
             f"'{path}' can be run and not read ({asked.model.unread.rstrip('.')}), so that nothing can be certified of "
             "it; `bornfair verify` and `bornfair audit` ask it from outside."
         )
-    if not isinstance(asked.model, ForestModel):
+    if asked.model.kind != "forest" or not is_exportable(asked.model):
         raise InputError(
             f"'{path}' is a network of somebody else's, of which a bundle would hold another graph than it is; "
             "`bornfair verify` answers about it, and `bornfair repair` writes a bundle."
         )
-    return FairForest.of(asked.model)
+    return bundle_of(asked.model)

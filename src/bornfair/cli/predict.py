@@ -59,7 +59,6 @@ def predict(
         predict_streamed(bundle, table, out, raw, threshold, identifiers or [], reading, json=json)
         return
     from bornfair.core.files import check_file, write_atomically
-    from bornfair.models.network.model import Model
     from bornfair.models.network.network import decisions
     from bornfair.models.operating import Asked
     from bornfair.proof.bundle import load_bundle
@@ -79,7 +78,8 @@ def predict(
     classes = model.classes.tolist()
     positions = decisions(scores)
     decided = model.classes[positions].tolist()
-    shares = model.probabilities(scores) if isinstance(model, Model) else model.predict_proba(people)
+    shares = model.probabilities(scores)
+    shares = model.predict_proba(people) if shares is None else shares
     figures = quality_of(model, people, decided)
     written = (lambda text: text) if raw else no_formula
     if out is not None:

@@ -17,7 +17,6 @@ from bornfair.cli.output import Pace, print_json, print_text, say, tell
 from bornfair.cli.predictions import csv_text, known_by, no_formula, say_unseen, unseen_counts
 from bornfair.core.errors import InputError
 from bornfair.core.growing import GrowingFile
-from bornfair.models.network.model import Model
 from bornfair.models.network.network import decisions
 from bornfair.models.operating import Asked
 from bornfair.people import sources
@@ -89,7 +88,8 @@ def predict_streamed(
             _batches(source, columns, (done.part, done.inside)), model.scores
         ):
             positions = decisions(scores)
-            shares = model.probabilities(scores) if isinstance(model, Model) else model.predict_proba(people)
+            shares = model.probabilities(scores)
+            shares = model.predict_proba(people) if shares is None else shares
             text = csv_text(known_by(people, identifiers), positions, shares, classes, written, header=done.rows == 0)
             done = done.after(part, inside, positions, unseen_counts(model.domain, people), len(classes))
             if file is None:

@@ -22,7 +22,6 @@ from bornfair.models.opaque.command import Command
 from bornfair.models.opaque.endpoint import Endpoint
 from bornfair.models.opaque.model import OpaqueModel, Pace, Steadiness, joined
 from bornfair.models.opaque.said import (
-    Answers,
     Meant,
     Outside,
     Said,
@@ -33,6 +32,7 @@ from bornfair.models.opaque.said import (
     said,
     said_together,
 )
+from bornfair.models.protocol import Decided
 from bornfair.models.reading import Reading
 from bornfair.people.features import Value
 from bornfair.people.tables import as_pandas
@@ -99,7 +99,8 @@ def opaque_model(source: Any, who: Who, asked: Reading, *, unread: str = "") -> 
     meant = meaning_of(trial, outside, columns.domain.label, asked)
     domain = with_classes(columns.domain, meant.classes, len(meant.classes), who.target, outside.name)
     columns = Columns(domain, columns.names)
-    model = OpaqueModel(outside, columns, meant, unread, pace=pace, note=asked.note)
+    wires = getattr(outside, "wires", None)
+    model = OpaqueModel(outside, columns, meant, unread, pace=pace, note=asked.note, wires=wires)
     if asked.threshold is not None:
 
         def values(moved: Meant) -> np.ndarray | None:
@@ -125,7 +126,7 @@ def _trial_people(columns: Columns, table: pd.DataFrame | None) -> pd.DataFrame:
     return both.sample(len(both), random_state=1).reset_index(drop=True)
 
 
-def _asked_again(model: OpaqueModel, people: pd.DataFrame, before: Answers) -> Steadiness:
+def _asked_again(model: OpaqueModel, people: pd.DataFrame, before: Decided) -> Steadiness:
     """The same people in another order and in other batches."""
     order = np.arange(len(people))[::-1]
     parts = []
@@ -137,7 +138,7 @@ def _asked_again(model: OpaqueModel, people: pd.DataFrame, before: Answers) -> S
     moved = 0.0
     if again.scores is not None and before.scores is not None:
         moved = float(np.abs(again.scores[back] - before.scores).max(initial=0.0))
-    return Steadiness(len(people), int((again.decided[back] != before.decided).sum()), moved)
+    return Steadiness(len(people), int((again.classes[back] != before.classes).sum()), moved)
 
 
 def _takes_gaps(model: OpaqueModel, table: pd.DataFrame | None) -> bool:
@@ -213,6 +214,11 @@ class PredictingObject:
         family = {cls.__module__.split(".")[0] for cls in type(self.model).__mro__}
         return Opened.of(self.model) if "sklearn" in family else None
 
+    @property
+    def wires(self) -> WiredModel | None:
+        """The graph of which the wires were read."""
+        return self.model if isinstance(self.model, WiredModel) else None
+
     @cached_property
     def _shows(self) -> str:
         return next((name for name in ("predict_proba", "decision_function") if hasattr(self.model, name)), "")
@@ -246,8 +252,8 @@ class PredictingObject:
 
     @property
     def point(self) -> float | None:
-        if isinstance(self.model, WiredModel):
-            at = self.model.operating
+        if self.wires is not None:
+            at = self.wires.operating
             return None if at is None or len(at.above) > 1 else at.above[0] if at.place else 1 - at.above[0]
         opened = self._opened
         if opened is None or opened.point is None or not opened.point.for_last:

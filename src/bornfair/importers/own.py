@@ -36,8 +36,8 @@ from bornfair.models.forest.model import ForestModel
 from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.model import Model
 from bornfair.models.network.onnx_graph import reads_sensitive
+from bornfair.models.network.shipped import shipped
 from bornfair.models.reading import Reading
-from bornfair.models.shipped import shipped
 from bornfair.people.columns import Column, GapColumns, NumberColumn
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature

@@ -13,7 +13,9 @@ import hashlib
 import io
 import json
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -24,13 +26,13 @@ from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.onnx_graph import METADATA, graph_columns
-from bornfair.models.shipped import graph_bytes
+from bornfair.models.protocol import Exportable, Kind
 from bornfair.models.verdict import Verdict
 from bornfair.people.columns import GapColumns, NumberColumn
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.proof import checker
-from bornfair.proof.certificate import Certificate, certificate_of, certified
+from bornfair.proof.certificate import Certificate, SomeModel, certificate_of, certified
 from bornfair.proof.shipped_forest import shipped_forest
 from bornfair.report import render
 from bornfair.verification.decide import decide
@@ -39,8 +41,37 @@ CERTIFICATE, DOMAIN, MODEL, REPORT = "certificate.json", "domain.json", "model.o
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a .zip knows: the same model gives the same bytes
 
 
-class FairModel(Model):
-    """A model as people keep it and hand it over: it can be asked, certified, saved and served.
+class Bundle:
+    """A model of any kind as people keep it and hand it over: it can be asked, certified, saved and served."""
+
+    @classmethod
+    def of(cls, model: Exportable) -> Self:
+        """The same model, to be kept."""
+        names = (field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]  # each kind is a dataclass
+        return model if isinstance(model, cls) else cls(**{name: getattr(model, name) for name in names})
+
+    def verify(self: Exportable, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
+        """Ask the verifier anew, from the model alone, whether twins always get the same decision."""
+        return decide(self, timeout=timeout, seed=seed)
+
+    def certified(self: SomeModel, *, timeout: float = 60.0, seed: int = 0) -> SomeModel:
+        """The same model with a certificate of what the verifier finds out now: verified, falsified, or undecided."""
+        return certified(self, timeout=timeout, seed=seed)
+
+    def save(self: Exportable, path: str | Path, *, sensitive: bool = True) -> Path:
+        """Write a bundle: a folder, or one file if the name ends in .zip.
+
+        sensitive=False: its model.onnx takes no sensitive columns (only if the model ignores them).
+        """
+        return save_bundle(self, path, sensitive=sensitive)
+
+    def export_onnx(self: Exportable, path: str | Path, *, sensitive: bool = True) -> Path:
+        """Write model.onnx alone, to be served by onnxruntime."""
+        return write_atomically(path, self.graph_bytes(sensitive=sensitive))
+
+
+class FairModel(Bundle, Model):
+    """A network to be kept.
 
     >>> from bornfair import FairClassifier, datasets
     >>> people = datasets.load("credit").table
@@ -49,105 +80,44 @@ class FairModel(Model):
     ('verified', 1.0)
     """
 
-    @staticmethod
-    def of(model: Model) -> FairModel:
-        """The same model, to be kept."""
-        if isinstance(model, FairModel):
-            return model
-        return FairModel(**{field.name: getattr(model, field.name) for field in dataclasses.fields(model)})
 
-    def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
-        """Ask the verifier anew, from the weights alone, whether twins always get the same decision."""
-        return decide(self, timeout=timeout, seed=seed)
-
-    def certified(self, *, timeout: float = 60.0, seed: int = 0) -> FairModel:
-        """The same model with a certificate of what the verifier finds out now: verified, falsified, or undecided."""
-        return certified(self, timeout=timeout, seed=seed)
-
-    def save(self, path: str | Path, *, sensitive: bool = True) -> Path:
-        """Write a bundle: a folder, or one file if the name ends in .zip.
-
-        sensitive=False: its model.onnx takes no sensitive columns (only if the model ignores them).
-        """
-        return save_bundle(self, path, sensitive=sensitive)
-
-    def export_onnx(self, path: str | Path, *, sensitive: bool = True) -> Path:
-        """Write model.onnx alone, to be served by onnxruntime."""
-        return write_atomically(path, graph_bytes(self, sensitive=sensitive))
-
-
-class FairForest(ForestModel):
-    """A forest as people keep it and hand it over: it can be asked, certified, saved and served.
+class FairForest(Bundle, ForestModel):
+    """A forest to be kept.
 
     >>> from sklearn.tree import DecisionTreeClassifier
     >>> from bornfair import datasets, repair
     >>> people = datasets.load("credit").table[["age", "amount", "duration_months", "risk"]]
     >>> tree = DecisionTreeClassifier(max_depth=3).fit(people.drop(columns="risk"), people["risk"])
     >>> found = repair(tree, people, target="risk", sensitive_features=["age"])
-    >>> isinstance(found.model, FairForest), found.model.ignores_sensitive, found.model.verify(timeout=5).verdict
-    (True, True, 'verified')
+    >>> found.model.kind, found.model.ignores_sensitive, found.model.verify(timeout=5).verdict
+    ('forest', True, 'verified')
     """
 
-    @staticmethod
-    def of(model: ForestModel) -> FairForest:
-        """The same forest, to be kept."""
-        if isinstance(model, FairForest):
-            return model
-        return FairForest(**{field.name: getattr(model, field.name) for field in dataclasses.fields(model)})
 
-    def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
-        """Ask the verifier anew, from the trees alone, whether twins always get the same decision."""
-        return decide(self, timeout=timeout, seed=seed)
-
-    def certified(self, *, timeout: float = 60.0, seed: int = 0) -> FairForest:
-        """The same forest with a certificate of what the verifier finds out now: verified, falsified, or undecided."""
-        return certified(self, timeout=timeout, seed=seed)
-
-    def save(self, path: str | Path, *, sensitive: bool = True) -> Path:
-        """Write a bundle: a folder, or one file if the name ends in .zip; `sensitive` as of a `FairModel`."""
-        return save_bundle(self, path, sensitive=sensitive)
-
-    def export_onnx(self, path: str | Path, *, sensitive: bool = True) -> Path:
-        """Write model.onnx alone, to be served by onnxruntime."""
-        return write_atomically(path, graph_bytes(self, sensitive=sensitive))
-
-
-class FairGraph(WiredModel):
-    """A graph with anything inside, as people keep it and hand it over: it can be asked, certified, saved and served.
+class FairGraph(Bundle, WiredModel):
+    """A graph to be kept, with anything inside.
 
     >>> from sklearn.naive_bayes import GaussianNB
     >>> from bornfair import FairWrapper, datasets
     >>> people = datasets.load("credit").table
     >>> clf = FairWrapper(GaussianNB(), ["sex"], method="average").fit(people.drop(columns="risk"), people["risk"])
-    >>> isinstance(clf.model_, FairGraph), clf.model_.verify().reason
-    (True, 'no path leads from sex to the decision')
+    >>> clf.model_.kind, clf.model_.verify().reason
+    ('graph', 'no path leads from sex to the decision')
     """
 
-    @staticmethod
-    def of(model: WiredModel) -> FairGraph:
-        """The same graph, to be kept."""
-        if isinstance(model, FairGraph):
-            return model
-        return FairGraph(model.content, model.domain, model.certificate, model.note)
 
-    def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
-        """Ask anew, from the wires alone, whether twins always get the same decision."""
-        return decide(self, timeout=timeout, seed=seed)
-
-    def certified(self, *, timeout: float = 60.0, seed: int = 0) -> FairGraph:
-        """The same graph with a certificate of what its wires tell now: verified, or undecided."""
-        return certified(self, timeout=timeout, seed=seed)
-
-    def save(self, path: str | Path, *, sensitive: bool = True) -> Path:
-        """Write a bundle: a folder, or one file if the name ends in .zip; `sensitive` as of a `FairModel`."""
-        return save_bundle(self, path, sensitive=sensitive)
-
-    def export_onnx(self, path: str | Path, *, sensitive: bool = True) -> Path:
-        """Write model.onnx alone, to be served by onnxruntime."""
-        return write_atomically(path, graph_bytes(self, sensitive=sensitive))
+AnyBundle = FairModel | FairForest | FairGraph
+_BUNDLES: Mapping[Kind, type[AnyBundle]] = {
+    "network": FairModel, "forest": FairForest, "graph": FairGraph,
+}  # fmt: skip
 
 
-def save_bundle(model: Model | ForestModel | WiredModel, path: str | Path, *, sensitive: bool = True) -> Path:
+def bundle_of(model: Exportable) -> AnyBundle:
+    """The same model, to be kept."""
+    return _BUNDLES[model.kind].of(model)
+
+
+def save_bundle(model: Exportable, path: str | Path, *, sensitive: bool = True) -> Path:
     """Write a bundle: a folder, or one file if the name ends in .zip. It appears whole or not at all.
 
     With `sensitive=False` model.onnx has no sensitive inputs; only a model that ignores them can be saved so.
@@ -159,13 +129,13 @@ def save_bundle(model: Model | ForestModel | WiredModel, path: str | Path, *, se
     return write_folder(target, files, marker=DOMAIN)
 
 
-def bundle_files(model: Model | ForestModel | WiredModel, *, sensitive: bool = True) -> dict[str, bytes]:
+def bundle_files(model: Exportable, *, sensitive: bool = True) -> dict[str, bytes]:
     """The files of a bundle by name."""
     certificate = model.certificate
     if certificate is None:
         nobody_asked = Verdict("undecided", "none", "none", (), "this model was not examined.")
         certificate = certificate_of(model, nobody_asked, seconds=0)
-    files = {MODEL: graph_bytes(model, sensitive=sensitive), DOMAIN: model.domain.text().encode()}
+    files = {MODEL: model.graph_bytes(sensitive=sensitive), DOMAIN: model.domain.text().encode()}
     if isinstance(model, ForestModel) and model.native is not None:
         files |= _native(model, model.native, certificate)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
@@ -193,7 +163,7 @@ def _native(model: ForestModel, native: Native, certificate: Certificate) -> dic
     return {name: native.content}
 
 
-def load_bundle(path: str | Path) -> FairModel | FairForest | FairGraph:
+def load_bundle(path: str | Path) -> AnyBundle:
     """Read a bundle. Its certificate must be about these very files; `bornfair check` examines the proof itself.
 
     Args:
@@ -236,7 +206,7 @@ def load_bundle(path: str | Path) -> FairModel | FairForest | FairGraph:
     return _shipped(found, domain, str(place / MODEL), certificate, files)
 
 
-def own_model(path: Path, content: bytes, domain: Domain | None) -> FairModel | FairForest | FairGraph:
+def own_model(path: Path, content: bytes, domain: Domain | None) -> AnyBundle:
     """A model.onnx that bornfair wrote, with its domain (or the domain.json beside it)."""
     beside = path.parent / DOMAIN
     if domain is None:

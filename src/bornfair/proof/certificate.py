@@ -19,10 +19,7 @@ from bornfair import __version__
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError, plain_level
 from bornfair.core.limits import ends_in_time
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.graph.model import WiredModel
-from bornfair.models.network.model import Model
-from bornfair.models.shipped import graph_bytes
+from bornfair.models.protocol import Exportable
 from bornfair.models.verdict import Arithmetic, Verdict
 from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
@@ -30,7 +27,7 @@ from bornfair.proof.forest_tree import find_forest_tree
 from bornfair.proof.tree import find_tree
 from bornfair.verification.decide import decide
 
-SomeModel = TypeVar("SomeModel", bound=Model | ForestModel | WiredModel)
+SomeModel = TypeVar("SomeModel", bound=Exportable)
 LEAST_FOR_A_TREE = 1.0  # seconds, where the verdict came late
 
 
@@ -105,9 +102,7 @@ class Certificate:
         )
 
 
-def certificate_of(
-    model: Model | ForestModel | WiredModel, verdict: Verdict, *, seconds: float, say: Say | None = None
-) -> Certificate:
+def certificate_of(model: Exportable, verdict: Verdict, *, seconds: float, say: Say | None = None) -> Certificate:
     """What a verdict is worth to a sceptic: what the checker can derive from the files of the model, no more."""
     tree = None
     try:
@@ -147,10 +142,10 @@ def certified(
 ) -> SomeModel:
     """The model with a new certificate: all engines are asked, then the answer is put in a form that can be checked."""
     clock = Clock.of(timeout, say)
-    if isinstance(model, Model):
+    if model.kind == "network":
         # The certificate is about the files of the bundle, whatever the network was read from. A forest's twins are
         # replayed by its original all the same: they are to hold for its own file, too.
-        model = dataclasses.replace(model, original=None)
+        model = model.without_original()
     if not model.domain.sensitive:
         verdict = Verdict("undecided", "none", "structural", (), "no feature was named sensitive.")
     else:
@@ -160,29 +155,27 @@ def certified(
     old = model.certificate
     if old is not None:  # how it was made has not changed
         fresh = dataclasses.replace(fresh, start=old.start, response=old.response, training=old.training)
-    if isinstance(model, WiredModel):
-        return dataclasses.replace(model, certificate=fresh)
-    return dataclasses.replace(model, certificate=fresh, original=None)
+    return model.without_original().with_certificate(fresh)
 
 
 Checked = tuple[checker.Network | checker.Forest | checker.Wiring, checker.People]
-_known: weakref.WeakKeyDictionary[ForestModel, Checked] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Exportable, Checked] = weakref.WeakKeyDictionary()
 
 
-def as_checked(model: Model | ForestModel | WiredModel) -> Checked:
+def as_checked(model: Exportable) -> Checked:
     """The model and its domain as the checker reads them from the files; of a forest, which may be large, once."""
-    if isinstance(model, ForestModel) and model in _known:
+    if model in _known:
         return _known[model]
     people = checker.People(checker.parse_json(model.domain.text().encode(), "domain.json"))
-    found = checker.read_model(graph_bytes(model), people), people
-    if isinstance(model, ForestModel):
+    found = checker.read_model(model.graph_bytes(), people), people
+    if model.kind == "forest":
         _known[model] = found
     return found
 
 
-def _blind(model: Model | ForestModel | WiredModel) -> Verdict | None:
+def _blind(model: Exportable) -> Verdict | None:
     """The verdict on a forest none of whose splits tells twins apart: there is nothing to search for."""
-    if not isinstance(model, ForestModel):
+    if model.kind != "forest":
         return None
     try:
         network, people = as_checked(model)
@@ -196,8 +189,8 @@ def _blind(model: Model | ForestModel | WiredModel) -> Verdict | None:
     return Verdict("verified", "structural", "structural", kinds, f"no split tells values of {names} apart")
 
 
-def _rounds(model: Model | ForestModel | WiredModel) -> bool:
-    if not isinstance(model, ForestModel):
+def _rounds(model: Exportable) -> bool:
+    if model.kind != "forest":
         return False
     network, _ = as_checked(model)
     return isinstance(network, checker.Forest) and not network.adds_exactly
@@ -210,7 +203,7 @@ def _executed(network: checker.Network | checker.Forest | checker.Wiring) -> Ari
     return "float64" if isinstance(network, checker.Forest) else "float32"
 
 
-def _confirmed_twins(model: Model | ForestModel | WiredModel, verdict: Verdict) -> Verdict:
+def _confirmed_twins(model: Exportable, verdict: Verdict) -> Verdict:
     """The arithmetics in which the checker, too, sees the twins differ: as executed, whatever the order of sums."""
     network, people = as_checked(model)
     twins = [{name: plain_level(value) for name, value in twin.items()} for twin in verdict.twins or []][:2]
@@ -231,7 +224,7 @@ def _confirmed_twins(model: Model | ForestModel | WiredModel, verdict: Verdict) 
 
 
 def _confirmed_proof(
-    model: Model | ForestModel | WiredModel, verdict: Verdict, seconds: float, say: Say | None
+    model: Exportable, verdict: Verdict, seconds: float, say: Say | None
 ) -> tuple[Verdict, list[Any] | None]:
     """A proof that the checker can follow: that of the engine if it is structural, else a tree."""
     network, people = as_checked(model)

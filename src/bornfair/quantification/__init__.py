@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 # Loaded on first use: whoever holds the records, such as a report, need not wait for SciPy and pandas.
 _HOMES = {
-    "Treatment": "people", "affected_groups": "groups", "most_affected": "people",
-    "shares_of": "measure", "treated_people": "people", "treatment": "people",
+    "Treatment": "quantification.people", "affected_groups": "quantification.groups",
+    "marginals_of": "people.space.marginals", "most_affected": "quantification.people",
+    "shares_of": "quantification.measure", "treated_people": "quantification.people",
+    "treatment": "quantification.people",
 }  # fmt: skip
 
 __all__ = [
@@ -38,4 +40,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"bornfair.{_HOMES[name]}"), name)

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from bornfair.core.clock import Clock
+from bornfair.models.network.bounds.exact import agree, executes_exactly
 from bornfair.models.network.model import Model
 from bornfair.models.network.shares.few_sums import LOOKS, MOST_SUMS, prove_by_few
 from bornfair.models.network.shares.forms import Bounder
 from bornfair.models.network.shares.leads import judge_boxes, prove
 from bornfair.models.network.shares.relaxation import MANY
+from bornfair.models.network.shares.sure import sure_people
 from bornfair.people.space.boxes import Boxes
-from bornfair.quantification.points import judge_people
 from bornfair.quantification.tally import Tally, waiting
 from bornfair.verification.frontier import Look, Portion
+from bornfair.verification.looking import exact_views
 
 EFFORT = 1.0  # for each of few sums, of looking at them, where cutting is 1: it takes longer and tells more
 ROUNDED = 0.01  # share of a box that is left open when a sum's distribution is bounded in bins
@@ -147,3 +149,36 @@ class Crediting(Look):
 
     def look(self, portion: Portion) -> tuple[np.ndarray, np.ndarray]:
         return prove(self.owner, portion.boxes, self.bins)
+
+
+# --- people of small boxes, one by one ---
+
+
+def judge_people(
+    model: Model, owner: Bounder, boxes: Boxes, declared: bool, clock: Clock
+) -> tuple[float, float, float]:
+    """Masses of people who are certainly treated as their twins are, certainly not, and of whom neither is known."""
+    variables = owner.variables
+    if not len(boxes):
+        return 0.0, 0.0, 0.0
+    people, _ = variables.places.everybody(boxes)
+    mass = variables.mass(Boxes(people, people))
+    people, mass = people[mass > 0], mass[mass > 0]
+    fair, unfair = sure_people(owner, variables.places.values(people))
+    for row in np.flatnonzero(~(fair | unfair)):
+        if clock.is_up:
+            break
+        fair[row], unfair[row] = _exactly(model, owner, people[row], declared)
+    return float(mass[fair].sum()), float(mass[unfair].sum()), float(mass[~(fair | unfair)].sum())
+
+
+def _exactly(model: Model, owner: Bounder, places: np.ndarray, declared: bool) -> tuple[bool, bool]:
+    """Fair, unfair or neither: in real arithmetic, and in float32 too if it makes no error here or is not asked for."""
+    if not owner.network.function.exact:
+        return False, False
+    inputs = exact_views(model, owner.relation, owner.variables.places.values(places[None])[0], declared)
+    if owner.arithmetic == "float32" and not executes_exactly(owner.network, inputs):
+        return False, False
+    same = agree(owner.network, inputs)
+    # That the levels of a grid agree proves nothing about the values between.
+    return same and not owner.has_bands, not same

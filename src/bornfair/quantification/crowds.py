@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bornfair.models.network.shares.forms import Bounder
+from bornfair.models.network.shares.sure import PAD, sure_people, treated
 from bornfair.people.space.boxes import Boxes
 from bornfair.quantification.confident import Draw
 from bornfair.quantification.drawing import Drawing
 from bornfair.quantification.lean import LEAST, MACHINE, UNIT, Lean, bounded_in_float32, sure_classes, views_alike
-from bornfair.quantification.points import PAD, sure_people, treated
 
 NUMBERS = 2**17  # per array: what fits the caches
 DRAWN = 2**21  # numbers drawn between two looks at the clock, where everybody is judged by intervals

@@ -31,7 +31,6 @@ from bornfair.quantification.forest_bounding import ForestCrediting, ForestHalvi
 from bornfair.quantification.forest_sample import ForestSample, drawn_from, sampled, together
 from bornfair.quantification.records import SURE, Estimate, Shares
 from bornfair.quantification.tally import Tally, added, rounded_down, waiting
-from bornfair.verification.forest_decide import prove_forest
 from bornfair.verification.frontier import GRACE, INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier, Portion
 
 SAMPLES = 100_000
@@ -93,7 +92,7 @@ def shares_of_forest(
     weights = CellWeights.of(judge.cells, marginals)
     part = clock.part(SAMPLING) if most_boxes is None else clock
     sample = sampled(judge, weights, samples, seed=[seed, 271828], clock=part)
-    proof = prove_forest(judge)
+    proof = judge.structure()
     if proof:
         counts = {"certified": int(weights.total), "falsified": 0, "undecided": 0} if weights.exact else None
         found = Shares(1.0, 0.0, _estimate(sample), reason=proof.reason, counts=counts)

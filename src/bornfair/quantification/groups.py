@@ -7,7 +7,6 @@ estimated, none of it proven.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,9 @@ import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import InputError
-from bornfair.models.forest.model import ForestModel
 from bornfair.models.network.model import Model
 from bornfair.models.network.shares.forms import Bounder
-from bornfair.models.opaque.model import AnyModel, OpaqueModel
+from bornfair.models.protocol import Countable, Kind
 from bornfair.people.features import NUMERIC, Feature, Level
 from bornfair.people.levels import level_positions
 from bornfair.people.space.partition import Where
@@ -26,6 +24,8 @@ from bornfair.people.space.variables import Marginal, variables
 from bornfair.people.twins.relation import grid_relation
 from bornfair.quantification.confident import clopper_pearson
 from bornfair.quantification.estimate import disagree, people_at_random
+from bornfair.quantification.forest_sample import forest_draw
+from bornfair.quantification.outside_draw import outside_draw
 from bornfair.quantification.records import Condition, Estimate, Group, fulfilled
 
 SAMPLES = 100_000
@@ -40,7 +40,7 @@ TRIAL = 2048  # people whose tree tells how long one of all of them takes
 
 
 def affected_groups(
-    model: AnyModel,
+    model: Countable,
     *,
     most: int = 5,
     samples: int = SAMPLES,
@@ -59,19 +59,7 @@ def affected_groups(
     clock = Clock.of(timeout)
     if clock.left < LEAST_SECONDS:
         return []
-    drawn: Draw
-    if isinstance(model, ForestModel):
-        from bornfair.quantification.forest_sample import forest_draw
-
-        drawn = forest_draw(model, marginals, where)
-    elif isinstance(model, OpaqueModel):
-        from bornfair.quantification.outside_draw import outside_draw
-
-        drawn = outside_draw(model, marginals, where)
-    else:
-        relation = grid_relation(model.encoding)
-        people_ = variables(model.encoding, relation.free, marginals, where)
-        drawn = partial(_drawn, model, Bounder(model.network, relation, people_))
+    drawn = _DRAWS[model.kind](model, marginals, where)
     people, unfair = drawn(samples, [seed, 1], clock.part(FINDING))
     if unfair.sum() < LEAST_UNFAIR or not model.domain.free_features:
         return []
@@ -81,14 +69,22 @@ def affected_groups(
     return [group for _, group in sorted(measured, key=lambda found: -found[0])[:most]]
 
 
-def _drawn(model: Model, owner: Bounder, count: int, seed: list[int], clock: Clock) -> tuple[pd.DataFrame, np.ndarray]:
-    """Raw people of the distribution, and whose twins are decided differently."""
-    parts = [(free, disagree(values)) for _, free, values in people_at_random(owner, count, seed=seed, clock=clock)]
-    free, unfair = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return model.encoding.decode(free), unfair
+def _network_draw(model: Model, marginals: Mapping[str, Marginal] | None, where: Where | None) -> Draw:
+    relation = grid_relation(model.encoding)
+    owner = Bounder(model.network, relation, variables(model.encoding, relation.free, marginals, where))
+
+    def draw(count: int, seed: list[int], clock: Clock) -> tuple[pd.DataFrame, np.ndarray]:
+        parts = [(free, disagree(values)) for _, free, values in people_at_random(owner, count, seed=seed, clock=clock)]
+        free, unfair = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return model.encoding.decode(free), unfair
+
+    return draw
 
 
-def _rules(model: AnyModel, people: pd.DataFrame, unfair: np.ndarray, clock: Clock) -> list[tuple[Condition, ...]]:
+_DRAWS: Mapping[Kind, Callable[..., Draw]] = {"network": _network_draw, "forest": forest_draw, "opaque": outside_draw}
+
+
+def _rules(model: Countable, people: pd.DataFrame, unfair: np.ndarray, clock: Clock) -> list[tuple[Condition, ...]]:
     """The leaves of a shallow tree. Categories are ranked by how unfairly they are treated, so that sets of them are
     ranges.
     """

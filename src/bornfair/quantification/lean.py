@@ -15,9 +15,9 @@ import numpy as np
 
 from bornfair.models.network.bounds.views import distinct_matrices
 from bornfair.models.network.shares.forms import Bounder
+from bornfair.models.network.shares.sure import PAD, treated
 from bornfair.models.rounding import EXECUTIONS
 from bornfair.people.twins.relation import View
-from bornfair.quantification.points import PAD, treated
 
 MACHINE = EXECUTIONS["float32"]
 UNIT = 4 * MACHINE.unit  # relative: how far inputs may be off

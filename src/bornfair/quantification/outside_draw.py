@@ -117,7 +117,7 @@ def unfair_among(model: OpaqueModel, people: pd.DataFrame, versions: Versions) -
     while start < len(people):
         some = people.iloc[start : start + model.together(versions.size)]
         start += len(some)
-        decided = model.ask_versions(some, versions, scores=False).decided
+        decided = model.decide(some, versions, scores=False).classes
         parts.append((decided != decided[:, :1]).any(axis=1))
     return np.concatenate(parts)
 

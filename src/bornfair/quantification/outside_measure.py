@@ -14,10 +14,8 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
-from bornfair.core.errors import InputError
-from bornfair.models.opaque.model import OpaqueModel, Unsteady, wires_of
+from bornfair.models.opaque.model import OpaqueModel, Unsteady
 from bornfair.people.space.partition import Where
-from bornfair.people.space.subpopulation import limits_of, rows_within
 from bornfair.people.space.variables import Marginal
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.versions import Versions
@@ -32,9 +30,7 @@ from bornfair.quantification.confident import (
 )
 from bornfair.quantification.outside_draw import Drawn, unfair_among
 from bornfair.quantification.records import SURE, Confident, Estimate, Shares
-from bornfair.verification.data_flow import decide_by_wires
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP
-from bornfair.verification.outside_replay import unsteady_text
 from bornfair.verification.outside_search import everybody, people_in_order
 
 SAMPLES = 100_000  # for the estimate, at most
@@ -57,7 +53,7 @@ class _Asked:
         if len(doubtful):
             self.again += len(doubtful)
             if not unfair_among(self.model, people.iloc[doubtful[::-1]], self.versions).all():
-                raise Unsteady(unsteady_text(self.model))
+                raise Unsteady(self.model.unsteady_text)
         self.count, self.unfair = self.count + len(people), self.unfair + int(found.sum())
         self.clock.report(lambda: f"{self.unfair:,} of {self.count:,} people have a twin who is decided otherwise")
         return found
@@ -80,8 +76,7 @@ def shares_outside(
     clock = Clock.of(timeout)
     model.domain.require_sensitive()
     model.require_steady()
-    wires = wires_of(model)
-    if wires is not None and (verdict := decide_by_wires(wires)):
+    if verdict := model.structure():
         return Shares(
             1.0, 0.0, None, 0, clock.spent, verdict.reason, verdict.arithmetic,
             confident=Confident(0.0, 0.0), where=where,
@@ -167,10 +162,6 @@ def rows_outside_measured(
     clock, frame = Clock.of(timeout), as_pandas(table)
     model.domain.require_sensitive()
     model.require_steady()
-    if where:
-        frame = frame[rows_within(model.domain, frame, limits_of(model.domain, where))]
-    if not len(frame):
-        raise InputError("nobody is left to be counted; give a table with rows that belong to the sub-population.")
     asked, order, start = _Asked(model, clock), np.random.default_rng([seed, 5]).permutation(len(frame)), 0
     reason, interrupted = "every row was asked about", False
     try:

@@ -1,53 +1,98 @@
-"""How many rows of a table are proven to be treated fairly, and how many not? Every row is judged by itself.
+"""Shares of a population: of everybody in the domain, or of the rows of a table, each judged by itself.
 
-The rows are the population: nothing is said of anybody else, and nothing is sampled. What is proven of a row holds in
+Rows are then the population: nothing is said of anybody else, and nothing is sampled. What is proven of a row holds in
 the arithmetics named, for every value of the sensitive features and for all declared twins.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
-from bornfair.core.errors import InputError
+from bornfair.core.errors import InputError, shown
+from bornfair.models.forest.bounds.judge import Judge
+from bornfair.models.forest.model import ForestModel
 from bornfair.models.network.bounds.exact import agree, executes_exactly
 from bornfair.models.network.bounds.views import not_finite
-from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import Model
 from bornfair.models.network.shares.forms import Bounder
 from bornfair.models.network.structural import prove_structurally
+from bornfair.models.protocol import Countable, Kind
 from bornfair.models.verdict import Arithmetic
+from bornfair.parallel import Jobs
+from bornfair.people.domain import Domain
+from bornfair.people.features import NUMERIC
 from bornfair.people.space.partition import Where
 from bornfair.people.space.subpopulation import limits_of, rows_within
-from bornfair.people.space.variables import variables
+from bornfair.people.space.variables import Marginal, variables
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.relation import band_relation, twin_relation
-from bornfair.people.twins.versions import Versions
+from bornfair.people.twins.versions import Versions, person_of_row
 from bornfair.quantification.crowds import Crowd
-from bornfair.quantification.measure import proven_arithmetic
-from bornfair.quantification.people import person_of_row
+from bornfair.quantification.forest_measure import shares_of_forest
+from bornfair.quantification.forest_sample import together
+from bornfair.quantification.measure import proven_arithmetic, shares_of
+from bornfair.quantification.outside_measure import rows_outside_measured, shares_outside
 from bornfair.quantification.records import Estimate, Shares
 from bornfair.quantification.tally import rounded_down
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE
 from bornfair.verification.replay import exact_input
 
 NUMBERS = 2**20  # per array
+Sides = tuple[np.ndarray, np.ndarray]
+"""Which rows are proven to be treated fairly, and which are proven not to be."""
+
+
+# --- everybody in the domain ---
+
+_MEASURED: Mapping[Kind, Callable[..., Shares]] = {
+    "network": shares_of, "forest": shares_of_forest, "opaque": shares_outside,
+}  # fmt: skip
+
+
+def domain_shares(
+    model: Countable,
+    *,
+    timeout: Timeout = 60.0,
+    precision: float = 0.0,
+    marginals: Mapping[str, Marginal] | None = None,
+    where: Where | None = None,
+    most_boxes: int | None = None,
+    jobs: Jobs = None,
+    seed: int = 0,
+) -> Shares:
+    """Certified, falsified and undecided share of the domain; see `bornfair.quantification.measure.shares_of`.
+
+    With `marginals` people are weighted, and products of weights are no numbers of people: `counts` is None.
+    """
+    boxes = {"most_boxes": most_boxes, "jobs": jobs} if model.is_read else {}
+    found = _MEASURED[model.kind](
+        model, timeout=timeout, precision=precision, marginals=marginals, where=where, seed=seed, **boxes
+    )
+    return found if marginals is None else dataclasses.replace(found, counts=None)
+
+
+# --- the rows of a table ---
 
 
 def shares_of_rows(
-    model: Model,
-    table: Any,
+    model: Countable,
+    table: object,
     *,
     where: Where | None = None,
     arithmetic: Sequence[Arithmetic] = ("real", "float32"),
     timeout: Timeout = 60.0,
+    seed: int = 0,
 ) -> Shares:
     """Which share of the rows of a table is proven to be treated fairly, proven not to be, or neither.
+
+    arithmetic: of a network; of a forest, that in which it adds up. seed: in which order a model that is only run is
+    asked about the rows.
 
     >>> from bornfair.models.network.network import Layer, Network
     >>> from bornfair.people.domain import Domain
@@ -63,22 +108,17 @@ def shares_of_rows(
     {'certified': 2, 'falsified': 2, 'undecided': 0}
     """
     clock, frame = Clock.of(timeout), as_pandas(table)
-    wanted = proven_arithmetic(model, arithmetic)
     if where:
         frame = frame[rows_within(model.domain, frame, limits_of(model.domain, where))]
     if not len(frame):
         raise InputError("nobody is left to be counted; give a table with rows that belong to the sub-population.")
-    fair, unfair, reason = _judged(model, frame, wanted, clock)
-    return shares_of_judged(fair, unfair, reason, wanted, where, clock, reason == INTERRUPTED)
-
-
-def shares_of_judged(
-    fair: np.ndarray, unfair: np.ndarray, reason: str, wanted: tuple[Arithmetic, ...], where: Where | None,
-    clock: Clock, interrupted: bool,
-) -> Shares:  # fmt: skip
-    """The shares of rows that were judged."""
+    if not model.is_read:
+        return _ASKED[model.kind](model, frame, where=where, timeout=clock, seed=seed)
+    judging = _JUDGING[model.kind](model, frame, arithmetic)
+    fair, unfair, reason = _judged(judging, len(frame), clock)
+    told, interrupted = f"{judging.before}{reason}{judging.after}", reason == INTERRUPTED
     counts = int(fair.sum()), int(unfair.sum()), len(fair)
-    return shares_of_counts(*counts, reason, wanted, where, clock, interrupted)
+    return shares_of_counts(*counts, told, judging.arithmetic, where, clock, interrupted)
 
 
 def shares_of_counts(
@@ -95,43 +135,77 @@ def shares_of_counts(
     return dataclasses.replace(found, confident=found.proven_interval, where=where)
 
 
-def _judged(
-    model: Model, frame: pd.DataFrame, wanted: tuple[Arithmetic, ...], clock: Clock
-) -> tuple[np.ndarray, np.ndarray, str]:
+@dataclass(frozen=True, eq=False)
+class _Judging:
+    """How rows are judged."""
+
+    arithmetic: tuple[Arithmetic, ...]
+    together: int
+    some: Callable[[slice], Sides] | None
+    one: Callable[[int], tuple[bool, bool]] | None = None
+    """Of a row that is left open, more closely."""
+    known: str = ""
+    """Why nobody need be judged; then all are fair, unless `flaw`."""
+    flaw: bool = False
+    before: str = ""
+    after: str = ""
+    """What is told around the reason."""
+
+
+def _judged(judging: _Judging, count: int, clock: Clock) -> tuple[np.ndarray, np.ndarray, str]:
     """Which rows are fair, which are not, and why it ended."""
-    count = len(frame)
     fair, unfair = np.zeros((2, count), bool)
+    if judging.known or judging.some is None:
+        return fair | (not judging.flaw), unfair, judging.known
+    try:
+        for start in range(0, count, judging.together):
+            if start and clock.is_up:
+                return fair, unfair, TIME_IS_UP
+            some = slice(start, start + judging.together)
+            fair[some], unfair[some] = judging.some(some)
+        one = judging.one
+        for row in np.flatnonzero(~(fair | unfair)):
+            if one is None:
+                break
+            if clock.is_up:
+                return fair, unfair, TIME_IS_UP
+            fair[row], unfair[row] = one(int(row))
+    except KeyboardInterrupt:
+        return fair, unfair, INTERRUPTED
+    return fair, unfair, "every row is decided" if (fair | unfair).all() else TOO_CLOSE
+
+
+def _by_network(model: Model, frame: pd.DataFrame, arithmetic: Sequence[Arithmetic]) -> _Judging:
+    wanted = proven_arithmetic(model, arithmetic)
+
+    def known(reason: str, *, flaw: bool = False) -> _Judging:
+        return _Judging(wanted, len(frame), None, known=reason, flaw=flaw)
+
     try:
         relation = band_relation(model.encoding)
     except InputError:  # the twins cannot be listed; a proof from the structure needs no list
-        proof = confirm_encoded(model.network, model.encoding)
+        proof = model.structure()
         if not set(wanted) <= set(proof.arithmetic):
             raise
-        return ~fair, unfair, proof.reason
+        return known(proof.reason)
     if (flaw := not_finite(model.network, relation)) is not None:
-        return fair, unfair, flaw
+        return known(flaw, flaw=True)
     structural = prove_structurally(model.network, twin_relation(model.encoding))
     if len(relation.views) == 1 or set(wanted) <= set(structural.arithmetic):
-        return ~fair, unfair, structural.reason if structural else "nobody has a twin"
+        return known(structural.reason if structural else "nobody has a twin")
     owner = Bounder(
         model.network, relation, variables(model.encoding, relation.free), "float32" if "float32" in wanted else "real"
     )
-    crowd, reason = Crowd(owner), ""
-    together = int(np.clip(NUMBERS // max(model.encoding.free_width, max(model.network.widths)), 64, 2**16))
-    try:
-        for start in range(0, count, together):
-            if start and clock.is_up:
-                return fair, unfair, TIME_IS_UP
-            some = slice(start, start + together)
-            fair[some], unfair[some] = crowd.judge(model.encoding.free_vectors(frame.iloc[some]))
-        for row in np.flatnonzero(~(fair | unfair)) if not owner.has_bands else ():
-            if clock.is_up:
-                return fair, unfair, TIME_IS_UP
-            fair[row], unfair[row] = _exactly(model, owner, frame, int(row))
-    except KeyboardInterrupt:
-        reason = INTERRUPTED
-    decided = "every row is decided" if (fair | unfair).all() else TOO_CLOSE
-    return fair, unfair, reason or decided
+    crowd = Crowd(owner)
+    size = int(np.clip(NUMBERS // max(model.encoding.free_width, max(model.network.widths)), 64, 2**16))
+
+    def some(rows: slice) -> Sides:
+        return crowd.judge(model.encoding.free_vectors(frame.iloc[rows]))
+
+    def one(row: int) -> tuple[bool, bool]:
+        return _exactly(model, owner, frame, row)
+
+    return _Judging(wanted, size, some, None if owner.has_bands else one)
 
 
 def _exactly(model: Model, owner: Bounder, frame: pd.DataFrame, row: int) -> tuple[bool, bool]:
@@ -146,3 +220,59 @@ def _exactly(model: Model, owner: Bounder, frame: pd.DataFrame, row: int) -> tup
         return False, False
     same = agree(owner.network, inputs)
     return same, not same
+
+
+def _by_forest(model: ForestModel, frame: pd.DataFrame, arithmetic: Sequence[Arithmetic]) -> _Judging:
+    """A row is somebody in one cell of every free feature, so that nothing but the sum of leaves has to be bounded.
+    Ranges of numbers are those of the domain, and of the table where it goes beyond: trees decide about any number.
+    """
+    model.domain.require_sensitive()
+    judge = Judge.of(model.about(_widened(model.domain, frame)))
+    points = judge.cells.place(frame)
+    _require_known(judge, frame, points)
+
+    def some(rows: slice) -> Sides:
+        unfair, unknown = judge.treated(points[rows])
+        return ~unfair & ~unknown, unfair
+
+    as_read = "" if judge.model.covers_execution else "of the forest as read, in real arithmetic: "
+    note = f"; {model.note}" if model.note else ""
+    proof = judge.structure()
+    return _Judging(
+        judge.arithmetic, together(judge), some, known=proof.reason if proof else "", before=as_read, after=note
+    )  # fmt: skip
+
+
+def _widened(domain: Domain, frame: pd.DataFrame) -> Domain:
+    """The domain with ranges that hold the numbers of all rows; a rule that mirrors a range leaves it as it is."""
+    features, held = [], {*domain.sensitive, *domain.twin_group.moved}
+    for feature in domain.features:
+        given = feature.model_dump()
+        if isinstance(feature, NUMERIC) and feature.name not in held and feature.name in frame.columns:
+            try:
+                numbers = frame[feature.name].to_numpy(np.float64)
+            except (TypeError, ValueError) as error:
+                raise InputError(f"column '{feature.name}' of the table holds no numbers ({error}).") from None
+            least, most = float(np.nanmin(numbers)), float(np.nanmax(numbers))
+            if not np.isfinite([least, most]).all():
+                raise InputError(f"column '{feature.name}' of the table holds an infinite number; leave such rows out.")
+            kind = int if feature.kind == "integer" else float
+            given |= {"low": min(feature.low, kind(least)), "high": max(feature.high, kind(most))}
+        features.append(given)
+    return domain.replaced(features=features)
+
+
+def _require_known(judge: Judge, frame: pd.DataFrame, points: np.ndarray) -> None:
+    for name, column in zip(judge.cells.domain.free_names, points.T, strict=True):
+        if (column < 0).any():
+            row = int(np.argmax(column < 0))
+            allowed = judge.cells.domain.feature(name)
+            values = "whole numbers" if isinstance(allowed, NUMERIC) else shown(allowed.levels())
+            raise InputError(
+                f"row {frame.index[row]} of the table has {name}={frame[name].iloc[row]!r}, and the domain knows "
+                f"{values}; leave such rows out, or give a domain that lists it."
+            )
+
+
+_ASKED: Mapping[Kind, Callable[..., Shares]] = {"opaque": rows_outside_measured}
+_JUDGING: Mapping[Kind, Callable[..., _Judging]] = {"network": _by_network, "forest": _by_forest}

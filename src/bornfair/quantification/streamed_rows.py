@@ -10,18 +10,17 @@ import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import InputError
-from bornfair.models.opaque.model import AnyModel, OpaqueModel
+from bornfair.models.protocol import Countable
 from bornfair.models.verdict import Arithmetic
 from bornfair.people.sources import Batch
 from bornfair.people.space.partition import Where
-from bornfair.quantification.any_model import row_shares
-from bornfair.quantification.population import shares_of_counts
+from bornfair.quantification.population import shares_of_counts, shares_of_rows
 from bornfair.quantification.records import Shares
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP
 
 
 def shares_of_batches(
-    model: AnyModel,
+    model: Countable,
     batches: Iterable[Batch],
     total: int | None,
     ready: Callable[[pd.DataFrame], pd.DataFrame],
@@ -35,7 +34,7 @@ def shares_of_batches(
     total: how many rows there are, if that is known; what is left of them is undecided. ready: the rows of a batch
     that can be decided about.
     """
-    if isinstance(model, OpaqueModel):
+    if not model.is_read:
         raise InputError(
             "a model that is only asked is not asked about every row of a table that is read in batches; count a "
             "sample of it that fits in memory."
@@ -52,7 +51,7 @@ def shares_of_batches(
                 break
             read += len(batch.table)
             try:
-                found = row_shares(model, ready(batch.table), where=where, timeout=clock, seed=seed)
+                found = shares_of_rows(model, ready(batch.table), where=where, timeout=clock, seed=seed)
             except InputError as error:
                 if "nobody is left to be counted" not in str(error):
                     raise

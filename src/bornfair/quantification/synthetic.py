@@ -14,20 +14,14 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
-from bornfair.models.forest.bounds.judge import Judge
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.graph.model import WiredModel
-from bornfair.models.opaque.model import AnyModel, OpaqueModel, Unsteady
+from bornfair.models.protocol import Countable, Decider, Replay, is_countable
 from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
-from bornfair.people.features import NUMERIC, Feature, Value
+from bornfair.people.features import NUMERIC, Feature
 from bornfair.people.levels import level_positions
 from bornfair.people.tables import as_pandas
-from bornfair.quantification.people import treatment
-from bornfair.quantification.treated import person_of_row
-from bornfair.verification.forest_replay import replay_forest
-from bornfair.verification.outside_replay import replay_outside
-from bornfair.verification.replay import Replay, falsified, replay
+from bornfair.quantification.people import Treatment, replayed, treatment
+from bornfair.verification.replay import falsified
 
 ROUNDS, TOGETHER = 8, 256  # people tried
 REPLAYED = 16  # of each round
@@ -70,7 +64,7 @@ class Rows:
 
 
 def with_people_of(
-    model: AnyModel | WiredModel,
+    model: Decider,
     verdict: Verdict,
     table: Any,
     *,
@@ -91,7 +85,7 @@ def with_people_of(
         return dataclasses.replace(verdict, shown="synthetic")
     if not synthetic:
         return dataclasses.replace(verdict, shown="real")
-    if isinstance(model, WiredModel):
+    if not is_countable(model):
         return without_people(verdict, "they are real")
     found, tried = _other_twins(model, verdict.twins[0], rows, within or {}, Clock.of(timeout), seed)
     if found is None:
@@ -102,22 +96,24 @@ def with_people_of(
     return dataclasses.replace(told, **kept, shown="synthetic")
 
 
-def shown_by_rows(model: AnyModel | WiredModel, table: Any, *, timeout: Timeout, seed: int = 0) -> Verdict | None:
+def shown_by_rows(
+    model: Decider, table: Any, *, treated: Treatment | None = None, timeout: Timeout, seed: int = 0
+) -> Verdict | None:
     """What the rows of a table say of a model if a search without the table came to no end: that it is not fair, if one
-    of them is decided otherwise than a twin. Of forests, too.
+    of them is decided otherwise than a twin. `treated`: the treatment of the table, where it is known already.
     """
-    if isinstance(model, WiredModel) or table is None:
+    if table is None or not is_countable(model):
         return None
     frame = as_pandas(table)
-    treated = treatment(model, frame, timeout=timeout, seed=seed)
-    judged = frame.iloc[treated.rows]
-    for row in np.flatnonzero(~treated.fair & ~model.domain.outside(judged))[:REPLAYED]:
-        person = person_of_row(model.domain, judged, int(row))
-        found = None if person is None else _replayed(model, person, (treated.own[row], treated.twin[row]))
-        if found is not None and found.unfair_in:
-            engine = "asking" if isinstance(model, OpaqueModel) else "attack"
-            return falsified(model, found, engine=engine, reason=f"rows of the table; {len(judged):,} people tried")
-    return None
+    treated = treatment(model, frame, timeout=timeout, seed=seed) if treated is None else treated
+    judged, method = frame.iloc[treated.rows], model.row_method()
+    rows = np.flatnonzero(~treated.fair & ~model.domain.outside(judged))[:REPLAYED]
+    found = next(replayed(method, judged, treated, rows), None)
+    if found is None:
+        return None
+    return falsified(
+        model, found[2], engine=method.engine, reason=f"rows of the table; {len(judged):,} people tried"
+    )  # fmt: skip
 
 
 def without_people(verdict: Verdict, why: str) -> Verdict:
@@ -130,7 +126,7 @@ def without_people(verdict: Verdict, why: str) -> Verdict:
 
 
 def _other_twins(
-    model: AnyModel,
+    model: Countable,
     known: Mapping[str, Any],
     rows: Rows,
     within: Mapping[str, tuple[Any, ...]],
@@ -145,11 +141,9 @@ def _other_twins(
         if not len(people):
             continue
         treated = treatment(model, people, timeout=clock.part())
-        judged = people.iloc[treated.rows]
-        for row in np.flatnonzero(~treated.fair)[:REPLAYED]:
-            person = person_of_row(model.domain, judged, int(row))
-            found = None if person is None else _replayed(model, person, (treated.own[row], treated.twin[row]))
-            if found is not None and found.unfair_in and not rows.hold(found.people):
+        unfair = np.flatnonzero(~treated.fair)[:REPLAYED]
+        for _, _, found in replayed(model.row_method(), people.iloc[treated.rows], treated, unfair):
+            if not rows.hold(found.people):
                 return found, tried
         if clock.is_up:
             break
@@ -183,18 +177,6 @@ def _limited(feature: Feature, limits: tuple[Any, ...], rng: np.random.Generator
     if feature.kind == "integer":
         return rng.integers(int(low), int(high), size=TOGETHER, endpoint=True)
     return rng.uniform(low, high, TOGETHER)
-
-
-def _replayed(model: AnyModel, person: Mapping[str, Value], pair: tuple[Any, Any]) -> Replay | None:
-    versions = [int(one) for one in pair]
-    if isinstance(model, ForestModel):
-        return replay_forest(model, person, versions, Judge.of(model).cells.twins.versions)
-    if isinstance(model, OpaqueModel):
-        try:
-            return replay_outside(model, person, versions)
-        except Unsteady:
-            return None
-    return replay(model, person, versions)
 
 
 def _codes(feature: Feature, column: pd.Series) -> np.ndarray:

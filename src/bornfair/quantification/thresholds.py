@@ -6,15 +6,11 @@ above low, below high. So one look at everybody's versions answers for every thr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.network.activations import sigmoid
-from bornfair.models.opaque.model import AnyModel, OpaqueModel
+from bornfair.models.protocol import Countable
 from bornfair.quantification.records import Checked, Share
 
 MOST_POINTS = 64  # of the curve, besides those that matter most
@@ -39,20 +35,14 @@ class ThresholdCurve(Checked):
     """By how much a person's probability changes at most between their versions, among these people."""
 
 
-def threshold_curve(model: AnyModel, outputs: np.ndarray) -> ThresholdCurve | None:
+def threshold_curve(model: Countable, outputs: np.ndarray) -> ThresholdCurve | None:
     """The curve for people whose versions have these outputs [rows, versions, outputs]; None for more than two
     classes, or where nobody's score changes.
     """
     if outputs.shape[-1] > 1 or not len(outputs):
         return None
-    show: Callable[[np.ndarray], np.ndarray] = sigmoid
-    if isinstance(model, ForestModel):
-        own, logits, show = 0.0, outputs[..., 0].astype(np.float64), partial(_shown, model)  # margins
-    elif isinstance(model, OpaqueModel):
-        own, logits, show = 0.0, outputs[..., 0].astype(np.float64), partial(_answered, model)
-    else:
-        own = float(model.offsets[0]) if model.offsets else 0.0
-        logits = model.logits(outputs)[..., 0].astype(np.float64)
+    logits, own = model.threshold_axis(outputs[..., 0])
+    show = model.share_of_last
     low, high = logits.min(axis=1), logits.max(axis=1)
     if not np.isfinite(logits).all() or not (high > low).any():
         return None
@@ -79,19 +69,3 @@ def threshold_curve(model: AnyModel, outputs: np.ndarray) -> ThresholdCurve | No
         worst_affected=int(affected(np.array([worst]))[0]),
         largest_change=float((show(high) - show(low)).max()),
     )
-
-
-def _answered(model: OpaqueModel, scores: np.ndarray) -> np.ndarray:
-    found = model.meant.probabilities(scores[:, None])
-    assert found is not None
-    return found[:, -1]
-
-
-def _shown(model: ForestModel, margins: np.ndarray) -> np.ndarray:
-    """The probability that a forest shows of the last of two classes; of two outputs, from their difference."""
-    forest = model.forest
-    if forest.outputs == 1:
-        return np.clip(forest.probabilities((margins + forest.cut.at)[:, None])[:, 1], 0.0, 1.0)
-    if forest.cut.link == "probability":
-        return np.clip((1 + margins) / 2, 0.0, 1.0)
-    return sigmoid(margins)

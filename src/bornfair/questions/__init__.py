@@ -22,10 +22,7 @@ from bornfair.core.limits import ends_in_time, until
 from bornfair.importers.opaque import opaque_model
 from bornfair.importers.registry import TABLES
 from bornfair.models.columns import Who
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.graph.model import WiredModel
-from bornfair.models.network.model import Model
-from bornfair.models.opaque.model import OpaqueModel
+from bornfair.models.protocol import Countable, Decider, is_countable
 from bornfair.models.reading import Reading, ReadingOptions
 from bornfair.models.verdict import Verdict
 from bornfair.parallel import Jobs
@@ -42,9 +39,9 @@ from bornfair.people.space.subpopulation import limits_of, rows_within
 from bornfair.people.space.variables import Marginal
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import FairModel
-from bornfair.quantification.any_model import domain_shares, row_shares
 from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.people import people_of, treatment
+from bornfair.quantification.population import domain_shares, shares_of_rows
 from bornfair.quantification.records import Over, Shares
 from bornfair.quantification.synthetic import shown_by_rows, with_people_of, without_people
 from bornfair.questions.loading import any_model
@@ -82,7 +79,7 @@ class Question:
     (('age',), [0, 0, 1, 1])
     """
 
-    model: FairModel | ForestModel | OpaqueModel | WiredModel
+    model: Decider
     table: pd.DataFrame | None = None
     """The people about whom the model can decide, gaps filled in as it does."""
     target: str | None = None
@@ -157,26 +154,26 @@ class Question:
         return sentences(self.model.domain, self.table)
 
     @cached_property
-    def countable_model(self) -> FairModel | ForestModel | OpaqueModel:
+    def countable_model(self) -> Countable:
         """The model, for questions about how many: a graph of which only the wires are read is run on people."""
-        if isinstance(self.model, WiredModel):
-            return opaque_model(self.model, Who(self.model.domain), Reading(), unread="only its wires are read")
-        return self.model
+        if is_countable(self.model):
+            return self.model
+        return opaque_model(self.model, Who(self.model.domain), Reading(), unread="only its wires are read")
 
     @property
     def network_model(self) -> FairModel:
         """The model, for questions that only a network can be asked."""
-        if isinstance(self.model, OpaqueModel):
+        if isinstance(self.model, FairModel):
+            return self.model
+        if not self.model.is_read:
             why = f": {self.model.unread.rstrip('.')}" if self.model.unread else ""
             raise InputError(
-                f"{self.model.source.name} can be run and not read{why}; so it can be asked by verify, quantify, audit "
+                f"{self.model.name} can be run and not read{why}; so it can be asked by verify, quantify, audit "
                 "and proxies, but nothing in it can be bounded or changed. A fair model around it decides by its mean "
                 "score over all versions of a person."
             )
-        if not isinstance(self.model, FairModel):
-            kind = "a forest" if isinstance(self.model, ForestModel) else "a graph with anything inside"
-            raise InputError(f"the model is {kind}, of which this cannot be asked; its predictions can.")
-        return self.model
+        kind = "a forest" if self.model.kind == "forest" else "a graph with anything inside"
+        raise InputError(f"the model is {kind}, of which this cannot be asked; its predictions can.")
 
     @property
     def people(self) -> pd.DataFrame | None:
@@ -359,7 +356,7 @@ def quantify(
         marginals = marginals_of(about.domain, asked.people)
     after = DESCRIBING if rows is not None else GROUPING
     if counted is not None:
-        found = row_shares(about, counted, where=limits, timeout=clock.part(1 - after), seed=seed)
+        found = shares_of_rows(about, counted, where=limits, timeout=clock.part(1 - after), seed=seed)
     else:
         found = domain_shares(
             about, timeout=clock.part(1 - after), precision=precision, marginals=marginals, where=limits,
@@ -410,11 +407,8 @@ def _counted(over: Any) -> tuple[pd.DataFrame | None, str]:
     return read_table(over), Path(over).name
 
 
-def _decidable(
-    model: Model | ForestModel | OpaqueModel | WiredModel, rows: pd.DataFrame, target: str | None
-) -> tuple[pd.DataFrame, str | None, Gaps]:
-    as_they_are = isinstance(model, OpaqueModel) and model.takes_gaps
-    kept, gaps = decidable(model.domain, rows, model.fills, target=target, as_they_are=as_they_are)
+def _decidable(model: Decider, rows: pd.DataFrame, target: str | None) -> tuple[pd.DataFrame, str | None, Gaps]:
+    kept, gaps = decidable(model.domain, rows, model.fills, target=target, as_they_are=model.takes_gaps)
     return kept, target, gaps
 
 

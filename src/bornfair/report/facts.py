@@ -21,7 +21,6 @@ from bornfair.quantification.records import Checked, Group, People, Share, Share
 from bornfair.quantification.thresholds import ThresholdCurve
 from bornfair.report.domain_facts import DomainFacts
 
-ASKED = "Asked from outside"  # among these facts: how, of a model that is run and not read
 COLUMNS = "Columns of one feature"  # among these facts: which 0/1 columns of the table these are
 OPERATING_POINT = "Operating point"  # among the facts of how a model was made: where it decides, if not at ½
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from bornfair.models.protocol import ASKED
 from bornfair.models.verdict import Arithmetic, Verdict
 from bornfair.report import measured
 from bornfair.report.blocks import Block, Code, Contents, Entry, Listing, Part, Quiet, Row, Table, Text, filled_sections
 from bornfair.report.domain_facts import FeatureFacts
-from bornfair.report.facts import ASKED, COLUMNS, OPERATING_POINT, Document
+from bornfair.report.facts import COLUMNS, OPERATING_POINT, Document
 from bornfair.report.formatting import (
     count,
     effort,

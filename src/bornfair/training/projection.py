@@ -76,7 +76,7 @@ def projection(given: Model, table: pd.DataFrame | None = None) -> FairModel:
 
 def as_model(source: Any) -> Model:
     """The `FairModel` that is given, or that a fitted classifier holds."""
-    model = source if isinstance(source, Model) else getattr(source, "model_", None)
+    model = getattr(source, "model_", source)
     if not isinstance(model, Model):
         raise InputError(f"a FairModel or a fitted classifier is needed, found {type(source).__name__}.")
     return model

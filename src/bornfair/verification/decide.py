@@ -1,4 +1,4 @@
-"""Is it fair? The one question, put to the engines in the order in which they are likely to answer.
+"""Decision of the one question, whether twins always get the same decision, by the engines of each kind in order.
 
 Structure first (a proof at once), then an attack (most unfair models give way in seconds), then branch and bound.
 Every answer is one `Verdict`; twins in it were replayed on the model before anybody sees them.
@@ -8,33 +8,60 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from bornfair.core.checks import choice, installed, number
+from bornfair.core.checks import choice, number
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError, plain_level
+from bornfair.models.forest.bounds.judge import Judge
 from bornfair.models.forest.model import ForestModel
-from bornfair.models.graph.model import WiredModel
-from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import Model
-from bornfair.models.opaque.model import AnyModel, OpaqueModel, wires_of
+from bornfair.models.opaque.model import OpaqueModel
+from bornfair.models.protocol import Decider, Kind
 from bornfair.models.verdict import Verdict
 from bornfair.parallel import ALONE, Jobs
-from bornfair.people.space.partition import Part, Where, named_limits
+from bornfair.people.space.among import Limits
+from bornfair.people.space.partition import Part, Where, named_limits, question_scope
 from bornfair.people.twins.versions import Versions
+from bornfair.verification.replay import falsified, replay
 
 MOST_VERSIONS = 64  # of each person, asked of an imported model's original
 MOST_REPLAYS = 16
 LOOKS = 1_000_000  # of an attack, where a number of boxes ends the search that follows it
+ATTACKING, SEARCHING = (
+    0.5,
+    3.0,
+)  # seconds of the first turns at a forest; then a third of the time, and all that is left
+FEW = 20_000  # points of a forest's grid, which a search looks through sooner than an attack
 
 Engine = Literal["auto", "bounds", "smt", "milp"]
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How an answer is looked for; the fields are the arguments of `decide`."""
+
+    clock: Clock
+    engine: Engine = "auto"
+    table: Any = None
+    partitions: int | None = None
+    soft_timeout: float = 100.0
+    where: dict[str, Any] | None = None
+    relax: dict[str, float] | None = None
+    among: Limits | None = None
+    seed: int = 0
+    resume: str | Path | None = None
+    most_boxes: int | None = None
+    jobs: Jobs = None
+
+
 def decide(
-    model: AnyModel | WiredModel,
+    model: Decider,
     *,
     engine: Engine = "auto",
     timeout: Timeout = 60.0,
@@ -54,77 +81,19 @@ def decide(
 
     engine: 'auto', or one of them for a second opinion. table: real rows, to show twins close to a real person.
     partitions, soft_timeout (seconds for each partition), where (a sub-population) and relax (how much other numbers of
-    twins may differ): for 'smt'. among: only these people are asked about, see `decide_among`. resume: a file from
+    twins may differ): for 'smt'. among: only these people are compared with all their twins, whoever those are, as
+    {"age": (30, 40), "job": ["nurse"]}, ends included; (None,) where a number is missing. resume: a file from
     which an interrupted search goes on. most_boxes: after how many boxes a search stops; the time changes nothing then,
     unless all of it is up. jobs: who looks at boxes.
     """
-    if among is not None:
-        return decide_among(model, among, timeout=Clock.of(timeout, say), seed=seed)
-    check_question(engine, timeout, where, relax)
+    if among is None:
+        check_question(engine, timeout, where, relax)
     clock = Clock.of(timeout, say)
-    wires = wires_of(model) if isinstance(model, OpaqueModel) else model if isinstance(model, WiredModel) else None
-    if wires is not None:
-        from bornfair.verification.data_flow import decide_by_wires
-
-        verdict = decide_by_wires(wires)
-        if verdict or isinstance(model, WiredModel):
-            return dataclasses.replace(verdict, seconds=clock.spent)
-    assert not isinstance(model, WiredModel)
-    if isinstance(model, ForestModel):
-        from bornfair.verification.forest_decide import decide_forest
-
-        return decide_forest(
-            model, engine=engine, timeout=clock, table=table, where=where, relax=relax, seed=seed, resume=resume
-        )
-    if isinstance(model, OpaqueModel):
-        from bornfair.verification.outside_search import decide_outside
-
-        return decide_outside(
-            model, engine=engine, timeout=clock, table=table, where=where, relax=relax, seed=seed, resume=resume
-        )
-    if engine == "smt" or where or relax:
-        verdict = _by_smt(model, clock, partitions, soft_timeout, where, relax, seed)
-    elif engine == "milp":
-        from bornfair.verification.milp import decide_by_milp
-
-        verdict = decide_by_milp(model, timeout=clock, seed=seed)
-    elif engine == "bounds":
-        verdict = _by_bounds(model, clock, seed, resume, most_boxes, jobs)
-    else:
-        verdict = _in_order(model, clock, table, seed, resume, most_boxes, jobs)
-    if verdict and not model.covers_execution:
-        verdict = _as_read(model, verdict)
-    if model.note:
-        verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; {model.note}")
-    return dataclasses.replace(verdict, seconds=clock.spent)
-
-
-def decide_among(model: AnyModel | WiredModel, among: Where, *, timeout: Timeout = 60.0, seed: int = 0) -> Verdict:
-    """Whether some people are always decided as all their twins, whoever those are.
-
-    among: who is asked about, as {"age": (30, 40), "job": ["nurse"]}, ends included; (None,) where a number is missing.
-    """
-    clock, limits = Clock.of(timeout), named_limits(model.domain, among)
-    if isinstance(model, ForestModel):
-        from bornfair.verification.forest_decide import decide_forest_among
-
-        return decide_forest_among(model, limits, timeout=clock)
-    if isinstance(model, OpaqueModel):
-        from bornfair.verification.outside_among import decide_outside_among
-
-        return decide_outside_among(model, limits, timeout=clock, seed=seed)
-    if not isinstance(model, Model):  # what the wires of a graph tell, they tell of everybody
-        return decide(model, timeout=clock, seed=seed)
-    verdict = confirm_encoded(model.network, model.encoding)
-    if verdict.verdict != "verified" or "float32" not in verdict.arithmetic:
-        from bornfair.verification.search import search
-
-        verdict = search(model, timeout=clock, seed=seed, among=limits)
-    if verdict and not model.covers_execution:
-        verdict = _as_read(model, verdict, Part(limits))
-    if model.note:
-        verdict = dataclasses.replace(verdict, reason=f"{verdict.reason}; {model.note}")
-    return dataclasses.replace(verdict, seconds=clock.spent)
+    limits = None if among is None else named_limits(model.domain, among)
+    effort = Effort(
+        clock, engine, table, partitions, soft_timeout, where, relax, limits, seed, resume, most_boxes, jobs
+    )  # fmt: skip
+    return dataclasses.replace(_ENGINES[model.kind](model, effort), seconds=clock.spent)
 
 
 def check_question(engine: str, timeout: Timeout, where: Any = None, relax: Any = None) -> None:
@@ -136,12 +105,79 @@ def check_question(engine: str, timeout: Timeout, where: Any = None, relax: Any 
         raise InputError(f"where and relax are questions for the smt engine, found engine={engine!r}; leave it out.")
 
 
+# --- networks ---
+
+
+def _of_network(model: Model, effort: Effort) -> Verdict:
+    clock, among = effort.clock, effort.among
+    if among is not None:
+        verdict = model.structure()
+        if verdict.verdict != "verified" or "float32" not in verdict.arithmetic:
+            verdict = _by_bounds(model, clock, effort)
+    elif effort.engine == "smt" or effort.where or effort.relax:
+        what = "where or relax for a network" if effort.where or effort.relax else "engine='smt'"
+        smt = installed("bornfair_bench.smt.engine", what)
+        verdict = smt.decide_by_smt(
+            model, partitions=effort.partitions, soft_timeout=min(effort.soft_timeout, clock.timeout),
+            hard_timeout=clock, where=effort.where, relax=effort.relax, seed=effort.seed,
+        )  # fmt: skip
+    elif effort.engine == "milp":
+        from bornfair.verification.milp import decide_by_milp
+
+        verdict = decide_by_milp(model, timeout=clock, seed=effort.seed)
+    elif effort.engine == "bounds":
+        verdict = _by_bounds(model, clock, effort)
+    else:
+        verdict = _in_order(model, effort)
+    if verdict and not model.covers_execution:
+        verdict = _as_read(model, verdict, None if among is None else Part(among))
+    return dataclasses.replace(verdict, reason=f"{verdict.reason}; {model.note}") if model.note else verdict
+
+
+def _in_order(model: Model, effort: Effort) -> Verdict:
+    clock, table, seed = effort.clock, effort.table, effort.seed
+    verdict = model.structure()
+    if verdict:
+        return verdict
+    if effort.most_boxes is not None:  # numbers of looks and boxes end it, not the time
+        found = attack(model, seconds=clock, table=table, seed=seed, most=LOOKS)
+        return _by_bounds(model, clock, effort) if found is None else found
+    alone = dataclasses.replace(effort, jobs=ALONE)  # before others have begun
+    # Short turns first: most unfair models give way to a glance, most small domains to a moment's search.
+    return _by_turns(verdict, clock, (
+        lambda: attack(model, seconds=clock.part(most=0.5), table=table, seed=seed),
+        lambda: _by_bounds(model, clock.part(most=2.0), alone),
+        lambda: attack(model, seconds=clock.part(most=min(10.0, clock.timeout / 3)), table=table, seed=seed),
+        lambda: _by_bounds(model, clock.part(most=clock.timeout), effort),
+    ))  # fmt: skip
+
+
+def _by_bounds(model: Model, clock: Clock, effort: Effort) -> Verdict:
+    from bornfair.verification.search import search
+
+    return search(
+        model, timeout=clock, seed=effort.seed, resume=effort.resume, stop_after=effort.most_boxes, jobs=effort.jobs,
+        among=effort.among,
+    )  # fmt: skip
+
+
+def attack(
+    model: Model, *, seconds: Timeout, table: Any = None, seed: int = 0, most: float = math.inf, say: Say | None = None
+) -> Verdict | None:
+    """Falsified, with twins, if some are found in time and after `most` looks; None otherwise."""
+    from bornfair.verification.attack import find_twins
+
+    found = find_twins(model, table=table, seconds=seconds, seed=seed, most=most, say=say)
+    if found.found is None:
+        return None
+    reason = f"{found.how}; {found.tried:,} people tried"
+    return falsified(model, found.found, engine="attack", reason=reason, seconds=found.seconds)
+
+
 def _as_read(model: Model, verdict: Verdict, among: Part | None = None) -> Verdict:
     """What a proof about the network says of the model it was read from: nothing about its rounding, saturation and
     ties. Its original is asked about people for whom those may matter.
     """
-    from bornfair.verification.replay import falsified, replay
-
     original, versions = model.original, Versions(model.domain)
     assert original is not None and original.likely_wrong is not None
     people = original.likely_wrong[~model.domain.outside(original.likely_wrong)]
@@ -162,67 +198,96 @@ def _as_read(model: Model, verdict: Verdict, among: Part | None = None) -> Verdi
     return dataclasses.replace(verdict, arithmetic=("real",), reason=reason, as_read=True)
 
 
-def _in_order(
-    model: Model, clock: Clock, table: Any, seed: int, resume: str | Path | None, most_boxes: int | None, jobs: Jobs
-) -> Verdict:
-    verdict = confirm_encoded(model.network, model.encoding)
-    if verdict.verdict == "verified":
+# --- forests ---
+
+
+def _of_forest(model: ForestModel, effort: Effort) -> Verdict:
+    """What is verified holds in real arithmetic and in the one in which the forest adds up, where that is known."""
+    from bornfair.verification.forest_search import search_forest
+
+    model.domain.require_sensitive()
+    if effort.engine == "smt" or effort.relax:
+        raise InputError(
+            "the smt engine and relax are for networks; ask a forest with engine 'auto', 'bounds' or 'milp'."
+        )
+    if effort.resume is not None:
+        raise InputError("resume is for networks; a search over a forest's cells starts anew, so leave it out.")
+    judge = Judge.of(model, effort.where if effort.among is None else effort.among)
+    verdict = judge.structure()
+    if not verdict:
+        if effort.among is not None:
+            verdict = search_forest(judge, timeout=effort.clock)
+        elif effort.engine == "milp":
+            from bornfair.verification.milp.forest import decide_forest_by_milp
+
+            verdict = decide_forest_by_milp(judge, effort.clock, effort.seed)
+        else:
+            verdict = _forest_in_order(judge, verdict, effort)
+    scope = question_scope(effort.where, None)
+    if scope:
+        verdict = dataclasses.replace(verdict, reason=f"({scope}) {verdict.reason}")
+    if verdict and verdict.arithmetic == ("real",):
+        reason = f"proven of the forest as read, in real arithmetic: {verdict.reason}"
+        verdict = dataclasses.replace(verdict, reason=reason, as_read=True)
+    notes = [model.note] if model.note else []
+    if verdict.verdict == "falsified" and model.original is None:
+        notes.append("the twins were replayed by bornfair's own evaluation of the forest")
+    return dataclasses.replace(verdict, reason="; ".join([verdict.reason, *notes]))
+
+
+def _forest_in_order(judge: Judge, proof: Verdict, effort: Effort) -> Verdict:
+    from bornfair.verification.forest_attack import find_forest_twins
+    from bornfair.verification.forest_search import search_forest
+
+    clock, attacking = effort.clock, effort.engine == "auto"
+
+    def turn(first: float, second: float) -> Verdict:
+        if attacking:
+            found = find_forest_twins(judge, table=effort.table, seconds=clock.part(most=first), seed=effort.seed)
+            if found.found is not None:
+                reason = f"{found.how}; {found.tried:,} people tried"
+                return falsified(judge.model, found.found, engine="attack", reason=reason)
+        return search_forest(judge, timeout=clock.part(most=second if attacking else clock.timeout))
+
+    few = float(np.prod(judge.sizes.astype(np.float64))) <= FEW
+    turns = (lambda: turn(0.0 if few else ATTACKING, SEARCHING), lambda: turn(clock.timeout / 3, clock.timeout))
+    return _by_turns(proof, clock, turns)
+
+
+# --- models that are run, and graphs of which the wires are read ---
+
+
+def _of_opaque(model: OpaqueModel, effort: Effort) -> Verdict:
+    from bornfair.verification.outside_search import decide_outside
+
+    verdict = model.structure()
+    if verdict:
         return verdict
-    if most_boxes is not None:  # numbers of looks and boxes end it, not the time
-        found = attack(model, seconds=clock, table=table, seed=seed, most=LOOKS)
-        return _by_bounds(model, clock, seed, resume, most_boxes, jobs) if found is None else found
-    # Short turns first: most unfair models give way to a glance, most small domains to a moment's search.
-    for attack_seconds, search_seconds, who in (
-        (0.5, 2.0, ALONE),  # before others have begun
-        (min(10.0, clock.timeout / 3), clock.timeout, jobs),
-    ):
-        for seconds, attacking in ((attack_seconds, True), (search_seconds, False)):
-            if clock.is_up:
-                return dataclasses.replace(verdict, reason=f"{verdict.reason}; the time of {clock.timeout:g} s is up")
-            turn = clock.part(most=seconds)
-            if attacking:
-                found = attack(model, seconds=turn, table=table, seed=seed)
-            else:
-                found = verdict = _by_bounds(model, turn, seed, resume, most_boxes, who)
-            if found is not None and (found.verdict != "undecided" or found.reason.startswith("interrupted")):
-                return found
+    if effort.engine != "auto" or effort.where or effort.relax or effort.resume is not None:
+        model.domain.require_sensitive()
+        raise InputError(
+            f"{model.source.name} is run and not read, so that engine, where, relax and resume do not fit; leave them "
+            "out."
+        )
+    return decide_outside(model, timeout=effort.clock, table=effort.table, among=effort.among, seed=effort.seed)
+
+
+def _of_graph(model: Decider, effort: Effort) -> Verdict:
+    return model.structure()
+
+
+_ENGINES: Mapping[Kind, Callable[..., Verdict]] = {
+    "network": _of_network, "forest": _of_forest, "opaque": _of_opaque, "graph": _of_graph,
+}  # fmt: skip
+
+
+def _by_turns(verdict: Verdict, clock: Clock, turns: Iterable[Callable[[], Verdict | None]]) -> Verdict:
+    """The first answer of several engines, one after the other, or the last reason why there is none."""
+    for turn in turns:
+        if clock.is_up:
+            return dataclasses.replace(verdict, reason=f"{verdict.reason}; the time of {clock.timeout:g} s is up")
+        found = turn()
+        verdict = verdict if found is None else found
+        if found is not None and (found.verdict != "undecided" or found.reason.startswith("interrupted")):
+            return found
     return verdict
-
-
-def attack(
-    model: Model, *, seconds: Timeout, table: Any = None, seed: int = 0, most: float = math.inf, say: Say | None = None
-) -> Verdict | None:
-    """Falsified, with twins, if some are found in time and after `most` looks; None otherwise."""
-    from bornfair.verification.attack import find_twins
-    from bornfair.verification.replay import falsified
-
-    found = find_twins(model, table=table, seconds=seconds, seed=seed, most=most, say=say)
-    if found.found is None:
-        return None
-    reason = f"{found.how}; {found.tried:,} people tried"
-    return falsified(model, found.found, engine="attack", reason=reason, seconds=found.seconds)
-
-
-def _by_bounds(
-    model: Model, clock: Clock, seed: int, resume: str | Path | None, most_boxes: int | None, jobs: Jobs
-) -> Verdict:
-    from bornfair.verification.search import search
-
-    return search(model, timeout=clock, seed=seed, resume=resume, stop_after=most_boxes, jobs=jobs)
-
-
-def _by_smt(
-    model: Model,
-    clock: Clock,
-    partitions: int | None,
-    soft_timeout: float,
-    where: dict[str, Any] | None,
-    relax: dict[str, float] | None,
-    seed: int,
-) -> Verdict:
-    what = "where or relax for a network" if where or relax else "engine='smt'"
-    engine = installed("bornfair_bench.smt.engine", what)
-    return engine.decide_by_smt(
-        model, partitions=partitions, soft_timeout=min(soft_timeout, clock.timeout), hard_timeout=clock,
-        where=where, relax=relax, seed=seed,
-    )  # fmt: skip

@@ -20,8 +20,7 @@ from bornfair.models.forest.bounds.judge import Judge, told_apart
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.tables import as_pandas
 from bornfair.verification.attack import Attack, attack
-from bornfair.verification.forest_replay import replay_forest
-from bornfair.verification.replay import Replay
+from bornfair.verification.replay import Replay, replay
 
 FIRST = 2048  # people looked at together
 MOST_ROWS = 1 << 16
@@ -156,9 +155,9 @@ def shown_twins(judge: Judge, point: np.ndarray, decided: np.ndarray, row: Any =
     versions = judge.cells.twins.versions
     person = judge.cells.person(point, short=True) if row is None else _raw(judge, row)
     pair = _pair(judge, decided, row)
-    found = replay_forest(judge.model, person, pair, versions)
+    found = replay(judge.model, person, pair, versions)
     if not found.unfair_in and row is None:
-        found = replay_forest(judge.model, judge.cells.person(point), pair, versions)
+        found = replay(judge.model, judge.cells.person(point), pair, versions)
     return found if found.unfair_in else None
 
 

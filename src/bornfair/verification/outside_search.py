@@ -16,16 +16,17 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.clock import Clock
-from bornfair.core.errors import InputError, plain_value
-from bornfair.models.opaque.model import OpaqueModel, Unsteady, scores_of
+from bornfair.core.errors import plain_level, plain_value
+from bornfair.models.opaque.model import OpaqueModel, Unsteady
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
+from bornfair.people.space.among import Limits
+from bornfair.people.space.partition import Limit, whole_domain
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.versions import Versions
 from bornfair.verification.frontier import INTERRUPTED
-from bornfair.verification.outside_replay import replay_outside, unsteady_text
-from bornfair.verification.replay import Replay, falsified
+from bornfair.verification.replay import Replay, falsified, replay
 
 MOST_COUNTED = 2_000_000  # rows of a domain that is counted out
 COUNTING = 0.5  # share of the time that it may take
@@ -38,6 +39,8 @@ STEPS = 12  # moves of each
 VALUES = 4  # of a feature, tried in one move
 MOST_ASKED = 4_000_000  # rows, after which nothing new is expected
 REPLAYED = 8
+MOST_DRAWN = 20_000  # of some people only, drawn at random
+LISTED = 5_000  # of some people only, asked about one after the other
 
 
 class _Found(Exception):
@@ -70,13 +73,13 @@ class _Search:
 
     def look(self, people: pd.DataFrame, what: str, *, scores: bool = False) -> tuple[np.ndarray, np.ndarray | None]:
         """Ask about everybody as all versions. Raises when twins are decided differently."""
-        given = self.model.ask_versions(people, self.versions, scores=scores)
+        given = self.model.decide(people, self.versions, scores=scores)
         self.tried[what] = self.tried.get(what, 0) + len(people)
         self.clock.report(lambda: self.told)
-        unfair = np.flatnonzero((given.decided != given.decided[:, :1]).any(axis=1))
+        unfair = np.flatnonzero((given.classes != given.classes[:, :1]).any(axis=1))
         for row in unfair[:REPLAYED]:
-            self._confirm(people, int(row), given.decided[row], what)
-        return given.decided, None if given.scores is None else scores_of(self.model, given)
+            self._confirm(people, int(row), given.classes[row], what)
+        return given.classes, given.scores
 
     def _confirm(self, people: pd.DataFrame, row: int, decided: np.ndarray, what: str) -> None:
         person = {name: plain_value(people[name].iloc[row]) for name in self.model.domain.free_names}
@@ -84,31 +87,23 @@ class _Search:
         order = np.argsort((levels != levels[0]).sum(axis=1), kind="stable")
         one = int(order[0])
         others = [int(other) for other in order if decided[other] != decided[one]]
-        twins = replay_outside(self.model, person, [one, others[0]], self.versions)
+        twins = replay(self.model, person, [one, others[0]], self.versions)
         if twins.unfair_in:
             raise _Found(twins, what)
 
 
 def decide_outside(
-    model: OpaqueModel,
-    *,
-    engine: str = "auto",
-    timeout: Clock,
-    table: Any = None,
-    where: Any = None,
-    relax: Any = None,
-    seed: int = 0,
-    resume: Any = None,
+    model: OpaqueModel, *, timeout: Clock, table: Any = None, among: Limits | None = None, seed: int = 0
 ) -> Verdict:
     """Falsified with replayed twins, or undecided with what was tried; the arguments are those of `decide`."""
     model.domain.require_sensitive()
-    if engine != "auto" or where or relax or resume is not None:
-        raise InputError(
-            f"{model.source.name} is run and not read, so that engine, where, relax and resume do not fit; leave them "
-            "out."
-        )
     if model.steadiness.changed:
-        return undecided("asking", f"{unsteady_text(model)} ({model.steadiness.text})")
+        return undecided("asking", f"{model.unsteady_text} ({model.steadiness.text})")
+    if among is not None:
+        try:
+            return _among(model, among, timeout, seed)
+        except Unsteady as error:
+            return undecided("asking", str(error).rstrip("."))
     search = _Search(model, timeout, np.random.default_rng([seed, 17]))
     ended = "the time is up"
     try:
@@ -331,3 +326,68 @@ def people_in_order(model: OpaqueModel) -> Iterator[pd.DataFrame]:
             {f.name: np.array(_levels(f), dtype=object)[at] for f, at in zip(features, places, strict=True)},
             index=range(len(numbers)),
         ).infer_objects()
+
+
+# --- some people only ---
+
+
+def _among(model: OpaqueModel, among: Limits, timeout: Clock, seed: int) -> Verdict:
+    """Falsified with two who were asked about again, or undecided with how many were asked about."""
+    versions, asked = Versions(model.domain), 0
+    for people in _some_people(model, versions, among, seed):
+        decided = model.decide(people, versions, scores=False).classes
+        asked += len(people)
+        for row in np.flatnonzero((decided != decided[:, :1]).any(axis=1))[:REPLAYED]:
+            person = {name: plain_level(people[name].iloc[row]) for name in model.domain.free_names}
+            other = int(np.argmax(decided[row] != decided[row, 0]))
+            twins = replay(model, person, [0, other], versions)
+            if twins.unfair_in:
+                reason = f"asked about {asked:,} of these people, and about these two again"
+                return falsified(model, twins, engine="asking", reason=reason, seconds=timeout.spent)
+        if timeout.is_up:
+            break
+    reason = (
+        f"asked about {asked:,} of these people, each as {versions.size:,} versions, and found no twins decided "
+        "differently: that is no proof"
+    )
+    return Verdict("undecided", "none", "asking", (), reason, seconds=timeout.spent)
+
+
+def _some_people(model: OpaqueModel, versions: Versions, among: Limits, seed: int) -> Iterator[pd.DataFrame]:
+    """These people, all if they are few, else drawn at random; some at a time."""
+    features, random = model.domain.free_features, np.random.default_rng([seed, 23])
+    among = {**whole_domain(model.domain).limits, **among}
+    count = math.prod(_size(feature, among[feature.name]) for feature in features)
+    whole = count <= LISTED
+    together, start, most = model.together(versions.size), 0, int(count) if whole else MOST_DRAWN
+    while start < most:
+        size = min(together, most - start)
+        places = np.arange(start, start + size)
+        columns = {}
+        for feature in features:
+            limit = among[feature.name]
+            levels = _size(feature, limit)
+            if whole:
+                places, at = np.divmod(places, int(levels))
+                columns[feature.name] = _values(feature, limit, at / max(levels - 1, 1))
+            else:
+                columns[feature.name] = _values(feature, limit, random.random(size))
+        yield pd.DataFrame(columns, index=range(size)).infer_objects()
+        start += size
+
+
+def _size(feature: Feature, limit: Limit) -> float:
+    if None in limit or not isinstance(feature, NUMERIC):
+        return len(limit)
+    low, high = float(limit[0]), float(limit[1])
+    return high - low + 1 if feature.kind == "integer" else 1 if low == high else math.inf
+
+
+def _values(feature: Feature, limit: Limit, share: np.ndarray) -> np.ndarray:
+    """Values so far between the ends."""
+    if None in limit or not isinstance(feature, NUMERIC):
+        chosen = np.empty(len(limit), object)
+        chosen[:] = list(limit)
+        return chosen[np.round(share * (len(limit) - 1)).astype(np.int64)]
+    numbers = float(limit[0]) + share * (float(limit[1]) - float(limit[0]))
+    return np.round(numbers).astype(np.int64) if feature.kind == "integer" else numbers

@@ -25,7 +25,7 @@ from bornfair.people.scales import Scale
 from bornfair.people.sensitive import Span
 from bornfair.people.space.partition import Input, Limit, Part, Where, ends_of, inputs_of, whole_domain, within
 from bornfair.people.twins.versions import Versions
-from bornfair.verification.replay import Replay, replay_people
+from bornfair.verification.replay import Replay
 
 Person = dict[str, Value]
 Sensitive = tuple[Value, ...]
@@ -125,7 +125,7 @@ class TwinQuestion:
         if any(abs(Fraction(first[name]) - Fraction(second[name])) > most for name, most in self.relaxed.items()):
             return None  # rounded apart
         versions = Versions(self.original.domain).at(sensitive)
-        both = replay_people(self.original, list(zip(people, (0, 1), strict=True)), versions)
+        both = self.original.replay([versions.of(who, i) for i, who in enumerate(people)], (0, 1))
         return both if both.unfair_in else None
 
 

@@ -104,7 +104,6 @@ def _fitted(estimator: str, treatment: str, run: Run, split: Split) -> _Made:
 def _network(treatment: str, run: Run, split: Split) -> _Made:
     from bornfair.estimator import FairClassifier
     from bornfair.models.graph.around import Core, around
-    from bornfair.models.shipped import graph_bytes
     from bornfair.proof.bundle import FairGraph
 
     response: Any = "expected" if treatment == "merged" else "none"
@@ -115,7 +114,7 @@ def _network(treatment: str, run: Run, split: Split) -> _Made:
     if treatment != "averaged":
         return _Made(clf.predict, clf if treatment == "merged" else None, split.domain.names)
     domain = clf.domain_
-    mean = FairGraph(around(Core.of_own(graph_bytes(clf.model_), domain), domain, "average"), domain).certified()
+    mean = FairGraph(around(Core.of_own(clf.model_.graph_bytes(), domain), domain, "average"), domain).certified()
     return _Made(mean.predict, mean, split.domain.names)
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bornfair.models.forest.bounds.judge import Judge
-from bornfair.models.forest.model import ForestModel
 from bornfair.people.features import Value
+
+if TYPE_CHECKING:
+    from bornfair.models.forest.model import ForestModel
 
 MOST_SPLITS = 12  # of a feature, named one by one
 MOST_TREES = 8

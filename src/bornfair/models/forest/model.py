@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+import pandas as pd
 
 from bornfair.core.errors import InputError, shown
+from bornfair.models.forest.bounds.cells import Cells
+from bornfair.models.forest.bounds.judge import Judge, exact_class
+from bornfair.models.forest.columns import columns_of
 from bornfair.models.forest.forest import Forest
+from bornfair.models.forest.influence import Influence, influences
 from bornfair.models.forest.links import moved_to, score_of
-from bornfair.models.metrics import same_for_all
+from bornfair.models.forest.onnx_graph import forest_bytes
+from bornfair.models.forest.rows import ForestRows
+from bornfair.models.network.activations import sigmoid
 from bornfair.models.network.network import decisions
-from bornfair.models.operating import USUAL, Asked, Threshold, Top
+from bornfair.models.operating import USUAL, Asked, Operating, Threshold, Top
+from bornfair.models.protocol import Decided, Deciding, Kind, Replay, as_versions
 from bornfair.people.features import Value
 from bornfair.people.gaps import complete
 from bornfair.people.tables import as_pandas
-from bornfair.people.twins.versions import Versions
 
 if TYPE_CHECKING:
     from bornfair.importers.original import Original
+    from bornfair.models.verdict import Arithmetic, Verdict
     from bornfair.people.domain import Domain
+    from bornfair.people.twins.versions import Versions
     from bornfair.proof.certificate import Certificate
+
+
+SAME = 1e-9  # thresholds closer than this to the usual one are it
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +54,7 @@ class Native:
 
 
 @dataclass(frozen=True, eq=False)
-class ForestModel:
+class ForestModel(Deciding):
     """A forest with the domain it is asked about, and the model it was read from.
 
     Scores are margins: of two classes the last is decided above 0, of more the first largest, wherever the threshold
@@ -62,6 +76,7 @@ class ForestModel:
     (['no', 'yes'], 0.0)
     """
 
+    kind: ClassVar[Kind] = "forest"
     forest: Forest
     domain: Domain
     reads: tuple[str, ...]
@@ -76,8 +91,9 @@ class ForestModel:
     """Its file as its library reads it, where there is one."""
 
     @property
-    def classes(self) -> np.ndarray:
-        return self.domain.classes
+    def class_names(self) -> list[Value]:
+        label = self.domain.label
+        return list(range(self.forest.classes) if label is None else label.classes)
 
     @property
     def thresholds(self) -> dict[str, float]:
@@ -88,6 +104,11 @@ class ForestModel:
     def fills(self) -> Mapping[str, Value]:
         """What the model takes where a value is missing, by feature; a forest sends it a way of its own."""
         return {} if self.original is None else self.original.fills
+
+    @property
+    def some_values_only(self) -> bool:
+        """Its cells stand for every value."""
+        return False
 
     @property
     def covers_execution(self) -> bool:
@@ -128,33 +149,87 @@ class ForestModel:
         """The margins that decide, for raw rows."""
         return self.forest.margins(self.raw_scores(table))
 
-    def decision_function(self, table: Any) -> np.ndarray:
-        scores = self.scores(table)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+    def share_of_last(self, values: np.ndarray) -> np.ndarray:
+        """The probability that the forest shows; of two outputs, from their difference."""
+        if self.forest.outputs == 1:
+            return np.clip(self.forest.probabilities((values + self.forest.cut.at)[:, None])[:, 1], 0.0, 1.0)
+        return np.clip((1 + values) / 2, 0.0, 1.0) if self.forest.cut.link == "probability" else sigmoid(values)
 
     def predict_proba(self, table: Any) -> np.ndarray:
         return self.forest.probabilities(self.raw_scores(table))
 
-    def predict(self, table: Any) -> np.ndarray:
-        return self.classes[decisions(self.scores(table))]
+    def evaluate(
+        self, table: Any, versions: Versions | None = None, which: Sequence[int] | None = None, *, scores: bool = True
+    ) -> Decided:
+        """Class indices and margins, with the sums of the original's arithmetic."""
+        found = [self.scores(one) for one in as_versions(as_pandas(table), versions, which)]
+        classes = np.stack([decisions(one) for one in found], axis=1)
+        return Decided(classes, np.stack(found, axis=1) if scores else None)
 
-    def scores_of_versions(self, table: Any) -> np.ndarray:
-        """Each person's margins as every version of themselves: [versions, rows, outputs], numbered as in
-        `bornfair.people.twins.versions`.
+    def described(self, table: Any) -> Decided:
+        scores = self.raw_scores(table)
+        return Decided(self.executed(table), self.forest.margins(scores), self.forest.probabilities(scores))
+
+    def listed_versions(self) -> Versions:
+        """Those that the forest can tell apart."""
+        return Cells.of(self).twins.versions
+
+    def replay(self, people: Sequence[Mapping[str, Value]], versions: Sequence[int] = ()) -> Replay:
+        """Decide people by the original where there is one, else by our own evaluation, which adds up as the original
+        does; and in real arithmetic, where that agrees.
         """
-        frame, versions = as_pandas(table), Versions(self.domain)
-        return np.stack([self.scores(versions.table(frame, version)) for version in range(versions.size)])
+        if not people:
+            return Replay((), {})
+        table, forest = pd.DataFrame(list(people), columns=list(self.domain.names)), self.forest
+        columns = columns_of([table[name].to_numpy() for name in self.reads], forest.columns, len(table))
+        if self.original is None:
+            decided = forest.decide(forest.scores_of_columns(columns))
+        else:
+            decided = self.original.decide(table)
+        executed = tuple(int(d) for d in decided)
+        leaves, rows = forest.leaves(columns), np.arange(forest.trees)
+        real = tuple(exact_class(forest, forest.values[leaves[rows, i]]) for i in range(len(people)))
+        found: dict[Arithmetic, tuple[int, ...]] = {forest.summation.precision: executed}
+        if real == executed:
+            found["real"] = real
+        return Replay(tuple(map(dict, people)), found, tuple(versions))
 
-    def empirical_fairness(self, table: Any, *, declared: bool = True) -> float:
-        """Share of rows whose decision is the same for every version of the person. It speaks of these rows only.
+    def digest(self) -> str:
+        forest = self.forest
+        found = hashlib.sha256(json.dumps([self.domain.text(), repr(forest.columns), repr(forest.summation)]).encode())
+        for part in (forest.roots, forest.column, forest.threshold, forest.members, forest.left, forest.right):
+            found.update(part.tobytes())
+        for part in (forest.missing_left, forest.values, *forest.sets):
+            found.update(part.tobytes())
+        return f"{found.hexdigest()} of the forest as read"
 
-        declared=False: for every sensitive value, the declared rules left aside.
-        """
-        self.domain.require_sensitive()
-        frame, versions = as_pandas(table), Versions(self.domain)
-        count = versions.size if declared else versions.sensitive_size
-        decided = (decisions(self.scores(versions.table(frame, version))) for version in range(count))
-        return float(np.mean(same_for_all(decided)))
+    def influences(self) -> tuple[Influence, ...]:
+        return influences(self)
+
+    def row_method(self) -> ForestRows:
+        return ForestRows(self)
+
+    def structure(self) -> Verdict:
+        """By the splits that people of the domain meet."""
+        return Judge.of(self).structure()
+
+    def rule_on_shares(self) -> Operating | None:
+        forest = self.forest
+        if forest.cut.offsets:
+            return Operating(tuple(USUAL * math.exp(offset) for offset in forest.cut.offsets))
+        if forest.outputs > 1:
+            return None
+        share = float(forest.probabilities(np.array([[forest.cut.at]]))[0, 1])
+        return None if abs(share - USUAL) < SAME else Operating((share,))
+
+    def without_original(self) -> Self:
+        return dataclasses.replace(self, original=None)
+
+    def with_certificate(self, certificate: Certificate) -> Self:
+        return dataclasses.replace(self, certificate=certificate)
+
+    def graph_bytes(self, *, sensitive: bool = True) -> bytes:
+        return forest_bytes(self, sensitive=sensitive)
 
     # --- where it decides ---
 

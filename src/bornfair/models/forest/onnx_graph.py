@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bornfair.core.errors import InputError, shown
-from bornfair.models.forest.model import ForestModel
 from bornfair.models.forest.served import ServedColumns, ServedForest
 from bornfair.models.graph_draft import GraphDraft
 from bornfair.models.network.onnx_graph import BOOL, DOUBLE, FLOAT, INT64, STRING, as_text, served_classes
@@ -28,6 +27,8 @@ from bornfair.people.features import NUMERIC, Feature, known_levels
 
 if TYPE_CHECKING:
     import onnx
+
+    from bornfair.models.forest.model import ForestModel
 
 OPSET, TREES_OPSET, IR = 21, 5, 10
 METADATA = "bornfair.forest"

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bornfair.core.errors import InputError
 from bornfair.models.forest.columns import SplitColumn
 from bornfair.models.forest.forest import Forest
-from bornfair.models.forest.model import ForestModel
 from bornfair.people.features import NUMERIC, Feature, known_levels
+
+if TYPE_CHECKING:
+    from bornfair.models.forest.model import ForestModel
 
 MOST_LISTED = 1_000  # whole numbers that are looked up one by one
 MOST_ENTRIES = 2**20  # levels times sets of one category

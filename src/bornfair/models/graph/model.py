@@ -5,11 +5,12 @@ It is run by onnxruntime, in a process of its own; nothing of it is interpreted 
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -17,19 +18,20 @@ import pandas as pd
 from bornfair.core.errors import InputError, shown
 from bornfair.models.graph.around import WIRED
 from bornfair.models.graph.wiring import Unclear, follow
-from bornfair.models.metrics import same_for_all
 from bornfair.models.network.onnx_graph import BOOL, DOUBLE, INT64, STRING, input_type, served_classes
 from bornfair.models.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.operating import Operating, agreeing
+from bornfair.models.protocol import Decided, Deciding, Kind, as_versions
+from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.levels import level_positions
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.folding import Folding
-from bornfair.people.twins.versions import Versions
 
 if TYPE_CHECKING:
     from bornfair.models.operating import Asked, Threshold
     from bornfair.people.domain import Domain
+    from bornfair.people.twins.versions import Versions
     from bornfair.proof.certificate import Certificate
 
 TOGETHER = 65_536  # rows of all versions in one run
@@ -37,20 +39,18 @@ DTYPES: dict[int, Any] = {BOOL: np.bool_, INT64: np.int64, DOUBLE: np.float64}
 
 
 @dataclass(frozen=True, eq=False)
-class WiredModel:
+class WiredModel(Deciding):
     """A graph as `wired_graph.around` writes it, over a domain.
 
     Scores are shares of the classes; the first largest decides, of two classes wherever the threshold lies.
     """
 
+    kind: ClassVar[Kind] = "graph"
+    original: ClassVar[None] = None
     content: bytes
     domain: Domain
     certificate: Certificate | None = None
     note: str = ""
-
-    @property
-    def classes(self) -> np.ndarray:
-        return self.domain.classes
 
     @cached_property
     def graph(self) -> Any:
@@ -131,9 +131,6 @@ class WiredModel:
     def predict_proba(self, table: Any) -> np.ndarray:
         return self._ran(as_pandas(table))[1].astype(np.float64)
 
-    def predict(self, table: Any) -> np.ndarray:
-        return self.classes[self._ran(as_pandas(table))[0]]
-
     def scores(self, table: Any) -> np.ndarray:
         """Shares [rows, K], moved so that the first largest is what is decided."""
         decided, shares = self._ran(as_pandas(table))
@@ -143,25 +140,53 @@ class WiredModel:
         scores = self.scores(table)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def scores_of_versions(self, table: Any) -> np.ndarray:
-        """Each person's scores as every version of themselves: [versions, rows, K], numbered as in `Versions`."""
-        frame, versions = as_pandas(table), Versions(self.domain)
-        if self.unclear() is None:  # whatever a graph computes that no version reaches, it computes it once
-            alike = self.scores(versions.table(frame, 0))
-            return np.broadcast_to(alike, (versions.size, *alike.shape))
-        return np.stack([self.scores(versions.table(frame, version)) for version in range(versions.size)])
+    def evaluate(
+        self, table: Any, versions: Versions | None = None, which: Sequence[int] | None = None, *, scores: bool = True
+    ) -> Decided:
+        """Class indices and scores; once for all versions, if no path leads from what differs between them."""
+        frame = as_pandas(table)
+        count = 1 if versions is None else versions.size if which is None else len(which)
+        if versions is not None and count > 1 and self.unclear() is None:
+            one = self.evaluate(frame, versions, [0 if which is None else which[0]], scores=scores)
+            shown = (
+                None if one.scores is None else np.broadcast_to(one.scores, (len(frame), count, one.scores.shape[2]))
+            )
+            return Decided(np.broadcast_to(one.classes, (len(frame), count)), shown)
+        found = [self._ran(some) for some in as_versions(frame, versions, which)]
+        seen = [agreeing(shares, decided, self.operating) for decided, shares in found] if scores else []
+        classes = np.stack([decided for decided, _ in found], axis=1)
+        return Decided(classes, np.stack(seen, axis=1) if scores else None)
 
-    def empirical_fairness(self, table: Any, *, declared: bool = True) -> float:
-        """Share of rows whose decision is the same for every version of the person. It speaks of these rows only.
+    def described(self, table: Any) -> Decided:
+        decided, shares = self._ran(as_pandas(table))
+        return Decided(decided, agreeing(shares, decided, self.operating), shares.astype(np.float64))
 
-        declared=False: for every sensitive value, the declared rules left aside.
+    def structure(self) -> Verdict:
+        """Verified, or undecided with the path; falsified is not what wires can tell.
+
+        Proven of the graph as executed, at every threshold, with operators, bodies and functions of any kind. It relies
+        on each node's outputs depending on nothing but what it reads (docs/theory.md, data flow).
         """
-        self.domain.require_sensitive()
-        frame, versions = as_pandas(table), Versions(self.domain)
-        count = versions.size if declared else versions.sensitive_size
-        count = 1 if self.unclear() is None else count  # the wires show that the others get the same
-        decided = (self._ran(versions.table(frame, version))[0] for version in range(count))
-        return float(np.mean(same_for_all(decided)))
+        if not self.domain.sensitive:
+            return undecided("data flow", "no feature was named sensitive.")
+        reason = self.unclear()
+        if reason is not None:
+            return undecided("data flow", f"{reason}; wires alone do not tell whether that makes a difference.")
+        names = ", ".join([*self.domain.sensitive, *self.domain.twin_group.moved])
+        reason = f"no path leads from {names} to the decision"
+        return Verdict("verified", "structural", "data flow", ("executed",), reason)
+
+    def rule_on_shares(self) -> Operating | None:
+        return self.operating
+
+    def without_original(self) -> Self:
+        return self
+
+    def with_certificate(self, certificate: Certificate) -> Self:
+        return dataclasses.replace(self, certificate=certificate)
+
+    def graph_bytes(self, *, sensitive: bool = True) -> bytes:
+        return self.content if sensitive else self.without_sensitive()
 
     @cached_property
     def _runner(self) -> ForeignGraph:

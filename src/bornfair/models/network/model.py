@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 
 from bornfair.core.errors import InputError, shown
-from bornfair.models.metrics import same_for_all
+from bornfair.models.network.activations import sigmoid
+from bornfair.models.network.bounds.exact import exact_decisions
+from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.network import CHUNK, Layer, Network, decisions
-from bornfair.models.operating import Asked, Threshold, thresholds_of
+from bornfair.models.network.onnx_graph import onnx_bytes
+from bornfair.models.network.rows import NetworkRows
+from bornfair.models.network.shipped import shipped
+from bornfair.models.operating import USUAL, Asked, Operating, Threshold, thresholds_of
+from bornfair.models.protocol import Decided, Deciding, Kind, Replay
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import Value
+from bornfair.people.features import NumericFeature, Value
 from bornfair.people.gaps import complete
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.versions import Versions
 
 if TYPE_CHECKING:
     from bornfair.importers.original import Original
+    from bornfair.models.verdict import Arithmetic, Verdict
     from bornfair.people.domain import Domain
+    from bornfair.people.policies import Policies
     from bornfair.proof.certificate import Certificate
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Model(Deciding):
     """A network with the encoding of its domain, the certificate that came with it, and the model it was read from."""
 
+    kind: ClassVar[Kind] = "network"
     network: Network
     encoding: Encoding
     certificate: Certificate | None = None
@@ -43,8 +56,9 @@ class Model:
         return self.encoding.domain
 
     @property
-    def classes(self) -> np.ndarray:
-        return self.domain.classes
+    def class_names(self) -> list[Value]:
+        label = self.domain.label
+        return list(range(max(self.network.outputs, 2)) if label is None else label.classes)
 
     @property
     def thresholds(self) -> dict[str, float]:
@@ -108,9 +122,35 @@ class Model:
         """Whether every weight that reads a sensitive code is exactly 0."""
         return self.network.ignores_sensitive(self.encoding.free_width)
 
+    # --- deciding ---
+
     def scores(self, table: Any) -> np.ndarray:
         """The network's outputs for raw rows."""
         return self.network.scores(self.inputs(table))
+
+    def evaluate(
+        self, table: Any, versions: Versions | None = None, which: Sequence[int] | None = None, *, scores: bool = True
+    ) -> Decided:
+        """Class indices and outputs, in float32 as shipped; codes are fed to the network even if it ignores them."""
+        if versions is None:
+            found = self.scores(table)[:, None]
+            return Decided(decisions(found), found)
+        frame, encoding = as_pandas(table), self.encoding
+        codes = encoding.codes if versions.is_usual else encoding.codes_of(versions.values)
+        elements, positions = np.divmod(np.arange(versions.size) if which is None else np.array(which), len(codes))
+        parts, seen = np.zeros((len(elements), len(frame), self.network.outputs), np.float32), dict[int, np.ndarray]()
+        for h in np.unique(elements):
+            shown = 0 if encoding.merges_twins else int(h)  # declared twins look alike to it
+            if shown not in seen:
+                needed = np.arange(len(codes)) if len(np.unique(positions)) == len(codes) else np.unique(positions)
+                free = encoding.encode(versions.moved(frame, shown), sensitive=False).free
+                under = scores_under_every_code(self.network, free, codes[needed])
+                seen[shown] = np.zeros((len(codes), *under.shape[1:]), np.float32)
+                seen[shown][needed] = under
+            at = elements == h
+            parts[at] = seen[shown][positions[at]]
+        found = parts.swapaxes(0, 1)
+        return Decided(decisions(found), found)
 
     def inputs(self, table: Any) -> np.ndarray:
         """What the network reads of raw rows, float32 [rows, inputs].
@@ -129,9 +169,12 @@ class Model:
             )
         return np.concatenate([encoded.free, encoded.sensitive], axis=1)
 
-    def decision_function(self, table: Any) -> np.ndarray:
-        scores = self.scores(table)
-        return scores[:, 0] if self.network.outputs == 1 else scores
+    def threshold_axis(self, scores: np.ndarray) -> tuple[np.ndarray, float]:
+        own = float(self.offsets[0]) if self.offsets else 0.0
+        return self.logits(scores[..., None])[..., 0].astype(np.float64), own
+
+    def share_of_last(self, values: np.ndarray) -> np.ndarray:
+        return sigmoid(values)
 
     def predict_proba(self, table: Any) -> np.ndarray:
         return self.probabilities(self.scores(table))
@@ -140,33 +183,71 @@ class Model:
         """Class probabilities [rows, K] from this model's outputs."""
         return probabilities(self.logits(scores))
 
-    def predict(self, table: Any) -> np.ndarray:
-        return self.classes[decisions(self.scores(table))]
+    def executed(self, table: Any) -> np.ndarray:
+        """The class indices that onnxruntime gives with the model's own graph, or its original if it was imported."""
+        return shipped(self).decided(as_pandas(table)) if self.original is None else super().executed(table)
 
-    def scores_of_versions(self, table: Any) -> np.ndarray:
-        """Each person's outputs as every version of themselves: [versions, rows, outputs], numbered as in
-        `bornfair.people.twins.versions`; with no declared rules these are the values of S in order.
+    def described(self, table: Any) -> Decided:
+        scores = self.scores(table)
+        return Decided(self.executed(table), scores, self.probabilities(scores))
 
-        The codes are fed to the network even if it ignores them: that is how fairness is put to the test.
-        """
-        frame, versions = as_pandas(table), Versions(self.domain)
-        parts = []
-        shown = 1 if self.encoding.merges_twins else versions.group.size
-        for h in range(shown):
-            free = self.encoding.encode(versions.moved(frame, h), sensitive=False).free
-            parts.append(scores_under_every_code(self.network, free, self.encoding.codes))
-        return np.concatenate(parts * (versions.group.size // shown))
+    def replay(self, people: Sequence[Mapping[str, Value]], versions: Sequence[int] = ()) -> Replay:
+        """Decide people by what is executed, and in real arithmetic; of an imported model, where the two agree."""
+        if not people:
+            return Replay((), {})
+        found: dict[Arithmetic, tuple[int, ...]] = {}
+        if self.original is None:
+            found["float32"] = shipped(self).decide(people)
+        else:
+            table = pd.DataFrame(list(people), columns=list(self.domain.names))
+            found["float32"] = tuple(int(d) for d in self.original.decide(table))
+        if self.network.function.exact:
+            exact = np.stack([self.encoding.exact(person) for person in people])
+            decided = tuple(int(d) for d in exact_decisions(self.network, exact))
+            if self.original is None or decided == found["float32"]:
+                found["real"] = decided
+        return Replay(tuple(map(dict, people)), found, tuple(versions))
 
-    def empirical_fairness(self, table: Any, *, declared: bool = True) -> float:
-        """Share of rows whose decision is the same for every version of the person. It speaks of these rows only.
+    def digest(self) -> str:
+        found = hashlib.sha256(json.dumps([self.domain.text(), self.encoding.to_json()], sort_keys=True).encode())
+        for layer in self.network.layers:
+            found.update(layer.weight.tobytes() + layer.bias.tobytes())
+        return f"{found.hexdigest()} of the network as read"
 
-        declared=False: for every sensitive value, the declared rules left aside.
-        """
-        self.domain.require_sensitive()
-        versions = Versions(self.domain)
-        count = versions.size if declared else versions.sensitive_size
-        decided = decisions(self.scores_of_versions(table))[:count]
-        return float(np.mean(same_for_all(decided)))
+    def row_method(self) -> NetworkRows:
+        return NetworkRows(self)
+
+    def structure(self) -> Verdict:
+        """By weights, wires and intervals."""
+        return confirm_encoded(self.network, self.encoding)
+
+    @property
+    def policies(self) -> Policies:
+        return self.encoding.policies
+
+    def held(self, feature: NumericFeature, numbers: np.ndarray) -> np.ndarray:
+        """Which numbers outside the range the network is shown as one inside."""
+        if feature.name in self.domain.sensitive or self.policies.outside == "clip":
+            return np.full(len(numbers), feature.name not in self.domain.sensitive)
+        column = self.encoding.number(feature.name)
+        low, high, codes = column.encode(feature.low), column.encode(feature.high), column.encode(numbers)
+        return (codes == low) | (codes == high)
+
+    def rule_on_shares(self) -> Operating | None:
+        if not self.offsets:
+            return None
+        if len(self.offsets) > 1:
+            return Operating(tuple(USUAL * math.exp(offset) for offset in self.offsets))
+        return Operating((1 / (1 + math.exp(-self.offsets[0])),))
+
+    def without_original(self) -> Self:
+        return dataclasses.replace(self, original=None)
+
+    def with_certificate(self, certificate: Certificate) -> Self:
+        return dataclasses.replace(self, certificate=certificate)
+
+    def graph_bytes(self, *, sensitive: bool = True) -> bytes:
+        return onnx_bytes(self, sensitive=sensitive)
 
 
 def scores_under_every_code(network: Network, free: np.ndarray, codes: np.ndarray) -> np.ndarray:

@@ -11,24 +11,25 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError
 from bornfair.models.columns import Columns
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.graph.model import WiredModel
-from bornfair.models.metrics import same_for_all
-from bornfair.models.network.model import Model
-from bornfair.models.opaque.said import Answers, Meant, Outside
+from bornfair.models.network.network import decisions
+from bornfair.models.opaque.rows import OpaqueRows
+from bornfair.models.opaque.said import Meant, Outside
+from bornfair.models.protocol import ASKED, Decided, Deciding, Kind, Replay, as_versions
+from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value
 from bornfair.people.tables import as_pandas
-from bornfair.people.twins.versions import Versions
 
 if TYPE_CHECKING:
+    from bornfair.models.graph.model import WiredModel
     from bornfair.people.domain import Domain
+    from bornfair.people.twins.versions import Versions
 
 BATCH_SECONDS = 0.5  # that a batch of rows should take
 FEWEST, BEGIN = 16, 512  # rows of a batch
@@ -104,7 +105,7 @@ class Pace:
 
 
 @dataclass(frozen=True, eq=False)
-class OpaqueModel:
+class OpaqueModel(Deciding):
     """A model that is run and not read, over the domain it is asked about.
 
     >>> import pandas as pd
@@ -119,6 +120,8 @@ class OpaqueModel:
     ([False, False, True, True], 0.75)
     """
 
+    kind: ClassVar[Kind] = "opaque"
+    is_read: ClassVar[bool] = False
     source: Outside
     columns: Columns
     meant: Meant
@@ -127,6 +130,8 @@ class OpaqueModel:
     steadiness: Steadiness = Steadiness()
     takes_gaps: bool = False
     note: str = ""
+    wires: WiredModel | None = None
+    """The graph that is asked, if its wires were read."""
     pace: Pace = field(default_factory=lambda: Pace(BEGIN))
     certificate: None = None
     original: None = None
@@ -147,10 +152,14 @@ class OpaqueModel:
         return np.array(self.meant.classes)
 
     @property
+    def class_names(self) -> list[Value]:
+        label = self.domain.label
+        return list(self.meant.classes if label is None else label.classes)
+
+    @property
     def thresholds(self) -> dict[str, float]:
         """Above which number a class is decided, where that was asked for, or a graph of ours says so."""
-        wires = wires_of(self)
-        return dict(self.meant.operating) if wires is None else wires.thresholds
+        return dict(self.meant.operating) if self.wires is None else self.wires.thresholds
 
     @property
     def fills(self) -> Mapping[str, Value]:
@@ -168,24 +177,44 @@ class OpaqueModel:
         return self.meant.numbers is not None
 
     @property
-    def told(self) -> str:
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def seconds_each(self) -> float:
+        return self.pace.each
+
+    @property
+    def is_steady(self) -> bool:
+        return not self.steadiness.changed
+
+    def digest(self) -> str:
+        return self.source.digest
+
+    def decides_by_probability(self, found: Decided) -> bool:
+        assert found.scores is not None
+        return self.meant.numbers == "probability" and np.array_equal(decisions(found.scores), found.classes)
+
+    def provenance(self) -> dict[str, str]:
         """How it was asked, in sentences."""
         why = f" It is not read because of this: {self.unread.rstrip('.')}." if self.unread else ""
-        if wires_of(self) is not None:
-            return (
+        if self.wires is not None:
+            told = (
                 "Of its graph the wires were read: which inputs reach the decision. What it decides about people was "
                 f"seen by running it: {self.source.how}; {self.steadiness.text}."
             )
-        return (
+            return {"Its graph": told}
+        told = (
             f"It was asked from outside, not read: {self.source.how}.{why} Nothing is proven of it; what is said was "
             f"seen in its answers. It was asked whether it answers the same again: {self.steadiness.text}."
         )
+        return {ASKED: told}
 
     # --- asking ---
 
-    def ask(self, table: pd.DataFrame, *, scores: bool = True) -> Answers:
+    def ask(self, table: pd.DataFrame, *, scores: bool = True) -> Decided:
         """Its answers for raw rows, batch by batch."""
-        parts: list[Answers] = []
+        parts: list[Decided] = []
         start = 0
         while start < len(table) or not parts:
             some = table.iloc[start : start + self.pace.rows]
@@ -208,30 +237,62 @@ class OpaqueModel:
             rows = min(rows, max(affordable, min(FEWEST, pace.most)))
         return max(int(rows) // max(versions, 1), 1)
 
-    def ask_versions(
-        self, table: pd.DataFrame, versions: Versions, which: Sequence[int] | None = None, *, scores: bool = True
-    ) -> Answers:
-        """The answers for everybody as each version: decided [rows, versions], scores [rows, versions, outputs]."""
-        chosen = range(versions.size) if which is None else which
-        if not len(table):
-            return Answers(np.zeros((0, len(chosen)), np.int64), None)
-        wires = wires_of(self)
-        if len(chosen) > 1 and wires is not None and wires.unclear() is None:  # all versions get the same
-            one = self.ask_versions(table, versions, chosen[:1], scores=scores)
-            shown = None if one.scores is None else np.repeat(one.scores, len(chosen), axis=1)
-            return Answers(np.repeat(one.decided, len(chosen), axis=1), shown)
-        everyone = pd.concat([versions.table(table, version) for version in chosen], ignore_index=True)
-        found = self.ask(everyone, scores=scores)
-        shape = len(chosen), len(table)
+    def evaluate(
+        self, table: Any, versions: Versions | None = None, which: Sequence[int] | None = None, *, scores: bool = True
+    ) -> Decided:
+        """Its answers; about all versions together, and once if the wires of its graph show them the same."""
+        frame = as_pandas(table)
+        count = 1 if versions is None else versions.size if which is None else len(which)
+        if not len(frame) and versions is not None:
+            return Decided(np.zeros((0, count), np.int64), None)
+        if versions is not None and count > 1 and self.wires is not None and self.wires.unclear() is None:
+            one = self.evaluate(frame, versions, [0 if which is None else which[0]], scores=scores)
+            shown = None if one.scores is None else np.repeat(one.scores, count, axis=1)
+            return Decided(np.repeat(one.classes, count, axis=1), shown)
+        tables = as_versions(frame, versions, which)
+        found = self.ask(frame if versions is None else pd.concat(tables, ignore_index=True), scores=scores)
+        shape = count, len(frame)
         shown = None if found.scores is None else found.scores.reshape(*shape, -1).swapaxes(0, 1)
-        return Answers(found.decided.reshape(shape).T, shown)
+        return Decided(found.classes.reshape(shape).T, shown)
 
-    def predict(self, table: Any) -> np.ndarray:
-        return self.classes[self.ask(as_pandas(table), scores=False).decided]
+    def described(self, table: Any) -> Decided:
+        found = self.ask(as_pandas(table))
+        scores = found.ranked(len(self.meant.classes))
+        return Decided(found.classes, scores, self.meant.probabilities(scores))
+
+    def replay(self, people: Sequence[Mapping[str, Value]], versions: Sequence[int] = ()) -> Replay:
+        """Ask about people again: together, the other way round, and each alone.
+
+        Raises Unsteady if somebody is decided in two ways.
+        """
+        if not people:
+            return Replay((), {})
+        table = pd.DataFrame(list(people), columns=list(self.domain.names))
+        together = self.ask(table, scores=False).classes.tolist()
+        turned = self.ask(table.iloc[::-1], scores=False).classes.tolist()[::-1]
+        alone = [int(self.ask(table.iloc[[i]], scores=False).classes[0]) for i in range(len(table))]
+        if not turned == alone == together:
+            raise Unsteady(self.unsteady_text)
+        return Replay(tuple(map(dict, people)), {"executed": tuple(map(int, together))}, tuple(versions))
+
+    def row_method(self) -> OpaqueRows:
+        return OpaqueRows(self)
+
+    def structure(self) -> Verdict:
+        """By the wires of its graph, if these were read; else nothing is proven of it."""
+        return undecided("asking", "it is run, not read") if self.wires is None else self.wires.structure()
 
     def scores(self, table: Any) -> np.ndarray:
         """Its scores for raw rows; where it shows none, which class it decides."""
-        return scores_of(self, self.ask(as_pandas(table)))
+        return self.ask(as_pandas(table)).ranked(len(self.meant.classes))
+
+    def share_of_last(self, values: np.ndarray) -> np.ndarray:
+        found = self.meant.probabilities(values[:, None])
+        assert found is not None
+        return found[:, -1]
+
+    def probabilities(self, scores: np.ndarray) -> np.ndarray | None:
+        return self.meant.probabilities(scores)
 
     def predict_proba(self, table: Any) -> np.ndarray:
         found = self.meant.probabilities(self.scores(table))
@@ -239,18 +300,14 @@ class OpaqueModel:
             raise InputError(f"{self.source.name} shows no probabilities.")
         return found
 
-    def scores_of_versions(self, table: Any) -> np.ndarray:
-        """Each person's scores as every version of themselves: [versions, rows, outputs]."""
-        frame, versions = as_pandas(table), Versions(self.domain)
-        return np.stack([self.scores(versions.table(frame, version)) for version in range(versions.size)])
-
-    def empirical_fairness(self, table: Any, *, declared: bool = True) -> float:
-        """Share of rows whose decision is the same for every version of the person. It speaks of these rows only."""
-        self.domain.require_sensitive()
-        versions = Versions(self.domain)
-        count = versions.size if declared else versions.sensitive_size
-        decided = self.ask_versions(as_pandas(table), versions, range(count), scores=False).decided
-        return float(np.mean(same_for_all(decided.T)))
+    @property
+    def unsteady_text(self) -> str:
+        """Why nothing can be told of a model that changes its mind."""
+        return (
+            f"{self.source.name} decided the same person in two ways when asked again (in another order, or alone), so "
+            "that what sensitive values change cannot be told from noise; fix its seed, or ask a model that decides "
+            "the same each time."
+        )
 
     def require_steady(self) -> None:
         if self.steadiness.changed:
@@ -260,25 +317,7 @@ class OpaqueModel:
             )
 
 
-AnyModel = Model | ForestModel | OpaqueModel
-
-
-def wires_of(model: OpaqueModel) -> WiredModel | None:
-    """The graph that is asked, if its wires were read."""
-    inner = getattr(model.source, "model", None)
-    return inner if isinstance(inner, WiredModel) else None
-
-
-def joined(parts: Sequence[Answers]) -> Answers:
+def joined(parts: Sequence[Decided]) -> Decided:
     shown = [part.scores for part in parts]
     scores = None if any(one is None for one in shown) else np.concatenate([one for one in shown if one is not None])
-    return Answers(np.concatenate([part.decided for part in parts]), scores)
-
-
-def scores_of(model: OpaqueModel, found: Answers) -> np.ndarray:
-    """Scores [..., outputs]; where there are none, ½ for the class that is decided and against all others."""
-    if found.scores is not None:
-        return found.scores
-    if len(model.meant.classes) == 2:
-        return found.decided[..., None] - 0.5
-    return (found.decided[..., None] == np.arange(len(model.meant.classes))) - 0.5
+    return Decided(np.concatenate([part.classes for part in parts]), scores)

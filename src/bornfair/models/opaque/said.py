@@ -17,6 +17,7 @@ from bornfair.core.errors import InputError, plain, plain_value, shown
 from bornfair.models.columns import Columns, Wanted
 from bornfair.models.deciding import Meaning, Rule, are_probabilities
 from bornfair.models.operating import Asked, Top
+from bornfair.models.protocol import Decided
 from bornfair.models.reading import Reading
 from bornfair.people.features import Label, Value
 from bornfair.people.labels import places_among
@@ -147,16 +148,6 @@ def finite(numbers: np.ndarray, origin: str) -> None:
         raise InputError(f"{origin} answered {numbers[row].tolist()} for person {row}; numbers must be finite.")
 
 
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """Class indices, and scores [rows, outputs]: of two classes one, above 0 where it speaks for the last; of more, one
-    for each class. None where the model shows none, or nobody asked for them.
-    """
-
-    decided: np.ndarray
-    scores: np.ndarray | None = None
-
-
 @dataclass(frozen=True)
 class Meant:
     """What the answers of a model mean."""
@@ -174,7 +165,7 @@ class Meant:
     """Whether `numbers` was inferred from the trial, and not stated by the user."""
     operating: tuple[tuple[str, float], ...] = ()
 
-    def answers(self, given: Said) -> Answers:
+    def answers(self, given: Said) -> Decided:
         given = given if self.by_label else in_numbers(given)
         labels = given.labels
         if labels is None and self.by_label and given.numbers is not None and given.numbers.shape[1] == 1:
@@ -184,8 +175,8 @@ class Meant:
             if scores is None:
                 raise InputError(f"{self.origin} answered without numbers, which it gave before; it must answer alike.")
             if scores.shape[1] == 1:
-                return Answers((scores[:, 0] > 0).astype(np.int64), scores)
-            return Answers(np.argmax(scores, axis=1), scores)
+                return Decided((scores[:, 0] > 0).astype(np.int64), scores)
+            return Decided(np.argmax(scores, axis=1), scores)
         if labels is None:
             raise InputError(
                 f"{self.origin} answered numbers, and labels before; say what they are by decision='probability' or "
@@ -199,7 +190,7 @@ class Meant:
                 "them as the label of a domain, or by the target of the table (--target), or say what its numbers are "
                 "(--decision)."
             )
-        return Answers(decided, scores)
+        return Decided(decided, scores)
 
     def _scores(self, given: Said) -> np.ndarray | None:
         if given.numbers is None or self.numbers is None:

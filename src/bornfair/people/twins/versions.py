@@ -45,6 +45,11 @@ class Versions:
         return self.domain.sensitive_space.values if self._values is None else self._values
 
     @property
+    def is_usual(self) -> bool:
+        """Whether the sensitive values are those of S."""
+        return self._values is None
+
+    @property
     def sensitive_size(self) -> int:
         return self.domain.sensitive_space.size if self._values is None else len(self._values)
 
@@ -216,6 +221,26 @@ def own_versions(
     rows = zip(*(read(name, frame[name]) for name in names), strict=True)
     found = np.array([place.get(row, -1) for row in rows], np.int64)
     return np.maximum(found, 0), found >= 0
+
+
+def person_of_row(domain: Domain, frame: pd.DataFrame, row: int) -> dict[str, Value] | None:
+    """Raw free values of a row; None if one is missing or not of the domain's kind, so that nothing can be replayed."""
+    person: dict[str, Any] = {}
+    for feature in domain.free_features:
+        value = plain_level(frame[feature.name].iloc[row])
+        if value is None:
+            if not feature.missing:
+                return None
+            person[feature.name] = None
+        elif isinstance(feature, NUMERIC):
+            if isinstance(value, str) or not np.isfinite(float(value)):
+                return None
+            person[feature.name] = int(value) if float(value).is_integer() else float(value)
+        elif value in feature.levels():
+            person[feature.name] = value
+        else:
+            return None
+    return person
 
 
 def _is_float(number: Fraction) -> bool:

@@ -17,17 +17,14 @@ from bornfair.core.clock import Clock, Say, TimeIsUp, Timeout
 from bornfair.core.errors import InputError, plain_value
 from bornfair.core.limits import ends_in_time
 from bornfair.models import metrics
-from bornfair.models.forest.influence import influences
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.network.model import Model
-from bornfair.models.network.network import decisions
-from bornfair.models.opaque.model import AnyModel, OpaqueModel, Unsteady, wires_of
+from bornfair.models.opaque.model import Unsteady
+from bornfair.models.protocol import Countable, Decided
 from bornfair.models.verdict import Verdict
 from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.people.labels import favourable_class
 from bornfair.people.space.marginals import marginals_of
-from bornfair.quantification.any_model import domain_shares
-from bornfair.quantification.people import Treatment, class_names, own_decisions, people_of, shown_by, treatment
+from bornfair.quantification.people import Treatment, own_decisions, people_of, shown_by, treatment
+from bornfair.quantification.population import domain_shares
 from bornfair.quantification.records import Over
 from bornfair.quantification.synthetic import shown_by_rows, with_people_of
 from bornfair.quantification.thresholds import threshold_curve
@@ -191,13 +188,13 @@ def examine(
     answers = asked.answers
     if over == "data" and rows is None:
         raise InputError("over='data' takes the weights from a table: give a table, or measure over 'uniform'.")
-    steady = not isinstance(model, OpaqueModel) or not model.steadiness.changed
+    steady = model.is_steady
     treated = None if rows is None else treatment(model, rows, timeout=clock.part(JUDGING), seed=seed)
     table = 0.0 if rows is None else OF_PEOPLE
     progress("looking for a proof, or for twins who are decided differently")
     shown = None
     known = None if synthetic else rows  # among whom twins are looked for
-    if isinstance(model, OpaqueModel) and treated is not None and steady and not synthetic:
+    if not model.is_read and treated is not None and steady and not synthetic:
         shown = shown_by(model, rows, treated)
     verdict = (
         shown
@@ -206,9 +203,9 @@ def examine(
     )
     _end_if_interrupted(verdict.verdict == "undecided" and INTERRUPTED in verdict.reason)
     if verdict.verdict == "undecided" and synthetic and steady:
-        shown = shown_by_rows(model, rows, timeout=clock.part(JUDGING), seed=seed)
+        shown = shown_by_rows(model, rows, treated=treated, timeout=clock.part(JUDGING), seed=seed)
         verdict = verdict if shown is None else shown
-    elif verdict.verdict == "undecided" and treated is not None and not isinstance(model, OpaqueModel):
+    elif verdict.verdict == "undecided" and treated is not None and model.is_read:
         shown = shown_by(model, rows, treated)  # who was judged already may show it
         verdict = verdict if shown is None else shown
     verdict = with_people_of(model, verdict, rows, synthetic=synthetic, timeout=clock.part(1 - table), seed=seed)
@@ -227,14 +224,8 @@ def examine(
         if not steady:  # what seems unfair may be noise
             found = {name: value for name, value in found.items() if name not in ("people", "thresholds", "score_gaps")}
             found["metrics"] = dataclasses.replace(found["metrics"], empirical_fairness=None)
-    if isinstance(model, ForestModel):
-        found["influences"] = influences(model)
+    found["influences"] = model.influences()
     document = _certified(model, verdict)
-    imported = {}
-    if isinstance(model, OpaqueModel):
-        imported = {"Its graph" if wires_of(model) is not None else parts.ASKED: model.told}
-    elif model.original is not None:
-        imported = {"Imported": _imported(model)}
     reading = {"Reading": model.note} if model.note else {}
     if asked.notes:
         reading[parts.COLUMNS] = " ".join(asked.notes)
@@ -244,7 +235,7 @@ def examine(
     found["shows"] = people_shown(verdict, found.get("people"))
     return dataclasses.replace(
         document, model=name, domain=DomainFacts.of(model.domain),
-        making={**_without_point(document.making), **imported, **reading}, **found,
+        making={**_without_point(document.making), **model.provenance(), **reading}, **found,
     )  # fmt: skip
 
 
@@ -253,8 +244,8 @@ def _without_point(making: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in making.items() if name != parts.OPERATING_POINT}
 
 
-def _rules(model: AnyModel, asked: Any = None, people: int = 30, share: float = 0.02) -> parts.Favourable:
-    label, classes = model.domain.label, class_names(model)
+def _rules(model: Countable, asked: Any = None, people: int = 30, share: float = 0.02) -> parts.Favourable:
+    label, classes = model.domain.label, model.class_names
     position, inferred = favourable_class("" if label is None else label.name, classes, asked)
     return parts.Favourable(plain_value(classes[position]), inferred, people, share)
 
@@ -263,7 +254,7 @@ def _rules(model: AnyModel, asked: Any = None, people: int = 30, share: float = 
 
 
 def _of_everybody(
-    model: AnyModel, rows: pd.DataFrame | None, over: Over | None, clock: Clock, seed: int, jobs: Jobs
+    model: Countable, rows: pd.DataFrame | None, over: Over | None, clock: Clock, seed: int, jobs: Jobs
 ) -> dict[str, Any]:
     """Shares of people as in the data where there is a table, and of every combination of values counted alike."""
     from bornfair.quantification import affected_groups
@@ -303,7 +294,7 @@ def _end_if_interrupted(interrupted: bool) -> None:
         raise KeyboardInterrupt
 
 
-def _certified(model: AnyModel, verdict: Verdict) -> parts.Document:
+def _certified(model: Countable, verdict: Verdict) -> parts.Document:
     """The verdict of now, beside what the certificate says, if the model has one that was written down."""
     certificate = getattr(model, "certificate", None)
     if certificate is None or not certificate.files:
@@ -315,7 +306,7 @@ def _certified(model: AnyModel, verdict: Verdict) -> parts.Document:
 
 
 def _of_people(
-    model: AnyModel,
+    model: Countable,
     rows: pd.DataFrame,
     treated: Treatment,
     answers: np.ndarray | None,
@@ -327,8 +318,8 @@ def _of_people(
     decided = own_decisions(model, rows, treated)
     right: dict[str, Any] = {} if answers is None else _against_truth(model, rows, treated, decided, answers)
     reliability = right.pop("reliability", None)
-    good = class_names(model).index(rules.decision)
-    judged = treated.rows if isinstance(model, OpaqueModel) else np.arange(len(rows))  # others were not asked about
+    good = model.class_names.index(rules.decision)
+    judged = np.arange(len(rows)) if model.is_read else treated.rows  # others were not asked about
     truth = None if answers is None else answers[judged]
     found: dict[str, Any] = {
         "people": people_of(model, rows, most, treated=treated, timeout=clock.part(0.5)),
@@ -345,14 +336,12 @@ def _of_people(
     return found
 
 
-def _of_scores(model: AnyModel, treated: Treatment) -> dict[str, Any]:
+def _of_scores(model: Countable, treated: Treatment) -> dict[str, Any]:
     """What scores show; nothing where a model that is only asked shows none, or does not decide by them."""
-    if isinstance(model, OpaqueModel):
-        if not model.shows_scores:
-            return {}
-        by_them = np.array_equal(decisions(treated.scores), treated.decided)
-        if not by_them or model.meant.numbers != "probability":
-            return {"score_gaps": _gaps(treated.scores)}
+    if not model.shows_scores:
+        return {}
+    if not model.decides_by_probability(Decided(treated.decided, treated.scores)):
+        return {"score_gaps": _gaps(treated.scores)}
     return {"thresholds": threshold_curve(model, treated.scores), "score_gaps": _gaps(treated.scores)}
 
 
@@ -366,14 +355,14 @@ def _gaps(outputs: np.ndarray) -> parts.Histogram | None:
 
 
 def _against_truth(
-    model: AnyModel, rows: pd.DataFrame, treated: Treatment, decided: np.ndarray, answers: np.ndarray
+    model: Countable, rows: pd.DataFrame, treated: Treatment, decided: np.ndarray, answers: np.ndarray
 ) -> dict[str, Any]:
     """How good the decisions are, on the rows of which both the decision and the truth are known."""
     asked, classes = (decided >= 0) & (answers >= 0), model.classes
     if not asked.any():
         return {}
     truth, ours = classes[answers[asked]], classes[decided[asked]]
-    if isinstance(model, OpaqueModel):
+    if not model.is_read:  # nobody is asked about again
         scored, shown = asked, _shown_probabilities(model, treated, asked)
     else:
         names = [name for name in model.domain.sensitive if name in rows.columns]
@@ -389,14 +378,14 @@ def _against_truth(
     return found
 
 
-def _shown_probabilities(model: OpaqueModel, treated: Treatment, asked: np.ndarray) -> np.ndarray | None:
+def _shown_probabilities(model: Countable, treated: Treatment, asked: np.ndarray) -> np.ndarray | None:
     """Of rows that were asked about, as they stand: nobody is asked about again."""
     own = np.full((len(asked), treated.scores.shape[2]), np.nan)
     own[treated.rows] = treated.scores[np.arange(len(treated.rows)), treated.own]
-    return model.meant.probabilities(own[asked])
+    return model.probabilities(own[asked])
 
 
-def _proxies(model: AnyModel, rows: pd.DataFrame, seed: int, clock: Clock) -> dict[str, Any]:
+def _proxies(model: Countable, rows: pd.DataFrame, seed: int, clock: Clock) -> dict[str, Any]:
     found = _what_tells(model, rows, seed, clock)
     if found is None:
         return {}
@@ -417,7 +406,7 @@ def _proxies(model: AnyModel, rows: pd.DataFrame, seed: int, clock: Clock) -> di
     return {"proxies": tuple(proxies), "suggestions": tuple(questions)}
 
 
-def _what_tells(model: AnyModel, rows: pd.DataFrame, seed: int, clock: Clock) -> Proxies | None:
+def _what_tells(model: Countable, rows: pd.DataFrame, seed: int, clock: Clock) -> Proxies | None:
     """What gives the sensitive values away: on all rows, on as many as there is time for, or None."""
     from bornfair.questions.proxies.tells import proxy_report
 
@@ -440,14 +429,3 @@ def _what_tells(model: AnyModel, rows: pd.DataFrame, seed: int, clock: Clock) ->
         return found
     except InputError:  # too few people of one value to tell anything: the report then has no such section
         return found
-
-
-def _imported(model: Model | ForestModel) -> str:
-    original = model.original
-    assert original is not None
-    compared = f"{original.people_compared:,} people, random ones and ones at corners and boundaries"
-    text = f"Read from the original, and compared with it on {compared}"
-    if original.largest_difference is not None:
-        text += f": scores differ by {original.largest_difference:.2g} at most"
-    proven = "" if model.covers_execution else " What is proven is proven in real arithmetic, of the model as read."
-    return f"{text} ({original.runtime}).{proven}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 import os
 import platform
 import time
@@ -15,8 +14,6 @@ from typing import Any
 import pandas as pd
 
 from bornfair import __version__
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.opaque.model import OpaqueModel
 from bornfair.questions import Question
 
 
@@ -58,21 +55,7 @@ def _model_digest(source: Any, asked: Question) -> str:
         return _file_digest(place)
     if place is not None and (place / "model.onnx").is_file():
         return f"{_file_digest(place / 'model.onnx')} of its model.onnx"
-    model = asked.countable_model
-    if isinstance(model, OpaqueModel):
-        return model.source.digest
-    if isinstance(model, ForestModel):
-        forest = model.forest
-        found = hashlib.sha256(json.dumps([model.domain.text(), repr(forest.columns), repr(forest.summation)]).encode())
-        for part in (forest.roots, forest.column, forest.threshold, forest.members, forest.left, forest.right):
-            found.update(part.tobytes())
-        for part in (forest.missing_left, forest.values, *forest.sets):
-            found.update(part.tobytes())
-        return f"{found.hexdigest()} of the forest as read"
-    found = hashlib.sha256(json.dumps([model.domain.text(), model.encoding.to_json()], sort_keys=True).encode())
-    for layer in model.network.layers:
-        found.update(layer.weight.tobytes() + layer.bias.tobytes())
-    return f"{found.hexdigest()} of the network as read"
+    return asked.countable_model.digest()
 
 
 def _file_digest(path: Path) -> str:

@@ -20,31 +20,21 @@ from bornfair.core.checks import keywords, whole
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError, plain_value
 from bornfair.core.limits import ends_in_time
-from bornfair.models.forest.bounds.cells import Cells
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.network.model import Model
-from bornfair.models.network.network import decisions
-from bornfair.models.opaque.model import AnyModel, OpaqueModel, Unsteady
-from bornfair.models.shipped import shipped
+from bornfair.models.opaque.model import Unsteady
+from bornfair.models.protocol import Countable, Decider, is_countable
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value
-from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.people.space.partition import whole_domain
 from bornfair.people.tables import as_pandas, read_table
-from bornfair.people.twins.versions import Versions
 from bornfair.quantification.people import undo_of
 from bornfair.quantification.records import Affected
 from bornfair.quantification.synthetic import Rows, with_people_of, without_people
-from bornfair.quantification.treated import class_names
 from bornfair.questions import Asking, Question
 from bornfair.questions.explaining.person import Person, limits_around, person_of_domain, read_person, row_of
 from bornfair.verification.decide import check_question, decide
-from bornfair.verification.forest_replay import replay_forest_people
-from bornfair.verification.outside_replay import replay_outside_people
-from bornfair.verification.replay import falsified, replay
+from bornfair.verification.replay import falsified
 
 Raw = dict[str, Value]
-MOST_LISTED = 20_000  # versions of a person who are decided one by one
 REAL_PERSON = "The person is real: a row of the table agrees with them in everything that twins share."
 HIDDEN_PERSON = "The person is a row of the table, so that their values are not shown."
 OF_PERSON = 0.4  # of the time, for the person alone; the rest for those around them
@@ -185,7 +175,7 @@ def explain(
     clock = Clock.of(timeout, say)
     given, strict, people = _given(person, people, asking)
     asked = Question.within(clock, model, people, **asking)
-    about: Any = asked.model
+    about = asked.model
     about.domain.require_sensitive()
     if synthetic and asked.people is None:
         raise InputError("synthetic compares the person with a table, and there is none; give one.")
@@ -197,8 +187,8 @@ def explain(
     verdict = decide(about, among=alone, timeout=clock if near is None else clock.part(OF_PERSON), seed=seed)
     looked = _look(about, who, most)
     if looked.twins is not None:
-        verdict = _shown_by(about, who, looked.twins, verdict)
-    undo = _undone(about, who, clock, seed) if verdict.verdict == "falsified" else None
+        verdict = _shown_by(about, looked.twins, verdict)
+    undo = _undone(about, who, clock, seed) if verdict.verdict == "falsified" and is_countable(about) else None
     around = None
     if near is not None:
         if clock.listener is not None:
@@ -259,19 +249,19 @@ class _Looked:
     notes: tuple[str, ...] = ()
 
 
-def _look(model: AnyModel, who: Person, most: int) -> _Looked:
+def _look(model: Decider, who: Person, most: int) -> _Looked:
     """Decide the person as they are, and as every version that can be listed, by what ships."""
     domain, known = model.domain, set(model.domain.sensitive) <= who.sensitive.keys()
     own = [{name: who.values[name] for name in domain.names}] if known else []
-    versions = _versions(model)
+    versions = model.listed_versions()
     listed = [] if versions is None else [v for v in range(versions.size) if versions.exists(who.shared, v)]
     others = [] if versions is None else [versions.of(who.shared, v) for v in listed]
     all_of_them = [*own, *others]
     everyone = pd.DataFrame(all_of_them, columns=list(domain.names))
     if not all_of_them:
         return _Looked(notes=("the versions of a person are too many to be listed",))
-    names, decided = class_names(model), _decided(model, everyone)
-    scores, shares = model.scores(everyone), _shares(model, everyone)
+    names, seen = model.class_names, model.described(everyone)
+    decided, scores, shares = seen.classes, seen.ranked(len(names)), seen.probabilities
 
     def described(i: int) -> dict[str, float] | None:
         if shares is None:
@@ -292,7 +282,9 @@ def _look(model: AnyModel, who: Person, most: int) -> _Looked:
         for i in order[:most]
     ]
     notes = [] if versions is not None else ["the versions of the person are too many to be listed"]
-    notes += _not_every_value(model)
+    if model.some_values_only:
+        real = " and ".join(domain.real_sensitive)
+        notes.append(f"of {real}, some values are listed; the verdict is about every value")
     twins = (mine, all_of_them[order[0]]) if order else None
     return _Looked(
         plain_value(names[first]) if known else None, described(0) if known else None,
@@ -300,62 +292,23 @@ def _look(model: AnyModel, who: Person, most: int) -> _Looked:
     )  # fmt: skip
 
 
-def _versions(model: AnyModel) -> Versions | None:
-    """The versions that are decided one by one: of a forest those it can tell apart; None where they are too many."""
-    if isinstance(model, ForestModel):
-        return Cells.of(model).twins.versions
-    space, group = model.domain.sensitive_space.size, model.domain.twin_group.size
-    return None if space > ENUMERATION_LIMIT or space * group > MOST_LISTED else Versions(model.domain)
-
-
-def _not_every_value(model: AnyModel) -> list[str]:
-    real = model.domain.real_sensitive
-    if not real or isinstance(model, ForestModel):
-        return []
-    return [f"of {' and '.join(real)}, some values are listed; the verdict is about every value"]
-
-
-def _shares(model: AnyModel, people: pd.DataFrame) -> np.ndarray | None:
-    if isinstance(model, OpaqueModel):
-        return model.meant.probabilities(model.scores(people)) if model.shows_scores else None
-    return model.predict_proba(people)
-
-
-def _decided(model: AnyModel, people: pd.DataFrame) -> np.ndarray:
-    """The class of each person as what ships decides: the original of a model that was read."""
-    if isinstance(model, OpaqueModel):
-        return model.ask(people, scores=False).decided
-    original = getattr(model, "original", None)
-    if original is not None:
-        return np.asarray(original.decide(people), np.int64)
-    return shipped(model).decided(people) if isinstance(model, Model) else decisions(model.scores(people))
-
-
-def _shown_by(model: AnyModel, who: Person, twins: tuple[Raw, Raw], found: Verdict) -> Verdict:
+def _shown_by(model: Decider, twins: tuple[Raw, Raw], found: Verdict) -> Verdict:
     """The verdict with the person and their nearest version as the twins, if replay says so: also where the search came
     to no end, or spoke of the network as read.
     """
-    if isinstance(model, ForestModel):
-        again = replay_forest_people(model, twins)
-    elif isinstance(model, OpaqueModel):
-        try:
-            again = replay_outside_people(model, twins)
-        except Unsteady as error:
-            return undecided("asking", str(error).rstrip("."))
-    elif not isinstance(model, Model):
+    if not is_countable(model):
         return found
-    else:
-        known = Versions(model.domain).at([tuple(twin[name] for name in model.domain.sensitive) for twin in twins])
-        elements = range(known.group.size)
-        pair = [next(2 * h + s for h in elements if known.of(who.shared, 2 * h + s) == twins[s]) for s in (0, 1)]
-        again = replay(model, who.shared, pair, known)
+    try:
+        again = model.replay(twins)
+    except Unsteady as error:
+        return undecided("asking", str(error).rstrip("."))
     if not again.unfair_in:
         return found
     told = falsified(model, again, engine="versions", reason="versions of the person are decided differently")
     return dataclasses.replace(told, boxes=found.boxes, partitions=found.partitions, seconds=found.seconds)
 
 
-def _undone(model: AnyModel, who: Person, clock: Clock, seed: int) -> dict[str, Any] | None:
+def _undone(model: Countable, who: Person, clock: Clock, seed: int) -> dict[str, Any] | None:
     """The smallest change found, and whether all versions are then proven to be decided alike."""
     found = undo_of(model, who.shared, clock.part(UNDONE))
     if found is None:
@@ -365,7 +318,7 @@ def _undone(model: AnyModel, who: Person, clock: Clock, seed: int) -> dict[str, 
     return found | {"proven": bool(after)}
 
 
-def _around(model: AnyModel, near: Any, person: Verdict, clock: Clock, seed: int) -> Verdict:
+def _around(model: Decider, near: Any, person: Verdict, clock: Clock, seed: int) -> Verdict:
     """Whether everybody near is treated as their twins; who is near themselves may have shown it already."""
     if person.verdict == "falsified":
         return dataclasses.replace(person, reason=f"the person is one of them: {person.reason}")

@@ -16,11 +16,9 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, plain, plain_level, shown
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.graph.model import WiredModel
-from bornfair.models.network.model import Model
+from bornfair.models.protocol import Exportable
 from bornfair.models.verdict import Verdict
-from bornfair.people.features import NUMERIC, Feature, NumericFeature
+from bornfair.people.features import NUMERIC, Feature
 from bornfair.people.levels import as_listed
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import load_bundle
@@ -132,7 +130,7 @@ def drift(bundle: Any, table: Any) -> Drift:
     """
     model = load_bundle(bundle) if isinstance(bundle, (str, Path)) else bundle
     model = getattr(model, "model_", model)
-    if not isinstance(model, (Model, ForestModel, WiredModel)):
+    if getattr(model, "kind", "opaque") == "opaque":
         raise InputError(f"drift is measured against a bundle, found {type(model).__name__}; give its folder or .zip.")
     frame = read_table(table) if isinstance(table, (str, Path)) else as_pandas(table)
     if not len(frame):
@@ -194,30 +192,16 @@ def _problems(feature: Feature, column: pd.Series, gap: np.ndarray) -> Iterator[
     yield from ((problem, rows) for problem, rows in [("gap", gap), *found] if rows.any())
 
 
-def _described(
-    model: Model | ForestModel | WiredModel, feature: Feature, column: pd.Series, problem: Problem, rows: np.ndarray
-) -> Outside:
+def _described(model: Exportable, feature: Feature, column: pd.Series, problem: Problem, rows: np.ndarray) -> Outside:
     values = column[rows]
     common = [] if problem == "gap" else values.astype(object).value_counts(sort=True).index[:EXAMPLES].tolist()
     same = 0
     if problem in ("below", "above") and isinstance(feature, NUMERIC):
-        same = int(_held(model, feature, pd.to_numeric(values).to_numpy(np.float64)).sum())
+        same = int(model.held(feature, pd.to_numeric(values).to_numpy(np.float64)).sum())
     return Outside(
         feature.name, problem, int(rows.sum()), _allowed(feature), tuple(_short(value) for value in common),
         int(np.argmax(rows)), same,
     )  # fmt: skip
-
-
-def _held(model: Model | ForestModel | WiredModel, feature: NumericFeature, numbers: np.ndarray) -> np.ndarray:
-    """Which numbers outside the range the network is shown as one inside: clipped, or held at an end."""
-    if not isinstance(model, Model) or feature.name in model.domain.sensitive:
-        return np.zeros(len(numbers), bool)
-    if model.encoding.policies.outside == "clip":
-        return np.ones(len(numbers), bool)
-    column = model.encoding.number(feature.name)
-    low, high = column.encode(feature.low), column.encode(feature.high)
-    codes = column.encode(numbers)
-    return (codes == low) | (codes == high)
 
 
 def _allowed(feature: Feature) -> str:
@@ -238,7 +222,7 @@ def _short(value: Any) -> Any:
     return text if len(text) <= TEXTS else f"{text[: TEXTS - 1]}…"
 
 
-def _fills(model: Model | ForestModel | WiredModel, feature: Feature) -> bool:
+def _fills(model: Exportable, feature: Feature) -> bool:
     """Whether a gap is filled in with a value of the domain, or is a sensitive value, of which all are tried anyway."""
     if feature.name in model.domain.sensitive:
         return True
@@ -248,9 +232,7 @@ def _fills(model: Model | ForestModel | WiredModel, feature: Feature) -> bool:
     return not model.domain.outside(pd.DataFrame({feature.name: [value]}))[0]
 
 
-def _new_combinations(
-    model: Model | ForestModel | WiredModel, frame: pd.DataFrame, outside: np.ndarray
-) -> tuple[Outside, np.ndarray] | None:
+def _new_combinations(model: Exportable, frame: pd.DataFrame, outside: np.ndarray) -> tuple[Outside, np.ndarray] | None:
     """Combinations of sensitive values that do not exist in the domain, of rows whose values do."""
     domain = model.domain
     names = list(domain.sensitive)
@@ -276,7 +258,7 @@ def _new_combinations(
 
 
 def _follows(
-    model: Model | ForestModel | WiredModel,
+    model: Exportable,
     verdict: Verdict | None,
     holds: bool,
     outside: int,
@@ -308,7 +290,7 @@ def _follows(
                 f"In {same:,} cells the model holds the number at an end of its range, as it does somebody's of the "
                 "domain: where that is all, the proof covers the row."
             )
-    if isinstance(model, Model) and "new value" in kinds and model.encoding.policies.unseen == "ignore":
+    if "new value" in kinds and model.policies is not None and model.policies.unseen == "ignore":
         yield "The model takes a new category of a feature that is not sensitive for none of those it knows."
     if kinds & {"no such column", "gap", "not a number", "not finite"}:
         yield "Where a value is missing or is no number, the model may refuse to decide."

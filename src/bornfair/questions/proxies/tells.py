@@ -17,7 +17,6 @@ import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import InputError, plain
-from bornfair.models.opaque.model import OpaqueModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value, known_levels, unknown_column
 from bornfair.people.gaps import decidable
@@ -187,14 +186,13 @@ def _scores(model: Any, people: pd.DataFrame, domain: Domain, target: str | None
     if target is None and domain.label is not None:
         target = domain.label.name
     read = model
-    if not isinstance(model, OpaqueModel):
+    if getattr(model, "kind", "") != "opaque":
         read = any_model(model, table=people, sensitive=domain.sensitive, target=target, as_it_is=True)
-    as_they_are = isinstance(read, OpaqueModel) and read.takes_gaps
-    kept, _ = decidable(read.domain, people.reset_index(drop=True), read.fills, as_they_are=as_they_are)
+    kept, _ = decidable(read.domain, people.reset_index(drop=True), read.fills, as_they_are=read.takes_gaps)
     if not read.ignores_sensitive:
         kept = kept[kept[[name for name in read.domain.sensitive if name in kept]].notna().all(axis=1)]
-    if isinstance(read, OpaqueModel) and clock.timeout < math.inf:
-        kept = kept.iloc[: max(int(ASKING * clock.left / max(read.pace.each, 1e-9)), 1)]
+    if not read.is_read and clock.timeout < math.inf:
+        kept = kept.iloc[: max(int(ASKING * clock.left / max(read.seconds_each, 1e-9)), 1)]
     scores = read.scores(kept)
     found = np.full((len(people), scores.shape[1]), np.nan)
     found[kept.index] = scores

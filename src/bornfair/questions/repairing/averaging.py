@@ -24,10 +24,9 @@ from bornfair.models.columns import Wanted, Who, columns_for, with_classes
 from bornfair.models.graph.around import WIRED, Core, around
 from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.network import decisions
-from bornfair.models.opaque.model import OpaqueModel
 from bornfair.models.operating import Operating
+from bornfair.models.protocol import is_exportable
 from bornfair.models.reading import Reading
-from bornfair.models.shipped import graph_bytes
 from bornfair.people.domain import Domain
 from bornfair.people.gaps import decidable
 from bornfair.people.labels import class_positions
@@ -38,7 +37,7 @@ from bornfair.proof.bundle import FairGraph
 from bornfair.proof.certificate import certified
 from bornfair.questions import Question
 from bornfair.questions.repairing.changes import Changes, Outcome, compare, quality_of, recorded
-from bornfair.questions.repairing.exporting import Fitted, graph_of, operating_of
+from bornfair.questions.repairing.exporting import Fitted, graph_of
 from bornfair.training.provenance import operating_facts
 
 MEASURED_ON = "rows of the table"
@@ -143,13 +142,13 @@ def _core(model: Any, who: Who, asked: Reading) -> tuple[Core, Domain, Operating
         if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
             raise
         return _of_estimator(model, who, asked, str(unread))
-    if isinstance(read, OpaqueModel):
+    if not is_exportable(read):
         if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
             raise InputError(read.unread)
         return _of_estimator(model, who, asked, read.unread)
-    if isinstance(read, WiredModel):
+    if read.kind == "graph":
         raise InputError(f"the model is one of bornfair's own graphs already ({WIRED}); repair what is inside of it.")
-    return Core.of_own(graph_bytes(read), read.domain), read.domain, operating_of(read)
+    return Core.of_own(read.graph_bytes(), read.domain), read.domain, read.rule_on_shares()
 
 
 def _of_estimator(model: Any, who: Who, asked: Reading, unread: str) -> tuple[Core, Domain, Operating | None]:

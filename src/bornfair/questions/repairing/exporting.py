@@ -23,12 +23,11 @@ from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import decisions
 from bornfair.models.network.onnx_graph import DOUBLE, FLOAT, INT64, STRING, input_type
-from bornfair.models.operating import USUAL, Operating
-from bornfair.models.shipped import graph_bytes
+from bornfair.models.operating import Operating
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.people.twins.folding import Folding
-from bornfair.proof.bundle import FairForest, FairGraph, FairModel
+from bornfair.proof.bundle import AnyBundle, FairGraph, bundle_of
 from bornfair.questions.loading import load_model
 
 COMPARED = 256  # people
@@ -111,24 +110,7 @@ def without_point(model: Any) -> tuple[Any, Point | None]:
     return (model, None) if point is None else (Pipeline([*transformers, (name, inner)]), point)
 
 
-def operating_of(read: Model | ForestModel) -> Operating | None:
-    """Where the shares decide that the graph of a model shows, if not by the largest."""
-    if isinstance(read, Model):
-        if not read.offsets:
-            return None
-        if len(read.offsets) > 1:
-            return Operating(tuple(USUAL * math.exp(offset) for offset in read.offsets))
-        return Operating((1 / (1 + math.exp(-read.offsets[0])),))
-    forest = read.forest
-    if forest.cut.offsets:
-        return Operating(tuple(USUAL * math.exp(offset) for offset in forest.cut.offsets))
-    if forest.outputs > 1:
-        return None
-    share = float(forest.probabilities(np.array([[forest.cut.at]]))[0, 1])
-    return None if abs(share - USUAL) < SAME else Operating((share,))
-
-
-def exported(fitted: Fitted, method: Method) -> FairModel | FairForest | FairGraph:
+def exported(fitted: Fitted, method: Method) -> AnyBundle:
     """The estimator as a bundle's model: as what it was read as if twins are the same to that, else with our graph
     around it.
 
@@ -142,14 +124,14 @@ def exported(fitted: Fitted, method: Method) -> FairModel | FairForest | FairGra
         core, at = graph_of(fitted, str(unread), merged=merged)
     else:
         if merged and not domain.twins and read.ignores_sensitive:
-            return FairModel.of(read) if isinstance(read, Model) else FairForest.of(read)
-        core, at = _own_graph(read, domain, merged), operating_of(read)
+            return bundle_of(read)
+        core, at = _own_graph(read, domain, merged), read.rule_on_shares()
     return FairGraph(around(core, domain, method, at=at), domain)
 
 
 def _own_graph(read: Model | ForestModel, domain: Domain, merged: bool) -> Core:
     bare = merged and read.ignores_sensitive and bool(domain.free_features)
-    return Core.of_own(graph_bytes(read, sensitive=not bare), domain)
+    return Core.of_own(read.graph_bytes(sensitive=not bare), domain)
 
 
 def _read(fitted: Fitted) -> Model | ForestModel:
@@ -160,7 +142,7 @@ def _read(fitted: Fitted) -> Model | ForestModel:
     found = load_model(fitted.estimator, domain=domain.replaced(label=None))
     assert not isinstance(found, WiredModel)
     if isinstance(found, ForestModel):
-        at = operating_of(found)
+        at = found.rule_on_shares()
         told = {} if at is None else at.thresholds(domain.classes.tolist())
         return dataclasses.replace(found, domain=domain, original=None, operating=told)
     if fitted.rows is not None and fitted.rows[list(fitted.columns)].isna().any(axis=None):

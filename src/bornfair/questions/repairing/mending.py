@@ -21,7 +21,6 @@ from bornfair.core.checks import choice, keywords, whole
 from bornfair.core.clock import Say
 from bornfair.core.errors import InputError, shown
 from bornfair.models.columns import Who
-from bornfair.models.forest.model import ForestModel
 from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Network, decisions
@@ -185,7 +184,7 @@ def _repaired(
     question = _complete(question, say)
     people, target = question.table, question.target
     assert people is not None
-    if isinstance(question.model, ForestModel):
+    if question.model.kind == "forest":
         return _forest(question, method, fine_tune, test, seed, say, asking), people
     if method == "drop":
         raise InputError("method 'drop' is for forests; a network is repaired by 'plain', 'least_squares' or 'auto'.")

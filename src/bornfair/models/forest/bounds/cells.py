@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -21,12 +21,14 @@ import pandas as pd
 from bornfair.core.errors import InputError, plain_level, shown
 from bornfair.models.forest.columns import SplitColumn
 from bornfair.models.forest.forest import Forest
-from bornfair.models.forest.model import ForestModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.rules import Permutation
 from bornfair.people.space.partition import Where, named_limits
 from bornfair.people.twins.versions import Versions, own_versions
+
+if TYPE_CHECKING:
+    from bornfair.models.forest.model import ForestModel
 
 MOST_VERSIONS = 100_000
 """Most versions of a person who are told apart."""

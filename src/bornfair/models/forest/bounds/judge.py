@@ -10,19 +10,23 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
 
+from bornfair.core.errors import shown
 from bornfair.models.forest.bounds.bits import TOGETHER, LeafBits
 from bornfair.models.forest.bounds.cells import Cells
 from bornfair.models.forest.bounds.restriction import restricted
 from bornfair.models.forest.columns import columns_of
 from bornfair.models.forest.forest import Forest
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.verdict import Arithmetic
+from bornfair.models.verdict import Arithmetic, Verdict, undecided
 from bornfair.people.space.partition import Where
+
+if TYPE_CHECKING:
+    from bornfair.models.forest.model import ForestModel
 
 BANDS = 8  # of many versions
 MOST_CLOSE = 100_000  # sums that are looked at without rounding in one call; beyond, too close to call
@@ -92,6 +96,19 @@ class Judge:
         if not self.model.covers_execution:
             return ("real",)
         return ("real", self.model.forest.summation.precision)
+
+    def structure(self) -> Verdict:
+        """Verified if no split that anybody of the domain meets tells twins apart."""
+        if self.bits.acting:
+            return undecided("structural", f"{self.bits.acting:,} of {self.bits.units:,} trees tell twins apart")
+        domain = self.cells.domain
+        names = [*domain.sensitive, *domain.twin_group.moved]
+        reads = set(names) & self.model.features_read
+        if reads:
+            reason = f"splits of {shown(sorted(reads))} send twins the same way, or to equal leaves"
+        else:
+            reason = f"no split that anybody of the domain meets reads {shown(names)}"
+        return Verdict("verified", "structural", "structural", self.arithmetic, reason)
 
     @property
     def together(self) -> int:

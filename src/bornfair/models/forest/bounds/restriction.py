@@ -5,13 +5,15 @@ give everybody the same, are taken out; every tree still adds the same number to
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bornfair.models.forest.bounds.cells import Cells
 from bornfair.models.forest.forest import Forest
-from bornfair.models.forest.model import ForestModel
+
+if TYPE_CHECKING:
+    from bornfair.models.forest.model import ForestModel
 
 Kept = tuple[Any, ...]
 """A subtree: (row of values,) for a leaf, else (node, left, right) with subtrees by number."""

@@ -1,4 +1,4 @@
-"""How is each single person of some small boxes treated? One by one, exactly where floating point cannot tell."""
+"""People whose decisions are sure whatever is rounded, one by one, in floating point."""
 
 from __future__ import annotations
 
@@ -6,35 +6,12 @@ import math
 
 import numpy as np
 
-from bornfair.core.clock import Clock
-from bornfair.models.network.bounds.exact import agree, executes_exactly
 from bornfair.models.network.bounds.intervals import box_bounds
-from bornfair.models.network.model import Model
 from bornfair.models.network.network import Network
 from bornfair.models.network.shares.forms import Bounder
 from bornfair.models.rounding import EXECUTIONS
-from bornfair.people.space.boxes import Boxes
-from bornfair.verification.looking import exact_views
 
 PAD = 2.0**-50  # relative: our own product of a view's matrix with u is rounded
-
-
-def judge_people(
-    model: Model, owner: Bounder, boxes: Boxes, declared: bool, clock: Clock
-) -> tuple[float, float, float]:
-    """Masses of people who are certainly treated as their twins are, certainly not, and of whom neither is known."""
-    variables = owner.variables
-    if not len(boxes):
-        return 0.0, 0.0, 0.0
-    people, _ = variables.places.everybody(boxes)
-    mass = variables.mass(Boxes(people, people))
-    people, mass = people[mass > 0], mass[mass > 0]
-    fair, unfair = sure_people(owner, variables.places.values(people))
-    for row in np.flatnonzero(~(fair | unfair)):
-        if clock.is_up:
-            break
-        fair[row], unfair[row] = _exactly(model, owner, people[row], declared)
-    return float(mass[fair].sum()), float(mass[unfair].sum()), float(mass[~(fair | unfair)].sum())
 
 
 def largest_rounding(network: Network, largest: np.ndarray) -> float:
@@ -88,15 +65,3 @@ def treated(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         least = np.where(column < 0, least, np.where((least < 0) | (column < least), column, least))
         most = np.maximum(most, column)
     return ~unsure & (least == most), least < most
-
-
-def _exactly(model: Model, owner: Bounder, places: np.ndarray, declared: bool) -> tuple[bool, bool]:
-    """Fair, unfair or neither: in real arithmetic, and in float32 too if it makes no error here or is not asked for."""
-    if not owner.network.function.exact:
-        return False, False
-    inputs = exact_views(model, owner.relation, owner.variables.places.values(places[None])[0], declared)
-    if owner.arithmetic == "float32" and not executes_exactly(owner.network, inputs):
-        return False, False
-    same = agree(owner.network, inputs)
-    # That the levels of a grid agree proves nothing about the values between.
-    return same and not owner.has_bands, not same

@@ -1,4 +1,4 @@
-"""How does a model decide as it ships? onnxruntime runs the graph we write, from raw values.
+"""Decisions of a network as shipped: onnxruntime runs the graph we write, from raw values.
 
 Decisions "in float32" of people who are shown to anybody are decided here: our own arithmetic may round otherwise.
 """
@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bornfair.core.errors import plain_level
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.forest.onnx_graph import forest_bytes
-from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.executing import PerProcess
 from bornfair.models.network.onnx_graph import onnx_bytes, served_classes
 from bornfair.models.onnx_child import session_of
@@ -29,20 +26,11 @@ DTYPES: dict[str, Any] = {"tensor(int64)": np.int64, "tensor(double)": np.float6
 TOGETHER = 8_192  # people in one run
 
 
-def graph_bytes(model: Model | ForestModel | WiredModel, *, sensitive: bool = True) -> bytes:
-    """The model.onnx of a model of any kind."""
-    if isinstance(model, WiredModel):
-        return model.content if sensitive else model.without_sensitive()
-    if isinstance(model, ForestModel):
-        return forest_bytes(model, sensitive=sensitive)
-    return onnx_bytes(model, sensitive=sensitive)
-
-
 class Shipped:
     """The model.onnx of one model, in a session of onnxruntime."""
 
-    def __init__(self, model: Model | ForestModel) -> None:
-        self._session = session_of(graph_bytes(model))
+    def __init__(self, model: Model) -> None:
+        self._session = session_of(onnx_bytes(model))
         self._order = {label: i for i, label in enumerate(served_classes(model.domain).tolist())}
         self._label = self._session.get_outputs()[0].name
         self._texts = {
@@ -86,5 +74,5 @@ def _text(value: object) -> str:
     return "" if plain_level(value) is None else str(value)
 
 
-shipped: PerProcess[Model | ForestModel, Shipped] = PerProcess(Shipped)
+shipped: PerProcess[Model, Shipped] = PerProcess(Shipped)
 """The model as it ships; its session is made once in each process."""

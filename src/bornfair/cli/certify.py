@@ -110,7 +110,7 @@ def _of_forest(
 ) -> Any:
     from bornfair.core.errors import InputError
     from bornfair.core.files import check_replaceable
-    from bornfair.models.protocol import is_exportable
+    from bornfair.models.protocol import Exportable
     from bornfair.proof.bundle import bundle_of
     from bornfair.questions import Question
 
@@ -126,7 +126,7 @@ def _of_forest(
             f"'{path}' can be run and not read ({asked.model.unread.rstrip('.')}), so that nothing can be certified of "
             "it; `bornfair verify` and `bornfair audit` ask it from outside."
         )
-    if asked.model.kind != "forest" or not is_exportable(asked.model):
+    if asked.model.kind != "forest" or not isinstance(asked.model, Exportable):
         raise InputError(
             f"'{path}' is a network of somebody else's, of which a bundle would hold another graph than it is; "
             "`bornfair verify` answers about it, and `bornfair repair` writes a bundle."

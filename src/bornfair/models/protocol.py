@@ -1,14 +1,15 @@
-"""The protocol of models, `Decider`, with its records; `Deciding` holds what all kinds implement alike.
+"""The interface of models, `Decider`, with its records. Questions use nothing else of a model.
 
-Kinds: `Model` (network), `ForestModel`, `WiredModel` (graph whose wires are read) and `OpaqueModel` (run, not read).
-Questions use this protocol only. A kind differs in how it evaluates rows, replays people and proves by structure.
+Kinds: `Model` (network), `ForestModel`, `WiredModel` (graph whose wires are read) and `OpaqueModel` (run, not read). A
+kind implements what is abstract here: how rows are evaluated, people replayed, and fairness proven by structure.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -74,280 +75,138 @@ class Replay:
         return tuple(name for name, decided in self.decisions.items() if len(set(decided)) > 1)
 
 
-class Decider(Protocol):
+class Decider(ABC):
     """A model of any kind over the domain it is asked about."""
 
     kind: ClassVar[Kind]
-    is_read: ClassVar[bool]
+    is_read: ClassVar[bool] = True
     """Whether its inside is read, so that something can be proven; else it is only run."""
+    if TYPE_CHECKING:  # fields of some kinds, properties of others
 
-    @property
-    def domain(self) -> Domain: ...
-    @property
-    def certificate(self) -> Certificate | None: ...
-    @property
-    def original(self) -> Original | None:
-        """The model it was read from, in its own software."""
+        @property
+        def domain(self) -> Domain: ...
+        @property
+        def certificate(self) -> Certificate | None: ...
+        @property
+        def original(self) -> Original | None:
+            """The model it was read from, in its own software."""
 
-    @property
-    def note(self) -> str:
-        """How it was read, where its file does not say so itself; part of every answer about it."""
+        @property
+        def note(self) -> str:
+            """How it was read, where its file does not say so itself; part of every answer about it."""
 
-    @property
-    def classes(self) -> np.ndarray:
-        """The names of the classes, in order."""
+        @property
+        def thresholds(self) -> dict[str, float]:
+            """The probability above which a class is decided, by its name, where that is not the usual one."""
 
-    @property
-    def class_names(self) -> list[Value]:
-        """The same; numbers where the domain names no classes."""
+        @property
+        def fills(self) -> Mapping[str, Value]:
+            """What the model takes where a value is missing, by feature; none of those for which it has no rule."""
 
-    @property
-    def thresholds(self) -> dict[str, float]:
-        """The probability above which a class is decided, by its name, where that is not the usual one."""
+        @property
+        def ignores_sensitive(self) -> bool:
+            """Whether no sensitive value can reach the decision, or none is even given to the model."""
 
-    @property
-    def fills(self) -> Mapping[str, Value]:
-        """What the model takes where a value is missing, by feature; none of those for which it has no rule."""
+        @property
+        def unread(self) -> str:
+            """Why it is not read, if that was not asked for."""
 
-    @property
-    def ignores_sensitive(self) -> bool:
-        """Whether no sensitive value can reach the decision, or none is even given to the model."""
+        @property
+        def takes_gaps(self) -> bool:
+            """Whether rows with missing values are given to it as they are."""
 
-    @property
-    def some_values_only(self) -> bool:
-        """Whether of a real-valued sensitive feature only some values are looked at one by one."""
+    else:
+        unread, takes_gaps = "", False
 
-    @property
-    def covers_execution(self) -> bool:
-        """Whether a proof about the model as read also holds for its original as executed."""
-
-    @property
-    def shows_scores(self) -> bool: ...
     @property
     def name(self) -> str:
         """What messages call it."""
+        return "the model"
 
     @property
     def seconds_each(self) -> float:
         """How long a row takes, where other software is run for it."""
+        return 0.0
 
     @property
-    def unread(self) -> str:
-        """Why it is not read, if that was not asked for; "" of models that are."""
+    def classes(self) -> np.ndarray:
+        """The names of the classes, in order."""
+        return self.domain.classes
 
     @property
-    def takes_gaps(self) -> bool:
-        """Whether rows with missing values are given to it as they are."""
-
-    def scores(self, table: Any) -> np.ndarray:
-        """Scores [rows, outputs] of raw rows."""
-
-    def predict(self, table: Any) -> np.ndarray: ...
-    def probabilities(self, scores: np.ndarray) -> np.ndarray | None:
-        """Of the classes [rows, K], from scores of rows; None where these do not tell."""
-
-    def predict_proba(self, table: Any) -> np.ndarray: ...
-
-    def evaluate(
-        self, table: Any, versions: Versions | None = None, which: Sequence[int] | None = None, *, scores: bool = True
-    ) -> Decided:
-        """Raw rows as each of their versions (all, or these), by our own evaluation; without `versions` as they are."""
-
-    def decide(
-        self, table: Any, versions: Versions | None = None, which: Sequence[int] | None = None, *, scores: bool = True
-    ) -> Decided:
-        """The same, with the classes that the original decides where there is one."""
-
-    def executed(self, table: Any) -> np.ndarray:
-        """The class index of each raw row, by what is deployed: the original, or else the file that is shipped."""
-
-    def described(self, table: Any) -> Decided:
-        """Raw rows as they are [rows]: what is executed decides, with scores and probabilities if the model has any."""
-
-    def listed_versions(self) -> Versions | None:
-        """The versions of a person that are decided one by one; None where they are too many."""
-
-    def structure(self) -> Verdict:
-        """Verified without any search, or undecided with the reason."""
-
-
-class Countable(Decider, Protocol):
-    """Networks, forests and models that are run: people are judged and shown, and not only wires."""
-
-    @property
-    def is_steady(self) -> bool:
-        """Whether it gives the same answer each time."""
-
-    def provenance(self) -> dict[str, str]:
-        """How it was read or is run, for a report, by heading."""
-
-    def digest(self) -> str:
-        """What identifies it, in words; "" where nothing does."""
-
-    def influences(self) -> tuple[Influence, ...]:
-        """Through which trees and features sensitive values act, of a forest."""
-
-    def decides_by_probability(self, found: Decided) -> bool:
-        """Whether thresholds of a probability explain these decisions."""
-
-    def replay(self, people: Sequence[Mapping[str, Value]], versions: Sequence[int] = ()) -> Replay:
-        """Decide people, given by all their raw values, for a counterexample."""
-
-    def row_method(self) -> RowMethod:
-        """How rows of a table are judged."""
-
-    def threshold_axis(self, scores: np.ndarray) -> tuple[np.ndarray, float]:
-        """Scores of the last of two classes as numbers that a threshold is compared with, and the model's threshold."""
-
-    def share_of_last(self, values: np.ndarray) -> np.ndarray:
-        """The probabilities of the last of two classes [people] that such numbers stand for."""
-
-
-def is_exportable(model: Decider) -> TypeGuard[Exportable]:
-    return model.kind != "opaque"
-
-
-def is_countable(model: Decider) -> TypeGuard[Countable]:
-    return model.kind != "graph"
-
-
-class Exportable(Decider, Protocol):
-    """Networks, forests and graphs: they can be written as one graph, and networks and forests moved to another
-    operating point.
-    """
-
-    def at(self, threshold: Threshold | Asked | None, table: Any = None) -> Self:
-        """The same model at another operating point."""
-
-    @property
-    def policies(self) -> Policies | None:
-        """How a network treats values outside its domain."""
-
-    def held(self, feature: NumericFeature, numbers: np.ndarray) -> np.ndarray:
-        """Which numbers outside the range the model takes as one inside: clipped, or held at an end."""
-
-    def rule_on_shares(self) -> Operating | None:
-        """Where the shares decide that the graph of the model shows, if not by the largest."""
-
-    def without_original(self) -> Self:
-        """The model as it is written to files."""
-
-    def with_certificate(self, certificate: Certificate) -> Self: ...
-
-    def graph_bytes(self, *, sensitive: bool = True) -> bytes:
-        """The model as an ONNX file; without `sensitive` columns only if it ignores them."""
-
-
-class Bounded(Countable, Exportable, Protocol):
-    """Networks and forests: their decisions in boxes of the domain can be bounded."""
-
-
-class Deciding:
-    """What kinds of model implement alike."""
-
-    is_read: ClassVar[bool] = True
-
-    @property
-    def is_steady(self) -> bool:
-        return True
+    def class_names(self) -> list[Value]:
+        """The same; numbers where the domain names no classes."""
+        label = self.domain.label
+        return list(self.classes.tolist() if label is None else label.classes)
 
     @property
     def shows_scores(self) -> bool:
         return True
 
     @property
-    def unread(self) -> str:
-        return ""
-
-    @property
-    def name(self) -> str:
-        return "the model"
-
-    @property
-    def seconds_each(self) -> float:
-        return 0.0
-
-    @property
-    def policies(self) -> Policies | None:
-        return None
-
-    def held(self, feature: NumericFeature, numbers: np.ndarray) -> np.ndarray:
-        return np.zeros(len(numbers), bool)
-
-    @property
-    def takes_gaps(self) -> bool:
-        return False
-
-    @property
     def covers_execution(self) -> bool:
+        """Whether a proof about the model as read also holds for its original as executed."""
         return True
 
     @property
-    def some_values_only(self: Decider) -> bool:
+    def some_values_only(self) -> bool:
+        """Whether of a real-valued sensitive feature only some values are looked at one by one."""
         return bool(self.domain.real_sensitive)
 
-    def provenance(self: Decider) -> dict[str, str]:
-        original = self.original
-        if original is None:
-            return {}
-        compared = f"{original.people_compared:,} people, random ones and ones at corners and boundaries"
-        text = f"Read from the original, and compared with it on {compared}"
-        if original.largest_difference is not None:
-            text += f": scores differ by {original.largest_difference:.2g} at most"
-        proven = "" if self.covers_execution else " What is proven is proven in real arithmetic, of the model as read."
-        return {"Imported": f"{text} ({original.runtime}).{proven}"}
+    # --- deciding ---
 
-    def influences(self) -> tuple[Influence, ...]:
-        return ()
+    @abstractmethod
+    def scores(self, table: Any) -> np.ndarray:
+        """Scores [rows, outputs] of raw rows."""
 
-    def decides_by_probability(self, found: Decided) -> bool:
-        return True
+    @abstractmethod
+    def predict_proba(self, table: Any) -> np.ndarray: ...
 
-    @property
-    def classes(self: Decider) -> np.ndarray:
-        return self.domain.classes
+    @abstractmethod
+    def evaluate(
+        self, table: Any, versions: Versions | None = None, which: Sequence[int] | None = None, *, scores: bool = True
+    ) -> Decided:
+        """Raw rows as each of their versions (all, or these), by our own evaluation; without `versions` as they are."""
 
-    @property
-    def class_names(self: Decider) -> list[Value]:
-        label = self.domain.label
-        return list(self.classes.tolist() if label is None else label.classes)
+    @abstractmethod
+    def described(self, table: Any) -> Decided:
+        """Raw rows as they are [rows]: what is executed decides, with scores and probabilities if the model has any."""
 
-    def predict(self: Decider, table: Any) -> np.ndarray:
+    @abstractmethod
+    def structure(self) -> Verdict:
+        """Verified without any search, or undecided with the reason."""
+
+    def decide(
+        self, table: Any, versions: Versions | None = None, which: Sequence[int] | None = None, *, scores: bool = True
+    ) -> Decided:
+        """As `evaluate`, with the classes that the original decides where there is one."""
+        frame = as_pandas(table)
+        if self.original is None:
+            return self.evaluate(frame, versions, which, scores=scores)
+        shown = self.evaluate(frame, versions, which).scores if scores else None
+        return Decided(self.original.decide_versions(as_versions(frame, versions, which)), shown)
+
+    def executed(self, table: Any) -> np.ndarray:
+        """The class index of each raw row, by what is deployed: the original, or else the file that is shipped."""
+        return self.decide(table, scores=False).classes[:, 0]
+
+    def predict(self, table: Any) -> np.ndarray:
         return self.classes[self.evaluate(table, scores=False).classes[:, 0]]
 
-    def decision_function(self: Decider, table: Any) -> np.ndarray:
+    def decision_function(self, table: Any) -> np.ndarray:
         scores = self.scores(table)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def decide(
-        self: Decider,
-        table: Any,
-        versions: Versions | None = None,
-        which: Sequence[int] | None = None,
-        *,
-        scores: bool = True,
-    ) -> Decided:
-        frame, original = as_pandas(table), self.original
-        if original is None:
-            return self.evaluate(frame, versions, which, scores=scores)
-        tables = as_versions(frame, versions, which)
-        shown = self.evaluate(frame, versions, which).scores if scores else None
-        return Decided(original.decide_versions(tables), shown)
-
     def probabilities(self, scores: np.ndarray) -> np.ndarray | None:
+        """Of the classes [rows, K], from scores of rows; None where these do not tell."""
         return None
 
-    def threshold_axis(self, scores: np.ndarray) -> tuple[np.ndarray, float]:
-        return scores.astype(np.float64), 0.0
-
-    def executed(self: Decider, table: Any) -> np.ndarray:
-        return self.decide(table, scores=False).classes[:, 0]
-
-    def listed_versions(self: Decider) -> Versions | None:
+    def listed_versions(self) -> Versions | None:
+        """The versions of a person that are decided one by one; None where they are too many."""
         space, group = self.domain.sensitive_space.size, self.domain.twin_group.size
         return None if space > ENUMERATION_LIMIT or space * group > MOST_LISTED else Versions(self.domain)
 
-    def scores_of_versions(self: Decider, table: Any) -> np.ndarray:
+    def scores_of_versions(self, table: Any) -> np.ndarray:
         """Each person's scores as every version of themselves: [versions, rows, outputs], numbered as in
         `bornfair.people.twins.versions`.
 
@@ -356,7 +215,7 @@ class Deciding:
         found = self.evaluate(table, Versions(self.domain))
         return found.ranked(len(self.class_names)).swapaxes(0, 1)
 
-    def empirical_fairness(self: Decider, table: Any, *, declared: bool = True) -> float:
+    def empirical_fairness(self, table: Any, *, declared: bool = True) -> float:
         """Share of rows whose decision is the same for every version of the person. It speaks of these rows only.
 
         declared=False: for every sensitive value, the declared rules left aside.
@@ -369,6 +228,93 @@ class Deciding:
             decided = self.evaluate(frame.iloc[start : start + step], versions, which, scores=False).classes
             same.append(same_for_all(decided.T))
         return float(np.mean(np.concatenate(same)))
+
+
+class Countable(Decider):
+    """Networks, forests and models that are run: people are judged and shown, and not only wires."""
+
+    @abstractmethod
+    def replay(self, people: Sequence[Mapping[str, Value]], versions: Sequence[int] = ()) -> Replay:
+        """Decide people, given by all their raw values, for a counterexample."""
+
+    @abstractmethod
+    def row_method(self) -> RowMethod:
+        """How rows of a table are judged."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """What identifies it, in words; "" where nothing does."""
+
+    @abstractmethod
+    def share_of_last(self, values: np.ndarray) -> np.ndarray:
+        """The probabilities of the last of two classes [people], from numbers as `threshold_axis` gives them."""
+
+    def threshold_axis(self, scores: np.ndarray) -> tuple[np.ndarray, float]:
+        """Scores of the last of two classes as numbers that a threshold is compared with, and the model's threshold."""
+        return scores.astype(np.float64), 0.0
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it gives the same answer each time."""
+        return True
+
+    def decides_by_probability(self, found: Decided) -> bool:
+        """Whether thresholds of a probability explain these decisions."""
+        return True
+
+    def influences(self) -> tuple[Influence, ...]:
+        """Through which trees and features sensitive values act, of a forest."""
+        return ()
+
+    def provenance(self) -> dict[str, str]:
+        """How it was read or is run, for a report, by heading."""
+        original = self.original
+        if original is None:
+            return {}
+        compared = f"{original.people_compared:,} people, random ones and ones at corners and boundaries"
+        text = f"Read from the original, and compared with it on {compared}"
+        if original.largest_difference is not None:
+            text += f": scores differ by {original.largest_difference:.2g} at most"
+        proven = "" if self.covers_execution else " What is proven is proven in real arithmetic, of the model as read."
+        return {"Imported": f"{text} ({original.runtime}).{proven}"}
+
+
+class Exportable(Decider):
+    """Networks, forests and graphs: they can be written as one graph."""
+
+    @property
+    def policies(self) -> Policies | None:
+        """How a network treats values outside its domain."""
+        return None
+
+    @abstractmethod
+    def at(self, threshold: Threshold | Asked | None, table: Any = None) -> Self:
+        """The same model at another operating point: 0.05, "top 12%" of the people of a table, "approve=0.3"; None for
+        the usual one. What was proven of decisions is left behind; what was proven of scores holds everywhere.
+        """
+
+    @abstractmethod
+    def rule_on_shares(self) -> Operating | None:
+        """Where the shares decide that the graph of the model shows, if not by the largest."""
+
+    @abstractmethod
+    def without_original(self) -> Self:
+        """The model as it is written to files."""
+
+    @abstractmethod
+    def with_certificate(self, certificate: Certificate) -> Self: ...
+
+    @abstractmethod
+    def graph_bytes(self, *, sensitive: bool = True) -> bytes:
+        """The model as an ONNX file; without `sensitive` columns only if it ignores them."""
+
+    def held(self, feature: NumericFeature, numbers: np.ndarray) -> np.ndarray:
+        """Which numbers outside the range the model takes as one inside: clipped, or held at an end."""
+        return np.zeros(len(numbers), bool)
+
+
+class Bounded(Countable, Exportable):
+    """Networks and forests: their decisions in boxes of the domain can be bounded."""
 
 
 def as_versions(frame: pd.DataFrame, versions: Versions | None, which: Sequence[int] | None) -> list[pd.DataFrame]:

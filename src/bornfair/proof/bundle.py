@@ -32,7 +32,7 @@ from bornfair.people.columns import GapColumns, NumberColumn
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.proof import checker
-from bornfair.proof.certificate import Certificate, SomeModel, certificate_of, certified
+from bornfair.proof.certificate import Certificate, certificate_of, certified
 from bornfair.proof.shipped_forest import shipped_forest
 from bornfair.report import render
 from bornfair.verification.decide import decide
@@ -41,7 +41,7 @@ CERTIFICATE, DOMAIN, MODEL, REPORT = "certificate.json", "domain.json", "model.o
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a .zip knows: the same model gives the same bytes
 
 
-class Bundle:
+class Bundle(Exportable):
     """A model of any kind as people keep it and hand it over: it can be asked, certified, saved and served."""
 
     @classmethod
@@ -50,22 +50,22 @@ class Bundle:
         names = (field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]  # each kind is a dataclass
         return model if isinstance(model, cls) else cls(**{name: getattr(model, name) for name in names})
 
-    def verify(self: Exportable, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
+    def verify(self, *, timeout: float = 60.0, seed: int = 0) -> Verdict:
         """Ask the verifier anew, from the model alone, whether twins always get the same decision."""
         return decide(self, timeout=timeout, seed=seed)
 
-    def certified(self: SomeModel, *, timeout: float = 60.0, seed: int = 0) -> SomeModel:
+    def certified(self, *, timeout: float = 60.0, seed: int = 0) -> Self:
         """The same model with a certificate of what the verifier finds out now: verified, falsified, or undecided."""
         return certified(self, timeout=timeout, seed=seed)
 
-    def save(self: Exportable, path: str | Path, *, sensitive: bool = True) -> Path:
+    def save(self, path: str | Path, *, sensitive: bool = True) -> Path:
         """Write a bundle: a folder, or one file if the name ends in .zip.
 
         sensitive=False: its model.onnx takes no sensitive columns (only if the model ignores them).
         """
         return save_bundle(self, path, sensitive=sensitive)
 
-    def export_onnx(self: Exportable, path: str | Path, *, sensitive: bool = True) -> Path:
+    def export_onnx(self, path: str | Path, *, sensitive: bool = True) -> Path:
         """Write model.onnx alone, to be served by onnxruntime."""
         return write_atomically(path, self.graph_bytes(sensitive=sensitive))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
-from bornfair.models.protocol import Countable, Decider, Replay, is_countable
+from bornfair.models.protocol import Countable, Decider, Replay
 from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature
@@ -85,7 +85,7 @@ def with_people_of(
         return dataclasses.replace(verdict, shown="synthetic")
     if not synthetic:
         return dataclasses.replace(verdict, shown="real")
-    if not is_countable(model):
+    if not isinstance(model, Countable):
         return without_people(verdict, "they are real")
     found, tried = _other_twins(model, verdict.twins[0], rows, within or {}, Clock.of(timeout), seed)
     if found is None:
@@ -102,7 +102,7 @@ def shown_by_rows(
     """What the rows of a table say of a model if a search without the table came to no end: that it is not fair, if one
     of them is decided otherwise than a twin. `treated`: the treatment of the table, where it is known already.
     """
-    if table is None or not is_countable(model):
+    if table is None or not isinstance(model, Countable):
         return None
     frame = as_pandas(table)
     treated = treatment(model, frame, timeout=timeout, seed=seed) if treated is None else treated

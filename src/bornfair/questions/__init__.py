@@ -22,7 +22,7 @@ from bornfair.core.limits import ends_in_time, until
 from bornfair.importers.opaque import opaque_model
 from bornfair.importers.registry import TABLES
 from bornfair.models.columns import Who
-from bornfair.models.protocol import Countable, Decider, is_countable
+from bornfair.models.protocol import Countable, Decider
 from bornfair.models.reading import Reading, ReadingOptions
 from bornfair.models.verdict import Verdict
 from bornfair.parallel import Jobs
@@ -156,7 +156,7 @@ class Question:
     @cached_property
     def countable_model(self) -> Countable:
         """The model, for questions about how many: a graph of which only the wires are read is run on people."""
-        if is_countable(self.model):
+        if isinstance(self.model, Countable):
             return self.model
         return opaque_model(self.model, Who(self.model.domain), Reading(), unread="only its wires are read")
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from bornfair.core.checks import choice, number
+from bornfair.core.checks import choice, installed, number
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError, plain_level
 from bornfair.models.forest.bounds.judge import Judge

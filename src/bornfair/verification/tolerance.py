@@ -23,7 +23,7 @@ from bornfair.models.network.bounds.views import network_not_finite
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Network
 from bornfair.people.encoding import Encoding
-from bornfair.people.space.counting import places
+from bornfair.people.space.partition import places
 from bornfair.people.twins.relation import FreeSpace, element_view, free_space
 from bornfair.verification.neuron_bounds import float_above, float_below
 

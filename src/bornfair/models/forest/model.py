@@ -25,7 +25,7 @@ from bornfair.models.forest.rows import ForestRows
 from bornfair.models.network.activations import sigmoid
 from bornfair.models.network.network import decisions
 from bornfair.models.operating import USUAL, Asked, Operating, Threshold, Top
-from bornfair.models.protocol import Decided, Deciding, Kind, Replay, as_versions
+from bornfair.models.protocol import Bounded, Decided, Kind, Replay, as_versions
 from bornfair.people.features import Value
 from bornfair.people.gaps import complete
 from bornfair.people.tables import as_pandas
@@ -54,7 +54,7 @@ class Native:
 
 
 @dataclass(frozen=True, eq=False)
-class ForestModel(Deciding):
+class ForestModel(Bounded):
     """A forest with the domain it is asked about, and the model it was read from.
 
     Scores are margins: of two classes the last is decided above 0, of more the first largest, wherever the threshold

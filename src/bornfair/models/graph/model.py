@@ -21,7 +21,7 @@ from bornfair.models.graph.wiring import Unclear, follow
 from bornfair.models.network.onnx_graph import BOOL, DOUBLE, INT64, STRING, input_type, served_classes
 from bornfair.models.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.operating import Operating, agreeing
-from bornfair.models.protocol import Decided, Deciding, Kind, as_versions
+from bornfair.models.protocol import Decided, Exportable, Kind, as_versions
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.levels import level_positions
@@ -39,7 +39,7 @@ DTYPES: dict[int, Any] = {BOOL: np.bool_, INT64: np.int64, DOUBLE: np.float64}
 
 
 @dataclass(frozen=True, eq=False)
-class WiredModel(Deciding):
+class WiredModel(Exportable):
     """A graph as `wired_graph.around` writes it, over a domain.
 
     Scores are shares of the classes; the first largest decides, of two classes wherever the threshold lies.

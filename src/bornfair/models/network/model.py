@@ -22,7 +22,7 @@ from bornfair.models.network.onnx_graph import onnx_bytes
 from bornfair.models.network.rows import NetworkRows
 from bornfair.models.network.shipped import shipped
 from bornfair.models.operating import USUAL, Asked, Operating, Threshold, thresholds_of
-from bornfair.models.protocol import Decided, Deciding, Kind, Replay
+from bornfair.models.protocol import Bounded, Decided, Kind, Replay
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NumericFeature, Value
 from bornfair.people.gaps import complete
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Model(Deciding):
+class Model(Bounded):
     """A network with the encoding of its domain, the certificate that came with it, and the model it was read from."""
 
     kind: ClassVar[Kind] = "network"

@@ -21,7 +21,7 @@ from bornfair.models.columns import Columns
 from bornfair.models.network.network import decisions
 from bornfair.models.opaque.rows import OpaqueRows
 from bornfair.models.opaque.said import Meant, Outside
-from bornfair.models.protocol import ASKED, Decided, Deciding, Kind, Replay, as_versions
+from bornfair.models.protocol import ASKED, Countable, Decided, Kind, Replay, as_versions
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value
 from bornfair.people.tables import as_pandas
@@ -105,7 +105,7 @@ class Pace:
 
 
 @dataclass(frozen=True, eq=False)
-class OpaqueModel(Deciding):
+class OpaqueModel(Countable):
     """A model that is run and not read, over the domain it is asked about.
 
     >>> import pandas as pd

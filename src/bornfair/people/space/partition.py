@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from bornfair.core.errors import InputError, shown
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
@@ -145,3 +147,17 @@ def question_scope(where: Where | None, relax: Relax | None) -> str:
         said.append("twins may differ by up to " + " and ".join(f"{most:g} in {name}" for name, most in relax.items()))
         said.append(f"a twin outside {'these people' if where else 'the domain'} is not looked at")
     return "; ".join(said)
+
+
+def places(which: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
+    """For each feature the place of the value chosen, the last feature changing fastest; `np.unravel_index`, which has
+    64 dimensions at most, for any number of features.
+
+    >>> [place.tolist() for place in places(np.array([0, 4, 5]), [2, 3])]
+    [[0, 1, 1], [0, 1, 2]]
+    """
+    found = []
+    for size in reversed(sizes):
+        which, place = np.divmod(which, size)
+        found.append(place)
+    return found[::-1]

@@ -362,12 +362,11 @@ def _against_truth(
     if not asked.any():
         return {}
     truth, ours = classes[answers[asked]], classes[decided[asked]]
-    if not model.is_read:  # nobody is asked about again
-        scored, shown = asked, _shown_probabilities(model, treated, asked)
-    else:
+    scored = asked
+    if model.is_read and not model.ignores_sensitive:
         names = [name for name in model.domain.sensitive if name in rows.columns]
-        scored = asked if model.ignores_sensitive else asked & rows[names].notna().all(axis=1).to_numpy()
-        shown = model.predict_proba(rows[scored])
+        scored = asked & rows[names].notna().all(axis=1).to_numpy()
+    shown = _shown_probabilities(model, rows, treated, scored)
     found: dict[str, Any] = {
         **metrics.quality(truth, ours),
         "rows": int(asked.sum()),
@@ -378,11 +377,17 @@ def _against_truth(
     return found
 
 
-def _shown_probabilities(model: Countable, treated: Treatment, asked: np.ndarray) -> np.ndarray | None:
-    """Of rows that were asked about, as they stand: nobody is asked about again."""
+def _shown_probabilities(
+    model: Countable, rows: pd.DataFrame, treated: Treatment, asked: np.ndarray
+) -> np.ndarray | None:
+    """Of rows as they stand, by the scores of the versions that they are; others are evaluated if the model is read."""
     own = np.full((len(asked), treated.scores.shape[2]), np.nan)
     own[treated.rows] = treated.scores[np.arange(len(treated.rows)), treated.own]
-    return model.probabilities(own[asked])
+    if not model.is_read:
+        return model.probabilities(own[asked])
+    own[treated.rows[~treated.known]] = np.nan
+    found = None if np.isnan(own[asked]).any() else model.probabilities(own[asked])
+    return model.predict_proba(rows[asked]) if found is None else found
 
 
 def _proxies(model: Countable, rows: pd.DataFrame, seed: int, clock: Clock) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError, plain_value
 from bornfair.core.limits import ends_in_time
 from bornfair.models.opaque.model import Unsteady
-from bornfair.models.protocol import Countable, Decider, is_countable
+from bornfair.models.protocol import Countable, Decider
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value
 from bornfair.people.space.partition import whole_domain
@@ -188,7 +188,7 @@ def explain(
     looked = _look(about, who, most)
     if looked.twins is not None:
         verdict = _shown_by(about, looked.twins, verdict)
-    undo = _undone(about, who, clock, seed) if verdict.verdict == "falsified" and is_countable(about) else None
+    undo = _undone(about, who, clock, seed) if verdict.verdict == "falsified" and isinstance(about, Countable) else None
     around = None
     if near is not None:
         if clock.listener is not None:
@@ -296,7 +296,7 @@ def _shown_by(model: Decider, twins: tuple[Raw, Raw], found: Verdict) -> Verdict
     """The verdict with the person and their nearest version as the twins, if replay says so: also where the search came
     to no end, or spoke of the network as read.
     """
-    if not is_countable(model):
+    if not isinstance(model, Countable):
         return found
     try:
         again = model.replay(twins)

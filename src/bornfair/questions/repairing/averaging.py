@@ -25,7 +25,7 @@ from bornfair.models.graph.around import WIRED, Core, around
 from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.network import decisions
 from bornfair.models.operating import Operating
-from bornfair.models.protocol import is_exportable
+from bornfair.models.protocol import Exportable
 from bornfair.models.reading import Reading
 from bornfair.people.domain import Domain
 from bornfair.people.gaps import decidable
@@ -142,7 +142,7 @@ def _core(model: Any, who: Who, asked: Reading) -> tuple[Core, Domain, Operating
         if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
             raise
         return _of_estimator(model, who, asked, str(unread))
-    if not is_exportable(read):
+    if not isinstance(read, Exportable):
         if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
             raise InputError(read.unread)
         return _of_estimator(model, who, asked, read.unread)

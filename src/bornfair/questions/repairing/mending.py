@@ -34,10 +34,9 @@ from bornfair.people.tables import as_pandas, read_table
 from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairModel
 from bornfair.questions import Asking, Question
-from bornfair.questions.repairing.asking import asked_about, taught
 from bornfair.questions.repairing.averaging import RepairedGraph, repair_by_average
 from bornfair.questions.repairing.changes import Changes, Outcome, compare, quality_of, recorded
-from bornfair.questions.repairing.fine_tune import Lesson, Tuned, scores_of
+from bornfair.questions.repairing.fine_tune import Lesson, Tuned, asked_about, scores_of, taught
 from bornfair.questions.repairing.fine_tune import fine_tune as tune
 from bornfair.questions.repairing.forest_repair import METHODS, RepairedForest, Rows, asked_of, refused, repair_forest
 from bornfair.training.projection import (

@@ -117,7 +117,7 @@ def test_whoever_changes_their_mind_is_told_so():
     moody.times = 0
     model = opened(moody)
     assert model.steadiness.changed > 0
-    assert "decided otherwise the second time" in model.told
+    assert "decided otherwise the second time" in model.provenance()["Asked from outside"]
     with pytest.raises(Unsteady, match="does not answer the same row alike"):
         model.require_steady()
 

@@ -41,7 +41,7 @@ from bornfair.people.tables import as_pandas, read_table
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.people import people_of, treatment
-from bornfair.quantification.population import domain_shares, shares_of_rows
+from bornfair.quantification.population import domain_shares, shares_of_batches, shares_of_rows
 from bornfair.quantification.records import Over, Shares
 from bornfair.quantification.synthetic import shown_by_rows, with_people_of, without_people
 from bornfair.questions.loading import any_model
@@ -382,8 +382,6 @@ def quantify(
 
 def _over_batches(over: str, asked: Question, where: Where | None, marginals: Any, clock: Clock, seed: int) -> Shares:
     """The shares of the rows of a table that is read in batches."""
-    from bornfair.quantification.streamed_rows import shares_of_batches
-
     if marginals is not None:
         raise InputError("marginals weigh the domain, and here the rows of a table are counted; leave them out.")
     about, source = asked.countable_model, Source.at(over)

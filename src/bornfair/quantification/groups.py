@@ -14,8 +14,10 @@ import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import InputError
+from bornfair.models.forest.model import ForestModel
 from bornfair.models.network.model import Model
 from bornfair.models.network.shares.forms import Bounder
+from bornfair.models.opaque.model import OpaqueModel
 from bornfair.models.protocol import Countable, Kind
 from bornfair.people.features import NUMERIC, Feature, Level
 from bornfair.people.levels import level_positions
@@ -24,8 +26,6 @@ from bornfair.people.space.variables import Marginal, variables
 from bornfair.people.twins.relation import grid_relation
 from bornfair.quantification.confident import clopper_pearson
 from bornfair.quantification.estimate import disagree, people_at_random
-from bornfair.quantification.forest_sample import forest_draw
-from bornfair.quantification.outside_draw import outside_draw
 from bornfair.quantification.records import Condition, Estimate, Group, fulfilled
 
 SAMPLES = 100_000
@@ -81,7 +81,19 @@ def _network_draw(model: Model, marginals: Mapping[str, Marginal] | None, where:
     return draw
 
 
-_DRAWS: Mapping[Kind, Callable[..., Draw]] = {"network": _network_draw, "forest": forest_draw, "opaque": outside_draw}
+def _forest_draw(model: ForestModel, marginals: Mapping[str, Marginal] | None, where: Where | None) -> Draw:
+    from bornfair.quantification.forest_sample import forest_draw
+
+    return forest_draw(model, marginals, where)
+
+
+def _opaque_draw(model: OpaqueModel, marginals: Mapping[str, Marginal] | None, where: Where | None) -> Draw:
+    from bornfair.quantification.outside_draw import outside_draw
+
+    return outside_draw(model, marginals, where)
+
+
+_DRAWS: Mapping[Kind, Callable[..., Draw]] = {"network": _network_draw, "forest": _forest_draw, "opaque": _opaque_draw}
 
 
 def _rules(model: Countable, people: pd.DataFrame, unfair: np.ndarray, clock: Clock) -> list[tuple[Condition, ...]]:

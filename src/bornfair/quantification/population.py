@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import InputError, shown
-from bornfair.models.forest.bounds.judge import Judge
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.network.bounds.exact import agree, executes_exactly
 from bornfair.models.network.bounds.views import not_finite
@@ -35,14 +35,14 @@ from bornfair.people.tables import as_pandas
 from bornfair.people.twins.relation import band_relation, twin_relation
 from bornfair.people.twins.versions import Versions, person_of_row
 from bornfair.quantification.crowds import Crowd
-from bornfair.quantification.forest_measure import shares_of_forest
-from bornfair.quantification.forest_sample import together
 from bornfair.quantification.measure import proven_arithmetic, shares_of
-from bornfair.quantification.outside_measure import rows_outside_measured, shares_outside
 from bornfair.quantification.records import Estimate, Shares
 from bornfair.quantification.tally import rounded_down
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE
 from bornfair.verification.replay import exact_input
+
+if TYPE_CHECKING:
+    from bornfair.models.forest.bounds.judge import Judge
 
 NUMBERS = 2**20  # per array
 Sides = tuple[np.ndarray, np.ndarray]
@@ -51,9 +51,17 @@ Sides = tuple[np.ndarray, np.ndarray]
 
 # --- everybody in the domain ---
 
-_MEASURED: Mapping[Kind, Callable[..., Shares]] = {
-    "network": shares_of, "forest": shares_of_forest, "opaque": shares_outside,
-}  # fmt: skip
+
+def _measure_of(kind: Kind) -> Callable[..., Shares]:
+    if kind == "forest":
+        from bornfair.quantification.forest_measure import shares_of_forest
+
+        return shares_of_forest
+    if kind == "opaque":
+        from bornfair.quantification.outside_measure import shares_outside
+
+        return shares_outside
+    return shares_of
 
 
 def domain_shares(
@@ -72,7 +80,7 @@ def domain_shares(
     With `marginals` people are weighted, and products of weights are no numbers of people: `counts` is None.
     """
     boxes = {"most_boxes": most_boxes, "jobs": jobs} if model.is_read else {}
-    found = _MEASURED[model.kind](
+    found = _measure_of(model.kind)(
         model, timeout=timeout, precision=precision, marginals=marginals, where=where, seed=seed, **boxes
     )
     return found if marginals is None else dataclasses.replace(found, counts=None)
@@ -114,7 +122,10 @@ def shares_of_rows(
     if not len(frame):
         raise InputError("nobody is left to be counted; give a table with rows that belong to the sub-population.")
     if not model.is_read:
-        return _ASKED[model.kind](model, frame, where=where, timeout=clock, seed=seed)
+        from bornfair.quantification.outside_measure import rows_outside_measured
+
+        asked: Callable[..., Shares] = rows_outside_measured
+        return asked(model, frame, where=where, timeout=clock, seed=seed)
     judging = _JUDGING[model.kind](model, frame, arithmetic)
     fair, unfair, reason = _judged(judging, len(frame), clock)
     told, interrupted = f"{judging.before}{reason}{judging.after}", reason == INTERRUPTED
@@ -289,6 +300,9 @@ def _by_forest(model: ForestModel, frame: pd.DataFrame, arithmetic: Sequence[Ari
     """A row is somebody in one cell of every free feature, so that nothing but the sum of leaves has to be bounded.
     Ranges of numbers are those of the domain, and of the table where it goes beyond: trees decide about any number.
     """
+    from bornfair.models.forest.bounds.judge import Judge
+    from bornfair.quantification.forest_sample import together
+
     model.domain.require_sensitive()
     judge = Judge.of(model.about(_widened(model.domain, frame)))
     points = judge.cells.place(frame)
@@ -337,5 +351,4 @@ def _require_known(judge: Judge, frame: pd.DataFrame, points: np.ndarray) -> Non
             )
 
 
-_ASKED: Mapping[Kind, Callable[..., Shares]] = {"opaque": rows_outside_measured}
 _JUDGING: Mapping[Kind, Callable[..., _Judging]] = {"network": _by_network, "forest": _by_forest}

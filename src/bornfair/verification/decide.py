@@ -11,14 +11,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from bornfair.core.checks import choice, installed, number
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError, plain_level
-from bornfair.models.forest.bounds.judge import Judge
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.network.model import Model
 from bornfair.models.opaque.model import OpaqueModel
@@ -29,6 +28,9 @@ from bornfair.people.space.among import Limits
 from bornfair.people.space.partition import Part, Where, named_limits, question_scope
 from bornfair.people.twins.versions import Versions
 from bornfair.verification.replay import falsified, replay
+
+if TYPE_CHECKING:
+    from bornfair.models.forest.bounds.judge import Judge
 
 MOST_VERSIONS = 64  # of each person, asked of an imported model's original
 MOST_REPLAYS = 16
@@ -203,6 +205,7 @@ def _as_read(model: Model, verdict: Verdict, among: Part | None = None) -> Verdi
 
 def _of_forest(model: ForestModel, effort: Effort) -> Verdict:
     """What is verified holds in real arithmetic and in the one in which the forest adds up, where that is known."""
+    from bornfair.models.forest.bounds.judge import Judge
     from bornfair.verification.forest_search import search_forest
 
     model.domain.require_sensitive()

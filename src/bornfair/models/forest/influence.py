@@ -64,6 +64,7 @@ class Influence:
 def influences(model: ForestModel) -> tuple[Influence, ...]:
     """Of each sensitive feature, and each that a declared rule moves, if the forest reads it.
 
+    >>> from bornfair.models.forest.model import ForestModel
     >>> from bornfair import Domain
     >>> from bornfair.models.forest.forest import Cut, Forest, Summation
     >>> from bornfair.models.forest.columns import SplitColumn

@@ -14,14 +14,9 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, shown
-from bornfair.models.forest.bounds.cells import Cells
-from bornfair.models.forest.bounds.judge import Judge, exact_class
 from bornfair.models.forest.columns import columns_of
 from bornfair.models.forest.forest import Forest
-from bornfair.models.forest.influence import Influence, influences
 from bornfair.models.forest.links import moved_to, score_of
-from bornfair.models.forest.onnx_graph import forest_bytes
-from bornfair.models.forest.rows import ForestRows
 from bornfair.models.network.activations import sigmoid
 from bornfair.models.network.network import decisions
 from bornfair.models.operating import USUAL, Asked, Operating, Threshold, Top
@@ -32,6 +27,8 @@ from bornfair.people.tables import as_pandas
 
 if TYPE_CHECKING:
     from bornfair.importers.original import Original
+    from bornfair.models.forest.influence import Influence
+    from bornfair.models.forest.rows import ForestRows
     from bornfair.models.verdict import Arithmetic, Verdict
     from bornfair.people.domain import Domain
     from bornfair.people.twins.versions import Versions
@@ -172,12 +169,16 @@ class ForestModel(Bounded):
 
     def listed_versions(self) -> Versions:
         """Those that the forest can tell apart."""
+        from bornfair.models.forest.bounds.cells import Cells
+
         return Cells.of(self).twins.versions
 
     def replay(self, people: Sequence[Mapping[str, Value]], versions: Sequence[int] = ()) -> Replay:
         """Decide people by the original where there is one, else by our own evaluation, which adds up as the original
         does; and in real arithmetic, where that agrees.
         """
+        from bornfair.models.forest.bounds.judge import exact_class
+
         if not people:
             return Replay((), {})
         table, forest = pd.DataFrame(list(people), columns=list(self.domain.names)), self.forest
@@ -204,13 +205,19 @@ class ForestModel(Bounded):
         return f"{found.hexdigest()} of the forest as read"
 
     def influences(self) -> tuple[Influence, ...]:
+        from bornfair.models.forest.influence import influences
+
         return influences(self)
 
     def row_method(self) -> ForestRows:
+        from bornfair.models.forest.rows import ForestRows
+
         return ForestRows(self)
 
     def structure(self) -> Verdict:
         """By the splits that people of the domain meet."""
+        from bornfair.models.forest.bounds.judge import Judge
+
         return Judge.of(self).structure()
 
     def rule_on_shares(self) -> Operating | None:
@@ -229,6 +236,8 @@ class ForestModel(Bounded):
         return dataclasses.replace(self, certificate=certificate)
 
     def graph_bytes(self, *, sensitive: bool = True) -> bytes:
+        from bornfair.models.forest.onnx_graph import forest_bytes
+
         return forest_bytes(self, sensitive=sensitive)
 
     # --- where it decides ---

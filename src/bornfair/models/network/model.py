@@ -19,7 +19,6 @@ from bornfair.models.network.bounds.exact import exact_decisions
 from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.network import CHUNK, Layer, Network, decisions
 from bornfair.models.network.onnx_graph import onnx_bytes
-from bornfair.models.network.rows import NetworkRows
 from bornfair.models.network.shipped import shipped
 from bornfair.models.operating import USUAL, Asked, Operating, Threshold, thresholds_of
 from bornfair.models.protocol import Bounded, Decided, Kind, Replay
@@ -31,6 +30,7 @@ from bornfair.people.twins.versions import Versions
 
 if TYPE_CHECKING:
     from bornfair.importers.original import Original
+    from bornfair.models.network.rows import NetworkRows
     from bornfair.models.verdict import Arithmetic, Verdict
     from bornfair.people.domain import Domain
     from bornfair.people.policies import Policies
@@ -215,6 +215,8 @@ class Model(Bounded):
         return f"{found.hexdigest()} of the network as read"
 
     def row_method(self) -> NetworkRows:
+        from bornfair.models.network.rows import NetworkRows
+
         return NetworkRows(self)
 
     def structure(self) -> Verdict:

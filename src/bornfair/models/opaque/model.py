@@ -19,7 +19,6 @@ import pandas as pd
 from bornfair.core.errors import InputError
 from bornfair.models.columns import Columns
 from bornfair.models.network.network import decisions
-from bornfair.models.opaque.rows import OpaqueRows
 from bornfair.models.opaque.said import Meant, Outside
 from bornfair.models.protocol import ASKED, Countable, Decided, Kind, Replay, as_versions
 from bornfair.models.verdict import Verdict, undecided
@@ -28,6 +27,7 @@ from bornfair.people.tables import as_pandas
 
 if TYPE_CHECKING:
     from bornfair.models.graph.model import WiredModel
+    from bornfair.models.opaque.rows import OpaqueRows
     from bornfair.people.domain import Domain
     from bornfair.people.twins.versions import Versions
 
@@ -276,6 +276,8 @@ class OpaqueModel(Countable):
         return Replay(tuple(map(dict, people)), {"executed": tuple(map(int, together))}, tuple(versions))
 
     def row_method(self) -> OpaqueRows:
+        from bornfair.models.opaque.rows import OpaqueRows
+
         return OpaqueRows(self)
 
     def structure(self) -> Verdict:

@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import pkgutil
+import re
 import resource
 import select
 import signal
@@ -33,6 +34,7 @@ STARTING = 4.0  # processor seconds for imports and compilation, besides the lim
 WITHOUT_LIMIT = 60.0  # processor seconds of a command that has no limit of time
 PATIENCE = 8.0  # wall seconds for each processor second: the machine may be busy
 NOTES = ("bornfair: warning: ", "bornfair: note: ")
+PROGRESS = re.compile(r" [\d,]+ rows/s")
 GRACE = 5.0  # seconds that child processes may take to notice that their parent has ended
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans become children of this process, which then measures them
 
@@ -181,7 +183,8 @@ def broken_rules(ended: Ended, words: list[str]) -> Iterator[str]:
     if "Traceback" in ended.err:
         yield f"traceback: {shown}"
     lines = ended.err.splitlines()
-    errors = [line for line in lines if line.startswith("bornfair: ") and not line.startswith(NOTES)]
+    said = [line for line in lines if line.startswith("bornfair: ") and not line.startswith(NOTES)]
+    errors = [line for line in said if not PROGRESS.search(line)]
     if ended.status == 2 and (len(errors) != 1 or lines[-1:] != errors or len(errors[0]) > 2500 or ended.out):
         yield f"not one sentence: {errors} {lines[-3:]} {ended.out[:200]}"
     if "--json" in words and ended.status != 2 and (wrong := _no_document(ended.out)):

@@ -21,11 +21,8 @@ def test_hostile_files_are_answered_in_a_sentence():
 
 
 def test_runs_that_keep_the_contract_are_no_findings():
-    noted = replace(
-        REFUSED,
-        err="bornfair: warning: odd.\nbornfair: note: old.\n"
-        "bornfair: looking at the table: 34 of 100 rows, 3,429 rows/s, 19 s left\nbornfair: no.\n",
-    )
+    progress = "bornfair: looking at the table: 34 of 100 rows, 3,429 rows/s, 19 s left\n"
+    noted = replace(REFUSED, err=f"bornfair: warning: odd.\nbornfair: note: old.\n{progress}bornfair: no.\n")
     for ended in (GOOD, REFUSED, noted, replace(GOOD, status=3)):
         assert not [*broken_rules(ended, WORDS)]
 

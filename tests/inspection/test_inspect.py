@@ -1,5 +1,8 @@
 """A look at a table: what is found in it, and what is not."""
 
+import json
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -196,3 +199,9 @@ def test_a_rare_class_of_two_is_not_left_out():
     table["y"] = np.arange(len(table)) < 10  # 0.5 %
     table["copy"] = np.where(table["y"], "a", "b")
     assert found(table)["leak"] == ("copy",) and "rare values" not in found(table)
+
+
+@pytest.mark.parametrize("value", [b"\xff\0", Decimal("1.5"), np.datetime64("2026-01-01"), ("a", 1)], ids=repr)
+def test_values_of_other_types_can_be_written_as_json(value):
+    table = people().assign(job=pd.Series([value] * ROWS, dtype=object))
+    assert json.loads(json.dumps(bornfair.inspect(table).to_json()))["rows"] == ROWS

@@ -292,4 +292,5 @@ def _names_people(name: str) -> bool:
 
 
 def _common(counts: pd.Series) -> tuple[Any, ...]:
-    return tuple(plain(value) for value in counts[counts >= SHOWN_FROM].index[:5])
+    found = [plain(value) for value in counts[counts >= SHOWN_FROM].index[:5]]
+    return tuple(value if isinstance(value, (bool, int, float, str)) else str(value) for value in found)  # JSON values

@@ -113,7 +113,7 @@ def timeless(text: str) -> str:
     """Text without times, the version, and the names of folders of this machine."""
     here = f"{Path.cwd()}/"
     text = text.replace(here, "").replace(str(Path.cwd()), ".").replace(sys.executable, "PYTHON")
-    text = re.sub(r"\b\d+(\.\d+)?(e-\d+)?[\s\u00a0]s\b", "# s", text)
+    text = re.sub(r"(less than\s+)?\b\d+(\.\d+)?(e-\d+)?[\s\u00a0]s\b", "# s", text)
     text = re.sub(r"\b\d{1,2} [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC", "#", text)
     text = re.sub(r"\b\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)?", "#", text)
     text = re.sub(r'\btime="[\d.]+"', "", text)

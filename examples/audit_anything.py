@@ -49,7 +49,7 @@ def with_rule(applicants: pd.DataFrame) -> np.ndarray:
 
 
 verdict = verify(with_rule, people, timeout=8, **asked)
-print(verdict.verdict, verdict.decisions)
+print(verdict.answer, verdict.decisions)
 
 # %% [markdown]
 # ## A program
@@ -66,4 +66,4 @@ Path("score.py").write_text(
 )
 program = Command(f"{sys.executable} -S score.py")
 by_program = verify(program, people, timeout=20, **asked)
-print(by_program.verdict, by_program.reason)
+print(by_program.answer, by_program.reason)

@@ -39,7 +39,7 @@ verdicts = {
     for name in ("credit.json", "credit.txt")
 }
 for name, verdict in verdicts.items():
-    print(f"{name}: {verdict.verdict}, by {verdict.engine}")
+    print(f"{name}: {verdict.answer}, by {verdict.engine}")
     print(pd.DataFrame(verdict.twins)[["sex", "age", "amount"]].assign(decision=verdict.decisions))
 
 report = audit("credit.json", test, target="risk", sensitive_features=["sex"], timeout=2)

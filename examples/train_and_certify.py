@@ -39,7 +39,7 @@ print(clf.certificate_.claim)
 # %%
 plain = FairClassifier(["sex", "age"], domain=domain, response="none", random_state=0).fit(X, y)
 verdict = plain.verify()
-print(f"accuracy {plain.score(people, truth):.1%}, {verdict.verdict}: two who differ only in sex and age")
+print(f"accuracy {plain.score(people, truth):.1%}, {verdict.answer}: two who differ only in sex and age")
 for twin, decision in zip(verdict.twins, verdict.decisions, strict=True):
     print(f"  {twin['sex']}, {twin['age']} years: {decision} risk")
 

@@ -182,7 +182,7 @@ def test_the_snippet_of_the_readme_does_what_it_says(tmp_path, monkeypatch):
     assert classifier.certificate_.claim.startswith(
         "Two individuals who differ only in sex and age always get the same"
     )
-    assert load("bundle").verify().verdict == "verified"
+    assert load("bundle").verify().answer == "verified"
 
 
 def test_commands_of_all_documents_are_found():

@@ -21,8 +21,8 @@ def run(tmp_path, monkeypatch):
 
 def test_training_and_certifying(run, tmp_path):
     shown = run("train_and_certify.py")
-    assert shown["clf"].certificate_.verdict.verdict == "verified" and shown["checked"]["valid"]
-    assert shown["verdict"].verdict == "falsified" and len(set(shown["verdict"].decisions)) == 2
+    assert shown["clf"].certificate_.verdict.answer == "verified" and shown["checked"]["valid"]
+    assert shown["verdict"].answer == "falsified" and len(set(shown["verdict"].decisions)) == 2
     assert (shown["blind"] == shown["clf"].predict(shown["people"])).all()
     assert (tmp_path / "credit-bundle" / "report.html").is_file()
 
@@ -31,7 +31,7 @@ def test_auditing_a_scikit_learn_pipeline(run, tmp_path):
     shown = run("audit_scikit_learn.py")
     (document,) = shown["report"].documents
     twins = shown["pd"].DataFrame(document.verdict.twins)
-    assert document.verdict.verdict == "falsified"
+    assert document.verdict.answer == "falsified"
     assert shown["pipeline"].predict(twins).tolist() == document.verdict.decisions, "as the pipeline itself decides"
     assert document.people.unfair == sum(
         shown["pipeline"].predict(shown["test"].assign(sex="Male"))
@@ -46,11 +46,11 @@ def test_auditing_a_scikit_learn_pipeline(run, tmp_path):
 def test_auditing_what_can_only_be_run(run, tmp_path):
     shown = run("audit_anything.py")
     document = shown["document"]
-    assert document.verdict.verdict == "falsified" and "(SVC) is not supported" in document.making["Asked from outside"]
+    assert document.verdict.answer == "falsified" and "(SVC) is not supported" in document.making["Asked from outside"]
     assert "asked from outside, not read" in (tmp_path / "audit.html").read_text()
     for verdict, model in ((shown["verdict"], shown["with_rule"]), (document.verdict, shown["pipeline"].predict)):
         assert model(shown["pd"].DataFrame(verdict.twins)).tolist() == verdict.decisions
-    assert shown["by_program"].verdict == "falsified"
+    assert shown["by_program"].answer == "falsified"
 
 
 def test_handing_over(run):
@@ -62,7 +62,7 @@ def test_handing_over(run):
 
 def test_repairing_boosted_trees(run, tmp_path):
     shown = run("repair_forests.py")
-    assert {verdict.verdict for verdict in shown["verdicts"].values()} == {"falsified"}
+    assert {verdict.answer for verdict in shown["verdicts"].values()} == {"falsified"}
     for found in shown["repaired"].values():
         assert found.verdict == "verified" and 0 < found.replaced < found.sizes["before"]["trees"]
     assert all(answer["valid"] and "reads them either" in answer["reason"] for answer in shown["checked"].values())

@@ -30,7 +30,7 @@ def test_a_lazy_table_is_collected():
     pd.testing.assert_frame_equal(as_pandas(lazy), TABLE)
     trained = FairClassifier(["s"], hidden=[2], epochs=1).fit(lazy, TABLE["s"])
     assert trained.predict(lazy).tolist() == trained.predict(TABLE).tolist()
-    assert verify(MODEL, lazy, sensitive_features=["s"], timeout=5).verdict == "falsified"
+    assert verify(MODEL, lazy, sensitive_features=["s"], timeout=5).answer == "falsified"
 
 
 def test_columns_named_by_texts_and_numbers_are_refused_in_a_sentence():
@@ -46,5 +46,5 @@ def test_numbered_columns_are_known_by_their_numbers():
     for model in (plain, lambda people: people.iloc[:, 1]):
         for name in (1, "1"):
             found = verify(model, numbered, sensitive_features=[name], timeout=5)
-            assert found.verdict == "falsified" and set(found.twins[0]) == {"0", "1"}
+            assert found.answer == "falsified" and set(found.twins[0]) == {"0", "1"}
     assert list(numbered.columns) == [0, 1]

@@ -30,10 +30,10 @@ def test_one_fuzzer_can_be_chosen_by_its_name(capsys: pytest.CaptureFixture[str]
     assert "there are: small models, nasty models" in capsys.readouterr().err
 
 
-def test_a_false_answer_is_found_and_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_false_answeris_found_and_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     told = next(
         verdict for seed in range(40)
-        if (verdict := verify(brute_force.random_model(seed), engine="bounds")).verdict == "verified"
+        if (verdict := verify(brute_force.random_model(seed), engine="bounds")).answer == "verified"
     )  # fmt: skip
     monkeypatch.setattr(brute_force, "verify", lambda model, **settings: told)
     wrong = brute_force.run(10, 3).wrong
@@ -53,7 +53,7 @@ def test_batches_go_on_until_the_count_is_reached(capsys: pytest.CaptureFixture[
     assert said.startswith("seed 5\n") and said.count(f"{BATCH + 1:,} cases, 0 wrong") == 2
 
 
-def test_one_false_answer_is_told_with_its_seed_and_makes_the_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_false_answeris_told_with_its_seed_and_makes_the_status_1(capsys: pytest.CaptureFixture[str]) -> None:
     def run(count: int, seed: int) -> Summary:
         return Summary(count, wrong=["case 3: said verified"] if seed == 8 else [])
 

@@ -62,7 +62,7 @@ def test_twins_get_the_same_bits_and_the_checker_agrees(inner, twins, method, tm
     assert found["valid"] and found["verdict"] == "verified" and found["covers"] == "score", found["reason"]
     close = np.abs(saved.predict_proba(ALL) - wrapper.predict_proba(ALL)).max()
     assert close < 1e-4 and (saved.predict(ALL) == wrapper.predict(ALL)).all()
-    assert wrapper.verify().verdict == verify(str(tmp_path / "bundle")).verdict == "verified"
+    assert wrapper.verify().answer == verify(str(tmp_path / "bundle")).answer == "verified"
     if isinstance(saved, FairGraph):
         rejects_one_more_edge(saved)
     else:
@@ -101,9 +101,9 @@ def test_an_edge_that_runs_is_rejected_too(tmp_path: Path) -> None:
     forged = FairGraph(model.SerializeToString(), wrapper.domain_)
     assert forged.empirical_fairness(ALL) < 1
     verdict = forged.verify()
-    assert verdict.verdict == "undecided" and "woman" in verdict.reason
+    assert verdict.answer == "undecided" and "woman" in verdict.reason
     done = forged.certified()
-    assert done.certificate is not None and done.certificate.verdict.verdict == "undecided"
+    assert done.certificate is not None and done.certificate.verdict.answer == "undecided"
 
 
 def test_a_network_is_read_as_one(tmp_path: Path) -> None:
@@ -210,6 +210,6 @@ def test_a_graph_of_which_only_wires_are_read_is_counted_and_audited(tmp_path: P
     shares = quantify(bundle, timeout=2)
     assert (shares.certified, shares.falsified, shares.confident.high) == (1.0, 0.0, 0.0)
     (document,) = audit(bundle, ALL.assign(grant=ANSWERS), target="grant", timeout=5).documents
-    assert document.verdict.verdict == "verified" and document.verdict.engine == "data flow"
+    assert document.verdict.answer == "verified" and document.verdict.engine == "data flow"
     assert document.people.unfair == 0 and document.people.rows == len(ALL)
     assert any("the wires were read" in text for text in document.making.values())

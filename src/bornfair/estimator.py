@@ -94,7 +94,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
     >>> from bornfair import FairClassifier, datasets
     >>> people = datasets.load("credit").table
     >>> clf = FairClassifier(sensitive_features=["sex", "age"], epochs=2)
-    >>> clf.fit(people.drop(columns="risk"), people["risk"]).certificate_.verdict.verdict
+    >>> clf.fit(people.drop(columns="risk"), people["risk"]).certificate_.verdict.answer
     'verified'
     """
 

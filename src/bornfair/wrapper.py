@@ -83,7 +83,7 @@ class FairWrapper(TableClassifier):
     >>> people = datasets.load("credit").table
     >>> forest = RandomForestClassifier(n_estimators=5, max_depth=4, random_state=0)
     >>> clf = FairWrapper(forest, sensitive_features=["sex"], method="average")
-    >>> clf.fit(people.drop(columns="risk"), people["risk"]).certificate_.verdict.verdict
+    >>> clf.fit(people.drop(columns="risk"), people["risk"]).certificate_.verdict.answer
     'verified'
     """
 

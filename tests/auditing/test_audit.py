@@ -39,7 +39,7 @@ def compared(trained):
 
 def test_the_verdicts_are_those_of_the_models(compared, trained):
     fair, plain = compared.documents
-    assert (fair.model, fair.verdict.verdict, plain.model, plain.verdict.verdict) == (
+    assert (fair.model, fair.verdict.answer, plain.model, plain.verdict.answer) == (
         "fair", "verified", "plain", "falsified",
     )  # fmt: skip
     twins = pd.DataFrame(plain.verdict.twins)
@@ -77,7 +77,7 @@ def test_shares_of_the_fair_model_are_certain_and_those_of_the_plain_one_are_con
 
 def test_without_a_table_it_still_says_what_it_can(trained):
     (document,) = audit(trained[1]["plain"], timeout=1).documents
-    assert document.verdict.verdict == "falsified" and document.shares is not None
+    assert document.verdict.answer == "falsified" and document.shares is not None
     assert document.people is None and document.metrics is None
 
 
@@ -176,9 +176,9 @@ def test_declared_twins_are_audited_and_not_suggested_again():
         "declared": FairClassifier(["sex"], twins=rule, **settings).fit(X, y),
     }
     (alone,) = audit(models["dropped"], people, target="grant", timeout=30).documents
-    assert alone.verdict.verdict == "verified" and any("Husband" in text for text in alone.suggestions)
+    assert alone.verdict.answer == "verified" and any("Husband" in text for text in alone.suggestions)
     dropped, declared = audit(models, people, target="grant", twins=rule, timeout=4).documents
-    assert (dropped.verdict.verdict, declared.verdict.verdict) == ("falsified", "verified")
+    assert (dropped.verdict.answer, declared.verdict.answer) == ("falsified", "verified")
     assert {twin["relationship"] for twin in dropped.verdict.twins} == {"Husband", "Wife"}
     assert dropped.people.unfair > 0 and declared.people.unfair == 0 and not declared.suggestions
 
@@ -199,9 +199,9 @@ def test_an_imported_model_is_falsified_only_if_its_own_software_tells_the_twins
     people = pd.DataFrame({"age": [20, 30, 40, 50] * 10, "sex": [0, 1] * 20})
     original = LogisticRegression().fit(people, people["sex"])
     asked = load_model(original, table=people, sensitive=["sex"])
-    assert verify(asked, timeout=2).verdict == "falsified"
+    assert verify(asked, timeout=2).answer == "falsified"
     asked.original.decide = lambda table: np.zeros(len(table), np.int64)
-    assert verify(asked, timeout=2).verdict != "falsified"
+    assert verify(asked, timeout=2).answer != "falsified"
 
 
 def test_fairness_during_training_is_told_only_where_it_was_proven_for_every_epoch(trained):

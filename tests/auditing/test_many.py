@@ -29,7 +29,7 @@ def models(tmp_path):
 
 
 def told(report):
-    return [(one.model, one.verdict.verdict, one.shares.certified, one.people.unfair) for one in report.documents]
+    return [(one.model, one.verdict.answer, one.shares.certified, one.people.unfair) for one in report.documents]
 
 
 class Elsewhere(Workers):

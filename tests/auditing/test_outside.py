@@ -56,7 +56,7 @@ def test_estimators_that_are_not_read_are_asked(name):
     asked = Question.of(model, PEOPLE, **ASKED).model
     assert isinstance(asked, OpaqueModel) and "is not supported" in asked.unread
     verdict = verify(model, PEOPLE, timeout=60, **ASKED)
-    assert verdict.verdict == "falsified"
+    assert verdict.answer == "falsified"
     twins = pd.DataFrame(verdict.twins)
     assert model.predict(twins).tolist() == verdict.decisions
     assert twins.drop(columns="sex").nunique().max() == 1
@@ -125,7 +125,7 @@ def test_a_service_is_audited_and_noise_is_told():
 
     with served(noisy) as url:
         (document,) = audit(Endpoint(url, rate=1e6), PEOPLE, timeout=2, **ASKED).documents
-    assert document.verdict.verdict == "undecided" and "two ways" in document.verdict.reason
+    assert document.verdict.answer == "undecided" and "two ways" in document.verdict.reason
     assert document.people is None and document.shares is None
     assert document.metrics.accuracy > 0.5 and document.metrics.empirical_fairness is None
 

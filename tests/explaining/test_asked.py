@@ -14,11 +14,11 @@ def by_hours(people: pd.DataFrame):
 def test_a_function_is_explained():
     question = {"sensitive_features": ["woman"], "target": "paid", "timeout": 10}
     found = explain(by_hours, 1, PEOPLE, **question)
-    assert found.verdict.verdict == "falsified" and found.verdict.arithmetic == ("executed",) and found.otherwise == 1
+    assert found.verdict.answer == "falsified" and found.verdict.arithmetic == ("executed",) and found.otherwise == 1
     assert found.verdict.twins == [{"hours": 29, "woman": 1}, {"hours": 29, "woman": 0}] and found.decision is True
     assert found.undo["changes"]["hours"][0] == 29 and found.undo["proven"] is False
     fair = explain(by_hours, 0, PEOPLE, within={"hours": 10}, **question)
-    assert not fair and fair.verdict.verdict == fair.around.verdict == "undecided" and fair.otherwise == 0
+    assert not fair and fair.verdict.answer == fair.around.answer == "undecided" and fair.otherwise == 0
     assert "asked about 11 of these people" in fair.around.reason and fair.differing == ()
     near = explain(by_hours, 0, PEOPLE, within={"hours": 20}, **question)
-    assert near.around.verdict == "falsified" and near.around.twins[0]["hours"] > 25
+    assert near.around.answer == "falsified" and near.around.twins[0]["hours"] > 25

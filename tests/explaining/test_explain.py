@@ -62,7 +62,7 @@ def test_a_person_is_explained():
     assert found.undo == {"changes": {"hours": [29, 28]}, "decision": "no", "proven": True}
     assert "hours 28 instead of 29" in found.undo_text
     fair = explain(network(), woman | {"hours": 20}, within={"hours": 8, "age": None})
-    assert fair and fair.around.verdict == "verified" and fair.undo is None and not fair.undo_text
+    assert fair and fair.around.answer == "verified" and fair.undo is None and not fair.undo_text
     assert fair.neighbourhood == {"hours": (12, 28), "age": (18, 90)}
     near = explain(network(), woman | {"hours": 20}, within={"hours": 9})
     assert near.verdict and not near and near.around.twins[0]["hours"] == 29
@@ -70,7 +70,7 @@ def test_a_person_is_explained():
 
 def test_who_does_not_say_their_sex_is_explained_too():
     found = explain(network(), {"hours": 29, "age": 40, "is": "single"})
-    assert found.decision is None and found.otherwise == 1 and found.verdict.verdict == "falsified"
+    assert found.decision is None and found.otherwise == 1 and found.verdict.answer == "falsified"
     assert explain(network(), {"hours": 9, "age": 40, "is": "single", "sex": None, "loan": "no"})
 
 
@@ -96,11 +96,11 @@ def test_a_forest_is_explained():
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(people[["age", "hours"]], people["paid"])
     question = {"sensitive_features": ["age"], "target": "paid"}
     found = explain(tree, {"hours": 25, "age": 30}, people, **question)
-    assert found.verdict.verdict == "falsified" and found.verdict.twins[0]["age"] == 30 and found.decision == 0
+    assert found.verdict.answer == "falsified" and found.verdict.twins[0]["age"] == 30 and found.decision == 0
     assert found.differing[0].decision == 1 and found.undo["proven"] and list(found.undo["changes"]) == ["hours"]
     row = int(np.flatnonzero(people["hours"] < 10)[0])
-    assert explain(tree, row, people, within={"hours": 5}, **question).around.verdict == "verified"
-    assert explain(tree, row, people, within={"hours": 30}, **question).around.verdict == "falsified"
+    assert explain(tree, row, people, within={"hours": 5}, **question).around.answer == "verified"
+    assert explain(tree, row, people, within={"hours": 30}, **question).around.answer == "falsified"
     with pytest.raises(InputError, match="row 300 is not in the table, whose 300 rows are counted from 0"):
         explain(tree, 300, people, **question)
 

@@ -47,10 +47,10 @@ def test_real_numbers_are_asked_about_as_they_are(sensitive_real):
         limits = limits_around(model.domain, {"income": person, "age": 40}, within)
         return decide(model, among=limits, timeout=20)
 
-    assert asked(30.0).verdict == "falsified"
-    assert asked(20.0, income=9.5).verdict == "verified" and asked(99.0, age=None).verdict == "verified"
+    assert asked(30.0).answer == "falsified"
+    assert asked(20.0, income=9.5).answer == "verified" and asked(99.0, age=None).answer == "verified"
     found = asked(20.0, income=10.0)
-    assert found.verdict == "falsified"
+    assert found.answer == "falsified"
     assert {twin["age"] for twin in found.twins} == {40} and all(10 <= twin["income"] <= 30 for twin in found.twins)
 
 
@@ -60,10 +60,10 @@ def test_somebody_too_close_to_call_is_undecided():
     encoding = Encoding(domain, {"x": Scale(centre=0.0, exponent=0)})
     layers = Layer([[1.0, 1e-30]], [0.0]), Layer([[1.0]], [-np.tanh(1.0)])
     model = FairModel(Network(layers, "tanh"), encoding)
-    assert decide(model, among={"x": (1, 1)}, timeout=5).verdict == "undecided"
-    assert decide(model, among={"x": (2, 9)}, timeout=5).verdict == "verified"
+    assert decide(model, among={"x": (1, 1)}, timeout=5).answer == "undecided"
+    assert decide(model, among={"x": (2, 9)}, timeout=5).answer == "verified"
     found = explain(model, {"x": 1, "s": True}, within={"x": 1})
-    assert (found.verdict.verdict, found.around.verdict, bool(found), found.undo) == ("undecided",) * 2 + (False, None)
+    assert (found.verdict.answer, found.around.answer, bool(found), found.undo) == ("undecided",) * 2 + (False, None)
 
 
 def test_what_cannot_be_near_is_refused_in_a_sentence():

@@ -124,12 +124,12 @@ def test_a_decision_beside_the_probabilities_of_trees_is_not_ignored(first: str,
     with pytest.raises(InputError, match="the outputs 'label' and 'decision' may decide differently; name the one"):
         any_model(path, domain=PEOPLE)
     verdict = verify(path, PEOPLE, decision_output="decision")
-    assert verdict.verdict == "falsified"
+    assert verdict.answer == "falsified"
     truth = executed(path, "decision").reshape(-1, 2)
     model = any_model(path, domain=PEOPLE, decision_output="decision")
     assert model.predict(ROWS).tolist() == truth.ravel().tolist()
     assert model.empirical_fairness(ROWS) == np.mean(truth[:, 0] == truth[:, 1]) < 1
-    assert verify(path, PEOPLE, decision_output="label").verdict == "verified"
+    assert verify(path, PEOPLE, decision_output="label").answer == "verified"
 
 
 def test_a_threshold_behind_trees_is_not_ignored(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_a_threshold_behind_trees_is_not_ignored(tmp_path: Path) -> None:
     )  # fmt: skip
     p = g.node("Sigmoid", z)
     path = g.save(tmp_path, probability=(p, FLOAT), decision=(g.above(p, 0.2), BOOL))
-    assert verify(path, PEOPLE, decision_output="probability").verdict == "falsified"
-    assert verify(path, PEOPLE, decision_output="decision").verdict == "undecided"
+    assert verify(path, PEOPLE, decision_output="probability").answer == "falsified"
+    assert verify(path, PEOPLE, decision_output="decision").answer == "undecided"
     with pytest.raises(InputError, match="'decision' is computed from its trees in a way that is not supported"):
         load_model(path, domain=PEOPLE)
 
@@ -244,10 +244,10 @@ def test_an_output_that_is_not_read_may_be_the_decision(how: str, beside: str, t
     model = any_model(path, domain=PEOPLE, decision_output="decision")
     assert model.predict(ROWS).tolist() == executed(path, "decision").tolist()
     unfair = len(set(zip(*executed(path, "decision").reshape(-1, 2).T.tolist(), strict=True)) - {(0, 0), (1, 1)}) > 0
-    assert verify(path, PEOPLE, decision_output="decision", timeout=5).verdict == (
+    assert verify(path, PEOPLE, decision_output="decision", timeout=5).answer == (
         "falsified" if unfair else "undecided"
     )
-    assert verify(path, PEOPLE, decision_output="shown").verdict == "verified"
+    assert verify(path, PEOPLE, decision_output="shown").answer == "verified"
 
 
 def test_scores_that_do_not_belong_to_a_label_may_decide(tmp_path: Path) -> None:
@@ -257,8 +257,8 @@ def test_scores_that_do_not_belong_to_a_label_may_decide(tmp_path: Path) -> None
     path = g.save(tmp_path, label=(label, INT), other=(other, FLOAT))
     with pytest.raises(InputError, match="'label' and 'other' may decide differently"):
         any_model(path, domain=PEOPLE)
-    assert verify(path, PEOPLE, decision_output="other").verdict == "falsified"
-    assert verify(path, PEOPLE, decision_output="label").verdict == "verified"
+    assert verify(path, PEOPLE, decision_output="other").answer == "falsified"
+    assert verify(path, PEOPLE, decision_output="label").answer == "verified"
 
 
 TOGETHER = {
@@ -292,7 +292,7 @@ def test_outputs_that_make_one_decision_are_read(how: str, reverse: bool, tmp_pa
     decides = next(name for name in ("label", "one", "p") if name in outputs)
     found = executed(path, decides)
     assert model.predict(ROWS).astype(int).tolist() == (found > 0.5 if decides == "p" else found).astype(int).tolist()
-    assert verify(path, PEOPLE).verdict == "falsified"
+    assert verify(path, PEOPLE).answer == "falsified"
 
 
 def test_two_names_for_one_class_are_not_chosen_from(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_float32_is_claimed_for_sums_that_are_compared_with_zero(at: float, arit
     g = Drawn()
     path = g.save(tmp_path, label=(g.above(g.score((1.0, 1e-3), -4.25), at), BOOL))
     verdict = verify(path, PEOPLE)
-    assert (verdict.verdict, verdict.arithmetic) == ("verified", arithmetic)
+    assert (verdict.answer, verdict.arithmetic) == ("verified", arithmetic)
 
 
 # --- wires and black boxes ---
@@ -378,9 +378,9 @@ def test_all_outputs_of_a_graph_whose_wires_are_followed_may_decide(tmp_path: Pa
     path = g.save(tmp_path, decision=(condition, BOOL), probabilities=(p, FLOAT))
     with pytest.raises(InputError, match="'decision' and 'probabilities' may decide differently"):
         any_model(path, domain=PEOPLE)
-    assert verify(path, PEOPLE, decision_output="decision").verdict == "falsified"
+    assert verify(path, PEOPLE, decision_output="decision").answer == "falsified"
     assert isinstance(any_model(path, domain=PEOPLE, decision_output="probabilities"), WiredModel)
-    assert verify(path, PEOPLE, decision_output="probabilities").verdict == "verified"
+    assert verify(path, PEOPLE, decision_output="probabilities").answer == "verified"
 
 
 def test_a_graph_whose_wires_are_followed_decides_by_its_label(tmp_path: Path) -> None:

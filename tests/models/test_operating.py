@@ -235,7 +235,7 @@ def test_who_is_affected_depends_on_where_it_decides(unfair: FairClassifier, tab
     many = quantify(unfair.model_, table=table, target="default", timeout=2, threshold=0.05).people
     assert few is not None and many is not None and many.unfair > few.unfair
     verdict = verify(unfair.model_, table=table, threshold=0.05, timeout=5)
-    assert verdict.verdict == "falsified" and verdict.covers == "decision"
+    assert verdict.answer == "falsified" and verdict.covers == "decision"
     assert "asked at another threshold than its own (yes above 0.05)" in verdict.reason
 
 
@@ -283,7 +283,7 @@ def test_thresholds_that_were_tuned_are_read(table: pd.DataFrame) -> None:
         tuned = TunedThresholdClassifierCV(inner, cv=3).fit(numbers, table["default"] == "yes")
         read = Question.of(tuned, numbers, sensitive_features=["sex"]).model
         assert (read.predict(numbers) == tuned.predict(numbers)).all()
-        assert verify(tuned, numbers, sensitive_features=["sex"], timeout=3).verdict == "falsified"
+        assert verify(tuned, numbers, sensitive_features=["sex"], timeout=3).answer == "falsified"
 
 
 # --- which class a threshold is for ---

@@ -79,12 +79,12 @@ def test_falsified_in_float32_is_the_word_of_onnxruntime(engine: str) -> None:
     for model in MODELS:
         verdict = verify(model, engine=engine, timeout=20)  # type: ignore[arg-type]
         unfair = unfair_as_served(model)
-        if verdict.verdict == "falsified" and "float32" in verdict.arithmetic:
+        if verdict.answer == "falsified" and "float32" in verdict.arithmetic:
             assert verdict.twins is not None
             assert (verdict.twins[0]["a"], verdict.twins[0]["b"]) in unfair
             assert served(model, pd.DataFrame(verdict.twins))[0].tolist() == verdict.decisions
             told += 1
-        elif verdict.verdict == "verified" and "float32" in verdict.arithmetic:
+        elif verdict.answer == "verified" and "float32" in verdict.arithmetic:
             assert not unfair
     assert told >= 3
 

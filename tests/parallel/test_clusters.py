@@ -107,7 +107,7 @@ def answers(workers: Workers | int) -> tuple[dict, tuple]:
     verdict = search(hidden(), timeout=600.0, batch=32, stop_after=900, jobs=workers)
     return (
         {name: value for name, value in shares.to_json().items() if name != "seconds"},
-        (verdict.verdict, verdict.boxes, verdict.reason.split(" in ")[0], verdict.twins),
+        (verdict.answer, verdict.boxes, verdict.reason.split(" in ")[0], verdict.twins),
     )
 
 

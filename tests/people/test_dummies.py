@@ -111,22 +111,22 @@ def test_a_prefix_of_several_words_is_told_from_a_category_of_several():
 @pytest.mark.parametrize("model", [logistic(1.7, 1.7), network()])
 def test_a_model_that_is_fair_to_both_is_verified(model, named):
     found = verify(model, X, sensitive_features=named, timeout=20)
-    assert found.verdict == "verified"
+    assert found.answer == "verified"
     assert any("'sex_Female' and 'sex_Male'" in note and "change together" in note for note in found.notes)
     assert any("'job_a', 'job_b' and 'job_c'" in note and "impossible people" in note for note in found.notes)
 
 
 def test_twins_have_observed_combinations_unless_all_are_asked_about():
-    assert verify(logistic(1.7, 1.7), X, sensitive_features=["sex_Male"], combinations="observed").verdict == "verified"
+    assert verify(logistic(1.7, 1.7), X, sensitive_features=["sex_Male"], combinations="observed").answer == "verified"
     found = verify(logistic(1.7, 1.7), X, sensitive_features=["sex_Male"], combinations="all")
-    assert found.verdict == "falsified" and len({twin["sex_Female"] for twin in found.twins}) == 1
+    assert found.answer == "falsified" and len({twin["sex_Female"] for twin in found.twins}) == 1
     assert any("twins may be impossible people" in note for note in found.notes)
     for model in (
         logistic(1.0, -1.0), RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, Y),
         lambda rows: (rows["income"] + 9 * rows["sex_Male"] > 35).to_numpy().astype(int), GaussianNB().fit(X, Y),
     ):  # fmt: skip
         found = verify(model, X, sensitive_features=["sex_Male"], timeout=20)
-        assert found.verdict == "falsified"
+        assert found.answer == "falsified"
         assert {(twin["sex_Female"], twin["sex_Male"]) for twin in found.twins} == {(0, 1), (1, 0)}
 
 
@@ -194,15 +194,15 @@ def test_other_sensitive_features_keep_all_their_values():
 def test_a_domain_that_was_given_says_who_exists_itself():
     domain = Domain.infer(X, sensitive=["sex_Male"])
     found = verify(logistic(1.7, 1.7), domain, table=X)
-    assert found.verdict == "falsified" and any("'sex_Male' changes while 'sex_Female' stays" in n for n in found.notes)
-    assert verify(logistic(1.7, 1.7), domain, table=X, combinations="observed").verdict == "verified"
+    assert found.answer == "falsified" and any("'sex_Male' changes while 'sex_Female' stays" in n for n in found.notes)
+    assert verify(logistic(1.7, 1.7), domain, table=X, combinations="observed").answer == "verified"
 
 
 def test_a_bundle_may_be_asked_about_the_combinations_of_a_table(tmp_path):
     trained = FairClassifier(["age"], hidden=[4], epochs=1, random_state=0).fit(X, Y)
     trained.save(tmp_path / "bundle")
     verdict = verify(tmp_path / "bundle", table=X, sensitive_features=["sex_Male"], timeout=20)
-    assert verdict.verdict in ("verified", "falsified")
+    assert verdict.answer in ("verified", "falsified")
     assert {(t["sex_Female"], t["sex_Male"]) for t in verdict.twins or []} <= {(0, 1), (1, 0)}
     several = FairClassifier(["age", "job_a"], hidden=[4], epochs=1, combinations="all").fit(X, Y)
     asked = bornfair.questions.Question.of(several, table=X, combinations="observed").model.domain

@@ -112,7 +112,7 @@ def test_the_checker_imports_the_standard_library_only():
 
 @pytest.mark.parametrize("kind", ["structural", "bounds", "falsified", "undecided"])
 @pytest.mark.parametrize("form", ["folder", "zip"])
-def test_python_alone_gives_the_same_answer_and_a_status(alone, tmp_path, kind, form):
+def test_python_alone_gives_the_same_answerand_a_status(alone, tmp_path, kind, form):
     files = bundle(kind)
     place = folder(tmp_path / "b", files) if form == "folder" else zipped(tmp_path / "b.zip", files.items())
     status, text, _ = examine(alone, place, "--json")
@@ -1253,7 +1253,7 @@ def a_zipped_folder(place, *, folder="bundle/", own_entry=True, extra=b"", other
 def test_a_folder_that_was_zipped_is_checked_and_loaded(tmp_path, how):
     place = a_zipped_folder(tmp_path / "b.zip", **how)
     assert checker.check(place) == checker.check(folder(tmp_path / "b", bundle("structural")))
-    assert load(place).certificate.verdict.verdict == "verified"
+    assert load(place).certificate.answer.answer == "verified"
 
 
 @pytest.mark.parametrize(

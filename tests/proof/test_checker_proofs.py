@@ -1020,7 +1020,7 @@ def claimed(model, verdict, proof, arithmetic, **facts):
     """The model with a certificate that claims just this, true or not."""
     asked = Verdict("undecided", "none", "bounds", (), "nobody asked.")
     bare = certificate_of(model, asked, seconds=0)
-    stated = dataclasses.replace(asked, verdict=verdict, proof=proof, arithmetic=arithmetic, **facts.pop("said", {}))
+    stated = dataclasses.replace(asked, answer=verdict, proof=proof, arithmetic=arithmetic, **facts.pop("said", {}))
     words = checker.claim_of(verdict, proof, arithmetic, model.domain.sensitive, asked.reason)
     return dataclasses.replace(model, certificate=dataclasses.replace(bare, claim=words, verdict=stated, **facts))
 
@@ -1033,14 +1033,12 @@ def test_the_checker_agrees_with_the_engines_and_with_counting_out(shape):
         known, verdict = truth(model), verify(model, engine="bounds", timeout=20, seed=seed)
         bundle = dataclasses.replace(model, certificate=certificate_of(model, verdict, seconds=20))
         found = checked(bundle)
-        stated = bundle.certificate.verdict
-        assert found["valid"] and found["verdict"] == stated.verdict
+        stated = bundle.certificate.answer
+        assert found["valid"] and found["verdict"] == stated.answer
         assert mistake(model, stated, known) is None, f"case {seed}: {mistake(model, stated, known)}"
-        assert stated.verdict in (verdict.verdict, "undecided")
-        assert set(stated.arithmetic) <= {"real", "float32"} and (
-            stated.verdict != "verified" or stated.proof != "none"
-        )
-        settled[stated.verdict] += 1
+        assert stated.answer in (verdict.answer, "undecided")
+        assert set(stated.arithmetic) <= {"real", "float32"} and (stated.answer != "verified" or stated.proof != "none")
+        settled[stated.answer] += 1
     assert settled["undecided"] <= 2 and min(settled["verified"], settled["falsified"]) >= 3, settled
 
 

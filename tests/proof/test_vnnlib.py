@@ -255,7 +255,7 @@ def test_whole_numbers_and_categories_are_not_widened(tmp_path):
 def test_twins_found_by_the_verifier_satisfy_the_property(tmp_path, variant):
     model = make_model(**VARIANTS[variant])
     verdict = verify(model, timeout=20)
-    assert verdict.verdict == "falsified" and "float32" in verdict.arithmetic
+    assert verdict.answer == "falsified" and "float32" in verdict.arithmetic
     query = export_query(model, tmp_path / "query")
     asked = Property(query.property)
     space = model.domain.sensitive_space

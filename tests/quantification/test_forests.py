@@ -59,10 +59,10 @@ def test_sub_populations_and_rows_are_counted_as_by_looking_at_each_of_them():
         inside = within(model, truth.people, limits)
         mass = truth.weights[inside].sum()
         verdict = decide(model, timeout=20.0, where=limits)
-        assert verdict.verdict == ("falsified" if truth.unfair[inside].any() else "verified"), (seed, limits, verdict)
+        assert verdict.answer == ("falsified" if truth.unfair[inside].any() else "verified"), (seed, limits, verdict)
         if verdict.twins and not model.domain.twins:
             assert within(model, pd.DataFrame(verdict.twins), limits).all(), (seed, limits, verdict)
-        seen.add((verdict.verdict, bool(truth.unfair.any())))
+        seen.add((verdict.answer, bool(truth.unfair.any())))
         if mass > 1e-12:
             found = shares_of_forest(model, timeout=20.0, samples=64, where=limits)
             assert found.undecided <= CLOSE and found.where == (limits or None)

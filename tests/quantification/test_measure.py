@@ -541,7 +541,7 @@ def test_where_every_feature_is_sensitive_there_is_one_person(hidden, activation
     widths = (2, *hidden, 1)
     layers = [Layer(random.normal(size=(b, a)), random.normal(size=b)) for a, b in itertools.pairwise(widths)]
     model = FairModel(Network(tuple(layers), activation), Encoding(domain, {}, {}))
-    shares, fair = shares_of(model, timeout=5), model.verify(timeout=5).verdict == "verified"
+    shares, fair = shares_of(model, timeout=5), model.verify(timeout=5).answer == "verified"
     assert (shares.certified, shares.falsified) == ((1.0, 0.0) if fair else (0.0, 1.0))
 
 

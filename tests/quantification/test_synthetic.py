@@ -47,7 +47,7 @@ def test_synthetic_twins_are_no_rows_and_are_decided_differently(kind, opaque, r
     usual = verify(model, PEOPLE, opaque=opaque, **ASKED)
     assert usual.shown == "real" and is_row(usual.twins[0])
     found = verify(model, PEOPLE, opaque=opaque, synthetic=True, **ASKED)
-    assert found.verdict == "falsified" and found.shown == "synthetic"
+    assert found.answer == "falsified" and found.shown == "synthetic"
     assert not any(map(is_row, found.twins))
     assert model.predict(pd.DataFrame(found.twins)).tolist() == found.decisions and len(set(found.decisions)) == 2
 
@@ -56,7 +56,7 @@ def test_nobody_is_shown_where_everybody_is_a_row():
     people = pd.DataFrame({"hours": np.arange(40) % 20, "woman": np.arange(40) % 2})
     model = LogisticRegression(C=100).fit(people, people["woman"])
     found = verify(model, people, sensitive_features=["woman"], synthetic=True, timeout=5)
-    assert found.verdict == "falsified" and found.twins is None and found.decisions is None
+    assert found.answer == "falsified" and found.twins is None and found.decisions is None
     assert found.shown == "hidden" and "are not shown" in found.reason
 
 
@@ -67,7 +67,7 @@ def test_rows_falsify_a_model_that_a_search_without_them_leaves_open(kind, reque
     model = request.getfixturevalue(kind)
     monkeypatch.setattr("bornfair.questions.decide", lambda *_, **__: undecided("bounds", "the time is up"))
     found = verify(model, PEOPLE, synthetic=True, **ASKED)
-    assert found.verdict == "falsified"
+    assert found.answer == "falsified"
     assert found.twins is None or not any(map(is_row, found.twins))
 
 
@@ -93,7 +93,7 @@ def test_an_explanation_keeps_the_values_of_a_row_back(network):
     usual = explain(network, treated, PEOPLE, **ASKED)
     found = explain(network, treated, PEOPLE, synthetic=True, within={"age": 2}, **ASKED)
     assert any("The person is real" in note for note in usual.notes)
-    assert found.verdict.verdict == usual.verdict.verdict == "falsified" and found.otherwise == usual.otherwise
+    assert found.verdict.answer == usual.verdict.answer == "falsified" and found.otherwise == usual.otherwise
     told = found.to_json()
     assert told["person"] == {} and told["twins"] is None and told["neighbourhood"]["twins"] is None
     assert not told["differing"] and told["undo"] is None and told["undo_text"] == ""

@@ -121,7 +121,7 @@ def test_verify_answers_by_the_wires_where_no_reader_can(tmp_path: Path) -> None
     verdict = verify(path, PEOPLE, target="hired", sensitive_features=["woman"])
     assert verdict and verdict.engine == "data flow" and verdict.arithmetic == ("executed",)
     asked = verify(written(MODEL, tmp_path / "model.onnx"), PEOPLE, target="hired", sensitive_features=["woman"])
-    assert asked.verdict == "falsified" and asked.engine == "asking"  # a path leads on: it is run, and shows twins
+    assert asked.answer == "falsified" and asked.engine == "asking"  # a path leads on: it is run, and shows twins
 
 
 def test_a_matrix_and_several_classes_are_taken_too(tmp_path: Path) -> None:

@@ -351,7 +351,7 @@ def test_reports_say_the_threshold_and_use_it(tmp_path: Path) -> None:
     shown = json.loads(run("explain", bundle, "--data", table, "--row", "0", "--json").stdout)
     assert str(int(mean[0])) in json.dumps(shown)
     assert drift(bundle, PEOPLE).outside == 0 and drift(bundle, PEOPLE.assign(age=99)).holds
-    assert verify(bundle).verdict == "verified"
+    assert verify(bundle).answer == "verified"
 
 
 # --- logistic regression and gaps, at the shell ---

@@ -122,11 +122,11 @@ def truth(model: FairModel) -> Truth:
 def mistake(model: FairModel, verdict, known: Truth) -> str | None:
     """What is wrong with a verdict, or None."""
     unfair = {"real": known.real, "float32": known.float32}
-    if verdict.verdict == "verified" and any(unfair[arithmetic] for arithmetic in verdict.arithmetic):
+    if verdict.answer == "verified" and any(unfair[arithmetic] for arithmetic in verdict.arithmetic):
         return f"{verdict.engine} says verified in {verdict.arithmetic}, but {known}"
-    if verdict.verdict == "falsified" and not all(unfair[arithmetic] for arithmetic in verdict.arithmetic):
+    if verdict.answer == "falsified" and not all(unfair[arithmetic] for arithmetic in verdict.arithmetic):
         return f"{verdict.engine} says falsified in {verdict.arithmetic}, but {known}"
-    if verdict.verdict == "falsified":
+    if verdict.answer == "falsified":
         first, second = verdict.twins
         differing = {name for name in first if first[name] != second[name]}
         if not differing <= set(model.domain.sensitive) or len(set(verdict.decisions)) < 2:
@@ -151,7 +151,7 @@ def run(count: int, seed: int) -> Summary:
         problems = [attack_mistake(model, known)] if i % 5 == 0 else []
         for engine in ["bounds", *{0: ["smt"], 5: ["milp"]}.get(i % 10, [])]:
             verdict = verify(model, engine=engine, timeout=30, seed=seed)
-            summary.outcomes[f"{engine} {verdict.verdict}"] += 1
+            summary.outcomes[f"{engine} {verdict.answer}"] += 1
             problems.append(mistake(model, verdict, known))
         summary.wrong += [f"{make.__name__}({case}): {problem}" for problem in problems if problem]
     return summary

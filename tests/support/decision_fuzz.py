@@ -383,9 +383,9 @@ def alike(one: Any, other: Any) -> bool:
 def wrong(verdict: Any, decided: np.ndarray) -> str | None:
     """What is wrong with a verdict, if this is what the graph decides."""
     table = decided.reshape(-1, 2)
-    if verdict.verdict == "verified" and (unfair := table[:, 0] != table[:, 1]).any():
+    if verdict.answer == "verified" and (unfair := table[:, 0] != table[:, 1]).any():
         return f"verified, but {int(unfair.sum())} people's twins are decided otherwise"
-    if verdict.verdict == "falsified":
+    if verdict.answer == "falsified":
         one, other = (decided[_row(twin)] for twin in verdict.twins)
         if alike(one, other):
             return f"falsified by {verdict.twins}, who both get {one}"
@@ -413,7 +413,7 @@ def mistakes(case: Case, path: Path) -> tuple[str, str | None]:
         verdict = verify(path, DOMAIN, timeout=20.0, **case.asked)
     except InputError:
         return "refused", None
-    outcome = f"{verdict.verdict} ({type(question.model).__name__})"
+    outcome = f"{verdict.answer} ({type(question.model).__name__})"
     if "threshold" in case.asked and str(model.domain.classes.tolist()[0]).lower() in POSITIVE:
         if not any(end.low for end in case.ends):
             return outcome, "the classes are named in reverse"

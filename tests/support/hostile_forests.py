@@ -129,7 +129,7 @@ def ask(path: Path) -> str:
     model = ForestModel(forest, Domain(features=features, sensitive=(names[-1],)), tuple(names))
     judge = Judge(restricted(model))
     verdict = judge.structure() or search_forest(judge, timeout=5.0, most_boxes=64)
-    return verdict.verdict
+    return verdict.answer
 
 
 def run(count: int, seed: int) -> Summary:

@@ -244,19 +244,19 @@ def mistake(
     except InputError as error:
         found["refused, is not the model" if "is not the model" in str(error) else "refused, cannot be read"] += 1
         return None
-    found[verdict.verdict + (" as read" if verdict.as_read else "")] += 1
-    if verdict.verdict == "verified" and "float32" in verdict.arithmetic and known.unfair_as_executed:
+    found[verdict.answer + (" as read" if verdict.as_read else "")] += 1
+    if verdict.answer == "verified" and "float32" in verdict.arithmetic and known.unfair_as_executed:
         return f"verified in {verdict.arithmetic} ({verdict.reason}), but onnxruntime tells twins apart"
-    if verdict.verdict == "verified" and known.surely_unfair().any():
+    if verdict.answer == "verified" and known.surely_unfair().any():
         person = known.people[int(np.argmax(known.surely_unfair()))]
         return f"verified in {verdict.arithmetic} ({verdict.reason}), but exact numbers tell {person} apart"
-    if verdict.verdict == "falsified":
+    if verdict.answer == "falsified":
         assert verdict.twins is not None
         versions = [known.people.index((twin["a"], twin["b"])) for twin in verdict.twins]
         decided = [known.executed[row, twin["s"]] for row, twin in zip(versions, verdict.twins, strict=True)]
         if len(set(versions)) != 1 or decided[0] == decided[1]:
             return f"falsified in {verdict.arithmetic} by {verdict.twins}, whom onnxruntime decides {decided}"
-    if verdict.verdict == "verified" and known.unfair_as_executed:
+    if verdict.answer == "verified" and known.unfair_as_executed:
         found["of these, told apart by rounding alone"] += 1
     return None
 

@@ -238,7 +238,7 @@ def mistakes(seed: int) -> tuple[list[str], Counter[str]]:
     unfair = {arithmetic: judge.unfair(arithmetic) for arithmetic in ("real", "float32")}
     engine = ENGINES[seed // 4 % len(ENGINES)]
     verdict = verify(model, engine=engine, timeout=3, seed=seed)
-    said[f"{engine} {verdict.verdict}"] += 1
+    said[f"{engine} {verdict.answer}"] += 1
     found += [f"{engine}: {problem}" for problem in _judged(judge, verdict, unfair)]
     if seed % 3 == 0:
         shares = quantify(model, timeout=0.3, seed=seed)
@@ -261,11 +261,11 @@ def _judged(judge: Judge, verdict, unfair: dict) -> list[str]:
     found = []
     for arithmetic in verdict.arithmetic:
         known = unfair[arithmetic]
-        if verdict.verdict == "verified" and known is not None and known.any():
+        if verdict.answer == "verified" and known is not None and known.any():
             found.append(f"verified in {arithmetic}, but {int(known.sum())} are unfair")
-        if verdict.verdict == "falsified" and not judge.differ(verdict.twins, arithmetic):
+        if verdict.answer == "falsified" and not judge.differ(verdict.twins, arithmetic):
             found.append(f"falsified in {arithmetic} by people who are decided alike: {verdict.twins}")
-    if verdict.verdict == "falsified":
+    if verdict.answer == "falsified":
         one, other = verdict.twins
         if any(one[name] != other[name] for name in judge.domain.free_names):
             found.append(f"falsified by people who are no twins: {verdict.twins}")

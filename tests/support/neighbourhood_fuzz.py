@@ -65,16 +65,16 @@ def network_mistake(seed: int, summary: Summary) -> str | None:
     people = [dict(zip(domain.free_names, row, strict=True)) for row in rows]
     people = [person for person in people if inside(domain, limits, person)]
     verdict = decide(model, among=limits, timeout=20)
-    summary.outcomes[f"network {verdict.verdict}"] += 1
+    summary.outcomes[f"network {verdict.answer}"] += 1
     numbers = range(versions.size)
     inputs = np.stack([exact_input(model.encoding, person, v, versions) for person in people for v in numbers])
     exact = exact_decisions(model.network, inputs).reshape(len(people), -1)
     answers = served(model, pd.DataFrame([versions.of(p, v) for p in people for v in numbers]))[0]
     answers = answers.reshape(len(people), -1)
     unfair = {"real": bool((exact != exact[:, :1]).any()), "float32": bool((answers != answers[:, :1]).any())}
-    if verdict.verdict == "verified" and any(unfair[name] for name in verdict.arithmetic):
+    if verdict.answer == "verified" and any(unfair[name] for name in verdict.arithmetic):
         return f"verified in {verdict.arithmetic} within {limits}, but {unfair}"
-    if verdict.verdict != "falsified":
+    if verdict.answer != "falsified":
         return None
     if not all(unfair[name] for name in verdict.arithmetic):
         return f"falsified in {verdict.arithmetic} within {limits}, but {unfair}"
@@ -95,10 +95,10 @@ def forest_mistake(seed: int, summary: Summary) -> str | None:
     limits, within = near(domain, people[at], random)
     unfair = any(bad and inside(domain, limits, person) for bad, person in zip(truth.unfair, people, strict=True))
     verdict = decide(model, among=limits, timeout=20)
-    summary.outcomes[f"forest {verdict.verdict}"] += 1
-    if verdict.verdict == "verified":
+    summary.outcomes[f"forest {verdict.answer}"] += 1
+    if verdict.answer == "verified":
         return f"verified within {limits}, but somebody there is not" if unfair else None
-    if verdict.verdict != "falsified":
+    if verdict.answer != "falsified":
         return None
     cut = [f for f in domain.free_features if f.kind == "real" and within.get(f.name) is not None]
     if not unfair and not cut:  # of a range that ends between two thresholds, the list has not every value

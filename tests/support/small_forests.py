@@ -69,9 +69,9 @@ def _asked(model: ForestModel, weights: np.ndarray, unfair: np.ndarray, rng: np.
 
 
 def _wrong(verdict: Any, unfair: bool, how: str) -> str | None:
-    if verdict.verdict in ("undecided", "falsified" if unfair else "verified"):
+    if verdict.answer in ("undecided", "falsified" if unfair else "verified"):
         return None
-    return f"{how} says {verdict.verdict}: {verdict.reason}; twins {verdict.twins}"
+    return f"{how} says {verdict.answer}: {verdict.reason}; twins {verdict.twins}"
 
 
 # --- trained ones ---

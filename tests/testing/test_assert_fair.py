@@ -31,7 +31,7 @@ def test_an_unfair_model_fails_with_the_twins(unfair):
 
 def test_a_fair_model_passes_and_gives_the_verdict():
     tree = DecisionTreeClassifier(max_depth=2).fit(PEOPLE[["hours", "woman"]], PEOPLE["paid"])
-    assert assert_fair(tree, PEOPLE, sensitive_features="woman", target="paid").verdict == "verified"
+    assert assert_fair(tree, PEOPLE, sensitive_features="woman", target="paid").answer == "verified"
 
 
 def test_undecided_passes_only_if_allowed(monkeypatch, unfair):
@@ -41,7 +41,7 @@ def test_undecided_passes_only_if_allowed(monkeypatch, unfair):
     monkeypatch.setattr(bornfair.questions, "verify", lambda *_, **__: undecided("bounds", "the time is up"))
     with pytest.raises(AssertionError, match=r"not proven fair, nor disproven .*: the time is up"):
         assert_fair(unfair, PEOPLE, sensitive_features=["woman"])
-    assert assert_fair(unfair, PEOPLE, allow_undecided=True).verdict == "undecided"
+    assert assert_fair(unfair, PEOPLE, allow_undecided=True).answer == "undecided"
 
 
 def test_a_wrong_question_is_no_failed_assertion(unfair):

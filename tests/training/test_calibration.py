@@ -101,7 +101,7 @@ def test_a_calibrated_model_is_the_other_with_a_line_and_as_proven(fitted, tmp_p
     np.testing.assert_allclose(after, line["slope"] * before + line["shifts"][0], atol=1e-4)
     assert not np.allclose(after, before, atol=1e-3)
     assert ((clf.predict_proba(X)[:, 1] > 0.3) == (clf.predict(X) == clf.classes_[1])).all()
-    assert clf.certificate_.verdict.verdict == "verified" and clf.empirical_fairness(X) == 1
+    assert clf.certificate_.verdict.answer == "verified" and clf.empirical_fairness(X) == 1
     bundle = clf.save(tmp_path / "bundle")
     assert check(bundle)["valid"]
     session = onnxruntime.InferenceSession(str(bundle / "model.onnx"))

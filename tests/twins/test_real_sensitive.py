@@ -38,7 +38,7 @@ def bump(at: float, width: float) -> FairModel:
 def test_ages_between_the_levels_of_a_grid_are_looked_at(engine):
     model = bump(at=40.4, width=3.0)  # the levels of the grid are 18, 23, 28, …: none of them notices
     verdict = verify(model, engine=engine, timeout=30)
-    assert verdict.verdict == "falsified", verdict.reason
+    assert verdict.answer == "falsified", verdict.reason
     ages = [twin["age"] for twin in verdict.twins]
     assert any(abs(age - 40.4) < 3 for age in ages) and any(abs(age - 40.4) > 1 for age in ages)
     assert model.predict(pd.DataFrame(verdict.twins)).tolist() == verdict.decisions
@@ -58,13 +58,13 @@ def test_engines_never_contradict_the_exact_classes_along_the_range(block):
         unfair = [len(classes_of(model, person)) > 1 for person in people(model)]
         for engine in ("auto", "bounds", *(("smt",) if seed % 3 == 0 else ("milp",) if seed % 3 == 1 else ())):
             verdict = verify(model, engine=engine, timeout=2, seed=seed)
-            if verdict.verdict == "verified":
+            if verdict.answer == "verified":
                 assert not any(unfair), f"case {seed}: {engine} says verified"
-            elif verdict.verdict == "falsified":
+            elif verdict.answer == "falsified":
                 assert any(unfair) or "real" not in verdict.arithmetic, f"case {seed}: {engine} says falsified"
                 decided_as = model.predict(pd.DataFrame(verdict.twins)).tolist()
                 assert len(set(decided_as)) == 2 or "float32" not in verdict.arithmetic, f"case {seed}: {engine}"
-            decided += verdict.verdict != "undecided"
+            decided += verdict.answer != "undecided"
     assert decided >= 30
 
 
@@ -95,7 +95,7 @@ def test_a_dependence_on_age_that_changes_nobodys_decision_is_verified_by_bounds
     fair = FairModel(Network((first, Layer(last.weight, np.array([5.0])))), model.encoding)
     for engine in ("bounds", "smt", "milp"):
         verdict = verify(fair, engine=engine, timeout=30)
-        assert verdict.verdict == "verified", (engine, verdict.reason)
+        assert verdict.answer == "verified", (engine, verdict.reason)
 
 
 def test_codes_in_real_arithmetic_are_those_of_the_raw_value():
@@ -108,7 +108,7 @@ def test_codes_in_real_arithmetic_are_those_of_the_raw_value():
         bias = np.float32(2.0**-24) * np.float32(steps)
         network = Network((Layer(np.array([[1.0]]), np.array([bias])),))
         verdicts.append(verify(FairModel(network, encoding), timeout=5))
-    assert all(v.verdict == "falsified" for v in verdicts)
+    assert all(v.answer == "falsified" for v in verdicts)
     for verdict, steps in zip(verdicts, range(-2, 3), strict=True):
         if "real" in verdict.arithmetic:
             exact = [Fraction(t["age"]) * Fraction(2, 3) - 1 + Fraction(steps, 2**24) > 0 for t in verdict.twins]
@@ -127,7 +127,7 @@ def test_every_age_counts_beside_another_sensitive_feature():
         network = Network((Layer(np.array([weights]), np.array([0.25])),))
         for engine in ("auto", "bounds", "smt", "milp"):
             verdict = verify(FairModel(network, encoding), engine=engine, timeout=20)
-            assert verdict.verdict == ("falsified" if any(weights) else "verified"), (weights, engine, verdict.reason)
+            assert verdict.answer == ("falsified" if any(weights) else "verified"), (weights, engine, verdict.reason)
 
 
 def test_an_audit_says_with_how_many_values_rows_were_looked_at():

@@ -420,7 +420,7 @@ def test_whole_numbers_of_many_columns_are_made_to_cancel():
     weight[:, -1] *= 1e-7
     network = Network((Layer(weight, random.normal(size=8)), Layer(random.normal(size=(1, 8)), np.zeros(1))))
     verdict = verify(FairModel(network, encoding), timeout=30)
-    assert verdict.verdict == "falsified" and "whole numbers that cancel" in verdict.reason
+    assert verdict.answer == "falsified" and "whole numbers that cancel" in verdict.reason
 
 
 def test_ranges_too_wide_for_whole_numbers_are_searched():

@@ -116,7 +116,7 @@ def test_an_audit_stops_in_time_and_leaves_out_what_there_was_no_time_for(model,
     assert document.people.rows < ROWS and not document.proxies and clock.spent < 2.0 + 80 * 0.3
     assert any("no time left to look at what gives the sensitive values away" in text for text in said)
     (late,) = audit(model, table, timeout=ticking(0.01)).documents  # no time for a search; its people were judged
-    assert late.people.unfair > 0 and late.verdict.verdict == "falsified" and len(set(late.verdict.decisions)) == 2
+    assert late.people.unfair > 0 and late.verdict.answer == "falsified" and len(set(late.verdict.decisions)) == 2
     with pytest.raises(TimeIsUp):
         proxy_report(table, model.domain, timeout=ticking(0.01))
 

@@ -20,7 +20,7 @@ def test_bounds_and_attack_never_contradict_counting_out(block):
         verdict = verify(model, engine="bounds", timeout=20, seed=seed)
         assert mistake(model, verdict, known) is None, f"case {seed}: {mistake(model, verdict, known)}"
         assert attack_mistake(model, known) is None, f"case {seed}: {attack_mistake(model, known)}"
-        decided += verdict.verdict != "undecided"
+        decided += verdict.answer != "undecided"
     assert decided == CASES // 8, "small lattices can always be searched to the end"
 
 
@@ -32,5 +32,5 @@ def test_the_other_engines_never_contradict_counting_out(engine):
         verdict = verify(model, engine=engine, timeout=20, seed=seed)
         problem = mistake(model, verdict, truth(model))
         assert problem is None, f"case {seed}: {problem}"
-        decided += verdict.verdict != "undecided"
+        decided += verdict.answer != "undecided"
     assert decided >= 57

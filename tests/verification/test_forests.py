@@ -23,8 +23,8 @@ def test_no_verdict_is_wrong():
         unfair = everybody(model).unfair.any()
         for engine in ("auto", "bounds", "milp")[: 2 + (seed % 4 == 0)]:
             verdict = decide(model, engine=engine, timeout=Clock(20.0))
-            seen[engine, verdict.verdict, verdict.proof] += 1
-            assert verdict.verdict == ("falsified" if unfair else "verified"), (seed, engine, verdict)
+            seen[engine, verdict.answer, verdict.proof] += 1
+            assert verdict.answer == ("falsified" if unfair else "verified"), (seed, engine, verdict)
             if unfair:
                 one, other = (model.predict(row_of(model, twin)) for twin in verdict.twins)
                 assert one != other and [one, other] == verdict.decisions, (seed, verdict)

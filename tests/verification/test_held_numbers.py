@@ -87,7 +87,7 @@ def test_engines_agree_with_counting(engine, ends):
     for seed in range(2):
         model = model_of(seed, **ends)
         verdict = verify(model, engine=engine, timeout=20)
-        assert (verdict.verdict == "falsified") == unfair(model, everybody(model)).any()
+        assert (verdict.answer == "falsified") == unfair(model, everybody(model)).any()
 
 
 @pytest.mark.parametrize("range_", [(20, 30), (0, 2), (5, 40)])
@@ -97,7 +97,7 @@ def test_a_sub_population_beyond_the_end_is_answered_with_people_of_it(seed, ran
     people = everybody(model)
     asked = people[people["age"].between(*range_)]
     verdict = verify(model, where={"age": range_}, timeout=20)
-    assert verdict.verdict == ("falsified" if unfair(model, asked).any() else "verified")
+    assert verdict.answer == ("falsified" if unfair(model, asked).any() else "verified")
     for twin in verdict.twins or []:
         assert range_[0] <= twin["age"] <= range_[1]
 
@@ -109,7 +109,7 @@ def test_another_domain_may_lie_beyond_the_ends():
     known = unfair(model, people[people["age"].between(20, 30)])
     for engine in ("bounds", "smt", "milp", "auto"):
         verdict = verify(model, far, engine=engine, timeout=20)
-        assert verdict.verdict == ("falsified" if known.any() else "verified")
+        assert verdict.answer == ("falsified" if known.any() else "verified")
         assert all(20 <= twin["age"] <= 30 for twin in verdict.twins or [])
     assert quantify(model, far, timeout=3).falsified == pytest.approx(known.mean(), abs=1e-12)
 

@@ -266,7 +266,7 @@ def test_a_tie_is_not_a_lead():
 
 def test_views_that_are_each_constant_but_differ_are_not_fair():
     verdict = prove_by_intervals(linear([0.1, 1], 0), box([0], [1], [[-1], [1]]))
-    assert verdict.verdict == "undecided"
+    assert verdict.answer == "undecided"
     assert "allow both decisions" in verdict.reason
 
 
@@ -287,7 +287,7 @@ def test_many_views_are_bounded_in_parts(monkeypatch):
     whole, verdict = output_bounds(network, relation), prove_by_intervals(network, relation)
     monkeypatch.setattr(intervals, "CHUNK", 20)
     np.testing.assert_allclose(np.array(output_bounds(network, relation)), np.array(whole), rtol=1e-12)
-    assert prove_by_intervals(network, relation).verdict == verdict.verdict
+    assert prove_by_intervals(network, relation).answer == verdict.answer
     # Views that disagree only across parts are still seen.
     assert not prove_by_intervals(linear([0, 1], -0.9), relation)
 

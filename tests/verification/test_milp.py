@@ -146,8 +146,8 @@ def test_decides_as_brute_force_does(name: str, style: str) -> None:
     for seed in range(4):
         model = random_model(seed, DOMAINS[name], style, outputs=3 if seed == 3 else 1)
         verdict = decide_by_milp(model, timeout=20, seed=seed)
-        assert verdict.verdict == ("falsified" if somebody_is_unfair(model) else "verified"), (seed, verdict)
-        if verdict.verdict == "falsified":
+        assert verdict.answer == ("falsified" if somebody_is_unfair(model) else "verified"), (seed, verdict)
+        if verdict.answer == "falsified":
             assert len(set(exact_decisions(model.network, twins_of(model, verdict.twins)).tolist())) == 2
 
 
@@ -158,9 +158,9 @@ def test_without_listing_everybody_it_is_never_wrong(style: str, monkeypatch: py
     for seed, name in itertools.product(range(3), DOMAINS):
         model = random_model(seed, DOMAINS[name], style)
         verdict = decide_by_milp(model, timeout=10, seed=seed)
-        answers.append(verdict.verdict)
-        if verdict.verdict != "undecided":
-            assert (verdict.verdict == "falsified") == somebody_is_unfair(model), (seed, name, verdict)
+        answers.append(verdict.answer)
+        if verdict.answer != "undecided":
+            assert (verdict.answer == "falsified") == somebody_is_unfair(model), (seed, name, verdict)
         else:
             assert "a floating-point answer" in verdict.reason
     if style == "normal":  # no scores of exactly 0, no rounding that matters: complete
@@ -176,7 +176,7 @@ def test_safe_bounds_prove_a_margin_that_intervals_miss(monkeypatch: pytest.Monk
     hidden = Layer(np.array([[1.0, 0.25], [1.0, -0.25]]), np.zeros(2))
     model = FairModel(Network((hidden, Layer(np.array([[1.0, -1.0]]), np.ones(1)))), encoding)
     verdict = decide_by_milp(model, timeout=10)
-    assert verdict.verdict == "verified" and not somebody_is_unfair(model)
+    assert verdict.answer == "verified" and not somebody_is_unfair(model)
     assert verdict.arithmetic == ("real",) and "safe bounds" in verdict.reason
 
 
@@ -193,7 +193,7 @@ def test_a_program_that_allows_nobody_proves_nothing(monkeypatch: pytest.MonkeyP
     model = next(model for model in models if decide_by_milp(model, timeout=5).engine == "milp")
     monkeypatch.setattr(Draft, "program", nobody)
     verdict = decide_by_milp(model, timeout=5)
-    assert verdict.verdict == "undecided" and "allows nobody" in verdict.reason
+    assert verdict.answer == "undecided" and "allows nobody" in verdict.reason
     assert largest_change(model, timeout=5).high == math.inf
 
 
@@ -203,7 +203,7 @@ def test_the_word_of_highs_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(search, "ask_highs", lambda *_: Claim(5.0, 5.0, ended=True))
     for seed in range(6):
         verdict = decide_by_milp(random_model(seed, DOMAINS["two values"], "normal"), timeout=5)
-        assert verdict.engine != "milp" or verdict.verdict == "undecided"
+        assert verdict.engine != "milp" or verdict.answer == "undecided"
         assert verdict.engine != "milp" or "a floating-point answer); not confirmed rigorously" in verdict.reason
 
 
@@ -219,7 +219,7 @@ def test_a_solver_that_lies_about_people_is_caught(monkeypatch: pytest.MonkeyPat
     for seed in range(6):
         model = random_model(seed, DOMAINS["three values"], "normal")
         verdict = decide_by_milp(model, timeout=5)
-        if verdict.verdict == "falsified":  # the nearest person who exists happens to have such twins
+        if verdict.answer == "falsified":  # the nearest person who exists happens to have such twins
             assert len(set(exact_decisions(model.network, twins_of(model, verdict.twins)).tolist())) == 2
         elif verdict.engine == "milp":
             assert "but replayed they are decided alike" in verdict.reason
@@ -231,10 +231,10 @@ def test_real_features_are_searched_off_the_grid() -> None:
     for seed in range(8):
         model = random_model(seed, domain, "tiny differences")
         verdict = decide_by_milp(model, timeout=10)
-        answers.append(verdict.verdict)
-        if verdict.verdict == "falsified":
+        answers.append(verdict.answer)
+        if verdict.answer == "falsified":
             assert len(set(exact_decisions(model.network, twins_of(model, verdict.twins)).tolist())) == 2
-        if verdict.verdict == "verified":
+        if verdict.answer == "verified":
             assert not somebody_is_unfair(model)
     assert "falsified" in answers
 
@@ -299,7 +299,7 @@ def wide_model(hidden: tuple[int, ...] = (40, 40)) -> FairModel:
 
 def test_time_that_runs_out_is_undecided_with_a_reason() -> None:
     verdict = decide_by_milp(wide_model(), timeout=0.05)
-    assert verdict.verdict == "undecided" and "when time ran out" in verdict.reason
+    assert verdict.answer == "undecided" and "when time ran out" in verdict.reason
     assert verdict.seconds < 5
 
 
@@ -317,7 +317,7 @@ def test_other_activations_are_refused(activation: str) -> None:
     model = random_model(2, DOMAINS["two values"], "normal")
     other = FairModel(dataclasses.replace(model.network, activation=activation), model.encoding)
     verdict = decide_by_milp(other)
-    assert verdict.verdict == "undecided" and f"needs a relu network, found {activation}" in verdict.reason
+    assert verdict.answer == "undecided" and f"needs a relu network, found {activation}" in verdict.reason
     with pytest.raises(InputError, match=f"found {activation}"):
         largest_change(other)
 

@@ -48,7 +48,7 @@ def test_no_verdict_contradicts_counting_out():
         known, verdict = truth(model), verify(model, engine="bounds", timeout=20, seed=seed)
         assert mistake(model, verdict, known) is None, (seed, mistake(model, verdict, known))
         assert attack_mistake(model, known) is None, seed
-        seen.add(verdict.verdict)
+        seen.add(verdict.answer)
         twins = verdict.twins or []
         seen |= {"a gap" for twin in twins for name in model.domain.free_names if twin[name] is None}
     assert seen == {"verified", "falsified", "a gap"}
@@ -101,15 +101,15 @@ def test_a_real_number_with_gaps_is_measured_as_one_more_level_of_its_grid():
     # Nobody is decided by s = ±1 where 0.3·s + 0.1·gap stays below ½; with 0.4·gap it does where x is missing.
     model = a_model([[0.0, 0.1, 0.3]], [x], scales={"x": Scale(centre=0.0, exponent=0)}, fill={"x": 0.75})
     assert model.encoding.exact({"x": None, "s": True}).tolist()[:2] == [0.75, 1]
-    assert verify(model, engine="bounds", timeout=5).verdict == "verified"
+    assert verify(model, engine="bounds", timeout=5).answer == "verified"
     assert check_files(bundle_files(model.certified(timeout=5)))["verdict"] == "verified"
     model = a_model([[0.0, 0.4, 0.3]], [x], scales={"x": Scale(centre=0.0, exponent=0)}, fill={"x": 0.75})
     for engine in ("bounds", "auto"):
         verdict = verify(model, engine=engine, timeout=5)
-        assert verdict.verdict == "falsified" and [twin["x"] for twin in verdict.twins] == [None, None], engine
+        assert verdict.answer == "falsified" and [twin["x"] for twin in verdict.twins] == [None, None], engine
     for engine in ("smt", "milp"):
         verdict = verify(model, engine=engine, timeout=5)
-        assert verdict.verdict == "undecided" and "'x'" in verdict.reason, engine
+        assert verdict.answer == "undecided" and "'x'" in verdict.reason, engine
     assert check_files(bundle_files(model.certified(timeout=5)))["verdict"] == "falsified"
     found = shares_of(model, timeout=5, samples=4000)
     assert found.falsified == pytest.approx(0.1) and found.certified == pytest.approx(0.9)
@@ -152,9 +152,9 @@ def test_a_mirrored_number_leaves_gaps_as_they_are():
         weight = np.array([[1.0, 0.25, 0.0]])
         model = FairModel(Network((Layer(weight, np.array([0.1])),)), encoding)
         unfair = verify(model, engine="bounds", timeout=5)
-        assert unfair.verdict == ("verified" if merged else "falsified")
+        assert unfair.answer == ("verified" if merged else "falsified")
         assert merged or unfair.twins[0]["n"] is not None
-        assert check_files(bundle_files(model.certified(timeout=5)))["verdict"] == unfair.verdict
+        assert check_files(bundle_files(model.certified(timeout=5)))["verdict"] == unfair.answer
         decided = shipped(model).decided(table)
         assert decided.tolist() == (model.scores(table)[:, 0] > 0).astype(int).tolist()
 

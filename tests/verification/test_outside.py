@@ -22,12 +22,12 @@ def differ_only_in(twins, names):
 
 def test_a_small_domain_is_counted_out_and_still_not_called_verified():
     verdict = verify(by_age, SMALL, timeout=10)
-    assert verdict.verdict == "falsified" and verdict.arithmetic == ("executed",) and verdict.proof == "none"
+    assert verdict.answer == "falsified" and verdict.arithmetic == ("executed",) and verdict.proof == "none"
     assert differ_only_in(verdict.twins, ["woman"])
     assert by_age(pd.DataFrame(verdict.twins)).tolist() == verdict.decisions
 
     fair = verify(lambda people: people["age"] > 30, SMALL.replaced(label=None), timeout=10)
-    assert fair.verdict == "undecided" and not fair
+    assert fair.answer == "undecided" and not fair
     assert "everybody of the domain was asked about once" in fair.reason and "90 people" in fair.reason
     assert "no proof" in fair.reason
 
@@ -52,7 +52,7 @@ def test_a_narrow_slit_is_found_between_people_who_are_decided_differently(shown
         return edge > 0
 
     verdict = verify(narrow, WIDE, timeout=20)
-    assert verdict.verdict == "falsified" and "halfway" in verdict.reason
+    assert verdict.answer == "falsified" and "halfway" in verdict.reason
     assert differ_only_in(verdict.twins, ["sex"])
 
 
@@ -64,7 +64,7 @@ def test_who_shows_scores_is_moved_towards_the_boundary():
         return 0.0004 - far - np.where(people["sex"] == "f", 0.0003, 0.0)
 
     verdict = verify(ridge, WIDE, decision="logit", timeout=20, seed=1)
-    assert verdict.verdict == "falsified"
+    assert verdict.answer == "falsified"
     assert "moved towards the boundary" in verdict.reason
 
 
@@ -72,7 +72,7 @@ def test_rows_of_the_table_come_first():
     table = WIDE.sample(40, seed=0).assign(income=10.0)
     table.loc[7, "income"] = 55.0
     verdict = verify(lambda t: (t["income"] == 55.0) & (t["sex"] == "f"), WIDE, table=table, timeout=5)
-    assert verdict.verdict == "falsified" and "of the table's rows" in verdict.reason
+    assert verdict.answer == "falsified" and "of the table's rows" in verdict.reason
     assert verdict.twins[0]["income"] == 55.0
 
 
@@ -90,11 +90,11 @@ def test_several_sensitive_features_and_declared_twins():
     def reads_the_role(people):
         return (people["is"] == "Wife") & (people["height"] > 170)
 
-    assert verify(reads_the_role, domain, timeout=5).verdict == "undecided"
+    assert verify(reads_the_role, domain, timeout=5).answer == "undecided"
     found = verify(reads_the_role, domain, twins="sex: f<->m, is: Husband<->Wife", timeout=5)
-    assert found.verdict == "falsified" and {twin["is"] for twin in found.twins} == {"Husband", "Wife"}
+    assert found.answer == "falsified" and {twin["is"] for twin in found.twins} == {"Husband", "Wife"}
     by_both = verify(lambda t: (t["age"] > 40) & (t["sex"] == "f") & (t["height"] == 171), domain, timeout=5)
-    assert by_both.verdict == "falsified" and differ_only_in(by_both.twins, ["age", "sex"])
+    assert by_both.answer == "falsified" and differ_only_in(by_both.twins, ["age", "sex"])
 
 
 def test_noise_is_no_unfairness():
@@ -104,12 +104,12 @@ def test_noise_is_no_unfairness():
         return (people["income"] > 5e4) ^ (rng.random(len(people)) < 0.05)
 
     verdict = verify(noisy, WIDE, timeout=3)
-    assert verdict.verdict == "undecided" and "decided otherwise the second time" in verdict.reason
+    assert verdict.answer == "undecided" and "decided otherwise the second time" in verdict.reason
 
     def rarely(people):  # too seldom for a trial of 256, not too seldom for the search
         return (people["income"] > 5e4) ^ (rng.random(len(people)) < 0.0005)
 
-    assert verify(rarely, WIDE, timeout=3, seed=2).verdict == "undecided"
+    assert verify(rarely, WIDE, timeout=3, seed=2).answer == "undecided"
 
 
 def test_whoever_looks_at_the_place_in_a_batch_does_not_pass_for_unfair():
@@ -118,13 +118,13 @@ def test_whoever_looks_at_the_place_in_a_batch_does_not_pass_for_unfair():
     def first_is_refused(people):
         return (people["income"] > 5e4) & (np.arange(len(people)) > 0)
 
-    assert verify(first_is_refused, WIDE, timeout=2).verdict == "undecided"
+    assert verify(first_is_refused, WIDE, timeout=2).answer == "undecided"
 
     def in_company(people):  # steady in every batch, and otherwise alone
         return (people["sex"] == "f") & (len(people) > 1)
 
     verdict = verify(in_company, WIDE, timeout=5)
-    assert verdict.verdict == "undecided" and "in two ways when asked again" in verdict.reason
+    assert verdict.answer == "undecided" and "in two ways when asked again" in verdict.reason
 
 
 def test_a_readable_model_is_read_unless_it_is_asked_not_to():
@@ -159,9 +159,9 @@ def test_a_real_sensitive_feature_is_asked_at_some_values_only():
         features=(RealFeature(name="age", low=18.0, high=99.0), IntegerFeature(name="x", low=0, high=3)),
         sensitive=("age",),
     )
-    assert verify(lambda t: (t["age"] > 50) & (t["x"] == 2), domain, timeout=5).verdict == "falsified"
+    assert verify(lambda t: (t["age"] > 50) & (t["x"] == 2), domain, timeout=5).answer == "falsified"
     slit = verify(lambda t: (t["age"] == 50.123) & (t["x"] == 2), domain, timeout=1)
-    assert slit.verdict == "undecided" and "of age some values only" in slit.reason
+    assert slit.answer == "undecided" and "of age some values only" in slit.reason
 
 
 def test_the_search_agrees_with_counting_out_on_random_rules():
@@ -173,4 +173,4 @@ def test_the_search_agrees_with_counting_out_on_random_rules():
             return people["age"] + weight * (people["woman"].astype(int)) * (people["job"] == "nurse") > level
 
         unfair = unfair_to(rule, SMALL)
-        assert (verify(rule, SMALL.replaced(label=None), timeout=10).verdict == "falsified") == (unfair > 0)
+        assert (verify(rule, SMALL.replaced(label=None), timeout=10).answer == "falsified") == (unfair > 0)

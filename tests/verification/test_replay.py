@@ -187,6 +187,6 @@ def test_a_falsified_verdict_shows_the_decisions_of_the_arithmetic_that_differs(
         ({"float32": (0, 1), "real": (1, 1)}, ("float32",)),
     ):
         verdict = falsified(model, Replay(people, decisions), engine="search", reason="found", boxes=3)
-        assert (verdict.verdict, verdict.proof, verdict.engine) == ("falsified", "none", "search")
+        assert (verdict.answer, verdict.proof, verdict.engine) == ("falsified", "none", "search")
         assert verdict.arithmetic == arithmetic and verdict.decisions == shown
         assert (verdict.reason, verdict.boxes, verdict.twins) == ("found", 3, [dict(person) for person in people])

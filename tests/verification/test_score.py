@@ -58,7 +58,7 @@ def test_it_is_true_of_everybody(seed: int, output: str) -> None:
     for factor in (0.5, 0.99, 1.01, 2.0):
         found = verify(model, output=output, tolerance=factor * most, timeout=5)  # type: ignore[arg-type]
         near = abs(factor - 1) < 0.05 and output == "probability"  # found and proven need not meet there
-        assert found.verdict == ("falsified" if factor < 1 else "verified") or (near and found.verdict == "undecided")
+        assert found.answer == ("falsified" if factor < 1 else "verified") or (near and found.answer == "undecided")
         if found.twins:
             assert {name: found.twins[0][name] for name in "nm"} == {name: found.twins[1][name] for name in "nm"}
             assert found.decisions is not None
@@ -71,8 +71,8 @@ def test_scores_of_several_classes() -> None:
     domain = PEOPLE.replaced(label=label.model_dump())
     model = FairModel(model.network, Encoding(domain, model.encoding.scales))
     most = largest(model, "score")
-    assert verify(model, output="score", tolerance=1.05 * most, timeout=10).verdict == "verified"
-    assert verify(model, output="score", tolerance=0.95 * most, timeout=10).verdict == "falsified"
+    assert verify(model, output="score", tolerance=1.05 * most, timeout=10).answer == "verified"
+    assert verify(model, output="score", tolerance=0.95 * most, timeout=10).answer == "falsified"
     with pytest.raises(InputError, match="for two classes, found 'a', 'b', 'c'; ask about the score"):
         verify(model, output="probability", tolerance=0.1)
 
@@ -81,13 +81,13 @@ def test_scores_of_several_classes() -> None:
 def test_networks_without_a_program_are_proven_by_how_steep_they_are(activation: str) -> None:
     model = drawn(1, activation, sensitive=1e-4)
     most = largest(model, "score")
-    assert verify(model, output="score", tolerance=100 * most + 0.1, timeout=2).verdict == "verified"
-    assert verify(model, output="score", tolerance=most / 2, timeout=2).verdict == "undecided"
+    assert verify(model, output="score", tolerance=100 * most + 0.1, timeout=2).answer == "verified"
+    assert verify(model, output="score", tolerance=most / 2, timeout=2).answer == "undecided"
 
 
 def test_a_network_that_ignores_sex_has_no_difference_at_all() -> None:
     found = verify(drawn(2, sensitive=0.0), output="score", tolerance=0.0)
-    assert found.verdict == "verified" and found.covers == "score" and found.arithmetic == ("real", "float32")
+    assert found.answer == "verified" and found.covers == "score" and found.arithmetic == ("real", "float32")
 
 
 def test_questions_that_do_not_go_together_are_refused() -> None:

@@ -76,7 +76,7 @@ def test_search_agrees_with_brute_force(seed, style, outputs):
     relation = flip_relation(model.encoding)
     verdict = search(model, timeout=60, batch=int(rng.choice([1, 7, 512])))
     unfair = disagreeing_twins(model.network, relation)
-    assert verdict.verdict != "undecided"
+    assert verdict.answer != "undecided"
     if verdict:
         assert "real" in verdict.arithmetic
         assert refutes(model.network, relation, verdict.arithmetic, seed % 1000) is None
@@ -85,7 +85,7 @@ def test_search_agrees_with_brute_force(seed, style, outputs):
         assert len(set(verdict.decisions or [])) == 2
         assert ("real" in verdict.arithmetic) <= (unfair is not None)
     if unfair is not None:
-        assert verdict.verdict == "falsified"
+        assert verdict.answer == "falsified"
 
 
 @settings(max_examples=40)
@@ -99,7 +99,7 @@ def test_search_without_looking_for_twins_agrees_too(seed):
         patch.setattr(looking, "FEW", 1)
         verdict = search(model, timeout=60)
     unfair = disagreeing_twins(model.network, flip_relation(model.encoding))
-    assert (unfair is not None) <= (verdict.verdict == "falsified")
+    assert (unfair is not None) <= (verdict.answer == "falsified")
     assert bool(verdict) <= (unfair is None)
 
 
@@ -140,7 +140,7 @@ def test_one_unfair_person_among_a_million_million_is_found_or_nothing_is_claime
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(looking.Looking, "_suspects", lambda *_, **__: [])
         verdict = search(model, timeout=30)
-    assert verdict.verdict == "falsified"
+    assert verdict.answer == "falsified"
     assert verdict.twins is not None
     assert [verdict.twins[0][f"x{k}"] for k in range(3)] == [1234, 777, 9001]
 
@@ -177,7 +177,7 @@ def test_what_holds_in_real_arithmetic_only_is_said_to():
     model = model_of((IntegerFeature(name="x", low=0, high=40),), [first, (np.array([[1.0, -1.0]]), np.array([-0.5]))])
     assert search(model, timeout=30).arithmetic == ("real",)
     assert search(model, timeout=30, arithmetic=("real",)).arithmetic == ("real",)
-    assert search(model, timeout=30, arithmetic=("float32",)).verdict == "undecided"
+    assert search(model, timeout=30, arithmetic=("float32",)).answer == "undecided"
 
 
 def test_weights_that_cancel_in_real_arithmetic_only_keep_their_structural_proof():
@@ -189,7 +189,7 @@ def test_weights_that_cancel_in_real_arithmetic_only_keep_their_structural_proof
     verdict = search(model, timeout=0.5)
     assert (codes == 0).all()
     assert verdict.arithmetic in [("real",), ("float32",)]
-    assert verdict.verdict == ("verified" if verdict.arithmetic == ("real",) else "falsified")
+    assert verdict.answer == ("verified" if verdict.arithmetic == ("real",) else "falsified")
     assert not search(model, timeout=0.2, arithmetic=("float32",))
 
 
@@ -204,7 +204,7 @@ def test_many_views_and_many_classes():
                          sensitive)  # fmt: skip
         verdict = search(model, timeout=30)
         unfair = disagreeing_twins(model.network, flip_relation(model.encoding))
-        assert verdict.verdict == ("verified" if unfair is None else "falsified")
+        assert verdict.answer == ("verified" if unfair is None else "falsified")
 
 
 def stopped_after(judged, model, file, **options):
@@ -226,12 +226,12 @@ def test_an_interrupted_search_goes_on_to_the_same_verdict_with_less_work(tmp_pa
     weight = rng.normal(size=(8, 5)) * [1, 1, 1, 1, 0.0003]
     features = tuple(IntegerFeature(name=f"x{k}", low=0, high=15) for k in range(4))
     model = model_of(features, [(weight, 4 * rng.normal(size=8)), (rng.normal(size=(1, 8)), np.array([0.3]))])
-    assert search(model, timeout=0.0, resume=file).verdict == "undecided" and file.exists()
+    assert search(model, timeout=0.0, resume=file).answer == "undecided" and file.exists()
     whole = search(model, timeout=30, batch=16)
     first = stopped_after(whole.boxes // 20, model, file, batch=16, say=said.append)
-    assert first.verdict == "undecided" and first.reason.startswith("interrupted") and first.boxes > 0 and said
+    assert first.answer == "undecided" and first.reason.startswith("interrupted") and first.boxes > 0 and said
     last = search(model, timeout=30, resume=file, batch=16)
-    assert (last.verdict, last.arithmetic) == (whole.verdict, whole.arithmetic) == ("verified", ("real", "float32"))
+    assert (last.answer, last.arithmetic) == (whole.answer, whole.arithmetic) == ("verified", ("real", "float32"))
     assert last.boxes < 0.75 * whole.boxes, "what was cut is not bounded again"
     assert not file.exists(), "nothing is left to go on with"
 
@@ -281,7 +281,7 @@ FORGERIES = [shuffled, random_columns, random_categories, its_own_child, missing
 
 @settings(max_examples=30)
 @given(seed=SEEDS, change=st.sampled_from(FORGERIES), stop=st.integers(1, 6))
-def test_whatever_a_file_holds_the_answer_is_that_of_counting_out(seed, change, stop):
+def test_whatever_a_file_holds_the_answeris_that_of_counting_out(seed, change, stop):
     rng = np.random.default_rng(seed)
     model = random_model(rng, "normal", 1)
     unfair = disagreeing_twins(model.network, flip_relation(model.encoding)) is not None
@@ -291,7 +291,7 @@ def test_whatever_a_file_holds_the_answer_is_that_of_counting_out(seed, change, 
         if file.exists():
             forged(file, rng, change)
         verdict = search(model, timeout=30, resume=file, arithmetic=("real",))
-    assert verdict.verdict == ("falsified" if unfair else "verified")
+    assert verdict.answer == ("falsified" if unfair else "verified")
 
 
 def test_an_unfair_model_is_not_verified_by_a_file_without_open_boxes(tmp_path):
@@ -304,7 +304,7 @@ def test_an_unfair_model_is_not_verified_by_a_file_without_open_boxes(tmp_path):
             tensors[name] = tensors[name][:0]
 
     forged(file, None, nothing)
-    assert search(model, timeout=30, resume=file).verdict == "falsified"
+    assert search(model, timeout=30, resume=file).answer == "falsified"
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_undecided_says_how_much_is_decided():
 def test_people_who_are_nothing_but_sensitive():
     for weight, answer in ((0.5, "verified"), (2.0, "falsified")):
         model = model_of((), [(np.array([[weight]]), np.array([1.0]))])
-        assert search(model, timeout=10).verdict == answer
+        assert search(model, timeout=10).answer == answer
 
 
 def test_domains_too_large_to_count_are_measured():
@@ -352,7 +352,7 @@ def test_domains_too_large_to_count_are_measured():
     weight = np.concatenate([np.full((1, 100), 1e-4), np.array([[1.0]])], axis=1)
     model = model_of(features, [(weight, np.array([-50.0]))])
     verdict = search(model, timeout=0.3)
-    assert verdict.verdict in ("undecided", "falsified")
+    assert verdict.answer in ("undecided", "falsified")
     sure = model_of(features, [(weight, np.array([-200.0])), (np.array([[1.0]]), np.array([-1.0]))])
     assert search(sure, timeout=10)
 
@@ -381,14 +381,14 @@ def test_cutting_loses_nobody(seed):
     assert places.count(boxes).sum() == len(everybody)
 
 
-def test_a_number_of_boxes_gives_the_same_answer_whatever_the_clock_says(monkeypatch):
+def test_a_number_of_boxes_gives_the_same_answerwhatever_the_clock_says(monkeypatch):
     monkeypatch.setattr(deciding, "LOOKS", 3000)
     monkeypatch.setattr(attacking, "FIRST", 4)
     answers = set()
     for seed in range(6):
         model = random_model(np.random.default_rng(seed), ("weak", "normal")[seed % 2], 1)
         fast, slow = (decide(model, timeout=clock, most_boxes=20) for clock in (fast_clock(), slow_clock()))
-        assert (fast.verdict, fast.engine, fast.twins) == (slow.verdict, slow.engine, slow.twins)
+        assert (fast.answer, fast.engine, fast.twins) == (slow.answer, slow.engine, slow.twins)
         assert fast.boxes == slow.boxes
         answers.add(fast.engine)
     assert "attack" in answers and len(answers) > 1

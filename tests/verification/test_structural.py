@@ -62,7 +62,7 @@ def test_zero_sensitive_weights_are_fair_in_both_arithmetics(zero):
 @pytest.mark.parametrize("tiny", [1e-9, 1e-44])
 def test_one_tiny_sensitive_weight_is_not_zero(tiny):
     verdict = prove_structurally(network([[1, 2, 0], [3, -4, tiny]]), SEX)
-    assert verdict.verdict == "undecided"
+    assert verdict.answer == "undecided"
     assert "neuron 1" in verdict.reason
     assert "views 0 and 1" in verdict.reason
 
@@ -79,14 +79,14 @@ def test_weights_that_cancel_are_fair_in_real_arithmetic_only():
     assert verdict.arithmetic == ("real",)
     # 0.1 and the next float32 differ by 7e-9: no longer an exact cancellation.
     nearly = network([[1, 2, 0.1, -np.nextafter(np.float32(0.1), np.float32(1))]])
-    assert prove_structurally(nearly, twice).verdict == "undecided"
+    assert prove_structurally(nearly, twice).answer == "undecided"
 
 
 def test_cancellation_is_exact_where_float64_would_lose_it():
     """1e30·1 + 1·1 − 1e30·1 is 1, which float64 computes as 0."""
     big = float(np.float32(1e30))
     relation = flips([[0, 0, 0], [1, 1, 1]])
-    assert prove_structurally(network([[1, 1, big, 1, -big]]), relation).verdict == "undecided"
+    assert prove_structurally(network([[1, 1, big, 1, -big]]), relation).answer == "undecided"
     assert prove_structurally(network([[1, 1, big, 0, -big]]), relation).arithmetic == ("real",)
 
 
@@ -301,7 +301,7 @@ def test_input_that_overflows_float32_is_not_multiplied_away():
 def test_no_proof_about_weights_that_are_not_numbers(bad):
     broken = Network((Layer(np.array([[1.0, 2, 0]]), np.zeros(1)), Layer(np.array([[bad]]), np.zeros(1))))
     for verdict in (prove_structurally(broken, SEX), prove_zero_weights(broken, 2), confirm(broken, SEX)):
-        assert verdict.verdict == "undecided"
+        assert verdict.answer == "undecided"
         assert "layer 1 of the network holds NaN or infinity" in verdict.reason
 
 
@@ -390,7 +390,7 @@ def test_confirm_prefers_the_proof_that_covers_more():
 
 def test_confirm_gives_both_reasons_when_undecided():
     verdict = confirm(network([[1, -2, 1]]), SEX)
-    assert verdict.verdict == "undecided"
+    assert verdict.answer == "undecided"
     assert "neuron 0" in verdict.reason
     assert "allow both decisions" in verdict.reason
 

@@ -44,7 +44,7 @@ def test_the_checker_accepts_what_a_certificate_claims_of_them_and_no_more():
         certificate = certificate_of(model, verdict, seconds=1)
         claimed = dataclasses.replace(model, certificate=certificate)
         found = checker.check_files(bundle_files(claimed))
-        assert found["valid"] and found["verdict"] == certificate.verdict.verdict
+        assert found["valid"] and found["verdict"] == certificate.verdict.answer
         if certificate.verdict.proof == "structural":
             assert set(found["arithmetic"]) <= set(verdict.arithmetic)
             kinds.add((tuple(found["arithmetic"]), "from layer" in verdict.reason))

@@ -43,7 +43,7 @@ def nudged(model, by):
 def test_a_trained_model_is_verified_structurally(fair, tmp_path):
     for source in (fair, fair.model_, fair.save(tmp_path / "bundle"), str(tmp_path / "bundle")):
         verdict = verify(source)
-        assert (verdict.verdict, verdict.proof) == ("verified", "structural")
+        assert (verdict.answer, verdict.proof) == ("verified", "structural")
         assert verdict.arithmetic == ("real", "float32") and verdict.twins is None
 
 
@@ -51,7 +51,7 @@ def test_a_trained_model_is_verified_structurally(fair, tmp_path):
 def test_the_same_weights_with_one_sensitive_weight_moved_are_falsified_with_twins(fair, by):
     model = nudged(fair.model_, by)
     verdict = verify(model, timeout=30)
-    assert verdict.verdict == "falsified" and "real" in verdict.arithmetic
+    assert verdict.answer == "falsified" and "real" in verdict.arithmetic
     first, second = verdict.twins
     assert {name for name in first if first[name] != second[name]} == {"sex"}
     assert len(set(verdict.decisions)) == 2
@@ -62,7 +62,7 @@ def test_the_same_weights_with_one_sensitive_weight_moved_are_falsified_with_twi
 @pytest.mark.parametrize("engine", ["auto", "bounds", "smt", "milp"])
 def test_every_engine_falsifies_the_network_written_by_hand(nnet, engine):
     verdict = verify(nnet, sensitive_features=["x1"], engine=engine, timeout=30)
-    assert verdict.verdict == "falsified"
+    assert verdict.answer == "falsified"
     decided = [
         max(x["x0"] - 2 * x["x1"] + 0.25, 0) + 3 * max(-x["x0"] + x["x1"] / 2 - 0.5, 0) > 4 for x in verdict.twins
     ]
@@ -79,21 +79,21 @@ def test_every_engine_agrees_that_a_constant_network_is_fair(engine):
     layers = (Layer(np.array([[0.1, 0.3], [0.2, -0.1]]), np.zeros(2)), Layer(np.array([[0.5, 0.25]]), np.array([-9.0])))
     model = FairModel(Network(layers), Encoding.of_raw_numbers(domain))
     verdict = verify(model, engine=engine, timeout=30)
-    assert verdict.verdict == "verified", verdict.reason
+    assert verdict.answer == "verified", verdict.reason
 
 
 def test_only_a_named_population_is_asked_about(nnet):
     """Below 4 the decision written by hand never depends on x1; from 4 on it does."""
     some = verify(nnet, sensitive_features=["x1"], engine="smt", where={"x0": (0, 3)}, timeout=30)
     rest = verify(nnet, sensitive_features=["x1"], engine="smt", where={"x0": (4, 9)}, timeout=30)
-    assert (some.verdict, rest.verdict) == ("verified", "falsified")
+    assert (some.answer, rest.answer) == ("verified", "falsified")
     assert all(4 <= person["x0"] <= 9 for person in rest.twins)
 
 
 def test_twins_may_differ_a_little_elsewhere_when_asked(nnet):
     strict = verify(nnet, sensitive_features=["x1"], engine="smt", where={"x0": (0, 3)}, timeout=30)
     relaxed = verify(nnet, sensitive_features=["x1"], relax={"x0": 3}, timeout=30)
-    assert strict.verdict == "verified" and relaxed.verdict == "falsified"
+    assert strict.answer == "verified" and relaxed.answer == "falsified"
     first, second = relaxed.twins
     assert abs(first["x0"] - second["x0"]) <= 3
 
@@ -103,7 +103,7 @@ def test_another_domain_narrows_the_question(nnet):
         '{"features": [{"kind": "integer", "name": "x0", "low": 0, "high": 3},'
         ' {"kind": "integer", "name": "x1", "low": 0, "high": 1}]}'
     )
-    assert verify(nnet, narrow, sensitive_features=["x1"], timeout=30).verdict == "verified"
+    assert verify(nnet, narrow, sensitive_features=["x1"], timeout=30).answer == "verified"
 
 
 def test_a_bundles_ranges_can_be_changed_but_not_its_categories(fair):
@@ -196,4 +196,4 @@ def test_people_whom_float32_cannot_tell_are_verified_in_real_arithmetic_only():
         Network((first, Layer(np.array([[1.0, -1.0]]), np.array([0.5])))), Encoding.of_raw_numbers(domain)
     )
     verdict = verify(model, engine="bounds", timeout=20)
-    assert (verdict.verdict, verdict.arithmetic) == ("verified", ("real",))
+    assert (verdict.answer, verdict.arithmetic) == ("verified", ("real",))

@@ -225,7 +225,7 @@ def test_it_is_a_scikit_learn_classifier(people):
     assert len(cross_val_score(classifier, X, y, cv=2)) == 2
     fitted = clone(classifier).fit(X, y)
     assert set(fitted.predict(X)) <= {"yes", "no"} and fitted.model_.network.widths[1:] == (6, 1)
-    assert fitted.verify(timeout=5).verdict in ("falsified", "undecided", "verified")
+    assert fitted.verify(timeout=5).answer in ("falsified", "undecided", "verified")
 
 
 def test_the_rate_falls_only_where_rows_are_held_out(people):

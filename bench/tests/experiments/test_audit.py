@@ -11,7 +11,7 @@ def test_an_audit_gives_every_network_of_a_folder_a_verdict(tmp_path):
     (tmp_path / "hand.nnet").write_text(TEXT)
     (tmp_path / "other-2.nnet").write_text(TEXT.replace("-4.0,", "-400.0,"))
     rows = audit.run(tmp_path, sensitive=["1"], timeout=30)
-    assert [(row.model, row.verdict.verdict) for row in rows] == [("hand", "falsified"), ("other-2", "verified")]
+    assert [(row.model, row.verdict.answer) for row in rows] == [("hand", "falsified"), ("other-2", "verified")]
     assert audit.summary(rows).startswith("2 of 2 decided")
     with pytest.raises(InputError, match=r"which inputs of 'hand.nnet' are sensitive"):
         audit.run(tmp_path)

@@ -12,7 +12,7 @@ def test_every_engine_proves_the_starts_on_credit():
     assert [(row.start, row.engine) for row in rows] == [
         (start, engine) for start in ("near_zero", "exact") for engine in ("auto", "bounds", "smt")
     ]
-    assert all(row.verdict.verdict == "verified" for row in rows)
+    assert all(row.verdict.answer == "verified" for row in rows)
     assert {row.verdict.proof for row in rows if row.start == "exact" and row.engine != "smt"} == {"structural"}
     smt = [row for row in rows if row.engine == "smt"]
     assert all(row.verdict.arithmetic == ("real",) and 6 <= row.verdict.partitions <= 18 for row in smt)

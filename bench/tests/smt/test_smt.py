@@ -293,10 +293,10 @@ def test_verdicts_agree_with_brute_force(seed: int, outputs: int, partitions: in
     model = small_model(seed, outputs=outputs)
     verdict = decide_by_smt(model, partitions=partitions, soft_timeout=10)
     unfair = brute_force(model)
-    if verdict.verdict == "verified":
+    if verdict.answer == "verified":
         assert not unfair
         assert verdict.arithmetic == ("real",)
-    elif verdict.verdict == "falsified":
+    elif verdict.answer == "falsified":
         check_twins(model, verdict)
         if not any(f.kind == "real" for f in model.domain.free_features):
             assert unfair or "real" not in verdict.arithmetic
@@ -313,7 +313,7 @@ def test_relaxed_twins_agree_with_brute_force(seed: int, partitions: int) -> Non
     if not relax:
         return
     verdict = decide_by_smt(model, partitions=partitions, relax=relax, soft_timeout=10)
-    assert verdict.verdict == ("falsified" if brute_force(model, relax=relax) else "verified"), verdict
+    assert verdict.answer == ("falsified" if brute_force(model, relax=relax) else "verified"), verdict
     assert "twins may differ by up to 1.5" in verdict.reason
     if verdict.twins:
         check_twins(model, verdict, relax)
@@ -327,7 +327,7 @@ def test_sub_populations_agree_with_brute_force(seed: int) -> None:
     where = {name: wish for name, wish in wishes.items() if name in model.domain.names}
     relax = {"m": 1} if "m" in model.domain.names and seed % 2 else None
     verdict = decide_by_smt(model, partitions=5, where=where, relax=relax, soft_timeout=10)
-    assert verdict.verdict == ("falsified" if brute_force(model, where, relax) else "verified"), verdict
+    assert verdict.answer == ("falsified" if brute_force(model, where, relax) else "verified"), verdict
     assert "only people with" in verdict.reason
     if verdict.twins:
         check_twins(model, verdict, relax)
@@ -366,7 +366,7 @@ def exact_start(domain: Domain, start: Any = None, hidden: Any = (16, 8, 4), **c
 def test_equal_first_layers_are_seen_at_once() -> None:
     model = exact_start(census_like(), hidden="paper")
     verdict = decide_by_smt(model, partitions=50)
-    assert (verdict.verdict, verdict.proof, verdict.engine, verdict.arithmetic) == (
+    assert (verdict.answer, verdict.proof, verdict.engine, verdict.arithmetic) == (
         "verified",
         "none",
         "smt",
@@ -378,7 +378,7 @@ def test_equal_first_layers_are_seen_at_once() -> None:
 
 def test_a_near_zero_start_is_settled_by_bounds_alone() -> None:
     verdict = decide_by_smt(exact_start(census_like(), NearZero()), partitions=100)
-    assert (verdict.verdict, verdict.proof, verdict.arithmetic) == ("verified", "bounds", ("real",))
+    assert (verdict.answer, verdict.proof, verdict.arithmetic) == ("verified", "bounds", ("real",))
 
 
 def test_a_neuron_removed_for_one_twin_only_is_not_shared() -> None:
@@ -387,9 +387,9 @@ def test_a_neuron_removed_for_one_twin_only_is_not_shared() -> None:
     encoding = Encoding(domain, {"n": Scale(centre=0.0, exponent=0)})
     # Always active for p, never for q: the second twin then owns no neuron of the layer.
     network = Network((Layer(np.array([[1.0, -50.0]]), np.zeros(1)), Layer(np.ones((1, 1)), np.array([-0.5]))))
-    assert decide_by_smt(FairModel(network, encoding)).verdict == "falsified"
+    assert decide_by_smt(FairModel(network, encoding)).answer == "falsified"
     network = Network((Layer(np.array([[1.0, 50.0]]), np.zeros(1)), Layer(np.ones((1, 1)), np.array([-0.5]))))
-    assert decide_by_smt(FairModel(network, encoding)).verdict == "falsified"
+    assert decide_by_smt(FairModel(network, encoding)).answer == "falsified"
 
 
 def test_composite_sensitive_values_and_their_combinations() -> None:
@@ -406,7 +406,7 @@ def test_composite_sensitive_values_and_their_combinations() -> None:
         # Only t is read, which is the same for all combinations of the second domain.
         network = Network((Layer(np.array([[1.0, 0.0, 3.0]]), np.array([-5.0])),))
         verdict = decide_by_smt(FairModel(network, encoding))
-        assert verdict.verdict == expected, verdict
+        assert verdict.answer == expected, verdict
 
 
 def test_timeouts_leave_it_undecided_and_say_how_much_is_open() -> None:
@@ -417,17 +417,17 @@ def test_timeouts_leave_it_undecided_and_say_how_much_is_open() -> None:
     ]
     model = FairModel(Network(tuple(layers)), base.encoding)
     soft = decide_by_smt(model, partitions=2, soft_timeout=0.05)
-    assert soft.verdict == "undecided"
+    assert soft.answer == "undecided"
     assert "2 of 2 partitions are open (2 z3 gave up within the soft timeout of 0.05 s)" in soft.reason
     hard = decide_by_smt(model, partitions=1000, soft_timeout=0.05, hard_timeout=0.3)
-    assert hard.verdict == "undecided"
+    assert hard.answer == "undecided"
     assert "not reached within the hard timeout of 0.3 s" in hard.reason
     assert hard.seconds < 5
 
 
 def test_networks_that_are_not_linear_are_left_undecided() -> None:
     verdict = decide_by_smt(exact_start(census_like(), activation="tanh"))
-    assert verdict.verdict == "undecided"
+    assert verdict.answer == "undecided"
     assert "tanh" in verdict.reason
 
 
@@ -461,14 +461,14 @@ def test_a_relaxed_question_says_that_twins_outside_the_named_people_are_not_loo
     hidden = Layer(np.array([[1.0, 0.0]]), np.array([-40.0]))
     model = FairModel(Network((hidden, Layer(np.array([[1.0]]), np.array([-0.5])))), encoding)
     inside = decide_by_smt(model, where={"age": (30, 40)}, relax={"age": 2})
-    assert inside.verdict == "verified"
+    assert inside.answer == "verified"
     assert "both twins among them" in inside.reason and "a twin outside these people is not looked at" in inside.reason
     across = decide_by_smt(model, where={"age": (30, 42)}, relax={"age": 2})
-    assert across.verdict == "falsified" and {twin["age"] <= 40 for twin in across.twins or ()} == {True, False}
+    assert across.answer == "falsified" and {twin["age"] <= 40 for twin in across.twins or ()} == {True, False}
     everywhere = decide_by_smt(model, where=None, relax={"age": 2})
-    assert everywhere.verdict == "falsified" and "a twin outside the domain is not looked at" in everywhere.reason
+    assert everywhere.answer == "falsified" and "a twin outside the domain is not looked at" in everywhere.reason
 
 
 def test_z3_is_not_asked_what_there_was_no_time_to_write_down() -> None:
     verdict = decide_by_smt(exact_start(census_like()), hard_timeout=ticking(1.0), partitions=4)
-    assert verdict.verdict == "undecided" and "partitions are open" in verdict.reason
+    assert verdict.answer == "undecided" and "partitions are open" in verdict.reason

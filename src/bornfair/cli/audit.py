@@ -144,7 +144,7 @@ def audit(
         for document in documents:
             print_contents(contents_of(document), ON_A_TERMINAL, document.model)
         tell(f"To look at: {' and '.join(written)}")
-    statuses = {STATUS[document.verdict.verdict] for document in documents}
+    statuses = {STATUS[document.verdict.answer] for document in documents}
     raise typer.Exit(next(status for status in (1, 3, 0) if status in statuses))
 
 

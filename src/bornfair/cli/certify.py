@@ -79,7 +79,7 @@ def certify(
         else:
             tell(certificate.claim)
         tell(f"Written to {written}" + (f", with a proof tree of {leaves:,} leaves." if leaves else "."))
-    raise typer.Exit(STATUS[verdict.verdict])
+    raise typer.Exit(STATUS[verdict.answer])
 
 
 def _of_bundle(bundle: Path, table: Any, threshold: list[str] | None, others: object) -> Any:

@@ -75,7 +75,7 @@ def explain(
         print_json(found.to_json())
     else:
         _print(found)
-    raise typer.Exit(STATUS[found.answer.verdict])
+    raise typer.Exit(STATUS[found.overall.answer])
 
 
 def _reaches(texts: list[str]) -> dict[str, float | None]:
@@ -101,10 +101,10 @@ def _print(found: Any) -> None:
     for note in found.notes:
         tell(f"({note})")
     many = "all versions" if found.versions is None else f"all {found.versions:,} versions"
-    if verdict.verdict == "verified":
+    if verdict.answer == "verified":
         as_read = " (in real arithmetic, of the network as read)" if verdict.as_read else ""
         tell(f"FAIR to this person, proven{as_read}: {many} of them get the same decision.", "")
-    elif verdict.verdict == "undecided":
+    elif verdict.answer == "undecided":
         tell("UNDECIDED for this person: neither proven nor disproven that all versions get the same decision.", "")
     else:
         of = f": {found.otherwise:,} of {found.versions:,} versions are decided otherwise" if found.otherwise else ""
@@ -142,11 +142,11 @@ def _print_around(found: Any) -> None:
     limits = found.neighbourhood
     who = f"everybody with {in_words(limits)}, all else as the person" if limits else "everybody near the person"
     verdict = found.around
-    if verdict.verdict == "verified":
+    if verdict.answer == "verified":
         tell(f"FAIR, proven, to {who}.", "")
-    elif verdict.verdict == "undecided":
+    elif verdict.answer == "undecided":
         tell(f"UNDECIDED for {who}.", "")
-    elif found.verdict.verdict == "falsified":
+    elif found.verdict.answer == "falsified":
         tell(f"NOT FAIR to {who}: the person is one of them.", "")
     elif not verdict.twins:
         tell(f"NOT FAIR to {who}. {SHOWN.get(verdict.shown, '')}", "")

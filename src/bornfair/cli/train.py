@@ -218,7 +218,7 @@ def train(
         with training_progress("training", quiet=json) as advance, unfairness_warned():
             classifier.set_params(callbacks=(advance,))
             classifier.fit(training.drop(columns=target), training[target])
-        if classifier.model_.certificate and classifier.model_.certificate.verdict.verdict == "undecided":
+        if classifier.model_.certificate and classifier.model_.certificate.verdict.answer == "undecided":
             # Not proven by construction: say what can be found out, and show the two people if it is unfair.
             classifier.certify(timeout=verify_seconds, seed=seed)
         result = describe(classifier, test if len(test) else training, target, kept_aside=len(test) > 0)

@@ -39,7 +39,7 @@ def training_result(
     return {
         **{name: figures.get(name) for name in QUALITY},
         "empirical_fairness": figures.get("empirical_fairness"),
-        "verdict": certificate.verdict.verdict,
+        "verdict": certificate.verdict.answer,
         "proof": certificate.verdict.proof,
         "gamma": gamma,
         "epochs": epochs,

@@ -109,7 +109,7 @@ def verify(
         print_json(verdict.to_json() | asked_of)
     else:
         _print(verdict, question_scope(people, allowed), output, tolerance)
-    raise typer.Exit(STATUS[verdict.verdict])
+    raise typer.Exit(STATUS[verdict.answer])
 
 
 def _in_words(verdict: Any, scope: str, output: str, tolerance: float) -> str:
@@ -124,7 +124,7 @@ def _in_words(verdict: Any, scope: str, output: str, tolerance: float) -> str:
         "verified": f"VERIFIED{as_read}: {same}",
         "falsified": f"FALSIFIED: {unlike}",
         "undecided": "UNDECIDED: neither proven nor disproven",
-    }[verdict.verdict] + (f" ({scope})" if scope else "")
+    }[verdict.answer] + (f" ({scope})" if scope else "")
 
 
 def _print(verdict: Any, scope: str, output: str, tolerance: float) -> None:

@@ -21,7 +21,7 @@ class Verdict:
     False
     """
 
-    verdict: Answer
+    answer: Answer
     proof: Proof
     engine: str
     arithmetic: tuple[Arithmetic, ...]
@@ -42,15 +42,16 @@ class Verdict:
 
     def __bool__(self) -> bool:
         """True only for "verified", so that `if verify(...)` never mistakes undecided for fair."""
-        return self.verdict == "verified"
+        return self.answer == "verified"
 
     @property
     def covers(self) -> Literal["score", "decision"]:
         """A structural proof is about the scores themselves, and so about the decision at every threshold."""
-        return "score" if self.verdict == "verified" and self.proof == "structural" else "decision"
+        return "score" if self.answer == "verified" and self.proof == "structural" else "decision"
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"covers": self.covers}
+        found = asdict(self)
+        return {"verdict": found.pop("answer"), **found, "covers": self.covers}
 
 
 SHOWN = {

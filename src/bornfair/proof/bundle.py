@@ -153,7 +153,7 @@ def _native(model: ForestModel, native: Native, certificate: Certificate) -> dic
     name, verdict = f"model{native.suffix}", certificate.verdict
     if native.suffix == ".ubj" or (model.operating and verdict.covers != "score"):  # it decides elsewhere
         return {}
-    if verdict.verdict == "verified":
+    if verdict.answer == "verified":
         people = checker.People(checker.parse_json(model.domain.text().encode(), DOMAIN))
         try:
             checker.need(verdict.proof == "structural", "sums are not examined there")
@@ -180,7 +180,7 @@ def load_bundle(path: str | Path) -> AnyBundle:
     >>> people = datasets.load("credit").table
     >>> clf = FairClassifier(["sex"], hidden=[4], epochs=1).fit(people.drop(columns="risk"), people["risk"])
     >>> with tempfile.TemporaryDirectory() as place:
-    ...     load_bundle(clf.save(f"{place}/bundle")).certificate.verdict.verdict
+    ...     load_bundle(clf.save(f"{place}/bundle")).certificate.verdict.answer
     'verified'
     """
     place = Path(path)

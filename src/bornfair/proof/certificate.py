@@ -57,7 +57,7 @@ class Certificate:
         facts: dict[str, Any] = {
             "format": checker.FORMAT,
             "claim": self.claim,
-            "verdict": verdict.verdict,
+            "verdict": verdict.answer,
             "proof": verdict.proof,
             "arithmetic": list(verdict.arithmetic),
             "reason": verdict.reason,
@@ -108,15 +108,15 @@ def certificate_of(model: Exportable, verdict: Verdict, *, seconds: float, say: 
     try:
         if not model.domain.sensitive:
             verdict = _undecided(verdict, "no feature was named sensitive.")
-        elif verdict.verdict == "falsified":
+        elif verdict.answer == "falsified":
             verdict = _confirmed_twins(model, verdict)
-        elif verdict.verdict == "verified":
+        elif verdict.answer == "verified":
             verdict, tree = _confirmed_proof(model, verdict, seconds, say)
     except checker.Rejected as error:
         verdict = _undecided(
-            verdict, f"the {verdict.engine} engine says {verdict.verdict}, which is beyond the checker: {error}."
+            verdict, f"the {verdict.engine} engine says {verdict.answer}, which is beyond the checker: {error}."
         )
-    facts = verdict.verdict, verdict.proof, verdict.arithmetic, model.domain.sensitive, verdict.reason
+    facts = verdict.answer, verdict.proof, verdict.arithmetic, model.domain.sensitive, verdict.reason
     rules = model.domain.model_dump(mode="json")["twins"]
     uncounted = bool(model.domain.real_sensitive)
     return Certificate(
@@ -259,5 +259,5 @@ def _confirmed_proof(
 
 def _undecided(verdict: Verdict, reason: str) -> Verdict:
     return dataclasses.replace(
-        verdict, verdict="undecided", proof="none", arithmetic=(), reason=reason, twins=None, decisions=None
+        verdict, answer="undecided", proof="none", arithmetic=(), reason=reason, twins=None, decisions=None
     )

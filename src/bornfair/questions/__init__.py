@@ -244,7 +244,7 @@ def verify(
     >>> people = pd.DataFrame({"age": [20, 30, 40, 50], "woman": [0, 1, 0, 1]})
     >>> unfair = LogisticRegression(C=100).fit(people, people["woman"])
     >>> verdict = verify(unfair, people, sensitive_features=["woman"])
-    >>> verdict.verdict, sorted(twin["woman"] for twin in verdict.twins)
+    >>> verdict.answer, sorted(twin["woman"] for twin in verdict.twins)
     ('falsified', [0, 1])
     """
     keywords(verify, asking, Asking)
@@ -264,7 +264,7 @@ def verify(
         asked.model, engine=engine, timeout=clock, table=None if synthetic else asked.table, partitions=partitions,
         soft_timeout=soft_timeout, where=where, relax=relax, seed=seed, resume=resume, most_boxes=most_boxes, jobs=jobs,
     )  # fmt: skip
-    if synthetic and found.verdict == "undecided" and not (where or relax) and engine == "auto":
+    if synthetic and found.answer == "undecided" and not (where or relax) and engine == "auto":
         by_rows = shown_by_rows(asked.model, asked.people, timeout=clock, seed=seed)
         found = found if by_rows is None else dataclasses.replace(by_rows, seconds=clock.spent)
     if synthetic and (where or relax):

@@ -113,21 +113,21 @@ def to_sarif(command: str, examined: Sequence[Examined]) -> str:
     positions = {verdict: i for i, verdict in enumerate(RULES)}
     notes = [
         {"level": "note", "message": {"text": _sarif_text(f"{readable(one.model)}: {one.sentence}")}}
-        for one in examined if one.verdict.verdict not in RULES
+        for one in examined if one.verdict.answer not in RULES
     ]  # fmt: skip
     run = {
         "tool": {"driver": {"name": "bornfair", "version": __version__, "rules": rules}},
         "automationDetails": {"id": f"bornfair/{command}/"},
         "columnKind": "unicodeCodePoints",
         "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notes}],
-        "results": [_result(one, positions[one.verdict.verdict]) for one in examined if one.verdict.verdict in RULES],
+        "results": [_result(one, positions[one.verdict.answer]) for one in examined if one.verdict.answer in RULES],
     }
     document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(document, indent=2) + "\n"
 
 
 def _result(one: Examined, position: int) -> dict[str, Any]:
-    rule, _, level, *_ = RULES[one.verdict.verdict]
+    rule, _, level, *_ = RULES[one.verdict.answer]
     verdict = one.verdict
     text = f"{readable(one.model)}: {one.sentence}"
     if verdict.twins:
@@ -144,7 +144,7 @@ def _result(one: Examined, position: int) -> dict[str, Any]:
         "locations": [place],
         "partialFingerprints": {"bornfair/v1": identity},
         "properties": {
-            "verdict": verdict.verdict, "engine": verdict.engine, "arithmetic": list(verdict.arithmetic),
+            "verdict": verdict.answer, "engine": verdict.engine, "arithmetic": list(verdict.arithmetic),
             "reason": visible(verdict.reason),
         },
     }  # fmt: skip
@@ -166,7 +166,7 @@ def _sarif_text(text: str) -> str:
 def to_junit(command: str, examined: Sequence[Examined]) -> str:
     """One test for each model: a failure if it is falsified, an error if it is undecided."""
     kinds = {"falsified": "failure", "undecided": "error"}
-    count = {kind: sum(kinds.get(one.verdict.verdict) == kind for one in examined) for kind in kinds.values()}
+    count = {kind: sum(kinds.get(one.verdict.answer) == kind for one in examined) for kind in kinds.values()}
     seconds = sum(one.verdict.seconds for one in examined)
     totals = f'tests="{len(examined)}" failures="{count["failure"]}" errors="{count["error"]}" skipped="0"'
     lines = [
@@ -181,14 +181,14 @@ def to_junit(command: str, examined: Sequence[Examined]) -> str:
             f"    <testcase classname={_attribute(f'bornfair.{command}')} name={_attribute(one.model)} "
             f'{file}time="{verdict.seconds:.3f}"'
         )
-        kind = kinds.get(verdict.verdict)
+        kind = kinds.get(verdict.answer)
         if kind is None:
             lines += [f"{head}>", f"      <system-out>{_content(_body(one))}</system-out>", "    </testcase>"]
             continue
         short = f"{one.sentence} {one.unlike}".strip()
         lines += [
             f"{head}>",
-            f"      <{kind} type={_attribute(verdict.verdict)} message={_attribute(short)}>"
+            f"      <{kind} type={_attribute(verdict.answer)} message={_attribute(short)}>"
             f"{_content(_body(one))}</{kind}>",
             "    </testcase>",
         ]

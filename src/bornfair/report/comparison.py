@@ -46,7 +46,7 @@ def contents_of_comparison(comparison: Comparison) -> Contents:
 
 def _headline(models: Models) -> str:
     words = {"verified": "proven fair", "falsified": "not fair", "undecided": "undecided"}
-    amounts = {verdict: sum(document.verdict.verdict == verdict for document in models) for verdict in words}
+    amounts = {verdict: sum(document.verdict.answer == verdict for document in models) for verdict in words}
     counted = [f"{n} {'is' if n == 1 else 'are'} {words[verdict]}" for verdict, n in amounts.items() if n]
     return f"Of {count(len(models), 'model')}, {listed(counted)}."
 
@@ -72,7 +72,7 @@ def _table(names: list[str], models: Models) -> Table:
         affected = MISSING if people is None else f"{percent(people.share)}\n{people.unfair:,} of {people.rows:,}"
         rows.append({
             "model": name,
-            "verdict": BADGES[document.verdict.verdict].replace(" ", "\u00a0"),
+            "verdict": BADGES[document.verdict.answer].replace(" ", "\u00a0"),
             "decided otherwise": affected if people is not None or agree is None else percent(1 - agree),
             "unfair": _unfair(document),
             "proven fair": _proven(document),
@@ -140,7 +140,7 @@ def _chart(models: Models) -> Iterator[Block]:
 
 
 def _one(document: Document) -> Iterator[Block]:
-    yield Text(f"{BADGES[document.verdict.verdict]}. {verdict_sentence(document)}")
+    yield Text(f"{BADGES[document.verdict.answer]}. {verdict_sentence(document)}")
     for note in disagreements(document):
         yield Text(note, "warning")
     if document.shares is not None:

@@ -247,7 +247,7 @@ class Document:
 
     def __post_init__(self) -> None:
         found = self.verdict
-        known = [("verdict", found.verdict, Answer), ("proof", found.proof, Proof)]
+        known = [("verdict", found.answer, Answer), ("proof", found.proof, Proof)]
         for name, value, kind in [*known, *(("arithmetic", one, Arithmetic) for one in found.arithmetic)]:
             if value not in get_args(kind):
                 raise InputError(f"{name}: found {value!r}; it is one of {shown(get_args(kind))}.")
@@ -256,7 +256,7 @@ class Document:
     def pairs(self) -> tuple[Pair, ...]:
         """The twins to show: those of the verdict first."""
         found = self.verdict
-        if found.verdict != "falsified" or not found.twins:
+        if found.answer != "falsified" or not found.twins:
             return self.twins
         own = Pair(tuple(found.twins), tuple(found.decisions or ()))
         given = next((pair for pair in self.twins if pair.shows(own)), own)

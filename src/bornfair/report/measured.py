@@ -87,7 +87,7 @@ def _shares(document: Document, shares: Shares) -> Iterator[Block]:
         yield from shares_chart(shares)
     if shares.asked is None and (work := effort(shares.boxes, shares.seconds)):
         yield Text(f"{work}. More time makes the open part smaller.", "soft")
-    if document.verdict.verdict == "verified" and shares.certified < 1:
+    if document.verdict.answer == "verified" and shares.certified < 1:
         yield Text("The proof of the verdict covers everyone; this measurement is separate and did not get as far.")
     if shares.confident is not None:
         yield Text(f"Decided otherwise than a twin: {confident_sentence(shares)}.")
@@ -179,7 +179,7 @@ def people_of_the_data(document: Document) -> Iterator[Block]:
     if people.values is not None:
         text += f" Each row was looked at with {count(people.values, 'value')} of {names}, not with all there are."
     yield Text(text)
-    if not people.unfair and document.verdict.verdict != "verified":
+    if not people.unfair and document.verdict.answer != "verified":
         yield Text("This speaks of these rows only. It is no proof for anyone else.", "soft")
     if document.gaps is not None:
         yield from (Text(readable(sentence), "soft") for sentence in document.gaps.sentences)

@@ -23,7 +23,7 @@ def pairs_of_twins(document: Document) -> Iterator[Block]:
         if len({value_text(decided) for decided in pair.decisions}) > 1:
             text += ", and the model decides differently"
         text += "."
-        if position == 1 and found.verdict == "falsified" and found.twins:
+        if position == 1 and found.answer == "falsified" and found.twins:
             text += " Both were run through the model again, from the values below, before this was written."
         yield Text(text)
         yield from side_by_side(pair, document.label)

@@ -15,6 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from bornfair.core.errors import InputError, plain, shown
 from bornfair.core.files import write_atomically
+from bornfair.models.verdict import Verdict
 from bornfair.quantification.records import Affected, Confident, Estimate, Group, People, Shares
 from bornfair.report.blocks import Contents
 from bornfair.report.comparison import contents_of_comparison
@@ -121,6 +122,7 @@ NAMES = {
     Group: {"text": "text", "covers": "share", "unfair_inside": "inside", "holds": "contains"},
     Affected: {**_same("row", "person", "twin", "decisions", "gap"), "undo": "undo_text"},
     People: _same("rows", "unfair", "most_affected", "source", "values", "left_out"),
+    Verdict: {"verdict": "answer"} | _same(*(one.name for one in dataclasses.fields(Verdict) if one.name != "answer")),
 }
 """What JSON says of quantification's records: its name for each of their attributes. It holds other records whole."""
 

@@ -64,7 +64,7 @@ ARITHMETIC = {
 
 def contents_of(document: Document) -> Contents:
     """The report on one model."""
-    certificate, verdict = document.certificate, document.verdict.verdict
+    certificate, verdict = document.certificate, document.verdict.answer
     title = document.title or ("Fairness certificate" if certificate else "Fairness report")
     written_as = f" Certificate format {readable(certificate.format)}." if certificate and certificate.format else ""
     sections = [
@@ -107,10 +107,10 @@ def contents_of(document: Document) -> Contents:
 
 def _lead(document: Document) -> Iterator[Block]:
     certificate, found = document.certificate, document.verdict
-    agrees = certificate is not None and certificate.verdict in ("", found.verdict)
-    if found.verdict == "verified" and certificate is not None and certificate.claim and agrees:
+    agrees = certificate is not None and certificate.verdict in ("", found.answer)
+    if found.answer == "verified" and certificate is not None and certificate.claim and agrees:
         yield Text(readable(certificate.claim), "quote")
-    elif found.verdict == "verified":
+    elif found.answer == "verified":
         how = " and ".join({"real": "exact"}.get(kind, kind) for kind in found.arithmetic)
         proven = f", proven in {how} arithmetic" if how else ""
         what = "score, and so the same decision at every threshold" if found.covers == "score" else "decision"
@@ -135,7 +135,7 @@ def _lead(document: Document) -> Iterator[Block]:
 
 
 def why_open(document: Document) -> Iterator[Text]:
-    if document.verdict.verdict == "undecided" and document.verdict.reason:
+    if document.verdict.answer == "undecided" and document.verdict.reason:
         yield Text(f"Why it is open: {readable(document.verdict.reason)}")
 
 
@@ -156,7 +156,7 @@ def _tiles(document: Document) -> Iterator[Entry]:
             yield Entry("Unfair, estimate", percent(guess.unfair), means)
         if shares.asked is None:
             yield Entry("Proven fair", percent(shares.certified, "down"), whose)
-        if shares.asked is None and (shares.falsified or document.verdict.verdict == "falsified"):
+        if shares.asked is None and (shares.falsified or document.verdict.answer == "falsified"):
             yield Entry("Proven unfair", percent(shares.falsified, "down"), whose)
     if metrics is not None and metrics.accuracy is not None:
         rows = "" if metrics.rows is None else f"on {count(metrics.rows, 'row')}"
@@ -189,9 +189,9 @@ def _arithmetic(verdict: Verdict, kind: Arithmetic) -> str:
     if kind not in ("float32", "float64"):
         return ARITHMETIC[kind]
     condition = ", whatever the order in which sums are added up"
-    if verdict.verdict == "verified" and kind == "float32":
+    if verdict.answer == "verified" and kind == "float32":
         condition = ", where the sums of both people are added up in the same order"
-    elif verdict.verdict == "verified" and verdict.proof == "structural":
+    elif verdict.answer == "verified" and verdict.proof == "structural":
         condition = ", where no sum rounds or the trees of both people are added up in the same order"
     return f"{ARITHMETIC[kind]}{condition}."
 
@@ -213,7 +213,7 @@ def _meaning(document: Document) -> Iterator[Entry]:
     yield Entry("Individually fair", f"Twins always get the same decision.{statement}")
     kinds = "\n".join(_arithmetic(found, kind) for kind in found.arithmetic)
     yield Entry("Arithmetic", kinds or NO_ARITHMETIC)
-    if found.verdict != "falsified":
+    if found.answer != "falsified":
         yield Entry("Proof", PROOFS[found.proof])
     if certificate is not None and certificate.leaves is not None:
         leaves = f"{count(certificate.leaves, 'part')}, one for each leaf of the proof tree."

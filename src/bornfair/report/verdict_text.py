@@ -73,16 +73,16 @@ def verdict_sentence(document: Document) -> str:
     names, found, people = sensitive_names(document), document.verdict, document.people
     changes = "change" if len(document.sensitive) > 1 else "changes"
     rules = document.domain is not None and bool(document.domain.twins)
-    if found.verdict == "verified":
+    if found.answer == "verified":
         along = ", with all that the declared rules change along," if rules else ""
         fair = "Fair, in real arithmetic, of the model as read" if found.as_read else "Fair"
         return f"{fair}: {names}{along} never {changes} the decision, for anyone who could exist.{elsewhere(document)}"
-    if found.verdict == "falsified" and people is not None and people.unfair:
+    if found.answer == "falsified" and people is not None and people.unfair:
         return f"Not fair: {people_sentence(document)}."
-    if found.verdict == "falsified" and people is not None:
+    if found.answer == "falsified" and people is not None:
         though = f"{people_sentence(document)}.{elsewhere(document)}"
         return f"Not fair: some who could exist are decided by {names}, though {though}"
-    if found.verdict == "falsified":
+    if found.answer == "falsified":
         two = " Here are two who show it." if document.pairs else ""
         along = ", with what the declared rules change along," if rules else " alone"
         return f"Not fair: {names}{along} {changes} the decision for some people.{two}"
@@ -108,7 +108,7 @@ def people_shown(verdict: Verdict, people: People | None) -> str:
 def disagreements(document: Document) -> Iterator[str]:
     """What in this document cannot all be true, or needs a word of explanation."""
     shares, people, certificate = document.shares, document.people, document.certificate
-    verdict = document.verdict.verdict
+    verdict = document.verdict.answer
     some_unfair = shares is not None and shares.falsified > 0
     if verdict == "verified" and some_unfair:
         yield (
@@ -140,7 +140,7 @@ def disagreements(document: Document) -> Iterator[str]:
 
 def limits(document: Document) -> Iterator[Entry]:
     """What the report does not say, in the light of what it does."""
-    verdict, shares = document.verdict.verdict, document.shares
+    verdict, shares = document.verdict.answer, document.shares
     if verdict == "undecided":
         yield Entry("Unfair.", "Undecided does not mean unfair: neither proof nor counterexample was found.")
     if verdict == "falsified" and shares is None and document.people is None:

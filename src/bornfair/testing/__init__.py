@@ -56,7 +56,7 @@ def assert_fair(
 
     keywords(assert_fair, asking, Asking)
     verdict = verify(model, people, timeout=timeout, seed=seed, synthetic=synthetic, **asking)
-    if verdict or (allow_undecided and verdict.verdict == "undecided"):
+    if verdict or (allow_undecided and verdict.answer == "undecided"):
         return verdict
     raise AssertionError(_told(verdict))
 
@@ -66,7 +66,7 @@ def _told(verdict: Verdict) -> str:
     from bornfair.models.verdict import SHOWN
     from bornfair.report.plain_text import twins_text
 
-    if verdict.twins is None and verdict.verdict == "falsified":
+    if verdict.twins is None and verdict.answer == "falsified":
         return f"not fair: {SHOWN[verdict.shown]} ({verdict.reason})"
     if verdict.twins is None:
         return f"not proven fair, nor disproven (allow_undecided=True lets this pass): {verdict.reason}"

@@ -57,7 +57,7 @@ def project(model: Any, table: Any = None) -> FairModel:
     >>> people = datasets.load("credit").table
     >>> X, y = people.drop(columns="risk"), people["risk"]
     >>> unfair = FairClassifier(["sex"], response="none", hidden=[8], epochs=1).fit(X, y)
-    >>> project(unfair).certificate.verdict.verdict
+    >>> project(unfair).certificate.verdict.answer
     'verified'
     """
     return projection(as_model(model), None if table is None else as_pandas(table)).certified()

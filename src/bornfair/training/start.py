@@ -247,7 +247,7 @@ def fair_start(
         )
         network = mean_of(drawn) if embedding is None else embedding.folded(mean_of(drawn))
         verdict = _judged(network, encoding, seed)
-        attempts.append(Attempt(number, verdict.verdict, verdict.proof, verdict.reason, verdict.seconds))
+        attempts.append(Attempt(number, verdict.answer, verdict.proof, verdict.reason, verdict.seconds))
         if verdict:
             return FairStart(network, verdict, tuple(attempts), drawn)
     raise NoFairStart(

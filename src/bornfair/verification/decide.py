@@ -114,7 +114,7 @@ def _of_network(model: Model, effort: Effort) -> Verdict:
     clock, among = effort.clock, effort.among
     if among is not None:
         verdict = model.structure()
-        if verdict.verdict != "verified" or "float32" not in verdict.arithmetic:
+        if verdict.answer != "verified" or "float32" not in verdict.arithmetic:
             verdict = _by_bounds(model, clock, effort)
     elif effort.engine == "smt" or effort.where or effort.relax:
         what = "where or relax for a network" if effort.where or effort.relax else "engine='smt'"
@@ -233,7 +233,7 @@ def _of_forest(model: ForestModel, effort: Effort) -> Verdict:
         reason = f"proven of the forest as read, in real arithmetic: {verdict.reason}"
         verdict = dataclasses.replace(verdict, reason=reason, as_read=True)
     notes = [model.note] if model.note else []
-    if verdict.verdict == "falsified" and model.original is None:
+    if verdict.answer == "falsified" and model.original is None:
         notes.append("the twins were replayed by bornfair's own evaluation of the forest")
     return dataclasses.replace(verdict, reason="; ".join([verdict.reason, *notes]))
 
@@ -291,6 +291,6 @@ def _by_turns(verdict: Verdict, clock: Clock, turns: Iterable[Callable[[], Verdi
             return dataclasses.replace(verdict, reason=f"{verdict.reason}; the time of {clock.timeout:g} s is up")
         found = turn()
         verdict = verdict if found is None else found
-        if found is not None and (found.verdict != "undecided" or found.reason.startswith("interrupted")):
+        if found is not None and (found.answer != "undecided" or found.reason.startswith("interrupted")):
             return found
     return verdict

@@ -104,7 +104,7 @@ def search(
         )
         space = _Network(model, look, batch, cuts)
         verdict = search_boxes(space, waiting, np.inf if stop_after is None else stop_after, workers)
-    if structural and "real" in wanted and verdict.verdict == "undecided":  # proven in real arithmetic at least
+    if structural and "real" in wanted and verdict.answer == "undecided":  # proven in real arithmetic at least
         reason = f"{structural.reason}; in float32: {verdict.reason}"
         return dataclasses.replace(structural, reason=reason, boxes=verdict.boxes, seconds=verdict.seconds)
     return verdict

@@ -54,7 +54,7 @@ def test_saturation_that_nobody_looked_at_is_not_claimed_to_be_covered(tmp_path:
     path = saturating(tmp_path / "m.onnx", 51_234)
     assert decided(path, (51_234, 0), (51_234, 1)) == [0, 1]
     verdict = verify(path, people(), timeout=20)
-    assert verdict.verdict == "verified" and verdict.as_read
+    assert verdict.answer == "verified" and verdict.as_read
     assert verdict.arithmetic == ("real",)
     assert verdict.reason.startswith("proven of the network as read, in real arithmetic: ")
     shares = quantify(path, people(), timeout=20)
@@ -86,7 +86,7 @@ def test_a_tie_that_the_original_makes_by_rounding_falsifies(tmp_path: Path) -> 
     logit = g.gemm("x", np.array([[0.0], [1e-3]], np.float32), np.array([1e-9], np.float32))
     path = g.save(tmp_path / "m.onnx", [g.node("Sigmoid", logit)], inputs=INPUTS)
     verdict = verify(path, people(50), timeout=20)
-    assert (verdict.verdict, verdict.engine, verdict.arithmetic) == ("falsified", "original", ("float32",))
+    assert (verdict.answer, verdict.engine, verdict.arithmetic) == ("falsified", "original", ("float32",))
     assert verdict.decisions == [0, 1]
     assert "onnxruntime" in verdict.reason
 
@@ -139,7 +139,7 @@ def test_float32_is_claimed_where_the_graph_executes_just_the_sums_that_were_rea
     output, kind = ends(g, end)
     path = g.save(tmp_path / "m.onnx", [output], inputs=INPUTS, kinds=[kind])
     verdict = verify(path, people(40), timeout=20)
-    assert verdict.verdict == "verified"
+    assert verdict.answer == "verified"
     assert verdict.as_read != covered
     assert verdict.arithmetic == (("real", "float32") if covered else ("real",))
 
@@ -157,7 +157,7 @@ def test_a_model_that_is_not_given_the_sensitive_value_is_fair_however_it_rounds
     score = g.gemm("a", np.array([[0.1]], np.float32), np.array([-2], np.float32))
     path = g.save(tmp_path / "m.onnx", [g.node("Sigmoid", score)], inputs=[("a", TensorProto.FLOAT, ["n", 1])])
     verdict = verify(path, people(40), timeout=20)
-    assert verdict.verdict == "verified" and not verdict.as_read
+    assert verdict.answer == "verified" and not verdict.as_read
     assert verdict.arithmetic == ("real", "float32")
 
 

@@ -373,7 +373,7 @@ def test_people_with_gaps_are_judged_and_counted_as_the_original_decides(name):
     one, other = (original.predict(everyone.assign(sex=sex)) for sex in (0, 1))
     unfair = np.asarray(one).ravel() != np.asarray(other).ravel()
     verdict, found = decide(model, timeout=10.0), shares_of_forest(model, timeout=10.0, samples=64)
-    assert verdict.verdict == ("falsified" if unfair.any() else "verified")
+    assert verdict.answer == ("falsified" if unfair.any() else "verified")
     assert found.counts == {"certified": int((~unfair).sum()), "falsified": int(unfair.sum()), "undecided": 0}
     seen = shares_of_forest(model, timeout=10.0, samples=64, marginals={"age": {None: 1.0}, "job": {0: 1.0, None: 1.0}})
     assert seen.falsified == unfair[everyone.age.isna() & (everyone.job.isna() | (everyone.job == 0))].mean()

@@ -90,7 +90,7 @@ def test_a_probability_decides_at_one_half_whatever_makes_it_one(name: str, tmp_
     unfair = pd.Series(decided).groupby([table["a"], table["b"]]).nunique().max() > 1
     assert unfair
     verdict = verify(path, small(), timeout=20)
-    assert verdict.verdict == "falsified"
+    assert verdict.answer == "falsified"
     assert verdict.twins is not None
     twins = shown_by(path, pd.DataFrame(verdict.twins))[:, 0] > 0.5
     assert twins[0] != twins[1]

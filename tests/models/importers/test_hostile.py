@@ -76,7 +76,7 @@ def test_what_was_not_read_is_not_run(name: str, beside: bool, tmp_path: Path) -
     path = g.save(tmp_path / "m.onnx", [output, aside] if beside else [output])
     model = load_model(path, domain=people())
     assert disagreements(model, 2_000) == 0
-    assert verify(path, people(), timeout=5).verdict == "falsified"
+    assert verify(path, people(), timeout=5).answer == "falsified"
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ def test_all_waits_for_a_model_that_never_answers_end_with_the_question(
     assert endlessly.waits >= 2 and seconds <= endlessly.now <= seconds + endlessly.waits * limits.LEAST_WAIT
 
 
-def test_an_answer_of_too_many_bytes_is_not_received(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answerof_too_many_bytes_is_not_received(monkeypatch: pytest.MonkeyPatch) -> None:
     g = GraphMaker()
     content = g.model([g.node("Identity", "x")]).SerializeToString()
     monkeypatch.setattr(limits, "GRAPH_ANSWER_BYTES", 1_000)

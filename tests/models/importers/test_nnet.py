@@ -155,7 +155,7 @@ def test_a_normalised_network_is_asked_about_as_it_decides(scaled):
     for answer, by in (("no", by_hand), ("yes", normalised_by_hand)):
         unfair = any((by(a, 0) > 0) != (by(a, 1) > 0) for a, _ in everybody)
         verdict = verify(scaled, sensitive_features=["x1"], normalise=answer, timeout=20)
-        assert verdict.verdict == ("falsified" if unfair else "verified")
+        assert verdict.answer == ("falsified" if unfair else "verified")
 
 
 def test_thresholds_are_logits(file):

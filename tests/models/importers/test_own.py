@@ -63,8 +63,8 @@ def test_any_feature_of_a_model_of_ours_may_be_asked_about(names):
     for seed, ignores in itertools.product(range(6), (True, False)):
         model = chance(seed, ignores=ignores)
         found = verify(model, sensitive_features=names, timeout=20)
-        assert found.verdict == ("verified" if counted_out(model, names) else "falsified"), (seed, ignores)
-        answers.add(found.verdict)
+        assert found.answer == ("verified" if counted_out(model, names) else "falsified"), (seed, ignores)
+        answers.add(found.answer)
         if found.twins:
             assert {name for name in DOMAIN.names if len({twin[name] for twin in found.twins}) > 1} <= set(names)
             assert len(set(shipped(model).decide(found.twins))) > 1
@@ -75,7 +75,7 @@ def test_what_has_no_weight_is_proven_by_structure_and_the_sensitive_features_it
     first = np.array([[1.0, 0, 0, 0, 2.0, 0], [0.5, 0, 0, 0, -1.0, 0]])  # reads age and owner alone
     model = model_of(first, np.zeros(2), np.array([[1.0, -1.0]]))
     assert (found := verify(model, sensitive_features="race")).proof == "structural", found.reason
-    assert verify(model, sensitive_features=["race", "sex"]).verdict == "verified"
+    assert verify(model, sensitive_features=["race", "sex"]).answer == "verified"
     assert verify(model, sensitive_features=["sex"]).arithmetic == ("real", "float32")  # its own question, as ever
     assert "sex" not in load_model(model, sensitive=["race"]).original.reads
 
@@ -106,11 +106,11 @@ def test_a_number_of_few_values_in_the_table_is_asked_about_as_the_list_of_them(
     layers = (Layer(first, np.zeros(2)), Layer(np.array([[-1.0, -1.0]]), np.array([0.25])))
     model = FairModel(Network(layers), encoding)
     table = pd.DataFrame({"age": [0, 1, 2, 3] * 5, "sex_std": [-1.1, 0.9] * 10, "race": "a"})
-    assert verify(model, sensitive_features=["sex_std"], timeout=10).verdict == "falsified"
+    assert verify(model, sensitive_features=["sex_std"], timeout=10).answer == "falsified"
     asked = load_model(model, sensitive=["sex_std"], table=table)
     assert asked.domain.feature("sex_std").levels() == (-1.1, 0.9)
-    assert verify(model, table, sensitive_features=["sex_std"], timeout=10).verdict == "verified"
-    assert verify(model, table, sensitive_features=["sex_std", "race"], timeout=10).verdict == "verified"
+    assert verify(model, table, sensitive_features=["sex_std"], timeout=10).answer == "verified"
+    assert verify(model, table, sensitive_features=["sex_std", "race"], timeout=10).answer == "verified"
 
 
 def test_gaps_are_filled_in_whatever_is_asked_about():
@@ -125,15 +125,15 @@ def test_gaps_are_filled_in_whatever_is_asked_about():
     assert document.people.rows == len(table) and document.gaps.left_out == 0
 
 
-def test_the_answer_says_that_the_certificate_is_about_something_else(tmp_path):
+def test_the_answersays_that_the_certificate_is_about_something_else(tmp_path):
     model = chance(1, ignores=True).certified(timeout=5)
     bundle = model.save(tmp_path / "bundle")
-    assert model.certificate.verdict.verdict == "verified"
+    assert model.certificate.answer.answer == "verified"
     found = verify(bundle, sensitive_features=["race"], timeout=10)
     assert "asked about 'race'; the model's own certificate is about 'sex' and says nothing of this" in found.reason
-    assert found.verdict == "falsified" and load_model(bundle, sensitive=["race"]).certificate is None
+    assert found.answer == "falsified" and load_model(bundle, sensitive=["race"]).certificate is None
     (document,) = audit(bundle, everybody(), sensitive_features=["race"], timeout=4).documents
-    assert document.verdict.verdict == "falsified" and document.people.unfair > 0
+    assert document.verdict.answer == "falsified" and document.people.unfair > 0
 
 
 def test_shares_of_another_question_are_those_of_counting():
@@ -151,9 +151,9 @@ def test_shares_of_another_question_are_those_of_counting():
 def test_other_twins_of_other_features_are_asked_about():
     first = np.array([[1.0, 0, 0, 0, 3.0, 0]])
     model = model_of(first, np.zeros(1), np.array([[1.0]]), -1.2)
-    assert verify(model, sensitive_features=["race"], timeout=10).verdict == "verified"
+    assert verify(model, sensitive_features=["race"], timeout=10).answer == "verified"
     rule = "race: a<->b, owner: true<->false"
-    assert verify(model, sensitive_features=["race"], twins=rule, timeout=10).verdict == "falsified"
+    assert verify(model, sensitive_features=["race"], twins=rule, timeout=10).answer == "falsified"
 
 
 def test_another_question_at_another_threshold_is_that_of_the_model_as_it_then_decides():

@@ -173,8 +173,8 @@ def test_any_feature_of_an_imported_model_may_be_asked_about() -> None:
     assert race.ignores_sensitive
     assert not sex.ignores_sensitive
     assert disagreements(race) == disagreements(sex) == 0
-    assert verify(race).verdict == "verified"
-    assert verify(sex).verdict == "falsified"
+    assert verify(race).answer == "verified"
+    assert verify(sex).answer == "falsified"
 
 
 @pytest.mark.parametrize(
@@ -286,9 +286,9 @@ def test_declared_twins_of_an_imported_model_are_confirmed_by_the_original() -> 
     estimator.named_steps["m"].intercept_[:] = 1.0
     alone = load_model(estimator, table=TABLE, target="grant", sensitive=["sex"])
     both = load_model(alone, twins="sex: female<->male, job: clerk<->nurse")
-    assert verify(alone).verdict == "verified"
+    assert verify(alone).answer == "verified"
     found = verify(both)
-    assert found.verdict == "falsified"
+    assert found.answer == "falsified"
     assert found.twins is not None
     assert both.original is not None
     one, other = both.original.decide(pd.DataFrame(found.twins))
@@ -311,6 +311,6 @@ def test_standardised_codes_are_lists_of_values_and_the_model_reads_the_number(t
         assert model.domain.feature(name).levels() == tuple(sorted(table[name].unique()))
     assert model.domain.feature("age").kind == "real"
     verdict = verify(estimator, table, sensitive_features=["sex"], timeout=10)
-    assert verdict.verdict == "falsified"
+    assert verdict.answer == "falsified"
     assert {twin["sex"] for twin in verdict.twins} == set(table["sex"])
     assert {twin["job"] for twin in verdict.twins} <= set(table["job"])

@@ -35,7 +35,7 @@ COLUMNS: Columns = (
     ("model", lambda row: row.model),
     ("layers", lambda row: "-".join(map(str, row.widths))),
     ("sensitive", lambda row: row.sensitive),
-    ("verdict", lambda row: row.verdict.verdict),
+    ("verdict", lambda row: row.verdict.answer),
     ("engine", lambda row: row.verdict.engine),
     ("replayed in", lambda row: ", ".join(row.verdict.arithmetic) or "–"),
     ("decisions", lambda row: " / ".join(map(str, row.verdict.decisions or [])) or "–"),
@@ -68,6 +68,6 @@ def report(*, models: Path, say: Say, **choices: Any) -> Printout:
 
 
 def summary(audited: Sequence[Audited]) -> str:
-    decided = [row for row in audited if row.verdict.verdict != "undecided"]
+    decided = [row for row in audited if row.verdict.answer != "undecided"]
     slowest = max((row.verdict.seconds for row in decided), default=0.0)
     return f"{len(decided)} of {len(audited)} decided, the slowest in {slowest:.1f} s."

@@ -107,7 +107,7 @@ def _row(path: Path, domain: Domain, timeout: float, seed: int) -> Outcome:
     return {
         "model": path.stem,
         "sensitive": domain.sensitive[0],
-        "verdict": verdict.verdict,
+        "verdict": verdict.answer,
         "deciding": deciding,
         "replayed_by": "" if model.original is None else model.original.runtime,
         "plain": {"undecided": plain.undecided, "certified": plain.certified, "boxes": plain.boxes},

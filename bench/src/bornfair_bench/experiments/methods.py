@@ -212,11 +212,11 @@ def _proof(classifier: Any) -> Outcome:
     model = classifier.model_
     verdict = confirm_encoded(model.network, model.encoding)
     if not verdict:
-        return {"verdict": verdict.verdict, "bundle_accepted": False}
+        return {"verdict": verdict.answer, "bundle_accepted": False}
     certified = dataclasses.replace(model, certificate=certificate_of(model, verdict, seconds=10))
     with tempfile.TemporaryDirectory() as place:
         found = checker.check(certified.save(Path(place) / "bundle.zip"))
-    return {"verdict": verdict.verdict, "bundle_accepted": found["valid"] and found["verdict"] == "verified"}
+    return {"verdict": verdict.answer, "bundle_accepted": found["valid"] and found["verdict"] == "verified"}
 
 
 def _own_certificate(classifier: Any, method: str, people: Any) -> Outcome:

@@ -247,7 +247,7 @@ def measure(
         integer_tried=integers.tried,
         real_twins=next(iter(reals.twins), None),
         integer_twins=next(iter(integers.twins), None),
-        verdict=decide(Model(network, encoding), timeout=verify, seed=plan.seed).verdict if verify else None,
+        verdict=decide(Model(network, encoding), timeout=verify, seed=plan.seed).answer if verify else None,
         training_seconds=trained - began,
         seconds=time.perf_counter() - began,
     )

@@ -96,8 +96,8 @@ def run(
             "accuracy_after": found.accuracy_after,
             "changed": found.changed,
             "fairness_before": found.fairness_before,
-            "verdict_before": before.verdict,
-            "verdict_after": after.verdict,
+            "verdict_before": before.answer,
+            "verdict_after": after.answer,
             "blend": found.blend,
             "epochs": found.epochs_run,
             # For the repair and its proof; the verdict about the original comes on top.

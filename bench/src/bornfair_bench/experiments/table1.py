@@ -66,7 +66,7 @@ COLUMNS: Columns = (
     ("dataset", lambda row: row.dataset),
     ("start", lambda row: row.start),
     ("engine", lambda row: row.engine if row.engine != "auto" else f"auto ({row.verdict.engine})"),
-    ("result", lambda row: row.verdict.verdict),
+    ("result", lambda row: row.verdict.answer),
     ("parts", lambda row: f"{row.verdict.partitions:,}"),
     ("seconds", lambda row: f"{row.verdict.seconds:.3f}"),
     ("accuracy %", lambda row: f"{100 * row.accuracy:.1f}"),

@@ -83,7 +83,7 @@ def measured(start: str, seed: int) -> Outcome:
         "allowed": found.allowed,
         "actual": found.actual,
         "holds": found.holds,
-        "verdict": verdict.verdict,
+        "verdict": verdict.answer,
         "engine": verdict.engine,
     }
 

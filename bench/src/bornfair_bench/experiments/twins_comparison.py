@@ -68,7 +68,7 @@ def measure(run: Run) -> Outcome:
         "moved_people": int(moved_rows(domain, people).sum()),
         "test_people": len(people),
         **group_differences(truth == positive, decided == positive, people[run.sensitive]),
-        "verdict": confirm_encoded(asked.network, asked.encoding).verdict,
+        "verdict": confirm_encoded(asked.network, asked.encoding).answer,
         "seconds": seconds,
     }
 

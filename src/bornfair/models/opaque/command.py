@@ -51,7 +51,7 @@ class Command:
     >>> people = pd.DataFrame({"age": [20, 30, 40, 50], "woman": [0, 1, 0, 1]})
     >>> program = "import csv, sys; [print(row['woman']) for row in csv.DictReader(sys.stdin)]"
     >>> verdict = verify(Command(f'{sys.executable} -c "{program}"'), people, sensitive_features=["woman"], timeout=10)
-    >>> verdict.verdict, verdict.decisions
+    >>> verdict.answer, verdict.decisions
     ('falsified', [0, 1])
     """
 

@@ -107,7 +107,7 @@ def audit(
     >>> people = pd.DataFrame({"age": [20, 30, 40, 50], "woman": [0, 1, 0, 1], "paid": [0, 1, 0, 1]})
     >>> bank = LogisticRegression(C=100).fit(people[["age", "woman"]], people["paid"])
     >>> report = audit(bank, people, target="paid", sensitive_features=["woman"], timeout=2)
-    >>> report.documents[0].verdict.verdict, report.documents[0].people.unfair
+    >>> report.documents[0].verdict.answer, report.documents[0].people.unfair
     ('falsified', 4)
     """
     keywords(audit, asking, Asking)
@@ -201,11 +201,11 @@ def examine(
         if shown is not None
         else decide(model, timeout=clock.part((1 - table) / 2), table=known, jobs=jobs, seed=seed)
     )
-    _end_if_interrupted(verdict.verdict == "undecided" and INTERRUPTED in verdict.reason)
-    if verdict.verdict == "undecided" and synthetic and steady:
+    _end_if_interrupted(verdict.answer == "undecided" and INTERRUPTED in verdict.reason)
+    if verdict.answer == "undecided" and synthetic and steady:
         shown = shown_by_rows(model, rows, treated=treated, timeout=clock.part(JUDGING), seed=seed)
         verdict = verdict if shown is None else shown
-    elif verdict.verdict == "undecided" and treated is not None and model.is_read:
+    elif verdict.answer == "undecided" and treated is not None and model.is_read:
         shown = shown_by(model, rows, treated)  # who was judged already may show it
         verdict = verdict if shown is None else shown
     verdict = with_people_of(model, verdict, rows, synthetic=synthetic, timeout=clock.part(1 - table), seed=seed)

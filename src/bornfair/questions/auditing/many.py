@@ -55,7 +55,7 @@ def all_of(
             said = str(document)
         else:
             kept.keep(names[i], models[i], document)
-            said = document.verdict.verdict
+            said = document.verdict.answer
         if len(names) > 1:
             rest = (clock.now() - began) / done * (len(left) - done)
             say(f"[{done} of {len(left)}, about {rest / 60:.1f} min left] {names[i]}: {said}")

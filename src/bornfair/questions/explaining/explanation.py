@@ -88,17 +88,17 @@ class Explanation:
     seconds: float = 0.0
 
     def __bool__(self) -> bool:
-        return bool(self.answer)
+        return bool(self.overall)
 
     @property
-    def answer(self) -> Verdict:
+    def overall(self) -> Verdict:
         """The verdict on all whom was asked about: the neighbourhood where there is one, else the person."""
         return self.verdict if self.around is None else self.around
 
     @property
     def undo_text(self) -> str:
         """What would undo it, in a sentence; empty where there is nothing to undo."""
-        if self.verdict.verdict != "falsified" or not self.person.values:
+        if self.verdict.answer != "falsified" or not self.person.values:
             return ""
         return Affected(0, self.person.values, {}, undo=self.undo).undo_text
 
@@ -166,7 +166,7 @@ def explain(
     >>> people = pd.DataFrame({"age": [20, 30, 40, 50], "woman": [0, 1, 0, 1]})
     >>> unfair = LogisticRegression(C=100).fit(people, people["woman"])
     >>> found = explain(unfair, {"age": 30, "woman": 1}, people, sensitive_features=["woman"])
-    >>> found.verdict.verdict, found.decision, found.differing[0].changes, found.differing[0].decision
+    >>> found.verdict.answer, found.decision, found.differing[0].changes, found.differing[0].decision
     ('falsified', 1, {'woman': (1, 0)}, 0)
     """
     keywords(explain, asking, Asking)
@@ -188,7 +188,7 @@ def explain(
     looked = _look(about, who, most)
     if looked.twins is not None:
         verdict = _shown_by(about, looked.twins, verdict)
-    undo = _undone(about, who, clock, seed) if verdict.verdict == "falsified" and isinstance(about, Countable) else None
+    undo = _undone(about, who, clock, seed) if verdict.answer == "falsified" and isinstance(about, Countable) else None
     around = None
     if near is not None:
         if clock.listener is not None:
@@ -320,6 +320,6 @@ def _undone(model: Countable, who: Person, clock: Clock, seed: int) -> dict[str,
 
 def _around(model: Decider, near: Any, person: Verdict, clock: Clock, seed: int) -> Verdict:
     """Whether everybody near is treated as their twins; who is near themselves may have shown it already."""
-    if person.verdict == "falsified":
+    if person.answer == "falsified":
         return dataclasses.replace(person, reason=f"the person is one of them: {person.reason}")
     return decide(model, among=near, timeout=clock.part(), seed=seed)

@@ -98,7 +98,7 @@ class Drift:
 
     def to_json(self) -> dict[str, Any]:
         verdict = self.verdict
-        certificate = None if verdict is None else {"verdict": verdict.verdict, "proof": verdict.proof}
+        certificate = None if verdict is None else {"verdict": verdict.answer, "proof": verdict.proof}
         problems = [{**asdict(one), "examples": list(one.examples), "text": one.text} for one in self.problems]
         return {
             "rows": self.rows, "outside": self.outside, "share": self.share, "problems": problems,
@@ -159,7 +159,7 @@ def drift(bundle: Any, table: Any) -> Drift:
     label = () if domain.label is None else (domain.label.name,)
     known = (*domain.names, *label)
     verdict = None if model.certificate is None else model.certificate.verdict
-    holds = verdict is not None and verdict.verdict == "verified" and verdict.proof == "structural"
+    holds = verdict is not None and verdict.answer == "verified" and verdict.proof == "structural"
     return Drift(
         len(frame), int(outside.sum()), tuple(problems), filled,
         tuple(name for name in domain.sensitive if name not in frame.columns),
@@ -270,8 +270,8 @@ def _follows(
         return
     yield f"{outside:,} of {rows:,} rows ({percent(outside / rows)}) are outside the domain."
     kinds = {one.problem for one in problems}
-    if verdict is None or verdict.verdict != "verified":
-        word = "no certificate" if verdict is None else f"the certificate says {verdict.verdict}"
+    if verdict is None or verdict.answer != "verified":
+        word = "no certificate" if verdict is None else f"the certificate says {verdict.answer}"
         yield f"Nothing is proven of the others either: {word}."
     elif holds:
         yield f"{BEYOND_DOMAIN} How well the model decides about these rows is another question."

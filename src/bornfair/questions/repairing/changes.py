@@ -94,7 +94,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        return self.model.certificate.verdict.verdict
+        return self.model.certificate.verdict.answer
 
     @property
     def _proven(self) -> dict[str, Any]:

@@ -376,7 +376,7 @@ def _certified(model: FairModel, projected: Network, tuned: Tuned, blend: float)
     begun = confirm_encoded(projected, model.encoding)
     done = model.certified()
     assert done.certificate is not None
-    start = {"number": 0, "verdict": begun.verdict, "proof": begun.proof, "reason": begun.reason}
+    start = {"number": 0, "verdict": begun.answer, "proof": begun.proof, "reason": begun.reason}
     training: dict[str, Any] = {"repair": {"projection": "plain" if blend == 0 else "least squares", "share": blend}}
     training |= operating_facts(done)
     response: dict[str, Any] = {}

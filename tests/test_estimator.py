@@ -40,7 +40,7 @@ def bytes_of(classifier):
 def test_every_twin_gets_the_same_decision(table, sensitive, target):
     X, y = table.drop(columns=target), table[target]
     clf = FairClassifier(sensitive, **QUICK).fit(X, y)
-    assert clf.certificate_.answer.answer == "verified" and clf.certificate_.verdict.proof == "structural"
+    assert clf.certificate_.verdict.answer == "verified" and clf.certificate_.verdict.proof == "structural"
     assert clf.gamma_ == 0.0
     anybody = clf.domain_.sample(300, seed=1)
     versions = clf.model_.scores_of_versions(anybody)
@@ -52,7 +52,7 @@ def test_plain_training_on_the_same_table_is_not_fair(table):
     X, y = table.drop(columns="grant"), table["grant"]
     clf = FairClassifier(["sex"], response="none", epochs=40, hidden=(16,), learning_rate=0.02).fit(X, y)
     assert clf.empirical_fairness(X) < 0.9
-    assert clf.certificate_.answer.answer != "verified"
+    assert clf.certificate_.verdict.answer != "verified"
     assert clf.certificate_.claim.startswith("Nothing about fairness is certified: the network was trained on the true")
     verdict = clf.verify(timeout=20)
     assert verdict.answer == "falsified"
@@ -181,7 +181,7 @@ def test_sampled_response_and_large_gamma_say_that_nothing_is_certified(table):
     X, y = table.drop(columns="grant"), table["grant"]
     with pytest.warns(FairnessWarning, match="sampled response keeps fairness in expectation only"):
         sampled = FairClassifier(["sex"], response="sampled", draws=2, **QUICK).fit(X, y)
-    assert sampled.certificate_.answer.answer == "undecided"
+    assert sampled.certificate_.verdict.answer == "undecided"
     assert "ε = 0 for each draw" in sampled.certificate_.response["local_privacy"]
     with pytest.warns(FairnessWarning) as caught:
         private = FairClassifier(["sex"], response="sampled", gamma=1.5, draws=2, **QUICK).fit(X, y)
@@ -198,11 +198,11 @@ def test_the_papers_preset_starts_as_the_paper_prints_and_says_that_it_hardly_le
     X, y = table.drop(columns="grant"), table["grant"]
     with pytest.warns(UserWarning, match=r"the start has ±4.5e-05 in every layer.*may learn nothing; init='exact'"):
         clf = FairClassifier(["sex"], preset="paper", epochs=5).fit(X, y)
-    assert len(set(clf.predict(X))) == 1 and clf.certificate_.answer.proof == "bounds"
+    assert len(set(clf.predict(X))) == 1 and clf.certificate_.verdict.proof == "bounds"
     with pytest.warns(UserWarning, match="The model is constant") as caught:
         fair = FairClassifier(["sex"], preset="paper", init="exact", epochs=5).fit(X, y)
     assert len(caught) == 1 and "preset 'default', or init 'exact' with learning rate 0.1" in str(caught[0].message)
-    assert fair.certificate_.answer.proof == "structural"
+    assert fair.certificate_.verdict.proof == "structural"
 
 
 def test_a_saved_model_is_the_same_model(table, fitted, tmp_path):
@@ -265,7 +265,7 @@ def test_missing_values_are_learnt_as_values_of_their_own():
     gone = rng.random(400) < 0.5
     X.loc[gone, "x"] = np.nan
     clf = FairClassifier(["sex"], hidden=[4], epochs=60, random_state=0).fit(X, gone.astype(int))
-    assert (clf.predict(X) == gone).mean() > 0.85 and clf.certificate_.answer.proof == "structural"
+    assert (clf.predict(X) == gone).mean() > 0.85 and clf.certificate_.verdict.proof == "structural"
     assert clf.domain_.gappy == ("x",) and clf.model_.encoding.column_names()[:2] == ["x", "x is missing"]
     array = FairClassifier(hidden=[4], epochs=1).fit(X[["x"]].to_numpy(), gone)
     assert array.domain_.gappy == ("x0",)
@@ -314,7 +314,7 @@ def test_a_category_that_occurs_once_breaks_neither_a_split_nor_a_search(table):
     X["race"] = ["once", *X["race"][1:]]  # sensitive, and not read
     later = FairClassifier(["race"], **QUICK).fit(X[1:], table["grant"][1:])
     assert later.predict(X).shape == (len(X),)
-    assert later.certificate_.answer.proof == "structural"
+    assert later.certificate_.verdict.proof == "structural"
     scores = cross_val_score(FairClassifier(["race"], **QUICK), X, table["grant"], cv=2, error_score="raise")
     assert np.isfinite(scores).all()
 
@@ -347,7 +347,7 @@ def honest():
 
 def accuracy_kept_aside(X, y):
     clf = FairClassifier(["sex"], epochs=30, hidden=(8,)).fit(X[:2000], y[:2000])
-    assert clf.certificate_.answer.answer == "verified"
+    assert clf.certificate_.verdict.answer == "verified"
     return float((clf.predict(X[2000:]) == y[2000:]).mean())
 
 
@@ -384,7 +384,7 @@ def test_a_bundle_keeps_where_numbers_are_held(tmp_path, honest):
     assert (back.decision_function(far.assign(rate=0.19)) == clf.decision_function(far)).all()
     verdict = checker.check(tmp_path / "bundle")
     assert verdict["valid"] and verdict["proof"] == "structural"
-    assert clf.model_.certified().certificate.answer.answer == "verified"
+    assert clf.model_.certified().certificate.verdict.answer == "verified"
 
 
 def test_a_standardised_sex_is_a_category_of_two_values(table):

@@ -59,7 +59,7 @@ def structural() -> FairModel:
 @pytest.fixture(scope="module")
 def bounded() -> FairModel:
     found = model(sensitive_weight=0.25).certified(timeout=10)
-    assert found.certificate.answer.proof == "bounds"
+    assert found.certificate.verdict.proof == "bounds"
     return found
 
 

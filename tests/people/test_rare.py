@@ -31,7 +31,7 @@ def test_categories_of_fewer_rows_are_left_out(least, left):
 
 def test_a_model_takes_a_rare_category_for_an_unseen_one():
     clf = FairClassifier(["sex"], least_count=2, epochs=1, hidden=[4]).fit(X, Y)
-    assert clf.certificate_.answer.answer == "verified"
+    assert clf.certificate_.verdict.answer == "verified"
     rare, unseen = (clf.predict_proba(X.assign(job=job)) for job in ("pope", "king"))
     assert (rare == unseen).all()
 

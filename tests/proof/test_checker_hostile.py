@@ -1253,7 +1253,7 @@ def a_zipped_folder(place, *, folder="bundle/", own_entry=True, extra=b"", other
 def test_a_folder_that_was_zipped_is_checked_and_loaded(tmp_path, how):
     place = a_zipped_folder(tmp_path / "b.zip", **how)
     assert checker.check(place) == checker.check(folder(tmp_path / "b", bundle("structural")))
-    assert load(place).certificate.answer.answer == "verified"
+    assert load(place).certificate.verdict.answer == "verified"
 
 
 @pytest.mark.parametrize(

@@ -1033,7 +1033,7 @@ def test_the_checker_agrees_with_the_engines_and_with_counting_out(shape):
         known, verdict = truth(model), verify(model, engine="bounds", timeout=20, seed=seed)
         bundle = dataclasses.replace(model, certificate=certificate_of(model, verdict, seconds=20))
         found = checked(bundle)
-        stated = bundle.certificate.answer
+        stated = bundle.certificate.verdict
         assert found["valid"] and found["verdict"] == stated.answer
         assert mistake(model, stated, known) is None, f"case {seed}: {mistake(model, stated, known)}"
         assert stated.answer in (verdict.answer, "undecided")

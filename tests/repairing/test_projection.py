@@ -67,7 +67,7 @@ def test_projecting_any_network_makes_everybodys_versions_equal(seed):
     fair = project(random_model(seed))
     known = truth(fair)
     assert not known.real and not known.float32
-    assert fair.certificate.answer.answer == "verified" and fair.certificate.verdict.proof == "structural"
+    assert fair.certificate.verdict.answer == "verified" and fair.certificate.verdict.proof == "structural"
     assert not fair.network.sensitive_weights(fair.encoding.free_width).any()
 
 
@@ -146,7 +146,7 @@ def test_a_projection_by_a_table_is_exact_and_needs_the_columns_the_model_reads(
     rows = everybody(model.domain).sample(80, random_state=0)
     fair = project(model, rows)
     scores = fair.scores_of_versions(rows)
-    assert fair.certificate.answer.answer == "verified" and (scores == scores[0]).all()
+    assert fair.certificate.verdict.answer == "verified" and (scores == scores[0]).all()
     with pytest.raises(InputError, match="the table has no column 's', 't', which the model reads"):
         project(model, rows.drop(columns=["s", "t"]))
 
@@ -166,7 +166,7 @@ def test_declared_twins_become_equal_too(twins):
     assert np.ptp(model.scores_of_versions(people), axis=0).max() > 0.1
     fair = project(model)
     scores = fair.scores_of_versions(people)
-    assert (scores == scores[0]).all() and fair.certificate.answer.answer == "verified"
+    assert (scores == scores[0]).all() and fair.certificate.verdict.answer == "verified"
     assert fair.domain.twins == model.domain.twins
     found = checker.check_files(bundle_files(fair))
     assert found["valid"] and found["verdict"] == "verified", found
@@ -191,7 +191,7 @@ def test_a_fitted_classifier_can_be_projected_and_others_are_refused(tmp_path):
     class Fitted:
         model_ = small_model(4)
 
-    assert project(Fitted()).certificate.answer.answer == "verified"
+    assert project(Fitted()).certificate.verdict.answer == "verified"
     with pytest.raises(InputError, match="a FairModel or a fitted classifier is needed, found str"):
         project("model")
     bare = small_model(4)
@@ -207,4 +207,4 @@ def test_a_nnet_file_can_be_projected(tmp_path):
     people = everybody(model.domain)
     assert model.empirical_fairness(people) < 1
     fair = project(model)
-    assert fair.empirical_fairness(people) == 1.0 and fair.certificate.answer.answer == "verified"
+    assert fair.empirical_fairness(people) == 1.0 and fair.certificate.verdict.answer == "verified"

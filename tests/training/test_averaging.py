@@ -111,6 +111,6 @@ def test_the_accurate_preset_is_proven_and_the_same_every_time():
     ]
     first, second = (clf.model_.network for clf in own)
     assert all(a.weight.tobytes() == b.weight.tobytes() for a, b in zip(first.layers, second.layers, strict=True))
-    assert own[0].certificate_.answer.proof == "structural"
+    assert own[0].certificate_.verdict.proof == "structural"
     assert [one["rows"] for one in own[0].certificate_.training["measured"]] == [160], "all rows are learnt from"
     assert own[0].certificate_.training["plan"]["rotate"] is True

@@ -165,7 +165,7 @@ def test_training_goes_on_from_the_members(table, fitted):
     for go_on in (more.fit, more.partial_fit):
         go_on(X, y)
         assert bytes_of(more) != before and more.model_.network.widths == widths
-        assert more.certificate_.answer.proof == "structural"
+        assert more.certificate_.verdict.proof == "structural"
         before = bytes_of(more)
 
 
@@ -175,7 +175,7 @@ def test_plain_training_reads_the_codes_and_is_called_unfair_or_undecided(table)
         warnings.simplefilter("ignore")
         plain = FairClassifier(["sex"], response="none", **BOTH | {"epochs": 30, "learning_rate": 0.01}).fit(X, y)
     assert plain.score(X, y) > 0.9, "the codes get through the hinges"
-    assert plain.certificate_.answer.answer != "verified" and plain.empirical_fairness(X) < 0.5
+    assert plain.certificate_.verdict.answer != "verified" and plain.empirical_fairness(X) < 0.5
 
 
 def test_gaps_classes_and_weights(table):
@@ -185,7 +185,7 @@ def test_gaps_classes_and_weights(table):
     clf = FairClassifier(["sex"], missing="impute", **BOTH | {"epochs": 40, "learning_rate": 0.02})
     clf.fit(X, y, sample_weight=weights)
     assert clf.model_.network.outputs == y.nunique() > 2
-    assert clf.certificate_.answer.answer == "verified"
+    assert clf.certificate_.verdict.answer == "verified"
     assert (clf.predict(X) == y.iloc[0]).mean() > 0.95, "rows of weight 0 teach nothing"
 
 

@@ -169,7 +169,7 @@ def test_twins_get_the_same_decision_from_onnxruntime_for_every_gamma(gamma, see
     people = people[(people["sex"] == "male") | (people["age"] > 50)]  # more men than women
     X, y = people.drop(columns="grant"), people["grant"]
     clf = FairClassifier(["sex", "race"], response="population", gamma=gamma, epochs=3, hidden=(8,)).fit(X, y)
-    assert clf.certificate_.answer.proof == "structural" and clf.gamma_ == gamma
+    assert clf.certificate_.verdict.proof == "structural" and clf.gamma_ == gamma
     anybody = clf.domain_.sample(40, seed=seed)
     values = list(itertools.product(["female", "male"], ["a", "b", "c"]))
     decided = [served(clf.model_, anybody.assign(sex=sex, race=race))[0] for sex, race in values]
@@ -287,7 +287,7 @@ def test_a_privacy_budget_is_compatible_with_a_certificate(people):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         clf = FairClassifier(["sex"], response="population", gamma=1.0, **QUICK).fit(*people)
-    assert clf.certificate_.answer.answer == "verified" and clf.gamma_ == 1.0
+    assert clf.certificate_.verdict.answer == "verified" and clf.gamma_ == 1.0
     assert clf.certificate_.response["local_privacy"] == "complete: training never read the sensitive values"
 
 
@@ -332,7 +332,7 @@ def test_without_a_sensitive_feature_nothing_is_said_of_its_privacy(people):
 def test_sampled_population_promises_nothing(people):
     with pytest.warns(FairnessWarning, match="sampled response keeps fairness in expectation only"):
         clf = FairClassifier(["sex"], response="population_sampled", gamma=1.0, **QUICK).fit(*people)
-    assert clf.certificate_.answer.answer == "undecided"
+    assert clf.certificate_.verdict.answer == "undecided"
 
 
 def test_partial_fit_begins_with_no_step_and_says_so(people):

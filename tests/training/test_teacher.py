@@ -108,7 +108,7 @@ def test_each_member_learns_what_is_told_to_it_and_one_hears_how_far_it_is(peopl
     assert heard == [(done, 6) for done in range(1, 7)], "each pair of four parts"
     other = FairClassifier(["sex"], **rotating).fit(X, y)
     assert len(heard) == 6, "whoever does not ask hears nothing"
-    assert bytes_of(one) == bytes_of(other) and one.certificate_.answer.proof == "structural"
+    assert bytes_of(one) == bytes_of(other) and one.certificate_.verdict.proof == "structural"
     assert bytes_of(one) != bytes_of(FairClassifier(["sex"], **rotating | {"taught": 0.0}).fit(X, y))
 
 

@@ -61,7 +61,7 @@ def of_each_version(domain: Domain, people: pd.DataFrame, most: int = 24):
 def test_training_keeps_all_versions_bit_identical(seed):
     classifier, people = trained(seed)
     model, domain = classifier.model_, classifier.domain_
-    assert classifier.certificate_.answer.arithmetic == ("real", "float32")
+    assert classifier.certificate_.verdict.arithmetic == ("real", "float32")
     assert classifier.certificate_.person_versions == Versions(domain).size
     tables = of_each_version(domain, people)
     together = pd.concat(tables, ignore_index=True)
@@ -113,7 +113,7 @@ def test_equal_weights_on_raw_columns_are_fair_in_real_arithmetic(seed):
     classifier, people = trained(seed, response="none")
     model, domain = tied(classifier.model_).certified(timeout=10), classifier.domain_
     assert not model.encoding.merged and model.ignores_sensitive
-    assert "real" in model.certificate.answer.arithmetic
+    assert "real" in model.certificate.verdict.arithmetic
     assert checker.check_files(bundle_files(model))["valid"]
     for person in people.sample(5, random_state=seed).to_dict("records"):
         inputs = np.stack([exact_input(model.encoding, person, v) for v in range(Versions(domain).size)])
@@ -127,7 +127,7 @@ def test_many_versions_are_one_computation():
     rows = domain.sample(20, seed=1)
     truth = pd.Series(np.where(rows["hours"] > 1, "yes", "no"), name="grant")
     options = {"domain": domain, "epochs": 0, "hidden": (3,)}
-    assert FairClassifier(["sex"], **options).fit(rows, truth).certificate_.answer.answer == "verified"
+    assert FairClassifier(["sex"], **options).fit(rows, truth).certificate_.verdict.answer == "verified"
 
 
 # --- models that know nothing of the rules ---
@@ -225,17 +225,17 @@ def test_a_proof_tree_for_swapped_twins_is_accepted_and_one_of_the_flip_is_not_t
     # columns: hours is read as (v - 2)·2^0
     model = FairModel(Network((Layer(first, np.array([0.5])), Layer(np.ones((1, 1)), np.array([-1.0])))), encoding)
     certified = model.certified(timeout=20)
-    assert (certified.certificate.answer.answer, certified.certificate.verdict.proof) == ("verified", "bounds")
+    assert (certified.certificate.verdict.answer, certified.certificate.verdict.proof) == ("verified", "bounds")
     files = bundle_files(certified)
     assert checker.check_files(files)["valid"]
     clear = np.array(first)
     clear[0, encoding.free_columns()["title"]] = [0.75, 0, 0]
     unfair = FairModel(Network((Layer(clear, np.array([0.5])), Layer(np.ones((1, 1)), np.array([-1.0])))), encoding)
     swapped = unfair.certified(timeout=20)
-    assert swapped.certificate.answer.answer == "falsified"
+    assert swapped.certificate.verdict.answer == "falsified"
     flip_only = dataclasses.replace(unfair.encoding, domain=domain.replaced(twins=()))
     fair_by_flip = FairModel(unfair.network, flip_only).certified(timeout=20)
-    assert fair_by_flip.certificate.answer.answer == "verified"
+    assert fair_by_flip.certificate.verdict.answer == "verified"
 
 
 def test_engines_that_know_no_rules_say_so(tmp_path):
@@ -267,8 +267,8 @@ def test_a_sampled_training_that_is_projected_in_the_end_is_exactly_fair(people,
     with pytest.warns(FairnessWarning):
         sampled = FairClassifier(["sex"], **settings).fit(X, y)
     projected = FairClassifier(["sex"], project=True, **settings).fit(X, y)
-    assert sampled.certificate_.answer.answer == "undecided"
-    assert projected.certificate_.answer.proof == "structural" and projected.empirical_fairness(X) == 1.0
+    assert sampled.certificate_.verdict.answer == "undecided"
+    assert projected.certificate_.verdict.proof == "structural" and projected.empirical_fairness(X) == 1.0
     assert projected.certificate_.training["projected"] is True
     assert checker.check(projected.save(tmp_path / "bundle"))["valid"]
     assert np.mean(projected.predict(X) == sampled.predict(X)) > 0.9, "the smallest change, not another model"

@@ -64,7 +64,7 @@ def test_the_verifier_shows_a_husband_and_a_wife(census, unaware):
 def test_declared_twins_are_certified_and_cost_little(census, unaware, tmp_path):
     domain, (X, y), (people, truth) = census
     ours = FairClassifier(["sex"], twins=RULES, **QUICK).fit(X, y)
-    assert ours.domain_.twins == domain.twins and ours.certificate_.answer.arithmetic == ("real", "float32")
+    assert ours.domain_.twins == domain.twins and ours.certificate_.verdict.arithmetic == ("real", "float32")
     assert ours.empirical_fairness(people) == 1.0
     ours.save(tmp_path / "bundle")
     found = checker.check(tmp_path / "bundle")

@@ -128,7 +128,7 @@ def test_gaps_are_filled_in_whatever_is_asked_about():
 def test_the_answersays_that_the_certificate_is_about_something_else(tmp_path):
     model = chance(1, ignores=True).certified(timeout=5)
     bundle = model.save(tmp_path / "bundle")
-    assert model.certificate.answer.answer == "verified"
+    assert model.certificate.verdict.answer == "verified"
     found = verify(bundle, sensitive_features=["race"], timeout=10)
     assert "asked about 'race'; the model's own certificate is about 'sex' and says nothing of this" in found.reason
     assert found.answer == "falsified" and load_model(bundle, sensitive=["race"]).certificate is None

@@ -22,6 +22,7 @@ from bornfair.people.reading import Reading
 
 if TYPE_CHECKING:
     from bornfair.questions.repairing import Repaired, RepairedForest, RepairedGraph
+    from bornfair.questions.repairing.changes import RepairedModel
 
 
 REPAIRED = Path("bornfair-repaired")
@@ -108,14 +109,22 @@ def _quality(when: str, figures: dict[str, Any] | None) -> list[tuple[str, str]]
     return [(f"{name} {when}", text) for name, text in rows[:2]] + (rows[2:] if when == "after" else [])
 
 
-def _graph_facts(found: RepairedGraph) -> list[tuple[str, str]]:
+def _facts(found: RepairedModel, *between: tuple[str, str]) -> list[tuple[str, str]]:
+    """What is said of every repair, with lines between the figures before and after."""
     return [
         *_quality("before", found.quality_before),
+        *between,
         *_quality("after", found.quality_after),
         ("same decision for all versions, before", _percent(found.fairness_before)),
         ("verdict after", found.verdict),
         ("decided differently", _percent(found.changed)),
         ("distance of the outputs", f"{found.changes.distance:.4f}"),
+    ]
+
+
+def _graph_facts(found: RepairedGraph) -> list[tuple[str, str]]:
+    return [
+        *_facts(found),
         ("mean over versions of each person", f"{found.versions:,}"),
         *(("decides", f"{name} above {share:g}") for name, share in found.model.thresholds.items()),
     ]
@@ -124,13 +133,7 @@ def _graph_facts(found: RepairedGraph) -> list[tuple[str, str]]:
 def _forest_facts(found: RepairedForest) -> list[tuple[str, str]]:
     before, after = found.sizes["before"], found.sizes["after"]
     return [
-        *_quality("before", found.quality_before),
-        ("accuracy of the mean", _percent(found.accuracy_averaged)),
-        *_quality("after", found.quality_after),
-        ("same decision for all versions, before", _percent(found.fairness_before)),
-        ("verdict after", found.verdict),
-        ("decided differently", _percent(found.changed)),
-        ("distance of the outputs", f"{found.changes.distance:.4f}"),
+        *_facts(found, ("accuracy of the mean", _percent(found.accuracy_averaged))),
         ("averaged over", found.averaged),
         ("trees that read it", f"{found.replaced:,} of {before['trees']:,}"),
         ("trees and leaves before", f"{before['trees']:,} and {before['leaves']:,}"),
@@ -144,20 +147,14 @@ def _network_facts(found: Repaired) -> list[tuple[str, str]]:
         "plain" if found.blend == 0 else "least squares" if found.blend == 1 else f"{_percent(found.blend)} of the way"
     )
     return [
-        *_quality("before", found.quality_before),
-        ("accuracy of the projection", _percent(found.accuracy_projected)),
-        *_quality("after", found.quality_after),
-        ("same decision for all versions, before", _percent(found.fairness_before)),
-        ("verdict after", found.verdict),
-        ("decided differently", _percent(found.changed)),
-        ("distance of the outputs", f"{found.changes.distance:.4f}"),
+        *_facts(found, ("accuracy of the projection", _percent(found.accuracy_projected))),
         ("projection", kind),
         ("epochs of fine-tuning", str(found.epochs_run)),
         ("taught by", found.taught_by),
     ]
 
 
-def _print_examples(found: Repaired | RepairedForest | RepairedGraph) -> None:
+def _print_examples(found: RepairedModel) -> None:
     shown = found.changes.examples[:3]
     rows: list[tuple[str, ...]] = [
         (name, *(str(example.person.get(name, "–")) for example in shown)) for name in shown[0].person

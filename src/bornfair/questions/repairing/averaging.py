@@ -8,7 +8,6 @@ mean of others decides at the original's own operating point, or at the threshol
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +35,7 @@ from bornfair.people.twins.folding import Folding
 from bornfair.proof.bundle import FairGraph
 from bornfair.proof.certificate import certified
 from bornfair.questions import Question
-from bornfair.questions.repairing.changes import Changes, Outcome, compare, quality_of, recorded
+from bornfair.questions.repairing.changes import RepairedModel, compare, quality_of, recorded
 from bornfair.questions.repairing.exporting import Fitted, graph_of
 from bornfair.training.provenance import operating_facts
 
@@ -44,38 +43,16 @@ MEASURED_ON = "rows of the table"
 COMPARED_ROWS = 2_048  # on which a converted estimator is compared with itself
 
 
-@dataclass(frozen=True, eq=False)
-class RepairedGraph(Outcome):
-    """The mean over all versions of a person, certified by its wires, and what it changes."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RepairedGraph(RepairedModel):
+    """The mean over all versions of a person, certified by its wires; the original is the graph as it came in ours."""
 
     model: FairGraph
-    original: WiredModel
-    """The graph as it came, with ours around it, asked about the same twins."""
-    sensitive: tuple[str, ...]
     versions: int
     """Over how many versions of each person the mean goes."""
-    quality_before: dict[str, Any] | None
-    quality_after: dict[str, Any] | None
-    fairness_before: float | None
-    """Share of the measured rows whose decision was the same for every version of the person."""
-    changes: Changes
-    note: str
-    seconds: float
-    seed: int
 
-    def to_json(self) -> dict[str, Any]:
-        facts = {
-            **self._proven,
-            "versions": self.versions,
-            "thresholds": self.model.thresholds,
-            "accuracy_before": self.accuracy_before,
-            "accuracy_after": self.accuracy_after,
-            "fairness_before": self.fairness_before,
-            "changed": self.changed,
-            "changes": self.changes.to_json(),
-            **self._circumstances,
-        }
-        return json.loads(json.dumps(facts))
+    def _of_its_kind(self) -> dict[str, Any]:
+        return {"versions": self.versions, "thresholds": self.model.thresholds}
 
 
 def repair_by_average(model: Any, who: Who, asked: Reading, *, test: Any, seed: int) -> RepairedGraph:
@@ -98,7 +75,6 @@ def repair_by_average(model: Any, who: Who, asked: Reading, *, test: Any, seed: 
     return RepairedGraph(
         model=done,
         original=original,
-        sensitive=domain.sensitive,
         versions=Folding(domain).size,
         quality_before=quality_of(original, decisions(original.scores(rows)), answers),
         quality_after=quality,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from bornfair.models.network.model import Model
 from bornfair.models.network.network import decisions
 from bornfair.people.domain import Domain
 from bornfair.people.groups import grouped
+from bornfair.proof.bundle import AnyBundle
 from bornfair.proof.certificate import Certificate
 from bornfair.training.provenance import with_measured
 
@@ -56,23 +58,27 @@ class Changes:
     groups: tuple[Group, ...]
     examples: tuple[Example, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RepairedModel:
+    """A fair model, certified, and what it cost: the same facts for every kind of model."""
 
-class Outcome:
-    """What every record of a repair says in the same words, whatever was repaired."""
-
-    model: Any
-    original: Any
-    sensitive: tuple[str, ...]
+    model: AnyBundle
+    original: Model | ForestModel | WiredModel
+    """The model that was repaired, asked about the same twins."""
     quality_before: dict[str, Any] | None
     quality_after: dict[str, Any] | None
     """On the measured rows, if their answers are known; see `bornfair.models.metrics.quality`."""
+    fairness_before: float | None
+    """Share of the measured rows whose decision was the same for every version of the person."""
     changes: Changes
     note: str
     seconds: float
     seed: int
+
+    @property
+    def sensitive(self) -> tuple[str, ...]:
+        return self.model.domain.sensitive
 
     @property
     def accuracy_before(self) -> float | None:
@@ -93,23 +99,27 @@ class Outcome:
         return self.changes.changed
 
     @property
+    def certificate(self) -> Certificate:
+        assert self.model.certificate is not None
+        return self.model.certificate
+
+    @property
     def verdict(self) -> str:
-        return self.model.certificate.verdict.answer
+        return self.certificate.verdict.answer
 
-    @property
-    def _proven(self) -> dict[str, Any]:
-        certificate = self.model.certificate
-        return {
+    def to_json(self) -> dict[str, Any]:
+        facts = {
             "verdict": self.verdict,
-            "proof": certificate.verdict.proof,
-            "arithmetic": list(certificate.verdict.arithmetic),
-            "claim": certificate.claim,
-            "sensitive": list(self.sensitive),
-        }
-
-    @property
-    def _circumstances(self) -> dict[str, Any]:
-        return {
+            "proof": self.certificate.verdict.proof,
+            "arithmetic": self.certificate.verdict.arithmetic,
+            "claim": self.certificate.claim,
+            "sensitive": self.sensitive,
+            "accuracy_before": self.accuracy_before,
+            "accuracy_after": self.accuracy_after,
+            "fairness_before": self.fairness_before,
+            "changed": self.changed,
+            "changes": asdict(self.changes),
+            **self._of_its_kind(),
             "quality_before": self.quality_before,
             "quality_after": self.quality_after,
             "warnings": self.warnings,
@@ -119,6 +129,11 @@ class Outcome:
             "seconds": round(self.seconds, 3),
             "seed": self.seed,
         }
+        return json.loads(json.dumps(facts))
+
+    def _of_its_kind(self) -> dict[str, Any]:
+        """What is known of repairs of this kind only."""
+        return {}
 
 
 def quality_of(model: Any, decided: np.ndarray, answers: np.ndarray | None) -> dict[str, Any] | None:

@@ -8,7 +8,6 @@ label is needed, and twins are not concerned. The file is then read again, and c
 from __future__ import annotations
 
 import dataclasses
-import json
 import tempfile
 import time
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairForest
 from bornfair.questions import Asking, Question
-from bornfair.questions.repairing.changes import Changes, Outcome, compare, quality_of, recorded
+from bornfair.questions.repairing.changes import RepairedModel, compare, quality_of, recorded
 from bornfair.questions.repairing.fine_tune import domain_asked
 from bornfair.questions.repairing.forest_mean import Mean, mean_forest
 from bornfair.questions.repairing.restriction import all_values, values_of
@@ -47,29 +46,20 @@ MERGED = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class RepairedForest(Outcome):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RepairedForest(RepairedModel):
     """A forest that does not read the sensitive features, and what that cost."""
 
     model: FairForest
     original: ForestModel
-    sensitive: tuple[str, ...]
     averaged: str
     """What the mean goes over."""
-    quality_before: dict[str, Any] | None
     accuracy_averaged: float | None
     """Of the mean, before its base score is moved."""
-    quality_after: dict[str, Any] | None
-    fairness_before: float | None
-    """Share of the measured rows whose decision was the same for every version of the person."""
-    changes: Changes
     replaced: int
     """How many trees read the sensitive features."""
     shift: tuple[float, ...]
     """By how much the base score was moved, for each output."""
-    note: str
-    seconds: float
-    seed: int
 
     @property
     def sizes(self) -> dict[str, dict[str, int]]:
@@ -82,22 +72,14 @@ class RepairedForest(Outcome):
                 found[when]["bytes"] = len(model.native.content)
         return found
 
-    def to_json(self) -> dict[str, Any]:
-        facts = {
-            **self._proven,
+    def _of_its_kind(self) -> dict[str, Any]:
+        return {
             "averaged": self.averaged,
-            "accuracy_before": self.accuracy_before,
             "accuracy_averaged": self.accuracy_averaged,
-            "accuracy_after": self.accuracy_after,
-            "fairness_before": self.fairness_before,
-            "changed": self.changed,
-            "changes": self.changes.to_json(),
             "trees_replaced": self.replaced,
             "sizes": self.sizes,
-            "shift": list(self.shift),
-            **self._circumstances,
+            "shift": self.shift,
         }
-        return json.loads(json.dumps(facts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +139,6 @@ def repair_forest(
     return RepairedForest(
         model=_certified(repaired, mean, over.told, len(rows.measured), quality),
         original=model,
-        sensitive=model.domain.sensitive,
         averaged=over.told,
         quality_before=_quality(model, rows),
         accuracy_averaged=None if averaged is None else averaged["accuracy"],

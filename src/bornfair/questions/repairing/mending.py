@@ -35,7 +35,7 @@ from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairModel
 from bornfair.questions import Asking, Question
 from bornfair.questions.repairing.averaging import RepairedGraph, repair_by_average
-from bornfair.questions.repairing.changes import Changes, Outcome, compare, quality_of, recorded
+from bornfair.questions.repairing.changes import RepairedModel, compare, quality_of, recorded
 from bornfair.questions.repairing.fine_tune import Lesson, Tuned, asked_about, scores_of, taught
 from bornfair.questions.repairing.fine_tune import fine_tune as tune
 from bornfair.questions.repairing.forest_repair import METHODS, RepairedForest, Rows, asked_of, refused, repair_forest
@@ -71,48 +71,30 @@ class Candidate:
     accuracy: float | None
 
 
-@dataclass(frozen=True, eq=False)
-class Repaired(Outcome):
-    """A fair model, certified, and what it cost."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Repaired(RepairedModel):
+    """A fair network, certified, and what it cost."""
 
     model: FairModel
     original: Model
-    """The model that was repaired, asked about the same twins."""
-    sensitive: tuple[str, ...]
-    quality_before: dict[str, Any] | None
     accuracy_projected: float | None
     """Of the projection, before fine-tuning: what fairness alone costs."""
-    quality_after: dict[str, Any] | None
-    fairness_before: float | None
-    """Share of the measured rows whose decision was the same for every version of the person."""
-    changes: Changes
     candidates: tuple[Candidate, ...]
     blend: float
     taught_by: Literal["labels", "original", "nobody"]
     validation_loss: tuple[float, float]
     """Of the projection, and of the repaired network."""
     epochs_run: int
-    note: str
-    seconds: float
-    seed: int
 
-    def to_json(self) -> dict[str, Any]:
-        facts = {
-            **self._proven,
-            "accuracy_before": self.accuracy_before,
+    def _of_its_kind(self) -> dict[str, Any]:
+        return {
             "accuracy_projected": self.accuracy_projected,
-            "accuracy_after": self.accuracy_after,
-            "fairness_before": self.fairness_before,
-            "changed": self.changed,
-            "changes": self.changes.to_json(),
             "blend": self.blend,
             "candidates": [asdict(candidate) for candidate in self.candidates],
             "taught_by": self.taught_by,
-            "validation_loss": {"projected": self.validation_loss[0], "repaired": self.validation_loss[1]},
+            "validation_loss": dict(zip(("projected", "repaired"), self.validation_loss, strict=True)),
             "epochs": self.epochs_run,
-            **self._circumstances,
         }
-        return json.loads(json.dumps(facts))
 
 
 def repair(
@@ -216,7 +198,6 @@ def _repaired(
     found = Repaired(
         model=repaired,
         original=original,
-        sensitive=encoding.domain.sensitive,
         quality_before=_quality(asked.original, test_rows, test_labels),
         accuracy_projected=_accuracy(FairModel(projected, encoding), test_rows, test_labels),
         quality_after=quality,

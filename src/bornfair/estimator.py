@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
 from bornfair.core.checks import choice
 from bornfair.core.errors import InputError, shown
 from bornfair.models import metrics
+from bornfair.models.network.network import decisions
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.policies import GapsInTraining, MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
@@ -160,7 +161,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
             self.classes_ = self._classes(np.asarray(classes))
             started = fit_table(
                 frame, self._class_indices(labels), self._domain(frame, y),
-                Recipe.of(recipe, recipe.seed, epochs=0, validation_fraction=0.0, patience=None),
+                Recipe.of(self, recipe.seed, epochs=0, validation_fraction=0.0, patience=None),
                 policies=self._policies(), whole=False,
             )  # fmt: skip
             self._keep(started)
@@ -216,14 +217,17 @@ class FairClassifier(TrainingOptions, TableClassifier):
         """
         check_is_fitted(self)
         frame, truth = self._checked(X, y, reset=False)
-        decided, shown = self.predict(frame), self.predict_proba(frame)
+        with self.model_.encoding.keeping(frame):
+            scores = self.model_.scores(frame)
+            fairness = self.model_.empirical_fairness(frame) if self.domain_.sensitive else None
+        shown = self.model_.probabilities(scores)
         figures = {
             "on": on,
             "rows": len(frame),
-            **metrics.quality(truth, decided),
+            **metrics.quality(truth, self.classes_[decisions(scores)]),
             "auc": metrics.auc(truth, shown, self.classes_),
             "brier": metrics.brier(truth, shown, self.classes_),
-            "empirical_fairness": self.empirical_fairness(frame) if self.domain_.sensitive else None,
+            "empirical_fairness": fairness,
         }
         if self.certificate_ is not None:
             self.certificate_ = with_measured(self.certificate_, figures)

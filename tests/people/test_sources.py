@@ -15,8 +15,7 @@ from bornfair.people import sources, survey
 from bornfair.people.domain import Domain
 from bornfair.people.reading import Reading
 from bornfair.people.sources import Source, is_streamed, shared_out
-from bornfair.people.survey import Survey, merged, surveyed
-from bornfair.people.survey_file import from_bytes, to_bytes
+from bornfair.people.survey import Survey, from_bytes, merged, surveyed, to_bytes
 from bornfair.people.tables import read_table, size_of
 from samples import make_people
 

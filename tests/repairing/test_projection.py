@@ -20,13 +20,13 @@ from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.questions.repairing import project
-from bornfair.training.first_layer import told_in
 from bornfair.training.projection import (
     FairLayer,
     fair_encoding,
     first_layer_error,
     least_squares_projection,
     plain_projection,
+    told_in,
 )
 from brute_force import random_model, truth
 

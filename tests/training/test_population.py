@@ -22,8 +22,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature
 from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.plan import Plan, split
-from bornfair.training.population import Released
-from bornfair.training.response import Response, released_shares, response_probabilities
+from bornfair.training.response import Released, Response, released_shares, response_probabilities
 from bornfair.training.start import Exact, NearZero, Plain, draw
 from samples import bornfair as run
 from samples import make_people

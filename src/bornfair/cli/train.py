@@ -249,11 +249,12 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str, *, kept_aside: bo
     from bornfair.training.provenance import KEPT_ASIDE
 
     X, domain = rows.drop(columns=target), classifier.domain_
-    figures = classifier.record(X, rows[target], KEPT_ASIDE if kept_aside else TRAINED_ON)
+    with classifier.model_.encoding.keeping(X):
+        figures = classifier.record(X, rows[target], KEPT_ASIDE if kept_aside else TRAINED_ON)
+        stable = classifier.empirical_fairness(X, declared=False) if domain.twins else None
     return training_result(
-        classifier.certificate_, domain, figures, thresholds=classifier.model_.thresholds,
+        classifier.certificate_, domain, figures, thresholds=classifier.model_.thresholds, flip_stable=stable,
         advice=advice(classifier.preset), gamma=classifier.gamma_, epochs=len(classifier.history_),
-        flip_stable=classifier.empirical_fairness(X, declared=False) if domain.twins else None,
     )  # fmt: skip
 
 
@@ -345,16 +346,17 @@ def _looked_at(
     seed: int,
 ) -> Inspection:
     """What is to be known about the table; texts and identifiers are refused unless somebody said who could exist."""
-    from bornfair.people.column_kinds import refusal, refused
+    from bornfair.people.column_kinds import refusal
     from bornfair.questions.inspection.table import inspect
 
-    stray = [] if as_said else refused(people.drop(columns=[target, *sensitive]), told=told)
-    if stray:
-        raise InputError(refusal(stray))
     classes = [target] if numbers_are_classes else []
     found = inspect(
         people, target=target, sensitive_features=sensitive, keep=sorted(told), categorical=classes, seed=seed
     )
+    known = {target, *sensitive, *told}
+    stray = [] if as_said else [one for one in found.columns if one.teaches_nothing and one.name not in known]
+    if stray:
+        raise InputError(refusal(stray))
     for finding in found.findings:
         if finding.weight == "refused" and finding.kind in (("target",) if as_said else ("target", "sensitive")):
             raise InputError(finding.text)

@@ -225,7 +225,8 @@ class Decider(ABC):
         which, same = range(versions.size if declared else versions.sensitive_size), [np.zeros(0, bool)]
         step = max(TOGETHER // len(which), 1)
         for start in range(0, len(frame), step):
-            decided = self.evaluate(frame.iloc[start : start + step], versions, which, scores=False).classes
+            some = frame if step >= len(frame) else frame.iloc[start : start + step]
+            decided = self.evaluate(some, versions, which, scores=False).classes
             same.append(same_for_all(decided.T))
         return float(np.mean(np.concatenate(same)))
 

@@ -55,6 +55,11 @@ class Column:
     def is_number(self) -> bool:
         return self.kind in ("whole number", "decimal")
 
+    @property
+    def teaches_nothing(self) -> bool:
+        """Whether nothing general can be learnt from it as it is."""
+        return self.refused and self.kind in ("text", "identifier", "date", "decimal", "whole number")
+
 
 def look(column: pd.Series) -> Column:
     """What a column is."""
@@ -91,7 +96,7 @@ def refused(table: pd.DataFrame, *, told: Collection[str] = (), numbers: bool = 
         if name in told or not (texts or numbers) or isinstance(table[name].dtype, pd.CategoricalDtype):
             continue
         column = look(table[name])
-        if column.refused and column.kind in ("text", "identifier", "date", "decimal", "whole number"):
+        if column.teaches_nothing:
             found.append(column)
     return found
 

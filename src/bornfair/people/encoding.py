@@ -7,9 +7,10 @@ more column, 1 where the number is not there and its median is shown instead.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -24,7 +25,7 @@ from bornfair.people.features import NUMERIC, Feature, Value, unknown_column
 from bornfair.people.merging import Groups, average, covers, read_groups
 from bornfair.people.policies import Policies, numbers_of
 from bornfair.people.scales import Scale, scale_of
-from bornfair.people.sensitive_columns import SensitiveColumns
+from bornfair.people.sensitive import SensitiveColumns
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Encoding:
 
     A category is shown as the mean of its group; true/false that are alike as ½, a number that is named here as 0.
     """
+    _kept: dict[int, np.ndarray] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, scale in self.scales.items():
@@ -260,9 +262,27 @@ class Encoding:
     def encode_free(self, table: pd.DataFrame, zeros: int = 0) -> np.ndarray:
         """The free part, and so many columns of zeros behind it: float32 [rows, free width + zeros]."""
         self._absent(table)
+        kept = self._kept.get(id(table))
+        if kept is not None and not zeros:
+            return kept
         free = aligned_zeros((len(table), self.free_width + zeros), np.float32)
-        self._fill_in(table, free)
-        return self.averaged(free)
+        if kept is None:
+            self._fill_in(table, free)
+            return self.averaged(free)
+        free[:, : self.free_width] = kept
+        return free
+
+    @contextlib.contextmanager
+    def keeping(self, table: pd.DataFrame) -> Iterator[None]:
+        """Encode the free part of this table once for the whole block, in which nobody may change the table."""
+        if id(table) in self._kept:
+            yield
+            return
+        self._kept[id(table)] = self.encode_free(table)
+        try:
+            yield
+        finally:
+            del self._kept[id(table)]
 
     def _absent(self, table: pd.DataFrame) -> list[str]:
         """The sensitive columns that the table lacks: none or all of them."""

@@ -121,7 +121,8 @@ def complete(table: pd.DataFrame, names: Iterable[str], fills: Mapping[str, Valu
         for name in there if name in fills
     }  # fmt: skip
     kept = table.assign(**filled) if filled else table
-    return kept.dropna(subset=[name for name in there if name not in fills])
+    gaps = [name for name in there if name not in fills]
+    return kept.dropna(subset=gaps) if gaps else kept
 
 
 def _people(count: int) -> str:

@@ -25,8 +25,7 @@ from bornfair.training.embedding import Embedding
 from bornfair.training.epochs import Callback, Run, State, Training
 from bornfair.training.loops import Regularised, compiled_loops
 from bornfair.training.plan import Plan, rates, split
-from bornfair.training.population import Released
-from bornfair.training.response import Response
+from bornfair.training.response import Released, Response
 
 EVALUATION_ROWS = 8192  # rows per step when evaluating: bounds memory for wide networks and long tables
 

@@ -27,8 +27,7 @@ from bornfair.training.embedding import Embedding, mean_of
 from bornfair.training.hosts import ALONE, Hosts
 from bornfair.training.loops import OptimiserKey, transformation_of
 from bornfair.training.plan import Plan
-from bornfair.training.population import Released
-from bornfair.training.response import Response
+from bornfair.training.response import Released, Response
 
 TREES = ("parameters", "optimiser", "best", "averaged")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,8 @@ from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.calibration import calibration
 from bornfair.training.embedding import Bins, Embedding, piecewise
 from bornfair.training.epochs import Callback, Training
-from bornfair.training.options import TrainingOptions, advice
-from bornfair.training.plan import Plan, shared_split, split
-from bornfair.training.presets import resolve_automatic, settings
+from bornfair.training.options import OF_OTHER_LAYERS, PRESETS, TrainingOptions, advice
+from bornfair.training.plan import Plan, shared_split, split, with_numbers
 from bornfair.training.projection import projection
 from bornfair.training.provenance import certify, measured_in_training
 from bornfair.training.response import Response
@@ -49,7 +48,6 @@ from bornfair.training.start import (
 )
 from bornfair.training.teacher import taught, taught_apart
 
-NOT_OF_THE_PLAN = ("hidden", "init", "embedding", "bins", "taught")
 EMBEDDINGS: dict[str, Bins] = {"boosted": "boosted", "piecewise": "tree", "quantiles": "quantiles", "none": "tree"}
 """The embeddings by name, and where their knots come from."""
 
@@ -77,29 +75,48 @@ class FairnessWarning(UserWarning):
     """
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Recipe(TrainingOptions):
-    """The choices, and the seed."""
+    """The choices of a fit with the preset's settings in place of None, and the seed.
 
+    Own hidden layers go without the settings that a preset adds to its own layers.
+    """
+
+    hidden: Any = None
+    embedding: Any = None
+    bins: Any = None
+    taught: Any = None
+    validation_fraction: Any = None
     seed: int = 0
+    asked: frozenset[str] = field(default=frozenset(), init=False)
+    """What was chosen, and not left to the preset."""
+    transformation: Any = field(default=None, init=False)
+    """An optax transformation, where one is given as the optimiser."""
 
     @staticmethod
     def of(options: TrainingOptions, seed: int, **changes: Any) -> Recipe:
-        chosen = {field.name: getattr(options, field.name) for field in dataclasses.fields(TrainingOptions)}
+        chosen = {one.name: getattr(options, one.name) for one in fields(TrainingOptions)}
         return Recipe(seed=seed, **(chosen | changes))
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        named = self.optimiser if isinstance(self.optimiser, str) else None
-        return settings(self.preset, vars(self) | {"optimiser": named})
+    def __post_init__(self) -> None:
+        choice("preset", self.preset, PRESETS)
+        usual = PRESETS[self.preset]
+        if self.hidden is not None and self.preset != "paper":
+            usual = usual | OF_OTHER_LAYERS
+        if self.optimiser is not None and not isinstance(self.optimiser, str):
+            self.transformation, self.optimiser = self.optimiser, None
+        self.asked = frozenset(name for name in usual if getattr(self, name) is not None)
+        for name in usual.keys() - self.asked:
+            setattr(self, name, usual[name])
+        if self.validation_fraction == 0 and "patience" not in self.asked:
+            self.patience = None
 
     def plan(self, rows: int) -> Plan:
-        chosen = {name: value for name, value in self.settings.items() if name not in NOT_OF_THE_PLAN}
-        if chosen["validation_fraction"] == 0 and self.patience is None:
-            chosen["patience"] = None
+        """How the loop trains on so many rows."""
+        chosen = {name: value for name, value in vars(self).items() if name in Plan.__dataclass_fields__}
         if self.calibrate:  # on rows that no member has learnt from
             chosen["rotate"] = False
-        return Plan(seed=self.seed, **resolve_automatic(chosen, rows))
+        return Plan(**with_numbers(chosen, rows))
 
     def embedding_of(
         self,
@@ -113,10 +130,10 @@ class Recipe(TrainingOptions):
 
         What a preset says of it is for relu and for starts that are drawn; asked for by name it is refused elsewhere.
         """
-        kind = self.settings["embedding"]
+        kind = self.embedding
         choice("embedding", kind, EMBEDDINGS)
         usable = self.activation == "relu" and isinstance(self.start, (Exact, Plain))
-        if kind == "none" or not (usable or self.embedding):
+        if kind == "none" or not (usable or "embedding" in self.asked):
             return None
         if not usable:
             raise InputError(
@@ -125,12 +142,13 @@ class Recipe(TrainingOptions):
             )
         rows = shared_split(classes, self.plan(len(classes)))[0] if rows is None else rows
         own = None if weights is None else np.asarray(weights)[rows]
-        bins = self.settings["bins"]
-        return piecewise(encoding, free[rows], classes[rows], own, bins=bins, kind=EMBEDDINGS[kind], seed=self.seed)
+        return piecewise(
+            encoding, free[rows], classes[rows], own, bins=self.bins, kind=EMBEDDINGS[kind], seed=self.seed
+        )  # fmt: skip
 
     def taught_by(self, encoding: Encoding, data: TrainingData, plan: Plan) -> TrainingData:
         """The same rows, with what the network is to learn of them where trees have a word in it."""
-        share = self.settings["taught"]
+        share = self.taught
         number("taught", share, 0.0, 1.0)
         if not share or not plan.epochs:
             return data
@@ -143,22 +161,15 @@ class Recipe(TrainingOptions):
         return dataclasses.replace(data, targets=targets)
 
     @property
-    def widths(self) -> Any:
-        return self.settings["hidden"]
-
-    @property
-    def transformation(self) -> Any:
-        return None if self.optimiser is None or isinstance(self.optimiser, str) else self.optimiser
-
-    @property
     def start(self) -> Start:
-        init = self.settings["init"]
+        init = self.init
         if isinstance(init, str):
             return parse_start(init)
         if isinstance(init, Network):
             return FromModel(init)
         if isinstance(init, FairModel):
             return FromModel(init.shifted(()).network)
+        assert init is not None
         return init
 
 
@@ -200,26 +211,27 @@ def fit_table(
     encoding = Encoding.fit(domain, table, policies, merge_twins=response.mode != "none", hold_tails=hold_tails)
     if hold_tails:
         _warn_of_oddities(domain, table)
-    start = None
-    shape = {"hidden": recipe.widths, "outputs": domain.outputs, "activation": recipe.activation, "seed": recipe.seed}
-    embedding = None
-    if whole and recipe.settings["embedding"] != "none":
-        free = encoding.encode(table, sensitive=False).free
-        embedding = recipe.embedding_of(encoding, free, classes, weights)
-    members = recipe.plan(len(table)).members
-    if response.mode == "none":
-        kind = recipe.start if isinstance(recipe.start, FromModel) else Plain()
-        free_width = encoding.free_width if embedding is None else embedding.width
-        starts = draw_members(kind, members, free_width=free_width, sensitive_width=encoding.sensitive_width, **shape)
-    else:
-        _warn_of_slow_start(recipe.start)
-        start = fair_start(recipe.start, encoding=encoding, members=members, embedding=embedding, **shape)
-        starts = start.members
-    return continue_fit(
-        starts, table, classes, encoding, recipe, response,
-        start=start, weights=weights, threshold=threshold, callbacks=callbacks, checkpoint_path=checkpoint_path,
-        resume=resume, embedding=embedding, whole=whole,
-    )  # fmt: skip
+    start, embedding = None, None
+    shape: dict[str, Any] = {
+        "hidden": recipe.hidden, "outputs": domain.outputs, "activation": recipe.activation, "seed": recipe.seed,
+        "members": recipe.plan(len(table)).members,
+    }  # fmt: skip
+    with encoding.keeping(table):
+        if whole and recipe.embedding != "none":
+            embedding = recipe.embedding_of(encoding, encoding.encode_free(table), classes, weights)
+        if response.mode == "none":
+            kind = recipe.start if isinstance(recipe.start, FromModel) else Plain()
+            width = encoding.free_width if embedding is None else embedding.width
+            starts = draw_members(kind, free_width=width, sensitive_width=encoding.sensitive_width, **shape)
+        else:
+            _warn_of_slow_start(recipe.start)
+            start = fair_start(recipe.start, encoding=encoding, embedding=embedding, **shape)
+            starts = start.members
+        return continue_fit(
+            starts, table, classes, encoding, recipe, response,
+            start=start, weights=weights, threshold=threshold, callbacks=callbacks, checkpoint_path=checkpoint_path,
+            resume=resume, embedding=embedding, whole=whole,
+        )  # fmt: skip
 
 
 def continue_fit(
@@ -290,7 +302,7 @@ def continue_fit(
         measured=measured,
         embedding=embedding,
         calibrated=calibrated,
-        taught=0.0 if data.targets is None else recipe.settings["taught"],
+        taught=0.0 if data.targets is None else recipe.taught,
     )  # fmt: skip
     if encoding.domain.sensitive and not verdict and response.mode != "none":
         warnings.warn(certificate.claim, FairnessWarning, stacklevel=2)

@@ -103,3 +103,33 @@ def rates(plan: Plan, epoch: int, steps: int) -> np.ndarray:
         return np.full(steps, plan.learning_rate, np.float32)
     progress = (epoch + np.arange(steps) / steps) / plan.epochs
     return (plan.learning_rate * 0.5 * (1 + np.cos(np.pi * progress))).astype(np.float32)
+
+
+def with_numbers(chosen: dict[str, Any], rows: int) -> dict[str, Any]:
+    """Settings with every 'auto' turned into a number for a table of so many rows."""
+    batch = batch_size_for(rows) if chosen["batch_size"] == "auto" else chosen["batch_size"]
+    epochs, patience = epochs_for(rows, batch if isinstance(batch, int) and batch > 0 else 1)
+    automatic = {"batch_size": batch, "epochs": epochs, "patience": patience}
+    return chosen | {name: value for name, value in automatic.items() if chosen[name] == "auto"}
+
+
+def epochs_for(rows: int, batch_size: int) -> tuple[int, int]:
+    """Epochs, and epochs without improvement before stopping: 60 and 10, or more where an epoch has few steps.
+
+    >>> epochs_for(26_000, 256), epochs_for(60, 32)
+    ((60, 10), (750, 125))
+    """
+    steps = -(-rows // batch_size)
+    return max(60, 1500 // steps), max(10, 250 // steps)
+
+
+def batch_size_for(rows: int) -> int:
+    """About a hundred steps an epoch, in batches of 32 to 512.
+
+    >>> batch_size_for(800), batch_size_for(26_000), batch_size_for(10**7)
+    (32, 256, 512)
+    """
+    size = 32
+    while size < 512 and size * 150 < rows:
+        size *= 2
+    return size

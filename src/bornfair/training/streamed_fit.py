@@ -29,8 +29,7 @@ from bornfair.people.features import Label, Value
 from bornfair.people.labels import class_positions
 from bornfair.people.policies import Policies
 from bornfair.people.sources import Batch, Source, shared_out
-from bornfair.people.survey import Survey, merged, surveyed
-from bornfair.people.survey_file import from_bytes, to_bytes
+from bornfair.people.survey import Survey, from_bytes, merged, surveyed, to_bytes
 from bornfair.proof.bundle import FairModel
 from bornfair.training.cache import KEPT_ASIDE, PARTS, TRAINING, VALIDATION, Cache, Layout, Shares, balancing, made
 from bornfair.training.calibration import calibration
@@ -152,11 +151,11 @@ def fit_streamed(
     response = resolve_response(recipe, domain)
     if domain.sensitive and not (response.preserves_fairness and isinstance(recipe.start, (Exact, FromModel))):
         raise InputError(NEEDS_SENSITIVE)  # before anything is encoded
-    if recipe.taught:
+    if recipe.taught and "taught" in recipe.asked:
         raise InputError(
             f"taught={recipe.taught!r} needs the whole table in memory, and this one is read in batches; leave it out."
         )
-    shares = Shares.of(survey.rows, test_fraction, recipe.settings["validation_fraction"])
+    shares = Shares.of(survey.rows, test_fraction, recipe.validation_fraction)
     plan = recipe.plan(max(round(survey.rows * (1 - shares.kept_aside)), 1))
     part = shares.parts(survey.addresses, seed)
     there = survey.sample[table.target].notna().to_numpy()
@@ -166,7 +165,7 @@ def fit_streamed(
     hold_tails = recipe.preset != "paper"
     encoding = Encoding.fit(domain, learnt, policies, merge_twins=response.mode != "none", hold_tails=hold_tails)
     embedding = None
-    if recipe.settings["embedding"] != "none":
+    if recipe.embedding != "none":
         own = survey.sample[there & (part == PARTS.index(TRAINING))].reset_index(drop=True)
         free = encoding.encode(own, sensitive=False).free
         assert domain.label is not None
@@ -174,7 +173,7 @@ def fit_streamed(
         weights = balancing(classes) if balanced else None
         embedding = recipe.embedding_of(encoding, free, classes, weights, np.arange(len(own)))
     start = fair_start(
-        recipe.start, encoding=encoding, members=plan.members, embedding=embedding, hidden=recipe.widths,
+        recipe.start, encoding=encoding, members=plan.members, embedding=embedding, hidden=recipe.hidden,
         outputs=domain.outputs, activation=recipe.activation, seed=seed,
     )  # fmt: skip
     layout = Layout(encoding, survey)

@@ -59,7 +59,7 @@ class _PlainTraining(Baseline):
         plan, embedding = recipe.plan(len(data.free)), recipe.embedding_of(data.encoding, data.free, data.labels, None)
         starts = draw_members(
             Plain(), plan.members, free_width=data.free.shape[1] if embedding is None else embedding.width,
-            sensitive_width=sensitive.shape[1], hidden=recipe.widths,
+            sensitive_width=sensitive.shape[1], hidden=recipe.hidden,
             outputs=data.outputs, activation=self.activation, seed=data.seed,
         )  # fmt: skip
         table = recipe.taught_by(data.encoding, TrainingData(data.free, data.labels, sensitive=sensitive), plan)

@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bornfair.models.network.bounds.probability import one_decision, probability_ends
 from bornfair.models.network.network import Network, Parameters
 from bornfair.training.loops import OptimiserKey, transformation_of
-from bornfair.training.presets import batch_size_for
+from bornfair.training.plan import batch_size_for
 from bornfair.training.start import Plain, draw
 from bornfair_bench.baselines.base import Baseline, BaselineData, Certified
 

@@ -229,7 +229,7 @@ class Work:
         embedding = recipe.embedding_of(census.encoding, data.free, data.classes, None)
         chosen = recipe.plan(len(data.free))
         plan = replace(chosen, validation_fraction=0.0, patience=None, schedule="constant", epochs=1)
-        return Work(data, hidden_widths(recipe.widths), plan, embedding)
+        return Work(data, hidden_widths(recipe.hidden), plan, embedding)
 
     @property
     def bare(self) -> Work:

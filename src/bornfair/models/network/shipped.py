@@ -12,7 +12,7 @@ import numpy as np
 
 from bornfair.core.errors import plain_level
 from bornfair.models.network.executing import PerProcess
-from bornfair.models.network.onnx_graph import onnx_bytes, served_classes
+from bornfair.models.network.onnx_graph import served_classes
 from bornfair.models.onnx_child import session_of
 from bornfair.people.features import CategoricalFeature
 
@@ -30,7 +30,7 @@ class Shipped:
     """The model.onnx of one model, in a session of onnxruntime."""
 
     def __init__(self, model: Model) -> None:
-        self._session = session_of(onnx_bytes(model))
+        self._session = session_of(model.graph_bytes())
         self._order = {label: i for i, label in enumerate(served_classes(model.domain).tolist())}
         self._label = self._session.get_outputs()[0].name
         self._texts = {

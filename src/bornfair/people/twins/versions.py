@@ -97,7 +97,7 @@ class Versions:
 
     def moved(self, people: pd.DataFrame, h: int) -> pd.DataFrame:
         """Everybody moved by an element of the group, with the sensitive values they have, if any."""
-        return people.assign(**self._columns(people, h))
+        return people.assign(**self._columns(people, h)) if h else people
 
     def exists(self, person: Mapping[str, Value], version: int) -> bool:
         """Whether that version is somebody who can be written down: mirrored numbers are in range, and exact floats."""

@@ -26,10 +26,8 @@ from bornfair.people.labels import class_positions
 from bornfair.questions import Asking, Question
 from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.epochs import Epoch, EpochRecord
-from bornfair.training.first_layer import told_in, with_first_layer
-from bornfair.training.plan import Plan
-from bornfair.training.presets import batch_size_for
-from bornfair.training.projection import fair_encoding
+from bornfair.training.plan import Plan, batch_size_for
+from bornfair.training.projection import fair_encoding, told_in, with_first_layer
 from bornfair.training.response import Response
 
 RATES = (3e-4, 3e-3)

@@ -11,7 +11,7 @@ from bornfair.people.encoding import Encoding
 from bornfair.training import teacher
 from bornfair.training.embedding import piecewise
 from bornfair.training.loops import classification_loss, taught_loss
-from bornfair.training.teacher import Reading, boosted_cuts, taught, taught_apart
+from bornfair.training.teacher import Reading, Teacher, boosted_cuts
 
 ROWS = 600
 SMALL = {"hidden": (6,), "epochs": 3, "embedding": "boosted", "bins": 8, "taught": 0.5}
@@ -71,7 +71,7 @@ def test_nobody_is_judged_by_trees_that_know_them(encoded):
     encoding, free, _ = encoded
     guesses = np.random.default_rng(1).integers(0, 2, ROWS)  # nothing tells them, so only who knows them is right
     rows = np.arange(ROWS)
-    targets = taught(encoding, free, guesses, None, rows, share=1.0, seed=0)
+    targets = Teacher(encoding, free, guesses, None, 1.0, 0).taught(rows)
     assert abs(np.corrcoef(targets[:, 0], guesses)[0, 1]) < 0.2
     reading = Reading.of(encoding)
     known = teacher._grown(reading, reading.columns(free), guesses, None, 0)
@@ -82,21 +82,21 @@ def test_nobody_is_judged_by_trees_that_know_them(encoded):
 def test_members_learn_nothing_from_the_rows_that_tell_them_when_to_stop(encoded):
     encoding, free, classes = encoded
     aside = [np.arange(part, ROWS, 4) for part in range(4)]
-    targets = taught_apart(encoding, free, classes, None, aside, share=1.0, seed=0)
+    targets = Teacher(encoding, free, classes, None, 1.0, 0).taught_apart(aside)
     own = classes[:, None].astype(np.float32)
     for part, rows in enumerate(aside):
         turned = classes.copy()
         turned[rows] = 1 - turned[rows]
         others = np.delete(np.arange(ROWS), rows)
-        again = taught_apart(encoding, free, turned, None, aside, share=1.0, seed=0)
+        again = Teacher(encoding, free, turned, None, 1.0, 0).taught_apart(aside)
         assert np.array_equal(again[part, others], targets[part, others]), "whatever the rows kept aside say"
         assert not np.array_equal(again[part - 1, others], targets[part - 1, others])
         assert np.array_equal(targets[part, rows], own[rows])
         assert ((targets[part, others, 0] > 0.5) == classes[others]).mean() > 0.9
     guesses = np.random.default_rng(1).integers(0, 2, ROWS)
-    told = taught_apart(encoding, free, guesses, None, aside, share=1.0, seed=0)
+    told = Teacher(encoding, free, guesses, None, 1.0, 0).taught_apart(aside)
     assert abs(np.corrcoef(told[0, aside[1], 0], guesses[aside[1]])[0, 1]) < 0.3
-    few = taught_apart(encoding, free, classes, None, aside[:2], share=1.0, seed=0)
+    few = Teacher(encoding, free, classes, None, 1.0, 0).taught_apart(aside[:2])
     assert few.shape == (2, ROWS, 1)
 
 
@@ -130,14 +130,14 @@ def test_rows_kept_aside_and_rare_classes_keep_their_class(people, encoded):
     domain = Domain.infer(X.assign(y=classes), sensitive=["sex"], target="y")
     encoding = Encoding.fit(domain, X, merge_twins=True, hold_tails=True)
     rows = np.arange(500)
-    targets = taught(encoding, free, classes, None, rows, share=0.5, seed=0)
+    targets = Teacher(encoding, free, classes, None, 0.5, 0).taught(rows)
     own = (classes[:, None] == np.arange(3)).astype(np.float32)
     assert np.array_equal(targets[500:], own[500:]) and np.array_equal(targets[:10], own[:10])
     np.testing.assert_allclose(targets.sum(axis=1), 1, atol=1e-6)
     assert (targets[10:500].argmax(axis=1) == classes[10:500]).mean() > 0.95
     assert 0.5 < targets[10:500].max(axis=1).mean() < 1, "half of it is the trees' word"
     assert not targets[10:500, 1].any()
-    few = taught(encoding, free, classes, None, rows[:15], share=0.5, seed=0)
+    few = Teacher(encoding, free, classes, None, 0.5, 0).taught(rows[:15])
     assert np.array_equal(few, own), "where there are too few rows for trees, nothing changes"
     assert boosted_cuts(encoding, free[:15], classes[:15], None, most=4, seed=0) is None
 
@@ -146,7 +146,7 @@ def test_rows_of_no_weight_teach_nothing(encoded):
     encoding, free, classes = encoded
     rows, counted = np.arange(ROWS), np.arange(ROWS) % 2 == 0
     turned = np.where(counted, classes, 1 - classes)  # the others say the opposite
-    targets = taught(encoding, free, turned, counted.astype(float), rows, share=1.0, seed=0)
+    targets = Teacher(encoding, free, turned, counted.astype(float), 1.0, 0).taught(rows)
     assert ((targets[:, 0] > 0.5) == classes).mean() > 0.9
 
 

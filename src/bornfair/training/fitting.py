@@ -46,7 +46,7 @@ from bornfair.training.start import (
     fair_start,
     parse_start,
 )
-from bornfair.training.teacher import taught, taught_apart
+from bornfair.training.teacher import Teacher
 
 EMBEDDINGS: dict[str, Bins] = {"boosted": "boosted", "piecewise": "tree", "quantiles": "quantiles", "none": "tree"}
 """The embeddings by name, and where their knots come from."""
@@ -152,12 +152,12 @@ class Recipe(TrainingOptions):
         number("taught", share, 0.0, 1.0)
         if not share or not plan.epochs:
             return data
-        told = encoding, data.free, data.classes, data.weights
+        teacher = Teacher(encoding, data.free, data.classes, data.weights, share, self.seed)
         if plan.rotates:
             aside = [split(data.classes, plan, part)[1] for part in range(plan.parts)]
-            targets = taught_apart(*told, aside, share=share, seed=self.seed)[np.arange(plan.members) % plan.parts]
+            targets = teacher.taught_apart(aside)[np.arange(plan.members) % plan.parts]
         else:
-            targets = taught(*told, shared_split(data.classes, plan)[0], share=share, seed=self.seed)
+            targets = teacher.taught(shared_split(data.classes, plan)[0])
         return dataclasses.replace(data, targets=targets)
 
     @property

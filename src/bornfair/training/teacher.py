@@ -95,58 +95,10 @@ def boosted_cuts(
     return {column: np.array(cuts) for column, cuts in found.items()}
 
 
-def taught(
-    encoding: Encoding,
-    free: np.ndarray,
-    classes: np.ndarray,
-    weights: np.ndarray | None,
-    rows: np.ndarray,
-    *,
-    share: float,
-    seed: int,
-) -> np.ndarray:
-    """What the network is to learn of each row of the free columns, float32 [rows, outputs]: its class and, for a share
-    of it, how likely trees find each class that have learnt from other rows. Only `rows` are learnt from.
+class Teacher:
+    """What the network is to learn of rows of the free columns, float32 [rows, outputs]: its class and, for a share of
+    it, how likely trees find each class that have learnt from other rows.
     """
-    lesson, part = _Lesson(encoding, free, classes, weights, share, seed), np.zeros(len(rows), np.int64)
-    order = np.random.default_rng([seed, 3]).permutation(len(rows))
-    part[order[np.argsort(classes[rows][order], kind="stable")]] = np.arange(len(rows)) % FOLDS  # each class in all
-    targets = lesson.own.copy()
-    for fold in range(FOLDS):
-        own = rows[part == fold]
-        targets[own] = lesson.of(own, lesson.trees(rows[part != fold]))
-        _told.get()(fold + 1, FOLDS)
-    return targets
-
-
-def taught_apart(
-    encoding: Encoding,
-    free: np.ndarray,
-    classes: np.ndarray,
-    weights: np.ndarray | None,
-    aside: Sequence[np.ndarray],
-    *,
-    share: float,
-    seed: int,
-) -> np.ndarray:
-    """The same for members each of which keeps other rows aside, float32 [parts, rows, outputs]: what whoever keeps a
-    part aside is to learn. Its trees have learnt nothing from that part either: these rows tell when to stop.
-    """
-    lesson, part = _Lesson(encoding, free, classes, weights, share, seed), np.full(len(classes), -1)
-    for number, rows in enumerate(aside):
-        part[rows] = number
-    targets = np.tile(lesson.own, (len(aside), 1, 1))
-    pairs = list(itertools.combinations(range(len(aside)), 2))
-    for done, (one, other) in enumerate(pairs, 1):
-        trees = lesson.trees(np.flatnonzero((part != one) & (part != other)))
-        targets[one, aside[other]] = lesson.of(aside[other], trees)
-        targets[other, aside[one]] = lesson.of(aside[one], trees)
-        _told.get()(done, len(pairs))
-    return targets
-
-
-class _Lesson:
-    """Rows as trees read them, and what is to be learnt of some of them when trees have their share in it."""
 
     def __init__(
         self,
@@ -163,11 +115,11 @@ class _Lesson:
         self.positions = np.arange(outputs) if outputs > 1 else np.array([1])
         self.own = (classes[:, None] == self.positions).astype(np.float32)
 
-    def trees(self, rows: np.ndarray) -> Any:
+    def _trees(self, rows: np.ndarray) -> Any:
         counted = None if self.weights is None else np.asarray(self.weights)[rows]
         return _grown(self.reading, self.seen[rows], self.classes[rows], counted, self.seed)
 
-    def of(self, rows: np.ndarray, trees: Any) -> np.ndarray:
+    def _of(self, rows: np.ndarray, trees: Any) -> np.ndarray:
         targets = self.own[rows]
         if trees is None:
             return targets
@@ -178,6 +130,34 @@ class _Lesson:
             with _one_thread():
                 likely[:, trees.classes_] = trees.predict_proba(self.seen[rows[some]])
             targets[some] = (1 - self.share) * targets[some] + self.share * likely[:, self.positions]
+        return targets
+
+    def taught(self, rows: np.ndarray) -> np.ndarray:
+        """What is learnt of all rows where only these are learnt from."""
+        part = np.zeros(len(rows), np.int64)
+        order = np.random.default_rng([self.seed, 3]).permutation(len(rows))
+        part[order[np.argsort(self.classes[rows][order], kind="stable")]] = np.arange(len(rows)) % FOLDS  # each class
+        targets = self.own.copy()
+        for fold in range(FOLDS):
+            own = rows[part == fold]
+            targets[own] = self._of(own, self._trees(rows[part != fold]))
+            _told.get()(fold + 1, FOLDS)
+        return targets
+
+    def taught_apart(self, aside: Sequence[np.ndarray]) -> np.ndarray:
+        """The same for members each of which keeps other rows aside, float32 [parts, rows, outputs]. Its trees have
+        learnt nothing from that part either: these rows tell when to stop.
+        """
+        part = np.full(len(self.classes), -1)
+        for number, rows in enumerate(aside):
+            part[rows] = number
+        targets = np.tile(self.own, (len(aside), 1, 1))
+        pairs = list(itertools.combinations(range(len(aside)), 2))
+        for done, (one, other) in enumerate(pairs, 1):
+            trees = self._trees(np.flatnonzero((part != one) & (part != other)))
+            targets[one, aside[other]] = self._of(aside[other], trees)
+            targets[other, aside[one]] = self._of(aside[one], trees)
+            _told.get()(done, len(pairs))
         return targets
 
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.utils import compute_sample_weight
@@ -16,13 +16,12 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from bornfair.core.checks import choice
 from bornfair.core.errors import InputError, shown
 from bornfair.models import metrics
 from bornfair.models.network.network import decisions
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
-from bornfair.people.policies import GapsInTraining, MissingPolicy, OutsidePolicy, Policies, UnseenPolicy
+from bornfair.people.policies import GapsInTraining, OutsidePolicy, Policies, UnseenPolicy
 from bornfair.training.epochs import Callback
 from bornfair.training.fitting import Fitted, Recipe, TableWarning, continue_fit, fit_table, resolve_response
 from bornfair.training.options import TrainingOptions
@@ -121,33 +120,26 @@ class FairClassifier(TrainingOptions, TableClassifier):
         """Train on a table (pandas, polars or array) and certify the result."""
         frame, labels = self._checked(X, y, reset=not (self.warm_start and hasattr(self, "model_")))
         recipe = self._recipe()
+        watched: dict[str, Any] = {
+            "threshold": self.threshold, "callbacks": tuple(self.callbacks),
+            "checkpoint_path": self.checkpoint, "resume": self.checkpoint is not None,
+        }  # fmt: skip
         if self.warm_start and hasattr(self, "model_"):
-            codes = self._class_indices(labels)
-            weights = self._weights(labels, sample_weight)
+            codes, weights = self._class_indices(labels), self._weights(labels, sample_weight)
             response = resolve_response(recipe, self.domain_)
             plan = dataclasses.replace(recipe.plan(len(frame)), members=len(self._members))
             fitted = continue_fit(
-                self._members, frame, codes, self.model_.encoding, recipe, response, weights=weights,
-                threshold=self.threshold, plan=plan, embedding=self._embedding,
-                callbacks=tuple(self.callbacks), checkpoint_path=self.checkpoint, resume=self.checkpoint is not None,
+                self._members, frame, codes, self.model_.encoding, recipe, response, plan=plan, weights=weights,
+                embedding=self._embedding, **watched,
             )  # fmt: skip
             return self._keep(fitted)
         self.classes_ = self._classes(labels)
+        codes, domain = self._class_indices(labels), self._domain(frame, y)
         with warnings.catch_warnings():
             if self.least_count > 1:  # which makes them unseen
                 warnings.filterwarnings("ignore", ".* hold values that are not in the domain", TableWarning)
-            fitted = fit_table(
-                frame,
-                self._class_indices(labels),
-                self._domain(frame, y),
-                recipe,
-                policies=self._policies(),
-                weights=self._weights(labels, sample_weight),
-                threshold=self.threshold,
-                callbacks=tuple(self.callbacks),
-                checkpoint_path=self.checkpoint,
-                resume=self.checkpoint is not None,
-            )
+            policies, weights = self._policies, self._weights(labels, sample_weight)
+            fitted = fit_table(frame, codes, domain, recipe, policies=policies, weights=weights, **watched)
         return self._keep(fitted)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> FairClassifier:
@@ -162,7 +154,7 @@ class FairClassifier(TrainingOptions, TableClassifier):
             started = fit_table(
                 frame, self._class_indices(labels), self._domain(frame, y),
                 Recipe.of(self, recipe.seed, epochs=0, validation_fraction=0.0, patience=None),
-                policies=self._policies(), whole=False,
+                policies=self._policies, whole=False,
             )  # fmt: skip
             self._keep(started)
             self._rounds = 0
@@ -246,11 +238,9 @@ class FairClassifier(TrainingOptions, TableClassifier):
             raise InputError("sample weights must be at least 0, and not all 0.")
         return weights
 
+    @property
     def _policies(self) -> Policies:
-        for name, kind in (("missing", GapsInTraining), ("unseen", UnseenPolicy), ("outside", OutsidePolicy)):
-            choice(name, getattr(self, name), get_args(kind))
-        missing: MissingPolicy = "impute" if self.missing == "impute" else "error"
-        return Policies(missing=missing, unseen=self.unseen, outside=self.outside)
+        return Policies.in_training(self.missing, self.unseen, self.outside)
 
     def _recipe(self) -> Recipe:
         return Recipe.of(self, self._seed())

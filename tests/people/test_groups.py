@@ -6,8 +6,8 @@ import pytest
 
 from bornfair.core.errors import InputError
 from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
-from bornfair.people.groups import MOST_LEVELS, grouped
 from bornfair.people.labels import class_positions, favourable_class
+from bornfair.people.levels import MOST_LEVELS, grouped
 
 
 def counted(feature, values):

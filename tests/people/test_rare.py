@@ -5,7 +5,7 @@ import pytest
 
 from bornfair import Domain, FairClassifier
 from bornfair.core.errors import InputError
-from bornfair.people.rare import without_rare
+from bornfair.people.inference import without_rare
 
 PEOPLE = pd.DataFrame(
     {

@@ -37,7 +37,14 @@ from bornfair.cli.output import (
     unfairness_warned,
     written_to,
 )
-from bornfair.cli.training_result import TRAINED_ON, print_training, training_result
+from bornfair.cli.training_result import (
+    TRAINED_ON,
+    check_not_dropped,
+    check_test_fraction,
+    check_unlabelled,
+    print_training,
+    training_result,
+)
 from bornfair.core.errors import InputError, shown
 from bornfair.core.files import check_replaceable
 from bornfair.people.reading import Reading
@@ -285,10 +292,7 @@ def _people(
     ]:
         if name not in people.columns:
             raise InputError(unknown_column(name, list(people.columns), role))
-    if used := {target, *sensitive} & set(drop):
-        raise InputError(
-            f"--drop {' and '.join(sorted(used))}: this column is the target or sensitive, so it is needed."
-        )
+    check_not_dropped(target, sensitive, drop)
     return people.drop(columns=drop), target, sensitive
 
 
@@ -296,8 +300,7 @@ def _labelled(people: pd.DataFrame, target: str, unlabelled: str, notes: list[st
     """The rows to learn from; those without an answer are refused later unless they are to be left out."""
     from bornfair.people.labels import answered
 
-    if unlabelled not in ("error", "drop"):
-        raise InputError(f"--unlabelled must be error or drop, found {unlabelled!r}.")
+    check_unlabelled(unlabelled)
     known = answered(people[target])
     if unlabelled == "error" or len(known) == len(people):
         return people
@@ -307,8 +310,7 @@ def _labelled(people: pd.DataFrame, target: str, unlabelled: str, notes: list[st
 
 
 def _split(people: pd.DataFrame, fraction: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    if not 0 <= fraction < 1:
-        raise InputError(f"--test-fraction must be at least 0 and below 1, found {fraction}.")
+    check_test_fraction(fraction)
     from bornfair.datasets import split_rows
 
     return split_rows(people, seed=seed, test_fraction=fraction)
@@ -402,7 +404,7 @@ def _without_rare(
     notes: list[str],
 ) -> Domain:
     """Who could exist, without the categories of few rows."""
-    from bornfair.people.rare import without_rare
+    from bornfair.people.inference import without_rare
 
     if path is not None:
         raise InputError("--least-count leaves out rare categories of the table, and --domain lists them; give one.")

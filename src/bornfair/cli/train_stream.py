@@ -6,19 +6,18 @@ import contextlib
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pandas as pd
 
 from bornfair.cli.options import BUNDLE
 from bornfair.cli.output import Pace, say, training_progress, unfairness_warned, written_to
-from bornfair.cli.training_result import training_result
-from bornfair.core.checks import choice
+from bornfair.cli.training_result import check_not_dropped, check_test_fraction, check_unlabelled, training_result
 from bornfair.core.errors import InputError
 from bornfair.core.growing import Busy, OwnFolder, private_folder, remove_leftovers
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
-from bornfair.people.policies import GapsInTraining, OutsidePolicy, Policies, UnseenPolicy
+from bornfair.people.policies import Policies
 from bornfair.people.reading import Reading
 from bornfair.people.sources import Source
 from bornfair.training.cache import told_of_rows
@@ -78,12 +77,8 @@ class Streamed:
         source.check_columns([target], "target")
         source.check_columns(sensitive, "sensitive feature")
         source.check_columns([*drop, *categorical])
-        if used := {target, *sensitive} & set(drop):
-            raise InputError(
-                f"--drop {' and '.join(sorted(used))}: this column is the target or sensitive, so it is needed."
-            )
-        if unlabelled not in ("error", "drop"):
-            raise InputError(f"--unlabelled must be error or drop, found {unlabelled!r}.")
+        check_not_dropped(target, sensitive, drop)
+        check_unlabelled(unlabelled)
         together = ALONE if hosts is None else joined(hosts)
         folder = cache or out.parent / f".{out.name}-rows"
         if together.processes > 1:  # each process has rows of its own, also where several share a disk
@@ -151,8 +146,7 @@ class Streamed:
         checkpoint: Path | None,
     ) -> dict[str, Any]:
         """Train, prove, and write the bundle; the facts of it."""
-        if not 0 <= test_fraction < 1:
-            raise InputError(f"--test-fraction must be at least 0 and below 1, found {test_fraction}.")
+        check_test_fraction(test_fraction)
         domain = known.replaced(label=self.table.label)
         domain = domain.with_twins(twins) if twins else domain
         recipe = Recipe.of(options, self.seed)
@@ -166,7 +160,7 @@ class Streamed:
         with training_progress("training", quiet=self.quiet) as advance, unfairness_warned():
             fitted, figures = fit_streamed(
                 self.table, domain, recipe, folder=self.folder, test_fraction=test_fraction,
-                policies=_policies(missing, unseen, outside), balanced=balanced, threshold=threshold,
+                policies=Policies.in_training(missing, unseen, outside), balanced=balanced, threshold=threshold,
                 callbacks=(advance,), checkpoint_path=checkpoint, resume=checkpoint is not None,
                 told_of_rows=encoding, told=told,
             )  # fmt: skip
@@ -203,10 +197,3 @@ def _owned(folder: Path, out: Path, *, kept: bool) -> OwnFolder:
         raise InputError(
             f"another run is training '{out}'; wait until it ends, or name another folder with --out."
         ) from None
-
-
-def _policies(missing: str, unseen: str, outside: str) -> Policies:
-    said = (("missing", missing, GapsInTraining), ("unseen", unseen, UnseenPolicy), ("outside", outside, OutsidePolicy))
-    for name, value, kind in said:
-        choice(name, value, get_args(kind))
-    return Policies(missing="impute" if missing == "impute" else "error", unseen=unseen, outside=outside)  # type: ignore[arg-type]

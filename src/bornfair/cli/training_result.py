@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bornfair.cli.output import print_table, quality_rows, say, tell
+from bornfair.core.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,6 +14,23 @@ if TYPE_CHECKING:
     from bornfair.proof.certificate import Certificate
 
 TRAINED_ON = "all rows of the training table"
+
+
+def check_not_dropped(target: str, sensitive: list[str], drop: list[str]) -> None:
+    if used := {target, *sensitive} & set(drop):
+        raise InputError(
+            f"--drop {' and '.join(sorted(used))}: this column is the target or sensitive, so it is needed."
+        )
+
+
+def check_unlabelled(unlabelled: str) -> None:
+    if unlabelled not in ("error", "drop"):
+        raise InputError(f"--unlabelled must be error or drop, found {unlabelled!r}.")
+
+
+def check_test_fraction(fraction: float) -> None:
+    if not 0 <= fraction < 1:
+        raise InputError(f"--test-fraction must be at least 0 and below 1, found {fraction}.")
 
 
 def training_result(

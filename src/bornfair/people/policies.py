@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
+from bornfair.core.checks import choice
 from bornfair.core.errors import InputError, plain, shown
 from bornfair.people.features import Feature, NumericFeature, Value
 from bornfair.people.levels import level_positions
@@ -34,6 +35,15 @@ class Policies(BaseModel):
     missing: MissingPolicy = "error"
     unseen: UnseenPolicy = "error"
     outside: OutsidePolicy = "allow"
+
+    @staticmethod
+    def in_training(missing: str, unseen: str, outside: str) -> Policies:
+        """What a training asks for: gaps that it learns are values of the domain, so that all others are errors."""
+        choice("missing", missing, get_args(GapsInTraining))
+        choice("unseen", unseen, get_args(UnseenPolicy))
+        choice("outside", outside, get_args(OutsidePolicy))
+        filled = "impute" if missing == "impute" else "error"
+        return Policies.model_validate({"missing": filled, "unseen": unseen, "outside": outside})
 
     def filled(self, feature: Feature, column: pd.Series, fill: Mapping[str, Value]) -> pd.Series:
         """A column without the gaps that its feature never has."""

@@ -23,7 +23,7 @@ from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
 from bornfair.people.dummies import with_sensitive
 from bornfair.people.features import Label, listed_names, unknown_column
-from bornfair.people.rare import without_rare
+from bornfair.people.inference import without_rare
 from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairModel
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.people.domain import Domain
-from bornfair.people.groups import grouped
+from bornfair.people.levels import grouped
 from bornfair.quantification.confident import clopper_pearson
 from bornfair.report.facts import Favourable, GroupMetrics
 

@@ -16,7 +16,7 @@ from bornfair.models.metrics import quality, quality_warning
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import decisions
 from bornfair.people.domain import Domain
-from bornfair.people.groups import grouped
+from bornfair.people.levels import grouped
 from bornfair.proof.bundle import AnyBundle
 from bornfair.proof.certificate import Certificate
 from bornfair.training.provenance import with_measured

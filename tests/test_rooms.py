@@ -2,7 +2,10 @@
 
 import ast
 import graphlib
+import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,6 +105,31 @@ def test_the_walk_sees_imports_in_functions_and_leaves_out_those_for_types():
         "def f():\n    from bornfair.core import errors\n    from .models import metrics\n"
     )
     assert imports_of(source, "bornfair") == {"bornfair.core.errors", "bornfair.models.metrics"}
+
+
+def test_functions_that_are_loaded_later_exist_in_rooms_below():
+    """`later("room.module.name")` is an import that no walk over import statements sees."""
+    found = {
+        (module, node.args[0].value)
+        for module, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "later"
+    }
+    assert len(found) > 5
+    for module, home in found:
+        other, _, name = f"bornfair.{home}".rpartition(".")
+        assert hasattr(importlib.import_module(other), name), home
+        assert module.split(".")[:2] == other.split(".")[:2] or floor(other) < floor(module), f"{module}: {home}"
+
+
+def test_questions_load_no_kind_of_model_and_no_engine():
+    code = "import sys, bornfair.questions; print(*sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ours = [name for name in answer.stdout.split() if name.split(".")[0] == "bornfair"]
+    assert 50 < len(ours) <= 80, ours
+    kinds = re.compile(r"bornfair\.(models\.(forest|opaque|graph\.model|network\.model)|proof|report|training)\b")
+    assert [name for name in ours if kinds.match(name)] == []
+    assert not {"jax", "sklearn", "scipy", "onnx", "onnxruntime"} & set(answer.stdout.split())
 
 
 def test_contributing_names_every_room():

@@ -44,6 +44,17 @@ def choice(name: str, value: object, allowed: Iterable[str]) -> None:
         raise InputError(f"{name}={value!r} is not known; use one of {shown(allowed)}.")
 
 
+def later(home: str) -> Callable[..., Any]:
+    """The function of this name in a module of bornfair, which its first call imports: for tables of functions, of
+    which each run needs few.
+
+    >>> later("core.errors.shown")(["age", "sex"])
+    "'age', 'sex'"
+    """
+    module, _, name = home.rpartition(".")
+    return lambda *given, **named: getattr(importlib.import_module(f"bornfair.{module}"), name)(*given, **named)
+
+
 def installed(module: str, what: str) -> Any:
     """The imported module. If its package is not installed, say that `what` needs it.
 

@@ -151,9 +151,9 @@ def load_nnet(
     return file.of_raw_numbers(file.domain if domain is None else domain, sensitive)
 
 
-def nnet_model(file: NnetFile, who: Who, asked: Reading) -> Model:
+def nnet_model(path: str | Path, who: Who, asked: Reading) -> Model:
     """The network as it stands, if it takes raw numbers and decides at 0; else folded as foreign networks are."""
-    domain = who.domain
+    file, domain = read_nnet(path), who.domain
     if domain is None:
         domain = file.domain if who.frame is None else file.domain_as_in(who.frame, who.target)
     if not who.sensitive and not domain.sensitive:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, plain_value
+from bornfair.importers.registry import is_graph
 from bornfair.importers.scikit_pipeline import Opened
 from bornfair.models.columns import Columns, Wanted, Who, columns_for, with_classes
 from bornfair.models.graph.model import WiredModel
@@ -44,9 +45,9 @@ TRIAL_SECONDS = 3.0  # for those, about
 OTHERWISE = 97  # rows together, when they are asked about again
 
 
-def is_graph(source: Any) -> bool:
-    """Whether this names an .onnx file."""
-    return isinstance(source, (str, Path)) and Path(source).suffix.lower() == ".onnx"
+def is_run(source: Any) -> bool:
+    """Whether this can be run only."""
+    return isinstance(source, (Command, Endpoint, OpaqueModel))
 
 
 def outside_of(source: Any, asked: Reading | None = None) -> Outside | None:

@@ -8,7 +8,7 @@ ships.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from bornfair.importers.affine import (
 from bornfair.importers.head import read_head
 from bornfair.importers.onnx_run import RUNTIME
 from bornfair.importers.original import Original
-from bornfair.importers.registry import Reader
+from bornfair.importers.registry import made_here
 from bornfair.importers.source import Read, imported
 from bornfair.models.columns import Columns, Wanted, Who, nothing_sensitive, sensitive_name
 from bornfair.models.forest.model import ForestModel
@@ -133,9 +133,9 @@ def _check_names(domain: Domain, own: Domain) -> None:
         )
 
 
-def _wired(source: Any, who: Who, asked: Reading) -> WiredModel:
+def wired_model(source: Any, who: Who, asked: Reading) -> WiredModel:
     """The graph; its domain may have other ranges."""
-    model = _of(WiredModel)(source)
+    model = made_here(source, "graph")
     asked.only_for("a wrapped model")
     about = model.domain if who.domain is None else who.domain.replaced(label=model.domain.label)
     _check_names(about, model.domain)
@@ -145,7 +145,7 @@ def _wired(source: Any, who: Who, asked: Reading) -> WiredModel:
     return model if about is model.domain else dataclasses.replace(model, domain=about, certificate=None)
 
 
-def _forest(model: ForestModel, who: Who, asked: Reading) -> ForestModel:
+def forest_model(model: ForestModel, who: Who, asked: Reading) -> ForestModel:
     asked.only_for("a forest that was read", "threshold")
     if asked.threshold is not None:
         classes = model.classes.tolist()
@@ -156,8 +156,8 @@ def _forest(model: ForestModel, who: Who, asked: Reading) -> ForestModel:
     return model if about is model.domain else model.about(about)
 
 
-def _network(source: Any, who: Who, asked: Reading) -> Model:
-    model = _of(Model)(source)
+def network_model(source: Any, who: Who, asked: Reading) -> Model:
+    model = made_here(source, "network")
     asked.only_for("a FairModel" if model is source else "a FairClassifier", "threshold")
     if asked.threshold is not None:
         model = _moved(model, asked, who)
@@ -241,17 +241,3 @@ def _with_ranges(model: Model, domain: Domain) -> Model:
     changed = domain.replaced(sensitive=own.sensitive, combinations=own.combinations, label=own.label)
     encoding = dataclasses.replace(model.encoding, domain=changed)
     return dataclasses.replace(model, encoding=encoding, certificate=None)
-
-
-def _of(kind: type) -> Callable[[Any], Any]:
-    """A model of this kind: the source itself, or what an estimator of bornfair holds; None if neither."""
-    return lambda source: next(
-        (one for one in (source, getattr(source, "model_", None)) if isinstance(one, kind)), None
-    )
-
-
-READERS: tuple[Reader, ...] = (
-    Reader(lambda source: _of(WiredModel)(source) is not None, _wired, chooses=True),
-    Reader(lambda source: isinstance(source, ForestModel), _forest, chooses=True),
-    Reader(lambda source: _of(Model)(source) is not None, _network, chooses=True),
-)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bornfair.core.checks import later
 from bornfair.core.errors import InputError
 from bornfair.models.columns import Who
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.graph.model import WiredModel
-from bornfair.models.network.model import Model
+from bornfair.models.protocol import Decider
 from bornfair.models.reading import Reading
 
 if TYPE_CHECKING:
     from bornfair.importers.onnx_file import OnnxFile
+    from bornfair.models.graph.model import WiredModel
 
 FILES = "a bundle (a folder or .zip), an .onnx, .h5, .keras or .nnet file, or the .json, .ubj or .txt of a forest"
 TABLES = (".csv", ".tsv", ".gz", ".parquet", ".pq")
@@ -25,8 +25,6 @@ OBJECTS = (
     "XGBoost, LightGBM or CatBoost, a torch.nn.Sequential, or an .onnx, .h5 or .keras file; or, to be asked and not "
     "read, any object with predict or a function from rows to decisions"
 )
-
-ReadModel = Model | ForestModel | WiredModel
 
 
 @dataclass(frozen=True)
@@ -39,11 +37,11 @@ class Reader:
     """
 
     claims: Callable[[Any], bool]
-    read: Callable[[Any, Who, Reading], ReadModel]
+    read: Callable[[Any, Who, Reading], Decider]
     chooses: bool = False
 
 
-def read(source: Any, who: Who, asked: Reading, readers: Iterable[Reader]) -> ReadModel:
+def read(source: Any, who: Who, asked: Reading, readers: Iterable[Reader]) -> Decider:
     """The model, from the first reader that claims the source."""
     for reader in readers:
         if reader.claims(source):
@@ -78,28 +76,32 @@ def check_no_table(path: Path) -> None:
 def a_file(*suffixes: str) -> Callable[[Any], bool]:
     """Whether a source names a file that exists and ends in one of these."""
 
-    def claims(source: Any) -> bool:
-        return isinstance(source, (str, Path)) and Path(source).suffix.lower() in suffixes and Path(source).exists()
-
-    return claims
+    return lambda source: _suffix(source) in suffixes and Path(source).exists()
 
 
 def _of_library(*libraries: str) -> Callable[[Any], bool]:
     """Whether the class of an object, or one that it extends, comes from one of these libraries."""
 
-    def claims(source: Any) -> bool:
-        return any(cls.__module__.split(".")[0] in libraries for cls in type(source).__mro__)
-
-    return claims
+    return lambda source: any(cls.__module__.split(".")[0] in libraries for cls in type(source).__mro__)
 
 
-def _nnet(source: Any, who: Who, asked: Reading) -> ReadModel:
-    from bornfair.importers.nnet import nnet_model, read_nnet
+def is_graph(source: Any) -> bool:
+    """Whether this names an .onnx file."""
+    return _suffix(source) == ".onnx"
 
-    return nnet_model(read_nnet(source), who, asked)
+
+def _suffix(source: Any) -> str:
+    """How the name of a file ends; "" of anything else."""
+    return Path(source).suffix.lower() if isinstance(source, (str, Path)) else ""
 
 
-def graph_model(file: OnnxFile, who: Who, asked: Reading) -> ReadModel:
+def made_here(source: Any, kind: str) -> Any:
+    """A model of this kind: the source itself, or what an estimator of bornfair holds; None if neither."""
+    held = (source, getattr(source, "model_", None))
+    return next((one for one in held if isinstance(one, Decider) and one.kind == kind), None)
+
+
+def graph_model(file: OnnxFile, who: Who, asked: Reading) -> Decider:
     """The model of an ONNX graph: a network, a forest, or its wires alone."""
     from bornfair.importers.forest_source import imported_forest
     from bornfair.importers.onnx_forest import has_trees, onnx_forest
@@ -118,6 +120,7 @@ def _by_wires(file: OnnxFile, who: Who, asked: Reading, unread: InputError) -> W
     """A graph that cannot be read, if its wires alone say that no sensitive value matters."""
     from bornfair.importers.onnx_core import onnx_core
     from bornfair.models.graph.around import around
+    from bornfair.models.graph.model import WiredModel
 
     try:
         core, domain, at = onnx_core(file, who, asked)
@@ -129,35 +132,35 @@ def _by_wires(file: OnnxFile, who: Who, asked: Reading, unread: InputError) -> W
     return found
 
 
-def _keras(source: Any, who: Who, asked: Reading) -> ReadModel:
+def _keras(source: Any, who: Who, asked: Reading) -> Decider:
     from bornfair.importers.keras_file import read_keras
     from bornfair.importers.source import imported
 
     return imported(read_keras(Path(source)), who, asked)
 
 
-def _forest_file(source: Any, who: Who, asked: Reading) -> ReadModel:
+def _forest_file(source: Any, who: Who, asked: Reading) -> Decider:
     from bornfair.importers.forest_files import forest_file
     from bornfair.importers.forest_source import imported_forest
 
     return imported_forest(forest_file(Path(source)), who, asked)
 
 
-def _forest_object(source: Any, who: Who, asked: Reading) -> ReadModel:
+def _forest_object(source: Any, who: Who, asked: Reading) -> Decider:
     from bornfair.importers.forest_files import forest_object
     from bornfair.importers.forest_source import imported_forest
 
     return imported_forest(forest_object(source), who, asked)
 
 
-def _torch(source: Any, who: Who, asked: Reading) -> ReadModel:
+def _torch(source: Any, who: Who, asked: Reading) -> Decider:
     from bornfair.importers.source import imported
     from bornfair.importers.torch_module import read_torch
 
     return imported(read_torch(source), who, asked)
 
 
-def _scikit(source: Any, who: Who, asked: Reading) -> ReadModel:
+def _scikit(source: Any, who: Who, asked: Reading) -> Decider:
     from bornfair.importers.forest_source import imported_forest
     from bornfair.importers.scikit import ScikitSource
     from bornfair.importers.scikit_forest import ends_in_forest, scikit_forest
@@ -168,11 +171,22 @@ def _scikit(source: Any, who: Who, asked: Reading) -> ReadModel:
     return imported(ScikitSource(source), who, asked)
 
 
-READERS = (
-    Reader(lambda source: isinstance(source, (str, Path)) and Path(source).suffix.lower() == ".nnet", _nnet),
+OWN: tuple[Reader, ...] = (
+    Reader(lambda source: made_here(source, "graph") is not None, later("importers.own.wired_model"), chooses=True),
+    Reader(
+        lambda source: isinstance(source, Decider) and source.kind == "forest",
+        later("importers.own.forest_model"),
+        chooses=True,
+    ),
+    Reader(lambda source: made_here(source, "network") is not None, later("importers.own.network_model"), chooses=True),
+)
+"""Of models that were read or made here."""
+READERS = [
+    Reader(lambda source: _suffix(source) == ".nnet", later("importers.nnet.nnet_model")),
     Reader(a_file(".h5", ".hdf5", ".keras"), _keras),
     Reader(a_file(".json", ".ubj", ".txt"), _forest_file),
     Reader(_of_library("xgboost", "lightgbm", "catboost"), _forest_object),
     Reader(_of_library("torch"), _torch),
     Reader(_of_library("sklearn"), _scikit),
-)
+]
+"""Of files and objects of other libraries. A program adds a reader of its own at the front."""

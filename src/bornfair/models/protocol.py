@@ -6,13 +6,15 @@ kind implements what is abstract here: how rows are evaluated, people replayed, 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from bornfair.core.errors import InputError
 from bornfair.models.metrics import same_for_all
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.people.tables import as_pandas
@@ -32,9 +34,12 @@ if TYPE_CHECKING:
     from bornfair.proof.certificate import Certificate
 
 ASKED = "Asked from outside"  # heading under which a report says how a model is run that is not read
-Kind = Literal["network", "forest", "graph", "opaque"]
 MOST_LISTED = 20_000  # versions of a person
 TOGETHER = 2**22  # decisions of versions that are held at once
+
+
+class Unsteady(InputError):
+    """The model answered the same question in two ways, so that what is seen of it may be noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +83,8 @@ class Replay:
 class Decider(ABC):
     """A model of any kind over the domain it is asked about."""
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[str]
+    """Key of the tables of what differs between kinds above this package; of a new kind, any other word."""
     is_read: ClassVar[bool] = True
     """Whether its inside is read, so that something can be proven; else it is only run."""
     if TYPE_CHECKING:  # fields of some kinds, properties of others
@@ -253,6 +259,10 @@ class Countable(Decider):
     def threshold_axis(self, scores: np.ndarray) -> tuple[np.ndarray, float]:
         """Scores of the last of two classes as numbers that a threshold is compared with, and the model's threshold."""
         return scores.astype(np.float64), 0.0
+
+    def together(self, versions: int, left: float = math.inf) -> int:
+        """About how many people to judge at once, each as so many versions, with so many seconds left."""
+        return max(TOGETHER // versions, 1)
 
     @property
     def is_steady(self) -> bool:

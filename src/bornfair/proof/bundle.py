@@ -26,7 +26,7 @@ from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.onnx_graph import METADATA, graph_columns
-from bornfair.models.protocol import Exportable, Kind
+from bornfair.models.protocol import Exportable
 from bornfair.models.verdict import Verdict
 from bornfair.people.columns import GapColumns, NumberColumn
 from bornfair.people.domain import Domain
@@ -107,7 +107,7 @@ class FairGraph(Bundle, WiredModel):
 
 
 AnyBundle = FairModel | FairForest | FairGraph
-_BUNDLES: Mapping[Kind, type[AnyBundle]] = {
+_BUNDLES: Mapping[str, type[AnyBundle]] = {
     "network": FairModel, "forest": FairForest, "graph": FairGraph,
 }  # fmt: skip
 

@@ -4,15 +4,20 @@ cuts the sample short (docs/theory.md §9): never a proof.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from bornfair.core.clock import Clock
 from bornfair.models.network.lens import lead_ranges
+from bornfair.models.network.model import Model
 from bornfair.models.network.network import decisions
 from bornfair.models.network.shares.forms import Bounder
+from bornfair.people.space.partition import Where
+from bornfair.people.space.variables import Marginal, variables
+from bornfair.people.twins.relation import grid_relation
 from bornfair.quantification.confident import NOBODY, FirstSample, clopper_pearson
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.records import Estimate
@@ -96,3 +101,18 @@ def disagree(values: np.ndarray) -> np.ndarray:
     """Whose views get different decisions [people], from outputs [people, views, outputs]."""
     decided = decisions(values)
     return (decided != decided[:, :1]).any(axis=1)
+
+
+def network_draw(
+    model: Model, marginals: Mapping[str, Marginal] | None, where: Where | None
+) -> Callable[[int, list[int], Clock], tuple[pd.DataFrame, np.ndarray]]:
+    """A function that draws people: raw free values, and whose twins are decided differently."""
+    relation = grid_relation(model.encoding)
+    owner = Bounder(model.network, relation, variables(model.encoding, relation.free, marginals, where))
+
+    def draw(count: int, seed: list[int], clock: Clock) -> tuple[pd.DataFrame, np.ndarray]:
+        parts = [(free, disagree(values)) for _, free, values in people_at_random(owner, count, seed=seed, clock=clock)]
+        free, unfair = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return model.encoding.decode(free), unfair
+
+    return draw

@@ -12,20 +12,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bornfair.core.checks import later
 from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import InputError
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.network.model import Model
-from bornfair.models.network.shares.forms import Bounder
-from bornfair.models.opaque.model import OpaqueModel
-from bornfair.models.protocol import Countable, Kind
+from bornfair.models.protocol import Countable
 from bornfair.people.features import NUMERIC, Feature, Level
 from bornfair.people.levels import level_positions
 from bornfair.people.space.partition import Where
-from bornfair.people.space.variables import Marginal, variables
-from bornfair.people.twins.relation import grid_relation
+from bornfair.people.space.variables import Marginal
 from bornfair.quantification.confident import clopper_pearson
-from bornfair.quantification.estimate import disagree, people_at_random
 from bornfair.quantification.records import Condition, Estimate, Group, fulfilled
 
 SAMPLES = 100_000
@@ -36,6 +31,11 @@ FINDING, RULING, MEASURING = 0.4, 0.5, 0.8  # shares of the time left: to draw p
 LEAST_SECONDS = 0.5  # below which there is no use in beginning
 Draw = Callable[[int, list[int], Clock], tuple[pd.DataFrame, np.ndarray]]
 """So many people of the distribution, by a seed, in the time: raw free values, and whose twins are decided unlike."""
+_DRAWS: Mapping[str, Callable[..., Draw]] = {
+    "network": later("quantification.estimate.network_draw"),
+    "forest": later("quantification.forest_sample.forest_draw"),
+}
+_ANY_DRAW: Callable[..., Draw] = later("quantification.outside_draw.outside_draw")
 TRIAL = 2048  # people whose tree tells how long one of all of them takes
 
 
@@ -59,7 +59,7 @@ def affected_groups(
     clock = Clock.of(timeout)
     if clock.left < LEAST_SECONDS:
         return []
-    drawn = _DRAWS[model.kind](model, marginals, where)
+    drawn: Draw = _DRAWS.get(model.kind, _ANY_DRAW)(model, marginals, where)
     people, unfair = drawn(samples, [seed, 1], clock.part(FINDING))
     if unfair.sum() < LEAST_UNFAIR or not model.domain.free_features:
         return []
@@ -67,33 +67,6 @@ def affected_groups(
     fresh, truly = drawn(samples, [seed, 2], clock.part(MEASURING))
     measured = filter(None, (_measured(rule, fresh, truly) for rule in rules))
     return [group for _, group in sorted(measured, key=lambda found: -found[0])[:most]]
-
-
-def _network_draw(model: Model, marginals: Mapping[str, Marginal] | None, where: Where | None) -> Draw:
-    relation = grid_relation(model.encoding)
-    owner = Bounder(model.network, relation, variables(model.encoding, relation.free, marginals, where))
-
-    def draw(count: int, seed: list[int], clock: Clock) -> tuple[pd.DataFrame, np.ndarray]:
-        parts = [(free, disagree(values)) for _, free, values in people_at_random(owner, count, seed=seed, clock=clock)]
-        free, unfair = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return model.encoding.decode(free), unfair
-
-    return draw
-
-
-def _forest_draw(model: ForestModel, marginals: Mapping[str, Marginal] | None, where: Where | None) -> Draw:
-    from bornfair.quantification.forest_sample import forest_draw
-
-    return forest_draw(model, marginals, where)
-
-
-def _opaque_draw(model: OpaqueModel, marginals: Mapping[str, Marginal] | None, where: Where | None) -> Draw:
-    from bornfair.quantification.outside_draw import outside_draw
-
-    return outside_draw(model, marginals, where)
-
-
-_DRAWS: Mapping[Kind, Callable[..., Draw]] = {"network": _network_draw, "forest": _forest_draw, "opaque": _opaque_draw}
 
 
 def _rules(model: Countable, people: pd.DataFrame, unfair: np.ndarray, clock: Clock) -> list[tuple[Condition, ...]]:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from bornfair.core.clock import Clock
 from bornfair.core.errors import InputError, shown
-from bornfair.models.opaque.model import OpaqueModel
+from bornfair.models.protocol import Countable
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature
 from bornfair.people.space.partition import Limit, Where
@@ -111,7 +111,7 @@ def _chances(feature: Feature, weights: np.ndarray) -> np.ndarray:
     return weights / weights.sum()
 
 
-def unfair_among(model: OpaqueModel, people: pd.DataFrame, versions: Versions) -> np.ndarray:
+def unfair_among(model: Countable, people: pd.DataFrame, versions: Versions) -> np.ndarray:
     """Whose versions are decided differently, some people at a time."""
     parts, start = [np.zeros(0, bool)], 0
     while start < len(people):
@@ -123,7 +123,7 @@ def unfair_among(model: OpaqueModel, people: pd.DataFrame, versions: Versions) -
 
 
 def outside_draw(
-    model: OpaqueModel, marginals: Mapping[str, Marginal] | None, where: Where | None
+    model: Countable, marginals: Mapping[str, Marginal] | None, where: Where | None
 ) -> Callable[[int, list[int], Clock], tuple[pd.DataFrame, np.ndarray]]:
     """A function that draws people: raw free values, and whose twins are decided differently."""
     drawn, versions = Drawn(model.domain, marginals, where), Versions(model.domain)

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
-from bornfair.models.opaque.model import OpaqueModel, Unsteady
+from bornfair.models.opaque.model import OpaqueModel
+from bornfair.models.protocol import Unsteady
 from bornfair.people.space.partition import Where
 from bornfair.people.space.variables import Marginal
 from bornfair.people.tables import as_pandas

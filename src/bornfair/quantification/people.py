@@ -17,8 +17,7 @@ import pandas as pd
 from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import InputError, plain
 from bornfair.models.network.lens import lead_ranges
-from bornfair.models.opaque.model import Unsteady
-from bornfair.models.protocol import Countable, Decided, Replay
+from bornfair.models.protocol import Countable, Decided, Replay, Unsteady
 from bornfair.models.rows import RowMethod
 from bornfair.models.verdict import Verdict
 from bornfair.people.features import Value

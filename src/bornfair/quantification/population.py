@@ -14,15 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from bornfair.core.checks import later
 from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import InputError, shown
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.network.bounds.exact import agree, executes_exactly
-from bornfair.models.network.bounds.views import not_finite
-from bornfair.models.network.model import Model
-from bornfair.models.network.shares.forms import Bounder
-from bornfair.models.network.structural import prove_structurally
-from bornfair.models.protocol import Countable, Kind
+from bornfair.models.metrics import same_for_all
+from bornfair.models.protocol import Countable
 from bornfair.models.verdict import Arithmetic
 from bornfair.parallel import Jobs
 from bornfair.people.domain import Domain
@@ -34,8 +30,6 @@ from bornfair.people.space.variables import Marginal, variables
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.relation import band_relation, twin_relation
 from bornfair.people.twins.versions import Versions, person_of_row
-from bornfair.quantification.crowds import Crowd
-from bornfair.quantification.measure import proven_arithmetic, shares_of
 from bornfair.quantification.records import Estimate, Shares
 from bornfair.quantification.tally import rounded_down
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE
@@ -43,6 +37,9 @@ from bornfair.verification.replay import exact_input
 
 if TYPE_CHECKING:
     from bornfair.models.forest.bounds.judge import Judge
+    from bornfair.models.forest.model import ForestModel
+    from bornfair.models.network.model import Model
+    from bornfair.models.network.shares.forms import Bounder
 
 NUMBERS = 2**20  # per array
 Sides = tuple[np.ndarray, np.ndarray]
@@ -52,16 +49,12 @@ Sides = tuple[np.ndarray, np.ndarray]
 # --- everybody in the domain ---
 
 
-def _measure_of(kind: Kind) -> Callable[..., Shares]:
-    if kind == "forest":
-        from bornfair.quantification.forest_measure import shares_of_forest
-
-        return shares_of_forest
-    if kind == "opaque":
-        from bornfair.quantification.outside_measure import shares_outside
-
-        return shares_outside
-    return shares_of
+MEASURES: dict[str, Callable[..., Shares]] = {
+    "network": later("quantification.measure.shares_of"),
+    "forest": later("quantification.forest_measure.shares_of_forest"),
+    "opaque": later("quantification.outside_measure.shares_outside"),
+}
+"""By kind, from a model and the arguments of `domain_shares`; models that are only run take no boxes and jobs."""
 
 
 def domain_shares(
@@ -80,7 +73,7 @@ def domain_shares(
     With `marginals` people are weighted, and products of weights are no numbers of people: `counts` is None.
     """
     boxes = {"most_boxes": most_boxes, "jobs": jobs} if model.is_read else {}
-    found = _measure_of(model.kind)(
+    found = MEASURES[model.kind](
         model, timeout=timeout, precision=precision, marginals=marginals, where=where, seed=seed, **boxes
     )
     return found if marginals is None else dataclasses.replace(found, counts=None)
@@ -122,11 +115,9 @@ def shares_of_rows(
     if not len(frame):
         raise InputError("nobody is left to be counted; give a table with rows that belong to the sub-population.")
     if not model.is_read:
-        from bornfair.quantification.outside_measure import rows_outside_measured
-
-        asked: Callable[..., Shares] = rows_outside_measured
+        asked = later("quantification.outside_measure.rows_outside_measured")
         return asked(model, frame, where=where, timeout=clock, seed=seed)
-    judging = _JUDGING[model.kind](model, frame, arithmetic)
+    judging = _JUDGING.get(model.kind, _by_deciding)(model, frame, arithmetic)
     fair, unfair, reason = _judged(judging, len(frame), clock)
     told, interrupted = f"{judging.before}{reason}{judging.after}", reason == INTERRUPTED
     counts = int(fair.sum()), int(unfair.sum()), len(fair)
@@ -249,7 +240,24 @@ def _judged(judging: _Judging, count: int, clock: Clock) -> tuple[np.ndarray, np
     return fair, unfair, "every row is decided" if (fair | unfair).all() else TOO_CLOSE
 
 
+def _by_deciding(model: Countable, frame: pd.DataFrame, _: Sequence[Arithmetic]) -> _Judging:
+    """Of any other kind: each row is decided as all versions."""
+    versions, complete = Versions(model.domain), not model.some_values_only
+
+    def some(rows: slice) -> Sides:
+        same = same_for_all(model.decide(frame.iloc[rows], versions, scores=False).classes.T)
+        return same & complete, ~same
+
+    return _Judging(("executed",), model.together(versions.size), some)
+
+
 def _by_network(model: Model, frame: pd.DataFrame, arithmetic: Sequence[Arithmetic]) -> _Judging:
+    from bornfair.models.network.bounds.views import not_finite
+    from bornfair.models.network.shares.forms import Bounder
+    from bornfair.models.network.structural import prove_structurally
+    from bornfair.quantification.crowds import Crowd
+    from bornfair.quantification.measure import proven_arithmetic
+
     wanted = proven_arithmetic(model, arithmetic)
 
     def known(reason: str, *, flaw: bool = False) -> _Judging:
@@ -284,6 +292,8 @@ def _by_network(model: Model, frame: pd.DataFrame, arithmetic: Sequence[Arithmet
 
 def _exactly(model: Model, owner: Bounder, frame: pd.DataFrame, row: int) -> tuple[bool, bool]:
     """Fair, unfair or neither: in real arithmetic, and in float32 too if it makes no error here or is not asked for."""
+    from bornfair.models.network.bounds.exact import agree, executes_exactly
+
     person = person_of_row(model.domain, frame, row)
     if person is None or not owner.network.function.exact:
         return False, False
@@ -351,4 +361,4 @@ def _require_known(judge: Judge, frame: pd.DataFrame, points: np.ndarray) -> Non
             )
 
 
-_JUDGING: Mapping[Kind, Callable[..., _Judging]] = {"network": _by_network, "forest": _by_forest}
+_JUDGING: Mapping[str, Callable[..., _Judging]] = {"network": _by_network, "forest": _by_forest}

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,6 @@ from bornfair.core.checks import keywords
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError
 from bornfair.core.limits import ends_in_time, until
-from bornfair.importers.opaque import opaque_model
 from bornfair.importers.registry import TABLES
 from bornfair.models.columns import Who
 from bornfair.models.protocol import Countable, Decider
@@ -38,15 +37,16 @@ from bornfair.people.space.partition import Where
 from bornfair.people.space.subpopulation import limits_of, rows_within
 from bornfair.people.space.variables import Marginal
 from bornfair.people.tables import as_pandas, read_table
-from bornfair.proof.bundle import FairModel
 from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.people import people_of, treatment
 from bornfair.quantification.population import domain_shares, shares_of_batches, shares_of_rows
 from bornfair.quantification.records import Over, Shares
 from bornfair.quantification.synthetic import shown_by_rows, with_people_of, without_people
 from bornfair.questions.loading import any_model
-from bornfair.verification.decide import Engine, check_question, decide
-from bornfair.verification.score import Output, check_output, decide_score
+from bornfair.verification.decide import Engine, Output, check_output, check_question, decide
+
+if TYPE_CHECKING:
+    from bornfair.proof.bundle import FairModel
 
 JUDGING = 0.25  # share of the time for the rows of a table
 GROUPING = 0.15  # of what is then left, for groups
@@ -158,13 +158,15 @@ class Question:
         """The model, for questions about how many: a graph of which only the wires are read is run on people."""
         if isinstance(self.model, Countable):
             return self.model
+        from bornfair.importers.opaque import opaque_model
+
         return opaque_model(self.model, Who(self.model.domain), Reading(), unread="only its wires are read")
 
     @property
     def network_model(self) -> FairModel:
         """The model, for questions that only a network can be asked."""
-        if isinstance(self.model, FairModel):
-            return self.model
+        if self.model.kind == "network":
+            return cast("FairModel", self.model)
         if not self.model.is_read:
             why = f": {self.model.unread.rstrip('.')}" if self.model.unread else ""
             raise InputError(
@@ -255,6 +257,8 @@ def verify(
     clock = Clock.of(timeout, say)
     asked = Question.within(clock, model, people, **asking)
     if output != "decision":
+        from bornfair.verification.score import decide_score
+
         found = decide_score(asked.network_model, output=output, tolerance=tolerance, timeout=clock, seed=seed)
         found = with_people_of(asked.model, found, asked.table)
         if synthetic and found.shown == "real":

@@ -10,22 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
+from bornfair.core.checks import later
 from bornfair.core.errors import InputError
 from bornfair.core.files import recover
-from bornfair.importers import own, registry
-from bornfair.importers.opaque import is_graph, opaque_model, outside_of
-from bornfair.importers.registry import Reader
+from bornfair.importers import registry
+from bornfair.importers.registry import OWN, Reader, is_graph
 from bornfair.models.columns import Who
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.graph.model import WiredModel
-from bornfair.models.network.model import Model
-from bornfair.models.opaque.command import Command
-from bornfair.models.opaque.endpoint import Endpoint
-from bornfair.models.opaque.model import OpaqueModel
+from bornfair.models.protocol import Decider
 from bornfair.models.reading import Reading, ReadingOptions
 from bornfair.people.domain import Domain
 from bornfair.people.dummies import Combinations, check_combinations
-from bornfair.proof.bundle import FairModel, load_bundle, own_model
+
+load_bundle = later("proof.bundle.load_bundle")
 
 
 class LoadingOptions(ReadingOptions, total=False):
@@ -49,18 +45,18 @@ class LoadingOptions(ReadingOptions, total=False):
     combinations: Combinations | None
 
 
-def any_model(
-    source: Any, *, opaque: bool = False, **options: Unpack[LoadingOptions]
-) -> FairModel | ForestModel | OpaqueModel | WiredModel:
+def any_model(source: Any, *, opaque: bool = False, **options: Unpack[LoadingOptions]) -> Decider:
     """A model that is read if possible, and otherwise run without being read.
 
     opaque: whether the model is run even if it can be read. A model that can neither be read nor run is refused, with
     both reasons.
     """
+    from bornfair.importers.opaque import is_run, opaque_model, outside_of
+
     who, asked = _asked(options)
     if isinstance(source, (str, Path)) and opaque and _is_bundle(source):
         source = load_bundle(Path(source))
-    if opaque or isinstance(source, (Command, Endpoint, OpaqueModel)):
+    if opaque or is_run(source):
         return opaque_model(source, who, asked)
     if callable(source) and not hasattr(source, "predict") and outside_of(source) is not None:
         return opaque_model(source, who, asked, unread="a function shows nothing of what it computes")
@@ -77,7 +73,7 @@ def any_model(
             raise InputError(f"{str(unread).rstrip('.')}. Nor can it be asked from outside: {error}") from unread
 
 
-def load_model(source: Any, **options: Unpack[LoadingOptions]) -> FairModel | ForestModel | WiredModel:
+def load_model(source: Any, **options: Unpack[LoadingOptions]) -> Decider:
     """A model that is read, with its domain and sensitive features.
 
     source: a bundle, an .onnx, .h5, .keras or .nnet file, the file of a forest, a fitted scikit-learn classifier or
@@ -101,40 +97,41 @@ def _asked(options: LoadingOptions) -> tuple[Who, Reading]:
     return who, Reading.of(reading, answers)  # type: ignore[arg-type]
 
 
-def _read(source: Any, who: Who, asked: Reading) -> FairModel | ForestModel | WiredModel:
+def _read(source: Any, who: Who, asked: Reading) -> Decider:
     if isinstance(source, (str, Path)):
         recover(Path(source))
-    found = registry.read(source, who, asked, READERS)
-    return FairModel.of(found) if isinstance(found, Model) else found
+    found = registry.read(source, who, asked, (*READERS, *registry.READERS))
+    return later("proof.bundle.bundle_of")(found) if found.kind == "network" else found
 
 
 def _is_bundle(source: str | Path) -> bool:
     return Path(source).is_dir() or Path(source).suffix.lower() == ".zip"
 
 
-def _bundle(source: Any, who: Who, asked: Reading) -> registry.ReadModel:
+def _bundle(source: Any, who: Who, asked: Reading) -> Decider:
     asked.only_for("a bundle", "threshold")
-    return registry.read(load_bundle(Path(source)), who, asked, own.READERS)
+    return registry.read(load_bundle(Path(source)), who, asked, OWN)
 
 
-def _graph(source: Any, who: Who, asked: Reading) -> registry.ReadModel:
+def _graph(source: Any, who: Who, asked: Reading) -> Decider:
     """A graph of bornfair, or of another exporter."""
     from bornfair.importers.onnx_file import read_onnx
     from bornfair.models.forest.onnx_graph import METADATA as TREES
     from bornfair.models.graph.around import WIRED
     from bornfair.models.network.onnx_graph import METADATA
+    from bornfair.proof.bundle import own_model
 
     file = read_onnx(source)
     if not {METADATA, TREES, WIRED} & set(file.metadata):
         return registry.graph_model(file, who, asked)
     asked.only_for("a model.onnx of bornfair", "threshold")
     found = own_model(file.path, file.content, who.domain)
-    return registry.read(found, dataclasses.replace(who, domain=None, as_trained=False), asked, own.READERS)
+    return registry.read(found, dataclasses.replace(who, domain=None, as_trained=False), asked, OWN)
 
 
 READERS: tuple[Reader, ...] = (
-    *own.READERS,
+    *OWN,
     Reader(lambda source: isinstance(source, (str, Path)) and _is_bundle(source), _bundle),
     Reader(lambda source: is_graph(source) and Path(source).exists(), _graph, chooses=True),
-    *registry.READERS,
 )
+"""Of models, bundles and graphs of bornfair; those of the registry come after them."""

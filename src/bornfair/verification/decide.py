@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -18,10 +18,7 @@ import numpy as np
 from bornfair.core.checks import choice, installed, number
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError, plain_level
-from bornfair.models.forest.model import ForestModel
-from bornfair.models.network.model import Model
-from bornfair.models.opaque.model import OpaqueModel
-from bornfair.models.protocol import Decider, Kind
+from bornfair.models.protocol import Decider
 from bornfair.models.verdict import Verdict
 from bornfair.parallel import ALONE, Jobs
 from bornfair.people.space.among import Limits
@@ -31,6 +28,9 @@ from bornfair.verification.replay import falsified, replay
 
 if TYPE_CHECKING:
     from bornfair.models.forest.bounds.judge import Judge
+    from bornfair.models.forest.model import ForestModel
+    from bornfair.models.network.model import Model
+    from bornfair.models.opaque.model import OpaqueModel
 
 MOST_VERSIONS = 64  # of each person, asked of an imported model's original
 MOST_REPLAYS = 16
@@ -42,6 +42,7 @@ ATTACKING, SEARCHING = (
 FEW = 20_000  # points of a forest's grid, which a search looks through sooner than an attack
 
 Engine = Literal["auto", "bounds", "smt", "milp"]
+Output = Literal["decision", "score", "probability"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,9 @@ def decide(
     effort = Effort(
         clock, engine, table, partitions, soft_timeout, where, relax, limits, seed, resume, most_boxes, jobs
     )  # fmt: skip
-    return dataclasses.replace(_ENGINES[model.kind](model, effort), seconds=clock.spent)
+    engines = ENGINES.get(model.kind)
+    verdict = model.structure() if engines is None else engines(model, effort)
+    return dataclasses.replace(verdict, seconds=clock.spent)
 
 
 def check_question(engine: str, timeout: Timeout, where: Any = None, relax: Any = None) -> None:
@@ -105,6 +108,14 @@ def check_question(engine: str, timeout: Timeout, where: Any = None, relax: Any 
         number("timeout", timeout, 0.0, float("inf"), open_low=True)
     if (where or relax) and engine not in ("auto", "smt"):
         raise InputError(f"where and relax are questions for the smt engine, found engine={engine!r}; leave it out.")
+
+
+def check_output(output: str, tolerance: float) -> None:
+    """The same for a question about scores (`bornfair.verification.score`)."""
+    choice("output", output, get_args(Output))
+    number("tolerance", tolerance, 0.0, math.inf)
+    if output == "decision" and tolerance:
+        raise InputError("a decision has no tolerance; ask about a score: output='score' or 'probability' (--output).")
 
 
 # --- networks ---
@@ -275,13 +286,8 @@ def _of_opaque(model: OpaqueModel, effort: Effort) -> Verdict:
     return decide_outside(model, timeout=effort.clock, table=effort.table, among=effort.among, seed=effort.seed)
 
 
-def _of_graph(model: Decider, effort: Effort) -> Verdict:
-    return model.structure()
-
-
-_ENGINES: Mapping[Kind, Callable[..., Verdict]] = {
-    "network": _of_network, "forest": _of_forest, "opaque": _of_opaque, "graph": _of_graph,
-}  # fmt: skip
+ENGINES: dict[str, Callable[..., Verdict]] = {"network": _of_network, "forest": _of_forest, "opaque": _of_opaque}
+"""By kind, from a model and an `Effort`. Of kinds that are not named, structure alone is examined."""
 
 
 def _by_turns(verdict: Verdict, clock: Clock, turns: Iterable[Callable[[], Verdict | None]]) -> Verdict:

@@ -17,7 +17,8 @@ import pandas as pd
 
 from bornfair.core.clock import Clock
 from bornfair.core.errors import plain_level, plain_value
-from bornfair.models.opaque.model import OpaqueModel, Unsteady
+from bornfair.models.opaque.model import OpaqueModel
+from bornfair.models.protocol import Unsteady
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value

@@ -10,11 +10,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from bornfair.core.checks import choice, number
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError, shown
 from bornfair.models.network.confirm import confirm_encoded
@@ -25,16 +24,7 @@ from bornfair.verification.milp import change_of_probability, largest_change, la
 from bornfair.verification.neuron_bounds import float_above
 from bornfair.verification.tolerance import largest_gain, largest_move
 
-Output = Literal["decision", "score", "probability"]
 ENGINE = "change"
-
-
-def check_output(output: str, tolerance: float) -> None:
-    """Refuse what cannot be asked, before any model is read."""
-    choice("output", output, get_args(Output))
-    number("tolerance", tolerance, 0.0, math.inf)
-    if output == "decision" and tolerance:
-        raise InputError("a decision has no tolerance; ask about a score: output='score' or 'probability' (--output).")
 
 
 def decide_score(

@@ -20,7 +20,7 @@ from bornfair.models.forest.links import moved_to, score_of
 from bornfair.models.network.activations import sigmoid
 from bornfair.models.network.network import decisions
 from bornfair.models.operating import USUAL, Asked, Operating, Threshold, Top
-from bornfair.models.protocol import Bounded, Decided, Kind, Replay, as_versions
+from bornfair.models.protocol import Bounded, Decided, Replay, as_versions
 from bornfair.people.features import Value
 from bornfair.people.gaps import complete
 from bornfair.people.tables import as_pandas
@@ -73,7 +73,7 @@ class ForestModel(Bounded):
     (['no', 'yes'], 0.0)
     """
 
-    kind: ClassVar[Kind] = "forest"
+    kind: ClassVar[str] = "forest"
     forest: Forest
     domain: Domain
     reads: tuple[str, ...]

@@ -21,7 +21,7 @@ from bornfair.models.graph.wiring import Unclear, follow
 from bornfair.models.network.onnx_graph import BOOL, DOUBLE, INT64, STRING, input_type, served_classes
 from bornfair.models.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.operating import Operating, agreeing
-from bornfair.models.protocol import Decided, Exportable, Kind, as_versions
+from bornfair.models.protocol import Decided, Exportable, as_versions
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.levels import level_positions
@@ -45,7 +45,7 @@ class WiredModel(Exportable):
     Scores are shares of the classes; the first largest decides, of two classes wherever the threshold lies.
     """
 
-    kind: ClassVar[Kind] = "graph"
+    kind: ClassVar[str] = "graph"
     original: ClassVar[None] = None
     content: bytes
     domain: Domain

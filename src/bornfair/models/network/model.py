@@ -22,7 +22,7 @@ from bornfair.models.network.network import CHUNK, Layer, Network, decisions
 from bornfair.models.network.onnx_graph import onnx_bytes
 from bornfair.models.network.shipped import shipped
 from bornfair.models.operating import USUAL, Asked, Operating, Threshold, thresholds_of
-from bornfair.models.protocol import Bounded, Decided, Kind, Replay
+from bornfair.models.protocol import Bounded, Decided, Replay
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NumericFeature, Value
 from bornfair.people.gaps import complete
@@ -46,7 +46,7 @@ _written: weakref.WeakKeyDictionary[Network, tuple[Encoding, tuple[float, ...], 
 class Model(Bounded):
     """A network with the encoding of its domain, the certificate that came with it, and the model it was read from."""
 
-    kind: ClassVar[Kind] = "network"
+    kind: ClassVar[str] = "network"
     network: Network
     encoding: Encoding
     certificate: Certificate | None = None

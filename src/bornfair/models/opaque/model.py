@@ -20,7 +20,7 @@ from bornfair.core.errors import InputError
 from bornfair.models.columns import Columns
 from bornfair.models.network.network import decisions
 from bornfair.models.opaque.said import Meant, Outside
-from bornfair.models.protocol import ASKED, Countable, Decided, Kind, Replay, as_versions
+from bornfair.models.protocol import ASKED, Countable, Decided, Replay, Unsteady, as_versions
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value
 from bornfair.people.tables import as_pandas
@@ -35,10 +35,6 @@ BATCH_SECONDS = 0.5  # that a batch of rows should take
 FEWEST, BEGIN = 16, 512  # rows of a batch
 SMALL_PART = 4.0  # times as long as it takes to begin a batch it should go on
 REMEMBERED = 12  # batches
-
-
-class Unsteady(InputError):
-    """The model answered the same question in two ways, so that what is seen of it may be noise."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,7 @@ class OpaqueModel(Countable):
     ([False, False, True, True], 0.75)
     """
 
-    kind: ClassVar[Kind] = "opaque"
+    kind: ClassVar[str] = "opaque"
     is_read: ClassVar[bool] = False
     source: Outside
     columns: Columns

@@ -17,8 +17,7 @@ from bornfair.core.clock import Clock, Say, TimeIsUp, Timeout
 from bornfair.core.errors import InputError, plain_value
 from bornfair.core.limits import ends_in_time
 from bornfair.models import metrics
-from bornfair.models.opaque.model import Unsteady
-from bornfair.models.protocol import Countable, Decided
+from bornfair.models.protocol import Countable, Decided, Unsteady
 from bornfair.models.verdict import Verdict
 from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.people.labels import favourable_class

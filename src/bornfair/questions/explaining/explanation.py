@@ -20,8 +20,7 @@ from bornfair.core.checks import keywords, whole
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError, plain_value
 from bornfair.core.limits import ends_in_time
-from bornfair.models.opaque.model import Unsteady
-from bornfair.models.protocol import Countable, Decider
+from bornfair.models.protocol import Countable, Decider, Unsteady
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value
 from bornfair.people.space.partition import whole_domain

@@ -140,7 +140,7 @@ def _read(fitted: Fitted) -> Model | ForestModel:
     if not domain.sensitive:
         raise InputError("no feature was named sensitive.")
     found = load_model(fitted.estimator, domain=domain.replaced(label=None))
-    assert not isinstance(found, WiredModel)
+    assert isinstance(found, (ForestModel, Model))
     if isinstance(found, ForestModel):
         at = found.rule_on_shares()
         told = {} if at is None else at.thresholds(domain.classes.tolist())

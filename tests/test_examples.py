@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bornfair.importers import registry
+from bornfair.verification import decide
 from counted_time import count_time
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -70,3 +72,20 @@ def test_repairing_boosted_trees(run, tmp_path):
     names = {"model.onnx", "domain.json", "certificate.json", "report.html"}
     for folder, native in (("credit-json", "model.json"), ("credit-txt", "model.txt")):
         assert {file.name for file in (tmp_path / folder).iterdir()} == names | {native}
+
+
+def test_adding_a_kind_of_model(run, monkeypatch):
+    monkeypatch.setattr(registry, "READERS", [*registry.READERS])
+    monkeypatch.setattr(decide, "ENGINES", {**decide.ENGINES})
+    shown = run("rule_list.py")
+    unfair, fair = shown["verdicts"].values()
+    assert unfair.verdict == "falsified" and len(set(unfair.decisions)) == 2
+    assert [twin["duration_months"] >= 30 for twin in unfair.twins] == [True, True]
+    assert {twin["sex"] for twin in unfair.twins} == {"male", "female"}
+    assert (fair.verdict, fair.proof) == ("verified", "bounds"), "a rule reads sex, and no decision depends on it"
+    people = shown["people"]
+    by_hand = (people["duration_months"] >= 30) & ~((people["amount"] <= 900) & (people["savings"] == "below 100"))
+    assert shown["shares"].counts == {"certified": (~by_hand).sum(), "falsified": by_hand.sum(), "undecided": 0}
+    (document,) = shown["report"].documents
+    assert document.verdict.verdict == "falsified" and document.people.unfair == by_hand.sum()
+    assert len((EXAMPLES / "rule_list.py").read_text().splitlines()) < 150

@@ -101,6 +101,15 @@ def made_here(source: Any, kind: str) -> Any:
     return next((one for one in held if isinstance(one, Decider) and one.kind == kind), None)
 
 
+def _as_read(model: Decider, who: Who, asked: Reading) -> Decider:
+    """A model of another kind, about the people whom it was read for."""
+    asked.only_for(model.name)
+    own = model.domain.sensitive
+    if who.domain not in (None, model.domain) or who.twins or set(who.sensitive or own) != set(own):
+        raise InputError(f"{model.name} was read for other people; read it anew for those you ask about.")
+    return model
+
+
 def graph_model(file: OnnxFile, who: Who, asked: Reading) -> Decider:
     """The model of an ONNX graph: a network, a forest, or its wires alone."""
     from bornfair.importers.forest_source import imported_forest
@@ -179,6 +188,7 @@ OWN: tuple[Reader, ...] = (
         chooses=True,
     ),
     Reader(lambda source: made_here(source, "network") is not None, later("importers.own.network_model"), chooses=True),
+    Reader(lambda source: isinstance(source, Decider) and source.is_read, _as_read, chooses=True),
 )
 """Of models that were read or made here."""
 READERS = [

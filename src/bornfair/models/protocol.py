@@ -161,12 +161,15 @@ class Decider(ABC):
 
     # --- deciding ---
 
-    @abstractmethod
     def scores(self, table: Any) -> np.ndarray:
-        """Scores [rows, outputs] of raw rows."""
+        """Scores [rows, outputs] of raw rows; where it shows none, which class it decides."""
+        return self.evaluate(table).ranked(len(self.class_names))[:, 0]
 
-    @abstractmethod
-    def predict_proba(self, table: Any) -> np.ndarray: ...
+    def predict_proba(self, table: Any) -> np.ndarray:
+        found = self.probabilities(self.scores(table))
+        if found is None:
+            raise InputError(f"{self.name} shows no probabilities.")
+        return found
 
     @abstractmethod
     def evaluate(
@@ -174,9 +177,11 @@ class Decider(ABC):
     ) -> Decided:
         """Raw rows as each of their versions (all, or these), by our own evaluation; without `versions` as they are."""
 
-    @abstractmethod
     def described(self, table: Any) -> Decided:
         """Raw rows as they are [rows]: what is executed decides, with scores and probabilities if the model has any."""
+        found = self.evaluate(table)
+        scores = found.ranked(len(self.class_names))[:, 0]
+        return Decided(found.classes[:, 0], scores, self.probabilities(scores))
 
     @abstractmethod
     def structure(self) -> Verdict:
@@ -248,9 +253,9 @@ class Countable(Decider):
     def row_method(self) -> RowMethod:
         """How rows of a table are judged."""
 
-    @abstractmethod
     def digest(self) -> str:
         """What identifies it, in words; "" where nothing does."""
+        return ""
 
     @abstractmethod
     def share_of_last(self, values: np.ndarray) -> np.ndarray:
@@ -268,6 +273,18 @@ class Countable(Decider):
     def is_steady(self) -> bool:
         """Whether it gives the same answer each time."""
         return True
+
+    @property
+    def unsteady_text(self) -> str:
+        """Why nothing can be told of a model that changes its mind."""
+        return (
+            f"{self.name} decided the same person in two ways when asked again (in another order, or alone), so "
+            "that what sensitive values change cannot be told from noise; fix its seed, or ask a model that decides "
+            "the same each time."
+        )
+
+    def require_steady(self) -> None:
+        """Raise `Unsteady` if it is known to answer the same question in two ways."""
 
     def decides_by_probability(self, found: Decided) -> bool:
         """Whether thresholds of a probability explain these decisions."""

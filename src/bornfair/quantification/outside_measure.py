@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
-from bornfair.models.opaque.model import OpaqueModel
-from bornfair.models.protocol import Unsteady
+from bornfair.models.protocol import Countable, Unsteady
 from bornfair.people.space.partition import Where
 from bornfair.people.space.variables import Marginal
 from bornfair.people.tables import as_pandas
@@ -44,7 +43,7 @@ ASKED_AGAIN = 64  # of those who are found unfair
 class _Asked:
     """People who are asked about, and those of them who are found unfair, as long as the model stays by it."""
 
-    def __init__(self, model: OpaqueModel, clock: Clock) -> None:
+    def __init__(self, model: Countable, clock: Clock) -> None:
         self.model, self.clock, self.versions, self.again = model, clock, Versions(model.domain), 0
         self.count = self.unfair = 0
 
@@ -61,7 +60,7 @@ class _Asked:
 
 
 def shares_outside(
-    model: OpaqueModel,
+    model: Countable,
     *,
     timeout: Timeout = 60.0,
     precision: float = 0.0,
@@ -98,7 +97,7 @@ def shares_outside(
         guess = _estimated(asked, drawn, looks, clock.part(SAMPLING), seed, some_only=some_only)
         narrow = max(precision, NARROW)
         needed = needed_samples(guess.unfair, 1.0, looks, narrow)
-        affordable = PLANNED * clock.left / max(model.pace.each * asked.versions.size, 1e-9)
+        affordable = PLANNED * clock.left / max(model.seconds_each * asked.versions.size, 1e-9)
         take_looks(
             looks, draw, Parts(), max(min(needed, affordable), 1.0), clock, seed, narrow=narrow, most=MOST,
             together=model.together(asked.versions.size, clock.left / 2),
@@ -148,13 +147,13 @@ def _counted_out(asked: _Asked, total: int, clock: Clock) -> Shares:
     )  # fmt: skip
 
 
-def _reason(model: OpaqueModel, reason: str, asked: _Asked) -> str:
-    note = f"; {model.note}" if model.note else ""
-    return f"{reason}; {asked.count:,} people were asked about, nothing is proven of a model that is not read{note}"
+def _reason(model: Countable, reason: str, asked: _Asked) -> str:
+    note, what = f"; {model.note}" if model.note else "", "others" if model.is_read else "a model that is not read"
+    return f"{reason}; {asked.count:,} people were asked about, nothing is proven of {what}{note}"
 
 
 def rows_outside_measured(
-    model: OpaqueModel, table: Any, *, where: Where | None = None, timeout: Timeout = 60.0, seed: int = 0
+    model: Countable, table: Any, *, where: Where | None = None, timeout: Timeout = 60.0, seed: int = 0
 ) -> Shares:
     """How many rows of a table have a twin who is decided otherwise, each asked about as all their versions.
 

@@ -18,7 +18,7 @@ from bornfair.core.checks import later
 from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import InputError, shown
 from bornfair.models.metrics import same_for_all
-from bornfair.models.protocol import Countable
+from bornfair.models.protocol import Bounded, Countable
 from bornfair.models.verdict import Arithmetic
 from bornfair.parallel import Jobs
 from bornfair.people.domain import Domain
@@ -49,12 +49,11 @@ Sides = tuple[np.ndarray, np.ndarray]
 # --- everybody in the domain ---
 
 
-MEASURES: dict[str, Callable[..., Shares]] = {
+_MEASURES: Mapping[str, Callable[..., Shares]] = {
     "network": later("quantification.measure.shares_of"),
     "forest": later("quantification.forest_measure.shares_of_forest"),
-    "opaque": later("quantification.outside_measure.shares_outside"),
 }
-"""By kind, from a model and the arguments of `domain_shares`; models that are only run take no boxes and jobs."""
+_ANY_MEASURE: Callable[..., Shares] = later("quantification.outside_measure.shares_outside")
 
 
 def domain_shares(
@@ -72,8 +71,8 @@ def domain_shares(
 
     With `marginals` people are weighted, and products of weights are no numbers of people: `counts` is None.
     """
-    boxes = {"most_boxes": most_boxes, "jobs": jobs} if model.is_read else {}
-    found = MEASURES[model.kind](
+    boxes = {"most_boxes": most_boxes, "jobs": jobs} if isinstance(model, Bounded) else {}
+    found = _MEASURES.get(model.kind, _ANY_MEASURE)(
         model, timeout=timeout, precision=precision, marginals=marginals, where=where, seed=seed, **boxes
     )
     return found if marginals is None else dataclasses.replace(found, counts=None)
@@ -96,6 +95,7 @@ def shares_of_rows(
     arithmetic: of a network; of a forest, that in which it adds up. seed: in which order a model that is only run is
     asked about the rows.
 
+    >>> from bornfair.models.network.model import Model
     >>> from bornfair.models.network.network import Layer, Network
     >>> from bornfair.people.domain import Domain
     >>> from bornfair.people.encoding import Encoding

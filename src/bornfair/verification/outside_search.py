@@ -18,7 +18,7 @@ import pandas as pd
 from bornfair.core.clock import Clock
 from bornfair.core.errors import plain_level, plain_value
 from bornfair.models.opaque.model import OpaqueModel
-from bornfair.models.protocol import Unsteady
+from bornfair.models.protocol import Countable, Unsteady
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
@@ -294,11 +294,11 @@ def _distance(decided: np.ndarray, scores: np.ndarray) -> np.ndarray:
 # --- counting out ---
 
 
-def everybody(model: OpaqueModel, clock: Clock) -> int | None:
+def everybody(model: Countable, clock: Clock) -> int | None:
     """How many people there are, if all of them can be asked about in the time."""
     count = people_count(model.domain)
     rows = count * Versions(model.domain).size
-    if rows > MOST_COUNTED or rows * model.pace.each > COUNTING * clock.left or model.domain.real_sensitive:
+    if rows > MOST_COUNTED or rows * model.seconds_each > COUNTING * clock.left or model.domain.real_sensitive:
         return None
     return int(count)
 
@@ -314,7 +314,7 @@ def _levels(feature: Feature) -> Sequence[Value]:
     return (feature.low,) if feature.kind == "real" else feature.levels()
 
 
-def people_in_order(model: OpaqueModel) -> Iterator[pd.DataFrame]:
+def people_in_order(model: Countable) -> Iterator[pd.DataFrame]:
     """Everybody of a domain, one after the other, some at a time."""
     features, count = model.domain.free_features, int(people_count(model.domain))
     sizes = [len(_levels(feature)) for feature in features]

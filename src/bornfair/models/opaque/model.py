@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from bornfair.core.errors import InputError
 from bornfair.models.columns import Columns
 from bornfair.models.network.network import decisions
 from bornfair.models.opaque.said import Meant, Outside
@@ -251,11 +250,6 @@ class OpaqueModel(Countable):
         shown = None if found.scores is None else found.scores.reshape(*shape, -1).swapaxes(0, 1)
         return Decided(found.classes.reshape(shape).T, shown)
 
-    def described(self, table: Any) -> Decided:
-        found = self.ask(as_pandas(table))
-        scores = found.ranked(len(self.meant.classes))
-        return Decided(found.classes, scores, self.meant.probabilities(scores))
-
     def replay(self, people: Sequence[Mapping[str, Value]], versions: Sequence[int] = ()) -> Replay:
         """Ask about people again: together, the other way round, and each alone.
 
@@ -280,10 +274,6 @@ class OpaqueModel(Countable):
         """By the wires of its graph, if these were read; else nothing is proven of it."""
         return undecided("asking", "it is run, not read") if self.wires is None else self.wires.structure()
 
-    def scores(self, table: Any) -> np.ndarray:
-        """Its scores for raw rows; where it shows none, which class it decides."""
-        return self.ask(as_pandas(table)).ranked(len(self.meant.classes))
-
     def share_of_last(self, values: np.ndarray) -> np.ndarray:
         found = self.meant.probabilities(values[:, None])
         assert found is not None
@@ -291,21 +281,6 @@ class OpaqueModel(Countable):
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray | None:
         return self.meant.probabilities(scores)
-
-    def predict_proba(self, table: Any) -> np.ndarray:
-        found = self.meant.probabilities(self.scores(table))
-        if found is None:
-            raise InputError(f"{self.source.name} shows no probabilities.")
-        return found
-
-    @property
-    def unsteady_text(self) -> str:
-        """Why nothing can be told of a model that changes its mind."""
-        return (
-            f"{self.source.name} decided the same person in two ways when asked again (in another order, or alone), so "
-            "that what sensitive values change cannot be told from noise; fix its seed, or ask a model that decides "
-            "the same each time."
-        )
 
     def require_steady(self) -> None:
         if self.steadiness.changed:

@@ -1,11 +1,10 @@
-"""Rows of a table as a model that is run judges them: each is asked about as each of its versions."""
+"""Rows of a table judged by decisions alone, of models that are run and others: each as each of its versions."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,9 +14,6 @@ from bornfair.models.protocol import Decided
 from bornfair.models.rows import Person, RowMethod
 from bornfair.people.features import NUMERIC, Feature, Value
 
-if TYPE_CHECKING:
-    from bornfair.models.opaque.model import OpaqueModel
-
 TRIED = {1: 32, 2: 5}  # values of a feature that are tried, by how many features change
 MOST_TRIED = 2_000
 
@@ -26,14 +22,13 @@ class OpaqueRows(RowMethod):
     """People whom it affects most are asked about again before anybody sees them: noise is no unfairness."""
 
     fewest, replayed, tries, engine, compares_leads = 8, 4, 4, "asking", False
-    model: OpaqueModel
 
     def size(self, left: float, each: float) -> int:
         return self.model.together(self.versions.size, left)
 
     def decide(self, rows: pd.DataFrame) -> Decided:
         found = super().decide(rows)
-        return Decided(found.classes, found.ranked(len(self.model.meant.classes)))
+        return Decided(found.classes, found.ranked(len(self.model.class_names)))
 
     def progress(self, clock: Clock, done: int, count: int) -> None:
         clock.report(partial("{:,} of {:,} rows were asked about".format, done, count))
@@ -50,7 +45,7 @@ class OpaqueRows(RowMethod):
                 for values in itertools.product(*options):
                     changes = {feature.name: value for feature, (_, value) in zip(chosen, values, strict=True)}
                     trials.append((sum(cost for cost, _ in values), changes))
-            affordable = clock.left / max(self.model.pace.each * self.versions.size, 1e-9)
+            affordable = clock.left / max(self.model.seconds_each * self.versions.size, 1e-9)
             trials = sorted(trials, key=lambda trial: trial[0])[: int(max(min(affordable, MOST_TRIED), 0))]
             if not trials:
                 continue

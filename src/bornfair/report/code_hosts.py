@@ -19,8 +19,7 @@ from xml.sax.saxutils import escape, quoteattr
 from bornfair import __version__
 from bornfair.models.verdict import SHOWN, Verdict
 from bornfair.quantification.synthetic import without_people
-from bornfair.report.formatting import clipped, readable, value_text, visible
-from bornfair.report.plain_text import twins_text
+from bornfair.report.formatting import clipped, readable, twins_text, value_text, visible
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 RULES = {

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
-from typing import Literal
+from typing import Any, Literal
 
 MISSING = "–"
 NO_NAME = "(no name)"
@@ -228,3 +228,26 @@ def listed(names: Sequence[object], most: int = 6, word: str = "and") -> str:
     if len(texts) > most:
         return f"{', '.join(texts[:most])} and {len(texts) - most} more"
     return f" {word} ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+
+
+def twins_text(
+    twins: Sequence[Mapping[str, Any]], decisions: Sequence[Any] | None = None, *, decided: str = "decision"
+) -> str:
+    """People side by side, what differs first and marked.
+
+    >>> print(twins_text([{"age": 30, "sex": "female"}, {"age": 30, "sex": "male"}], ["no", "yes"]))
+    > sex       female  male
+      age       30      30
+    > decision  no      yes
+    """
+    names = list(dict.fromkeys(name for person in twins for name in person))
+    rows = [(name, *(value_text(person[name]) if name in person else MISSING for person in twins)) for name in names]
+    unlike = [row for row in rows if len(set(row[1:])) > 1]
+    marked = [(">", row) for row in unlike] + [(" ", row) for row in rows if row not in unlike]
+    if decisions:
+        marked.append((">", (decided, *map(value_text, decisions))))
+    cells = [[f"{mark} {clipped(row[0])}", *map(clipped, row[1:])] for mark, row in marked]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    )

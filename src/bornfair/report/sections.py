@@ -25,8 +25,7 @@ from bornfair.report.formatting import (
     round_percent,
 )
 from bornfair.report.pairs import pairs_of_twins
-from bornfair.report.rates import lowest_ratio, rates_by_group
-from bornfair.report.reliability import reliability
+from bornfair.report.rates import lowest_ratio, rates_by_group, reliability
 from bornfair.report.verdict_text import (
     BADGES,
     NO_ARITHMETIC,

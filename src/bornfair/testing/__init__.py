@@ -64,7 +64,7 @@ def assert_fair(
 def _told(verdict: Verdict) -> str:
     """Why the assertion fails, with the twins."""
     from bornfair.models.verdict import SHOWN
-    from bornfair.report.plain_text import twins_text
+    from bornfair.report.formatting import twins_text
 
     if verdict.twins is None and verdict.answer == "falsified":
         return f"not fair: {SHOWN[verdict.shown]} ({verdict.reason})"

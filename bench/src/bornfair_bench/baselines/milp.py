@@ -24,13 +24,13 @@ import numpy as np
 
 from bornfair.core.checks import choice, number
 from bornfair.core.errors import InputError
-from bornfair.models.network.bounds.probability import WIDEN, logit_bounds_of_versions
 from bornfair.models.network.network import Network, Parameters, forward_from_first
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
 from bornfair.people.twins.relation import free_space
 from bornfair.verification.milp import MOST_VALUES, ProbabilityChange, largest_probability_change
 from bornfair_bench.baselines.base import BaselineData, Certified
+from bornfair_bench.baselines.logit_bounds import WIDEN, logit_bounds_of_versions
 from bornfair_bench.baselines.penalised import (
     Knobs,
     Pace,

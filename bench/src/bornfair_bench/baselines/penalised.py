@@ -17,12 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from bornfair.models.network.bounds.probability import one_decision, probability_ends
 from bornfair.models.network.network import Network, Parameters
 from bornfair.training.loops import OptimiserKey, transformation_of
 from bornfair.training.plan import batch_size_for
 from bornfair.training.start import Plain, draw
+from bornfair.verification.milp.probability import probability_ends
 from bornfair_bench.baselines.base import Baseline, BaselineData, Certified
+from bornfair_bench.baselines.logit_bounds import one_decision
 
 People = dict[str, Any]
 """Arrays by name, with a line for each person."""

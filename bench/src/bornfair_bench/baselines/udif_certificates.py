@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bornfair.models.network.bounds.probability import WIDEN, logit_bounds, logit_bounds_of_versions, probability_ends
 from bornfair.models.network.network import Network, Parameters, forward_from_first
+from bornfair.verification.milp.probability import probability_ends
+from bornfair_bench.baselines.logit_bounds import WIDEN, logit_bounds, logit_bounds_of_versions
 from bornfair_bench.baselines.penalised import probability_widths
 from bornfair_bench.baselines.udif_training import Similarity, probability_width
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.models.network.activations import sigmoid
-from bornfair.models.network.bounds.probability import SIGMOID_ERROR, probability_ends
 from bornfair.models.network.model import Model
 from bornfair.people.features import Value
 from bornfair.people.twins.versions import Versions
@@ -32,6 +31,7 @@ from bornfair.verification.twin_question import Person, Sensitive
 NEAR = 1e-3  # a difference of found and proven that is not worth more time
 PIECES = 32  # of each copy's sigmoid, as in the paper (M = 16 on either side of 1/2)
 SATURATED = 40.0  # logits beyond need no pieces: the sigmoid is 0 or 1 there for float64
+SIGMOID_ERROR = 2.0**-48  # of our sigmoid in float64, absolutely; libraries stay far below
 TURN = math.log(2 + math.sqrt(3))  # where the sigmoid bends most: downward here, upward at −TURN
 
 
@@ -239,3 +239,9 @@ def _even_knots(lower: float, upper: float) -> np.ndarray:
     share = np.concatenate([[0.0], np.cumsum(0.5 * (bend[1:] + bend[:-1]))])
     knots = np.interp(np.linspace(0, share[-1], PIECES), share, fine)
     return np.append(knots, 0.0) if inside[0] < 0 < inside[1] else knots
+
+
+def probability_ends(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of the probability from those of the logit, rounded outward."""
+    least = np.maximum(sigmoid(low) - SIGMOID_ERROR, 0.0)
+    return least, np.minimum(sigmoid(high) + SIGMOID_ERROR, 1.0)

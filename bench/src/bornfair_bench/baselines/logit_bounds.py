@@ -1,4 +1,4 @@
-"""Between which numbers do logit and probability lie for everybody in a box around a person? Safe bounds.
+"""Safe bounds of the logit for everybody in a box around a person.
 
 By intervals whose rounding is accounted for: what they say holds in real arithmetic and in float32 as shipped.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bornfair.models.network.activations import sigmoid
 from bornfair.models.network.bounds.intervals import box_bounds
 from bornfair.models.network.network import Network
 
-SIGMOID_ERROR = 2.0**-48  # of our sigmoid in float64, absolutely; libraries stay far below
 WIDEN = 1 + 2.0**-50  # a radius computed with a few roundings, times this, is at least what it should be
 
 
@@ -39,12 +37,6 @@ def logit_bounds_of_versions(
         for code in all_codes
     ]
     return np.stack([low for low, _ in ends]), np.stack([high for _, high in ends])
-
-
-def probability_ends(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of the probability from those of the logit, rounded outward."""
-    least = np.maximum(sigmoid(low) - SIGMOID_ERROR, 0.0)
-    return least, np.minimum(sigmoid(high) + SIGMOID_ERROR, 1.0)
 
 
 def one_decision(low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -30,6 +30,7 @@ from bornfair.people.twins.relation import free_space
 from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import affected_groups, shares_of
+from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.population import shares_of_rows
 from bornfair.questions import quantify
 from bornfair.verification.replay import exact_input
@@ -226,7 +227,7 @@ def test_time_that_is_up_leaves_rows_undecided(monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(population.Crowd, "judge", interrupt)
+    monkeypatch.setattr(Crowd, "judge", interrupt)
     found = shares_of_rows(numbers(), rows)
     assert found.interrupted and found.counts["undecided"] == 1000
 

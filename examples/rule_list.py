@@ -143,5 +143,5 @@ Path("fair.rules").write_text(json.dumps(content | {"rules": [rules[1], rules[0]
 verdicts = {name: verify(name, people, **asked) for name in ("credit.rules", "fair.rules")}
 shares = quantify("credit.rules", people, over=people, **asked)
 report = audit("credit.rules", people, timeout=10, **asked)
-print(*(f"{name}: {verdict.verdict}, {verdict.reason}" for name, verdict in verdicts.items()), sep="\n")
+print(*(f"{name}: {verdict.answer}, {verdict.reason}" for name, verdict in verdicts.items()), sep="\n")
 print(shares.counts, shares.people.most_affected[0], report, sep="\n")

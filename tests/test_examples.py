@@ -87,5 +87,5 @@ def test_adding_a_kind_of_model(run, monkeypatch):
     by_hand = (people["duration_months"] >= 30) & ~((people["amount"] <= 900) & (people["savings"] == "below 100"))
     assert shown["shares"].counts == {"certified": (~by_hand).sum(), "falsified": by_hand.sum(), "undecided": 0}
     (document,) = shown["report"].documents
-    assert document.verdict.verdict == "falsified" and document.people.unfair == by_hand.sum()
+    assert document.verdict.answer == "falsified" and document.people.unfair == by_hand.sum()
     assert len((EXAMPLES / "rule_list.py").read_text().splitlines()) < 150

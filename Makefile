@@ -22,9 +22,9 @@ demo: $(RUN)
 test: lint
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# Lint, types and the quick tests, in some three minutes: while working.
+# Lint, types and the tests not marked slow, in some three minutes: while working.
 check: lint
-	@$(BIN)/pytest -n 2 --dist loadfile --quick
+	@$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
 
 # Records the answers to fixed queries in tests/golden/expected, or (CHECK=1) compares them: status 1 if one has changed.
 golden: $(DEV)

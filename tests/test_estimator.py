@@ -18,6 +18,8 @@ from bornfair.models.network.network import decisions
 from bornfair.proof import checker
 from samples import make_people
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"epochs": 6, "hidden": (16,), "learning_rate": 0.01}
 
 

@@ -11,6 +11,8 @@ from bornfair.importers import registry
 from bornfair.verification import decide
 from counted_time import count_time
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 

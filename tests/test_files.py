@@ -17,6 +17,8 @@ from bornfair.core import files
 from bornfair.core.errors import InputError
 from samples import make_people
 
+pytestmark = pytest.mark.slow
+
 QUICK = ["--target", "grant", "--sensitive", "sex", "--epochs", "2", "--hidden", "4"]
 CONTENT = {"domain.json": b"{}", "model.onnx": b"m"}
 

@@ -11,6 +11,8 @@ from hostile_answers import BEHAVIOURS, LONG, NAMES
 from hostile_endpoints import run, served
 from interop_models import people
 
+pytestmark = pytest.mark.slow
+
 PEOPLE = people().sample(5, seed=0)
 SECONDS = 60.0
 """More than any behaviour needs that is not to be ended."""

@@ -8,6 +8,8 @@ from bornfair.core import limits
 from forked_commands import MOST_MEMORY, Ended, broken_rules, most_seconds
 from hostile_files import run
 
+pytestmark = pytest.mark.slow
+
 GOOD = Ended(0, '{"a": 1}', "", 1.0, 1.0, 1 << 28, 1 << 28, orphans=False)
 REFUSED = replace(GOOD, status=2, out="", err="bornfair: no.\n")
 WORDS = ["verify", "x", "--timeout", "20", "--json"]

@@ -14,6 +14,8 @@ from checker_mutants import MUTANTS
 from fuzzing import Summary
 from nightly import BATCH, FUZZERS, main
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_fuzzer_finds_nothing_on_a_few_cases() -> None:
     for name, run in FUZZERS.items():

@@ -17,6 +17,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 PROOFS = ROOT / "proofs"
 README = (PROOFS / "README.md").read_text("utf-8")

@@ -1,8 +1,11 @@
 """FairClassifier is a scikit-learn classifier."""
 
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bornfair import FairClassifier
+
+pytestmark = pytest.mark.slow
 
 # scikit-learn marks its own stochastic learners the same way: a row of weight two and a row seen twice
 # fall into different batches, so the networks differ, though not what they aim at.

@@ -7,9 +7,12 @@ import pytest
 
 import torture
 
-pytestmark = pytest.mark.skipif(
-    not (hasattr(os, "fork") and Path("/proc/self/stat").exists()), reason="the test forks, and reads /proc"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (hasattr(os, "fork") and Path("/proc/self/stat").exists()), reason="the test forks, and reads /proc"
+    ),
+]
 ROUNDS = 12
 BROKEN = {
     "nothing is cleared away": ("export", 2, "from bornfair import files; files._clear = lambda target: None"),

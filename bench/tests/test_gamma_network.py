@@ -18,6 +18,8 @@ from bornfair.training.gamma import solve_first_layer
 from bornfair_bench import gamma_network as module
 from bornfair_bench.gamma_network import FairNeuron, solve_network
 
+pytestmark = pytest.mark.slow
+
 SIGNS = np.array([[-1.0], [1.0]])
 PEOPLE = np.random.default_rng(7).normal(size=(9, 2)).astype(np.float32)
 

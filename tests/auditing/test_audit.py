@@ -19,6 +19,8 @@ from bornfair.report import Report, certificate_document
 from report_examples import Page
 from samples import bornfair, make_people
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trained():

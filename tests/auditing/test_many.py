@@ -13,6 +13,8 @@ from bornfair.core.errors import InputError
 from bornfair.parallel import Workers
 from samples import bornfair
 
+pytestmark = pytest.mark.slow
+
 # x from 0 to 9 and s: unfair where x = 4, for nobody, for everybody
 WEIGHTS = {"some": "1.0,0.5,\n-4.25,", "none": "1.0,0.0,\n-4.25,", "all": "0.0,1.0,\n-0.5,"}
 PEOPLE = pd.DataFrame({"x0": [1, 4, 4, 9, 5], "x1": [0, 1, 0, 1, 0]})

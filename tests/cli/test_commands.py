@@ -11,6 +11,8 @@ import pytest
 
 from samples import bornfair, make_people
 
+pytestmark = pytest.mark.slow
+
 FIELDS = {"bundle", "accuracy", "empirical_fairness", "verdict", "proof", "gamma", "epochs", "seconds"}
 QUICK = ["--epochs", "5", "--hidden", "16"]
 

@@ -15,6 +15,8 @@ import pytest
 from bank_table import LAST, customers
 from samples import bornfair
 
+pytestmark = pytest.mark.slow
+
 ABOUT = ["customers.csv", "--target", "default", "--sensitive", "sex"]
 QUICK = ["--epochs", "2", "--hidden", "8"]
 SECRET = [*LAST, "example.org", "+49 170"]

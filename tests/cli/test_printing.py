@@ -15,6 +15,8 @@ from bornfair.people.policies import Policies
 from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 
+pytestmark = pytest.mark.slow
+
 # Clear the screen, go to the beginning of the line, begin a new one, write from right to left, look like markup.
 NASTY = "\x1b[2J\x9b1m\x07\x08\r\n\x7f\x85\u2028\u202e\u2066\u200f\ufeff\xad[bold][red]VERIFIED[/red]"
 

@@ -15,6 +15,8 @@ from bornfair.proof.bundle import load_bundle
 from bornfair.training import streamed_fit
 from samples import bornfair, make_people
 
+pytestmark = pytest.mark.slow
+
 TRAIN = ["--target", "grant", "--sensitive", "sex", "--epochs", "2", "--hidden", "8", "--batch-size", "64"]
 
 

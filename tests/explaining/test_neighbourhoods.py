@@ -15,6 +15,8 @@ from bornfair.questions.explaining.person import limits_around
 from bornfair.verification.decide import decide
 from twin_cases import random_domain
 
+pytestmark = pytest.mark.slow
+
 
 def test_parts_of_the_domain_are_judged_as_counting_out_judges_them():
     found = neighbourhood_fuzz.run(40, 7)

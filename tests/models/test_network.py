@@ -11,6 +11,8 @@ from bornfair.core.errors import InputError
 from bornfair.models.network import executing
 from bornfair.models.network.network import WIDTHS, Layer, Network, decisions, hidden_widths
 
+pytestmark = pytest.mark.slow
+
 
 def random_network(widths, seed=0, activation="relu"):
     random = np.random.default_rng(seed)

@@ -23,6 +23,8 @@ from bornfair.people.policies import Policies
 from bornfair.proof.bundle import FairModel
 from samples import make_people
 
+pytestmark = pytest.mark.slow
+
 onnxruntime.set_default_logger_severity(4)  # a refused row is an exception here, and needs no log line too
 
 # --- serving ---

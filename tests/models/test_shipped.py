@@ -24,6 +24,8 @@ from bornfair.quantification.people import most_affected, treatment
 from bornfair.verification.replay import replay
 from twin_cases import everybody, served
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = tuple(IntegerFeature(name=name, low=0, high=3) for name in ("a", "b"))
 
 

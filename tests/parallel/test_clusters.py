@@ -29,6 +29,7 @@ from bornfair.verification.search import search
 from samples import bornfair
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(
         any(importlib.util.find_spec(name) is None for name in ("ray", "distributed"))
         and os.environ.get("BORNFAIR_NEED_CLUSTER") != "1",

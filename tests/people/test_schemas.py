@@ -12,6 +12,8 @@ from samples import CERTIFICATE_SCHEMA as CERTIFICATE
 from samples import DOMAIN_SCHEMA as PUBLISHED
 from samples import make_people
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_published_schema_is_current():
     assert json.loads(PUBLISHED.read_text()) == Domain.json_schema()

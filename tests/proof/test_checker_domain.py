@@ -18,6 +18,8 @@ from bornfair.proof.bundle import bundle_files
 from bundle_cases import Forgery, answer, bundle, hand_made
 from forgeries import json_places
 
+pytestmark = pytest.mark.slow
+
 SEX = CategoricalFeature(name="sex", categories=("Female", "Male"))
 SEEN = (
     IntegerFeature(name="age", low=18, high=60),

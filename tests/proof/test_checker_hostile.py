@@ -35,6 +35,8 @@ from bornfair.proof.bundle import bundle_files
 from bundle_cases import KINDS, NAMES, Forgery, answer, bundle, hand_made, sealed
 from forgeries import damaged, json_places
 
+pytestmark = pytest.mark.slow
+
 MEMORY = 3 * 2**29  # bytes a hostile file may make the checker use
 SECONDS = 8  # of computing, which is far more than any refusal here needs; more is a hang
 

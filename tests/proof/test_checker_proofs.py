@@ -34,6 +34,8 @@ from bornfair.proof.checker import Column, Network, People, Prover, Rejected
 from bornfair.proof.tree import find_tree
 from brute_force import mistake, random_model, truth
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 2**32)
 SMALLEST = np.float32(2.0**-126)
 

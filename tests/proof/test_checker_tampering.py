@@ -28,6 +28,8 @@ from checker_fuzz import run
 from forgeries import MUTATIONS, damaged, forge
 from graph_oracle import contradiction
 
+pytestmark = pytest.mark.slow
+
 BOTH = ("real", "float32")
 
 

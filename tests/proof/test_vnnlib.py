@@ -22,6 +22,8 @@ from bornfair.proof.vnnlib import export_query
 from bornfair.verification.replay import exact_input
 from brute_force import random_model, truth
 
+pytestmark = pytest.mark.slow
+
 # --- models to ask about ---
 
 PEOPLE = (

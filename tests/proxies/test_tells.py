@@ -17,6 +17,8 @@ from bornfair.proof.bundle import FairModel
 from bornfair.questions.proxies.tells import area_under_curve, proxy_report
 from bornfair.questions.repairing import project
 
+pytestmark = pytest.mark.slow
+
 
 def made_up(count=1500, seed=0):
     """`title` mirrors sex, `height` goes with it, `town` does not; `y` is what is predicted."""

@@ -38,6 +38,8 @@ from bornfair.verification.frontier import Frontier
 from clocks import fast_clock, slow_clock
 from share_fuzz import FOREVER, case, mistakes, random_marginals, small_model, true_shares, unfair_people
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 2**32 - 1)
 
 

@@ -22,6 +22,8 @@ from bornfair.quantification import affected_groups, most_affected, shares_of, t
 from bornfair.questions import quantify
 from bornfair.verification.replay import replay
 
+pytestmark = pytest.mark.slow
+
 
 def model_of(features, layers, *, sensitive=None, classes=("no", "yes")):
     sensitive = sensitive or (CategoricalFeature(name="sex", categories=("female", "male")),)

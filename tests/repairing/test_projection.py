@@ -30,6 +30,8 @@ from bornfair.training.projection import (
 )
 from brute_force import random_model, truth
 
+pytestmark = pytest.mark.slow
+
 
 def everybody(domain):
     """Every individual of a small domain."""

@@ -20,6 +20,8 @@ from bornfair.questions.repairing import compare, repair
 from bornfair.questions.repairing.fine_tune import Lesson, fine_tune
 from samples import make_people
 
+pytestmark = pytest.mark.slow
+
 NNET = (  # 3 inputs, 2 neurons, 1 output
     "2,3,1,2,\n3,2,1,\n0,\n0,0,0,\n99,9,1,\n0,0,0,0,\n1,1,1,1,\n"
     "0.02,0.4,2,\n-0.03,0.1,-1,\n-2.5,\n0.5,\n1,-2,\n-0.25,\n"

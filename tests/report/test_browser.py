@@ -12,6 +12,8 @@ from bornfair.report import Report, to_html
 from browser import browsing, find_browser
 from report_examples import EXAMPLES
 
+pytestmark = pytest.mark.slow
+
 WIDTHS = (320, 360, 800, 1200, 1500)
 # Elements that reach beyond the right edge of the page and are not inside something that scrolls by itself.
 STICKING_OUT = """

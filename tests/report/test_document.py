@@ -40,6 +40,8 @@ from bornfair.report.formatting import percent, readable
 from bornfair.report.verdict_text import verdict_sentence
 from report_examples import ANNA, BOB, DOMAIN, EXAMPLES, HOSTILE, Page, everything, fair, many_features, undecided
 
+pytestmark = pytest.mark.slow
+
 UNDECIDED = Verdict("undecided", "none", "bounds", (), "the time is up")
 BOTH_WAYS = {"html": to_html, "markdown": to_markdown}
 

@@ -18,6 +18,8 @@ from bornfair.training.plan import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, NearZero, Plain, draw
 
+pytestmark = pytest.mark.slow
+
 
 def sensitive_codes(kind, size):
     """Centred codes of |S| = size values: one categorical, one numeric, or a composite of two features."""

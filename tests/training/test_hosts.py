@@ -15,6 +15,8 @@ import host_process
 from bornfair.training import streaming
 from samples import make_people
 
+pytestmark = pytest.mark.slow
+
 ROWS = 800
 
 

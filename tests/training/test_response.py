@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from bornfair.core.errors import InputError
 from bornfair.training.response import Response, kept_and_other, privacy, released_shares, response_probabilities
 
+pytestmark = pytest.mark.slow
+
 
 @given(st.integers(2, 9), st.floats(-5, 5))
 def test_probabilities_follow_the_formula(size, gamma):

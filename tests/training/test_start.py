@@ -33,6 +33,8 @@ from bornfair.training.start import (
 )
 from oracle import disagreeing_twins
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def census() -> Encoding:

@@ -25,6 +25,8 @@ from bornfair.training.options import TrainingOptions
 from bornfair.training.streamed_fit import fit_streamed, survey_table
 from samples import make_people
 
+pytestmark = pytest.mark.slow
+
 ROWS = 1200
 
 

@@ -31,6 +31,8 @@ from bornfair.verification.search import search
 from oracle import refutes
 from twin_cases import HOURS, JOB, LABEL, SEX, TITLE, biased_labels, everybody, random_domain, served, tied
 
+pytestmark = pytest.mark.slow
+
 OPTIMISERS = ("sgd", "momentum", "adam", "adamw")
 QUICK = {"epochs": 3, "hidden": (5, 3), "learning_rate": 0.05, "batch_size": 32, "validation_fraction": 0.0}
 

@@ -17,6 +17,8 @@ from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 from piecewise import classes_of, people, random_model
 
+pytestmark = pytest.mark.slow
+
 AGE = RealFeature(name="age", low=18.0, high=98.0)
 
 

@@ -28,6 +28,8 @@ from bornfair.verification.attack import Attack, find_twins
 from bornfair.verification.cancel import cancelling
 from samples import make_people
 
+pytestmark = pytest.mark.slow
+
 SEX = CategoricalFeature(name="sex", categories=("female", "male"))
 
 

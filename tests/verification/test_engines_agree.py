@@ -8,6 +8,8 @@ import pytest
 from bornfair import verify
 from brute_force import attack_mistake, mistake, random_model, truth
 
+pytestmark = pytest.mark.slow
+
 CASES = 240
 
 

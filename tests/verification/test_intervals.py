@@ -31,6 +31,8 @@ from oracle import (
     small_relation,
 )
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 2**32 - 1)
 
 

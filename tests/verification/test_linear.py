@@ -17,6 +17,8 @@ from bornfair.people.space.boxes import Boxes, Places
 from bornfair.people.twins.relation import FreeSpace, Relation, View
 from oracle import everybody, exact_inputs, exact_scores, float32_inputs, machines, small_relation
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 2**32 - 1)
 
 

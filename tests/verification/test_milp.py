@@ -37,6 +37,8 @@ from bornfair.verification.replay import exact_input
 from bornfair.verification.twin_question import TwinQuestion
 from oracle import everybody
 
+pytestmark = pytest.mark.slow
+
 SEX = CategoricalFeature(name="sex", categories=("f", "m"))
 RACE = CategoricalFeature(name="race", categories=("a", "b", "c"))
 BAND = IntegerFeature(name="band", low=0, high=3)

@@ -5,6 +5,8 @@ import pytest
 
 from nasty_models import Judge, mistakes, nasty_model, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("block", range(4))
 def test_nothing_false_is_said_of_nasty_models(block):

@@ -31,6 +31,8 @@ from bornfair.verification.search import search
 from clocks import fast_clock, slow_clock
 from oracle import disagreeing_twins, refutes
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 2**32 - 1)
 SEX = CategoricalFeature(name="s", categories=("p", "q"))
 

@@ -27,6 +27,8 @@ from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files
 from oracle import STYLES, exact_inputs, refutes, small_network, small_relation
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 2**32 - 1)
 
 

@@ -13,6 +13,8 @@ from bornfair.proof.bundle import bundle_files
 from bornfair.proof.certificate import certificate_of
 from structure_fuzz import random_structure, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("block", range(4))
 def test_what_is_proven_by_structure_is_true_of_random_networks(block):

@@ -25,6 +25,8 @@ from bornfair.verification.tolerance import Tolerance, certified_tolerance
 from brute_force import random_model, truth
 from oracle import exact_scores
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 2**32 - 1)
 
 

@@ -14,6 +14,8 @@ from bornfair.models.network.network import Layer, Network
 from bornfair_bench.baselines import ERM, Baseline, Certified, Unaware
 from brute_force import random_model
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"hidden": (6,), "epochs": 3, "batch_size": 64, "validation_fraction": 0.0, "random_state": 5}
 
 

@@ -18,6 +18,8 @@ from bornfair.training.start import default_layers
 from bornfair_bench.baselines import ERM, LCIFR
 from bornfair_bench.baselines.lcifr import _batches, _ConsumerLoss, _ProducerLoss, joined
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"hidden": (6, 4), "epochs": 3, "batch_size": 64, "validation_fraction": 0.0, "random_state": 5}
 
 

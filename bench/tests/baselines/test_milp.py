@@ -25,6 +25,8 @@ from bornfair_bench.baselines.penalised import Pace
 from brute_force import random_model
 from samples import make_people
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"hidden": (8, 4), "epochs": 30, "batch_size": 32, "learning_rate": 0.01}
 ROUNDING = 1e-12  # of the oracle, whose sigmoid is floating point
 

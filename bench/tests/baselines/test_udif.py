@@ -30,6 +30,8 @@ from bornfair_bench.baselines.udif_certificates import (
 from bornfair_bench.baselines.udif_training import Similarity, grown, probability_width, row_losses, similarity_weights
 from samples import make_people
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"hidden": (8, 4), "epochs": 30, "batch_size": 32, "learning_rate": 0.01}
 CODES = np.array([[-1.0, 0.5], [0.0, -1.0], [1.0, 0.5]], np.float32)
 

@@ -7,6 +7,8 @@ import pytest
 from bornfair.core.errors import InputError
 from bornfair_bench.experiments import accuracy
 
+pytestmark = pytest.mark.slow
+
 
 def test_fair_training_on_census_is_as_accurate_as_training_without_the_column():
     outcomes = accuracy.run(seeds=1, methods=("fair", "unaware"))

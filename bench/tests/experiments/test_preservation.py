@@ -26,6 +26,8 @@ from bornfair_bench.experiments import boundary_attacks, preservation
 from bornfair_bench.experiments.boundary_attacks import Found, Twins, attack_integers, attack_reals
 from bornfair_bench.experiments.printout import lines
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"hidden": (8,), "plan": Plan(epochs=20, learning_rate=0.1, seed=3)}
 
 

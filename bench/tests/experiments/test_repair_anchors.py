@@ -10,6 +10,8 @@ from bornfair.core.errors import InputError
 from bornfair_bench.experiments import public_networks, repair_anchors, twins_comparison
 from bornfair_bench.experiments.printout import lines
 
+pytestmark = pytest.mark.slow
+
 
 def write_network(path, low, high, *, seed):
     """A random network of whole numbers with one hidden layer, in the .nnet format."""

@@ -16,6 +16,8 @@ from bornfair_bench.experiments.methods import METHODS, Split, fitted, settings_
 from bornfair_bench.experiments.runs import Folder, Run, run_all
 from samples import double
 
+pytestmark = pytest.mark.slow
+
 CREDIT = [("credit", "sex")]
 
 

@@ -18,6 +18,8 @@ from bornfair_bench.experiments.scaling import LargeReport, ScalingReport, Size,
 from bornfair_bench.experiments.speed import MISSING, TARGETS, Contender, SpeedReport, Target
 from bornfair_bench.experiments.timing import Stopwatch
 
+pytestmark = pytest.mark.slow
+
 TORCH = importlib.util.find_spec("torch") is not None
 
 

@@ -31,6 +31,8 @@ from bornfair_bench.smt.parts import partition_domain
 from bornfair_bench.smt.terms import Pruning
 from clocks import ticking
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 2**32 - 1)
 
 # --- small models ---

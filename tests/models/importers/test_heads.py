@@ -25,6 +25,8 @@ from bornfair.proof.bundle import FairModel
 from bornfair.questions.loading import load_model
 from interop_models import GraphMaker, random_layer
 
+pytestmark = pytest.mark.slow
+
 Build = Callable[[GraphMaker, str], str]
 INPUTS = [("x", TensorProto.FLOAT, ["n", 3])]
 

@@ -27,6 +27,8 @@ from bornfair.models.onnx_worker import CannotRun, ForeignGraph
 from bornfair.questions.loading import load_model
 from interop_models import WIDTH, GraphMaker, disagreements, people, random_layer
 
+pytestmark = pytest.mark.slow
+
 
 def good(g: GraphMaker) -> str:
     random = np.random.default_rng(1)

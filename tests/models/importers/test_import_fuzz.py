@@ -10,6 +10,8 @@ import import_fuzz
 from bornfair.models.verdict import Verdict
 from import_fuzz import random_model, run, truth
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("block", range(2))
 def test_nothing_false_is_said_of_imported_models(block: int) -> None:

@@ -21,6 +21,8 @@ from bornfair.questions.loading import load_model
 from interop_models import WIDTH, disagreements, people, random_layer
 from keras_files import Weights, config_of, dense, layer, outputs_of, stack, write_h5, write_keras
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("activation", "version"), [("relu", 2), ("relu", 3), ("tanh", 2), ("sigmoid", 3)])
 def test_a_stack_in_h5_decides_as_its_layers_say(activation: str, version: int, tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ from bornfair.questions.loading import load_model
 from interop_models import WIDTH, GraphMaker, categories, disagreements, people, random_layer
 from samples import make_people
 
+pytestmark = pytest.mark.slow
+
 SCALE = np.array([50, 30, 1.5, 1], np.float32)
 SPREAD = np.array([20, 17, 1.1, 3], np.float32)
 

@@ -40,6 +40,8 @@ from bornfair.questions.loading import load_model
 from interop_models import disagreements
 from samples import make_people
 
+pytestmark = pytest.mark.slow
+
 TABLE = make_people(200, seed=3)
 PEOPLE = TABLE.drop(columns=["grant", "owner"])
 NUMBERS = PEOPLE[["age", "income"]]

@@ -6,7 +6,6 @@ import os
 import signal
 from pathlib import Path
 
-import jax
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,17 +13,18 @@ from hypothesis import HealthCheck, settings
 from counted_time import CountedTime, count_time
 from samples import make_people
 
-ROOT = Path(__file__).parent
+# Tests compile the same programs many times, in these processes and in commands that they start. JAX does not write
+# entries atomically: it warns of half an entry and compiles the program again, and these warnings are dropped.
+os.environ |= {
+    "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parent / ".jax-cache"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "PYTHONWARNINGS": "ignore:Error reading persistent compilation cache entry:UserWarning",
+}
 
 # A shell ignores Ctrl-C for what it runs in the background, and every child process inherits that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# Tests compile the same programs many times. Each worker has its own folder, which no other process writes to:
-# JAX does not write entries atomically.
-jax.config.update("jax_compilation_cache_dir", str(ROOT / ".jax-cache" / os.environ.get("PYTEST_XDIST_WORKER", "main")))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 settings.register_profile(
     "bornfair",

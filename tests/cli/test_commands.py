@@ -24,20 +24,8 @@ def place(tmp_path_factory):
     table = make_people(240, seed=7)
     table.to_csv(folder / "people.csv", index=False)
     table.drop(columns=["sex", "grant"]).to_csv(folder / "bare.csv", index=False)
-    done = bornfair(
-        "train",
-        "people.csv",
-        "--target",
-        "grant",
-        "--sensitive",
-        "sex",
-        "--out",
-        "bundle",
-        "--json",
-        *QUICK,
-        cwd=folder,
-        own_process=True,
-    )
+    words = ("train", "people.csv", "--target", "grant", "--sensitive", "sex", "--out", "bundle", "--json")
+    done = bornfair(*words, *QUICK, cwd=folder)
     assert done.returncode == 0, done.stderr
     (folder / "train.json").write_text(done.stdout)
     return folder

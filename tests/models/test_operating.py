@@ -31,6 +31,7 @@ from bornfair.people.twins.relation import twin_relation
 from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
 from bornfair.questions import Question
+from counted_time import count_time
 from nasty_models import nasty_model
 
 
@@ -230,7 +231,10 @@ def test_whatever_is_proven_by_structure_has_twins_agree_at_every_threshold_and_
 # --- what is asked about it ---
 
 
-def test_who_is_affected_depends_on_where_it_decides(unfair: FairClassifier, table: pd.DataFrame) -> None:
+def test_who_is_affected_depends_on_where_it_decides(
+    unfair: FairClassifier, table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count_time(monkeypatch, tick=0.02)
     few = quantify(unfair.model_, table=table, target="default", timeout=2, threshold=0.9).people
     many = quantify(unfair.model_, table=table, target="default", timeout=2, threshold=0.05).people
     assert few is not None and many is not None and many.unfair > few.unfair

@@ -15,6 +15,7 @@ from bornfair.proof.checker import check
 from bornfair.report.report import from_json
 from bornfair.training.calibration import calibration
 from bornfair.training.plan import Plan, shared_split
+from counted_time import count_time
 from samples import make_people
 
 
@@ -121,7 +122,8 @@ def test_what_keeps_no_rows_aside_is_not_calibrated(fitted):
         clf.fit(X, people["grant"])
 
 
-def test_the_audit_sets_probabilities_against_what_happened(fitted):
+def test_the_audit_sets_probabilities_against_what_happened(fitted, monkeypatch):
+    count_time(monkeypatch, tick=0.02)
     people, X, _, clf = fitted
     report = audit(clf, people, target="grant", timeout=1)
     found, document = report.documents[0].reliability, json.loads(json.dumps(report.to_json()))

@@ -32,7 +32,7 @@ from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import band_relation, twin_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import Shares, shares_of
-from bornfair.quantification.confident import FirstSample, Looks, Parts, confident, take_looks
+from bornfair.quantification.confident import FirstSample, Looks, Parts, needed_samples, take_looks
 from bornfair.quantification.crowds import Crowd
 from bornfair.quantification.records import Confident
 
@@ -98,7 +98,7 @@ def test_a_first_sample_that_ends_when_it_misleads_errs_no_more_than_its_share()
 
 def test_a_sample_is_looked_at_where_it_was_fixed_before(monkeypatch):
     """Of a measurement whose time for it is up after some people of the sample."""
-    monkeypatch.setattr("bornfair.quantification.estimate.CHUNK", 2**12)  # some 500 at a time
+    monkeypatch.setattr("bornfair.quantification.crowds.CHUNK", 2**12)  # some 500 at a time
     ticks = itertools.count()
     clock = Clock(2.0, now=lambda: next(ticks) / 100)
     found = shares_of(half_known(), timeout=clock, samples=100_000, most_samples=0)
@@ -202,6 +202,15 @@ def test_an_interval_is_not_wider_than_what_is_proven_and_never_empty():
     }  # fmt: skip
 
 
+def confident(draw, parts, *, seed=0):
+    """The interval from proofs and from draws until it is narrow, or until an interrupt."""
+    looks = Looks()
+    planned = needed_samples(parts.drawn / 2, parts.drawn, looks, 0.01)
+    with contextlib.suppress(KeyboardInterrupt):
+        take_looks(looks, draw, parts, planned, Clock(), seed, narrow=0.01, most=2**27)
+    return looks.within(parts.unfair, parts.fair)
+
+
 def test_an_interrupt_keeps_the_looks_that_were_taken():
     calls = itertools.count()
 
@@ -210,7 +219,7 @@ def test_an_interrupt_keeps_the_looks_that_were_taken():
             raise KeyboardInterrupt
         return int(rng.binomial(count, 0.1)), 0
 
-    found = confident(draw, proven=0.0, remainder=1.0, narrow=0.01)
+    found = confident(draw, Parts())
     assert found.samples > 0
     assert 0.05 < found.low <= 0.1 <= found.high < 0.2
 
@@ -219,7 +228,7 @@ def test_the_same_seed_gives_the_same_interval():
     def draw(count, rng):
         return int(rng.binomial(count, 0.1)), 0
 
-    one, same, other = (confident(draw, proven=0.1, remainder=0.5, narrow=0.01, seed=s) for s in (3, 3, 4))
+    one, same, other = (confident(draw, Parts(0.1, 0.4, 0.5), seed=s) for s in (3, 3, 4))
     assert one == same != other
 
 

@@ -15,9 +15,8 @@ from bornfair.models.forest.shares.functions import Functions
 from bornfair.models.forest.shares.moments import LeafTable
 from bornfair.models.forest.shares.weights import CellWeights
 from bornfair.parallel import Workers
-from bornfair.quantification import forest_measure, forest_sample
-from bornfair.quantification.forest_bounding import _points
-from bornfair.quantification.forest_measure import shares_of_forest
+from bornfair.quantification import forest_measure
+from bornfair.quantification.forest_measure import _points, shares_of_forest
 from bornfair.quantification.population import shares_of_rows
 from bornfair.verification.decide import decide
 from clocks import fast_clock, slow_clock
@@ -36,7 +35,7 @@ def test_the_shares_of_small_domains_are_found_to_the_end():
 
 
 def test_a_number_of_boxes_gives_the_same_shares_whatever_the_clock_says(monkeypatch):
-    monkeypatch.setattr(forest_sample, "WORDS", 64)
+    monkeypatch.setattr(forest_measure, "WORDS", 64)
     monkeypatch.setattr(forest_measure, "FEW", 1)
     seen = set()
     for seed in range(8):

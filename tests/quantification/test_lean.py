@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import bornfair.quantification.drawing as drawing
+import bornfair.quantification.crowds as drawing
 import bornfair.quantification.lean as lean_module
 from bornfair.models.network.bounds.exact import exact_decisions, exact_scores, inputs_of_views
 from bornfair.models.network.network import Layer, Network, decisions
@@ -22,8 +22,7 @@ from bornfair.people.scales import Scale
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.variables import Variables, variables
 from bornfair.people.twins.relation import FreeSpace, Relation, View, twin_relation
-from bornfair.quantification.crowds import Crowd
-from bornfair.quantification.drawing import Drawing
+from bornfair.quantification.crowds import Crowd, Drawing
 from bornfair.quantification.lean import Lean, bounded_in_float32, sure_classes, views_alike
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import bornfair.models.network.bounds.alive as alive
 import bornfair.models.network.shares.forms as forms
 import bornfair.quantification.bounding as bounding
-import bornfair.quantification.estimate as sampling
+import bornfair.quantification.crowds as sampling
 import bornfair.quantification.measure as engine
 from bornfair.core.clock import Clock
 from bornfair.core.errors import InputError
@@ -32,8 +32,7 @@ from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import Relation, View, flip_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import Estimate, Shares, shares_of
-from bornfair.quantification.confident import clopper_pearson
-from bornfair.quantification.estimate import Sample, estimated
+from bornfair.quantification.confident import Sample, clopper_pearson
 from bornfair.verification.frontier import Frontier
 from clocks import fast_clock, slow_clock
 from share_fuzz import FOREVER, case, mistakes, random_marginals, small_model, true_shares, unfair_people
@@ -172,7 +171,7 @@ def test_confidence_intervals_are_those_of_the_beta_distribution():
 
 def test_an_estimate_stays_in_the_range_that_proofs_narrow():
     nobody_found = Sample(100, 0, 100, np.zeros((0, 1)), np.zeros(1))
-    found = estimated(nobody_found, certified=0.4, falsified=0.01)
+    found = nobody_found.estimate(certified=0.4, falsified=0.01)
     assert (found.unfair, found.low, found.high) == (0.01, 0.01, 0.6)
     with pytest.raises(InputError, match=r"found 0\.5 outside 0\.6 to 0\.7"):
         Estimate(0.5, 0.6, 0.7)

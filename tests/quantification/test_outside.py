@@ -12,8 +12,7 @@ from bornfair.models.columns import Who
 from bornfair.models.reading import Reading
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.quantification.groups import affected_groups
-from bornfair.quantification.outside_draw import Drawn
-from bornfair.quantification.outside_measure import shares_outside
+from bornfair.quantification.outside import Drawn, shares_outside
 from bornfair.quantification.people import own_decisions, people_of, treatment
 from bornfair.questions import Question
 from outside_models import SMALL, WIDE, by_age, unfair_to

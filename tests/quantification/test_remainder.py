@@ -7,13 +7,11 @@ import types
 import numpy as np
 import pytest
 
-import bornfair.quantification.remainder as remainder
+import bornfair.quantification.measuring as measuring
 from bornfair.core.clock import Clock
 from bornfair.people.space.boxes import Boxes
-from bornfair.quantification.confident import FirstSample, Looks
-from bornfair.quantification.estimate import Sample
-from bornfair.quantification.remainder import Remainder
-from bornfair.quantification.tally import Tally
+from bornfair.quantification.confident import FirstSample, Looks, Sample
+from bornfair.quantification.measuring import Allowance, Remainder, Tally
 
 BATCH, TOTAL = 1000, 2.0**40
 
@@ -23,7 +21,7 @@ class Crowd:
 
     def __init__(self):
         self.time, self.each, self.ready = 0.0, 1e-6, 0.0
-        self.batch, self.variables = BATCH, types.SimpleNamespace(total=TOTAL, count=3)
+        self.batch, self.space = BATCH, types.SimpleNamespace(total=TOTAL, count=3)
         self.asked = []
 
     def drawn_from(self, boxes):
@@ -42,7 +40,8 @@ def made(timeout=60.0, most=10**8):
     first = FirstSample.of(200_000).after(np.arange(200_000) < 500, np.zeros(200_000, bool))
     sample = Sample(200_000, 500, 0, np.zeros((0, 1)), np.zeros(1), first)
     workers = types.SimpleNamespace(jobs=1, ordered=lambda work, items, patience: map(work, items))
-    found = Remainder(crowd, sample, Looks(), most, workers, 0)
+    allowance = Allowance(Clock(timeout), 0.0, 1, float("inf"), most, 0.99, 0)
+    found = Remainder(crowd, crowd.space, sample, Looks(), allowance, workers)
     boxes = Boxes(np.zeros((4, 1)), np.ones((4, 1))).knowing(mass=np.full(4, 0.05 * TOTAL))
     return crowd, found, boxes, Clock(timeout, now=lambda: crowd.time)
 
@@ -62,7 +61,7 @@ def test_time_is_left_as_it_is_needed_when_boxes_are_many():
     # As much as was left is enough for a narrow interval.
     crowd.time = clock.timeout - late
     found.draw(Tally(certified=0.8 * TOTAL), boxes, clock)
-    assert found.looks.width <= 1.1 * remainder.NARROW
+    assert found.looks.width <= 1.1 * measuring.NARROW
     assert clock.left >= 0
     assert found.time_needed(Tally(), boxes, clock) == 0.0
 

@@ -18,7 +18,7 @@ from bornfair.models.network.shares.leads import judge_boxes, prove
 from bornfair.models.network.shares.relaxation import MANY
 from bornfair.models.network.shares.sure import sure_people
 from bornfair.people.space.boxes import Boxes
-from bornfair.quantification.tally import Tally, waiting
+from bornfair.quantification.measuring import Tally, waiting
 from bornfair.verification.frontier import Look, Portion
 from bornfair.verification.looking import exact_views
 

@@ -8,15 +8,14 @@ whenever and for whatever reason drawing stops (docs/theory.md §9).
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from bornfair.core.clock import Clock
 from bornfair.parallel import ALONE, Workers
-from bornfair.quantification.records import CONFIDENCE, SURE, Confident
+from bornfair.quantification.records import CONFIDENCE, SURE, Confident, Estimate
 
 SERIES = (1 / 8, 5 / 8, 1 / 8)  # shares of α: of a sample of everybody, of the main series, and of the next,
 LATER = 1 / 2  # and of each later series, relative to the one before
@@ -176,8 +175,43 @@ class FirstSample:
             unknown=self.unknown + int(np.count_nonzero(unknown)), count=self.count + len(unfair), reached=reached,
         )  # fmt: skip
 
+    @staticmethod
+    def drawn(count: int, some: Callable[[int], tuple[np.ndarray, np.ndarray]], clock: Clock) -> FirstSample:
+        """So many people, fewer if time runs short; `some` draws a number of them at most."""
+        found = FirstSample.of(count)
+        while found.count < count and (not found.count or not clock.is_up):
+            found = found.after(*some(count - found.count))
+        return found
+
 
 NOBODY = FirstSample(())
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What a sample showed: how many were unfair of how many. Of a network, some of them (places; the clearest first),
+    and a guess how much each column raises the first lead.
+    """
+
+    count: int
+    found: int
+    open: int  # neither found unfair nor known to be fair
+    unfair: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    order: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    first: FirstSample = NOBODY  # who is unfair in every arithmetic that is asked about
+    interrupted: bool = False  # there would have been more
+
+    @staticmethod
+    def of(first: FirstSample) -> Sample:
+        return Sample(first.count, first.unfair, first.unknown, first=first)
+
+    def estimate(self, certified: float = 0.0, falsified: float = 0.0) -> Estimate:
+        """What it says of everybody; what is proven beside it narrows the range where the sample left people open."""
+        low, _ = clopper_pearson(self.found, self.count)
+        _, high = clopper_pearson(self.found + self.open, self.count)
+        if self.open:
+            low, high = max(low, falsified), min(high, 1.0 - certified)
+        return Estimate(min(max(self.found / self.count, low), high), low, high, self.count)
 
 
 def needed_samples(unfair: float, drawn: float, looks: Looks, narrow: float = NARROW) -> float:
@@ -189,43 +223,6 @@ def needed_samples(unfair: float, drawn: float, looks: Looks, narrow: float = NA
     deviations = -2 * float(ndtri(MAIN * looks.share / 2))
     chance = min(unfair / drawn, 0.5) if drawn > 0 else 0.0
     return float((deviations * drawn / narrow) ** 2 * chance * (1 - chance) + deviations**2 * drawn / narrow)
-
-
-def confident(
-    draw: Draw,
-    *,
-    proven: float,
-    remainder: float,
-    fair: float | None = None,
-    confidence: float = SURE,
-    clock: Clock | None = None,
-    seed: int = 0,
-    narrow: float = NARROW,
-    most: int = MOST,
-) -> Confident:
-    """Between which shares those who are treated unfairly lie.
-
-    Args:
-        draw: draws so many people at random from the part that is left open.
-        proven: the share of everybody outside that part who are proven to be treated unfairly, or less.
-        remainder: the share of everybody who are in that part, or less.
-        fair: the share outside it who are proven to be treated fairly, or less; by default all others.
-        confidence: how sure the interval is, whenever it is stopped.
-        clock: until when to draw.
-        seed: the same seed draws the same people.
-        narrow, most: stop when the interval is no wider, or when so many were drawn.
-
-    >>> def draw(count, rng):
-    ...     return int(rng.binomial(count, 0.25)), 0
-    >>> found = confident(draw, proven=0.1, remainder=0.2, narrow=0.004)
-    >>> found.low <= 0.15 <= found.high, found.high - found.low <= 0.004
-    (True, True)
-    """
-    looks, others = Looks(confidence), 1 - proven - remainder if fair is None else fair
-    parts, planned = Parts(proven, others, remainder), needed_samples(remainder / 2, remainder, looks, narrow)
-    with contextlib.suppress(KeyboardInterrupt):  # what was looked at stays
-        take_looks(looks, draw, parts, min(planned, most), clock or Clock(), seed, narrow=narrow, most=most)
-    return looks.within(proven, others)
 
 
 def take_looks(

@@ -8,21 +8,36 @@ and by every execution in float32.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from bornfair.core.clock import Clock
+from bornfair.models.network.lens import lead_ranges
+from bornfair.models.network.model import Model
+from bornfair.models.network.network import decisions
 from bornfair.models.network.shares.forms import Bounder
 from bornfair.models.network.shares.sure import PAD, sure_people, treated
 from bornfair.people.space.boxes import Boxes
-from bornfair.quantification.confident import Draw
-from bornfair.quantification.drawing import Drawing
+from bornfair.people.space.partition import Where
+from bornfair.people.space.variables import Marginal, variables
+from bornfair.people.twins.relation import grid_relation
+from bornfair.quantification.confident import Draw, FirstSample, Sample
 from bornfair.quantification.lean import LEAST, MACHINE, UNIT, Lean, bounded_in_float32, sure_classes, views_alike
 
 NUMBERS = 2**17  # per array: what fits the caches
 DRAWN = 2**21  # numbers drawn between two looks at the clock, where everybody is judged by intervals
 WORK = 2**32  # multiplications between two looks at the clock, at most
+FEWEST = 512  # people of a part, on average, of those who are drawn together
+WORTH = 1.25  # times as many neurons as live in its boxes on average: a part of more is worth dividing
+PART_NUMBERS = 2**16  # per array, where people of parts are drawn
+LATER = 2**20  # numbers of people who are looked at more closely together
+CHUNK = 2**22  # numbers per array of outputs
+KEPT = 64  # unfair people who are remembered
 OWN = np.float32(1 + 2.0**-10)  # more than rounding takes from a bound that is a sum of so many
 
 
@@ -207,3 +222,164 @@ class Crowd:
         rows = variables.places.values(places) if variables.free.gaps else places
         fair, unfair = lean.judge(rows.astype(np.float32))
         return int(np.count_nonzero(unfair)), variables.places.values(places[~(fair | unfair)])
+
+
+# --- people of open boxes: boxes where the same neurons live, together, so that few decide ---
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some boxes, and what decides first about the people in them."""
+
+    crowd: Crowd
+    boxes: Boxes  # by column: [columns, boxes]
+    upto: np.ndarray  # [boxes]: the mass of all up to each
+    lean: Lean | None
+
+    @property
+    def together(self) -> int:
+        """How many people to decide in one pass."""
+        widest = max(self.crowd.network.widths) if self.lean is None else self.lean.widest
+        return int(np.clip(PART_NUMBERS // max(widest, self.crowd.variables.free.width, 1), 16, 2**13))
+
+    def _chosen(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Which boxes so many people are drawn from, in order: so memory is read in order, too."""
+        if len(self.upto) <= count:
+            chances = np.diff(self.upto, prepend=0.0)
+            return np.repeat(np.arange(len(chances)), rng.multinomial(count, chances / chances.sum()))
+        chances = np.sort(rng.random(count)) * self.upto[-1]
+        return np.searchsorted(self.upto, chances, side="right").clip(0, len(self.upto) - 1)
+
+    def drawn(self, count: int, rng: np.random.Generator) -> Iterator[tuple[int, np.ndarray]]:
+        """So many people: how many are unfair, and about whom it is too early to say."""
+        chosen = self._chosen(count, rng)
+        for start in range(0, count, self.together):
+            rows = chosen[start : start + self.together]
+            some = Boxes(self.boxes.low.take(rows, axis=1).T, self.boxes.high.take(rows, axis=1).T)
+            yield self.crowd.treated_of(some, self.lean, rng)
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """Draws people of boxes, by their masses."""
+
+    crowd: Crowd
+    parts: list[Part]
+    chances: np.ndarray  # [parts]
+
+    @staticmethod
+    def of(crowd: Crowd, boxes: Boxes) -> Drawing:
+        mass, packed = boxes.facts["mass"], boxes.facts.get("alive")
+        rows, alive = [np.arange(len(boxes))], None
+        if packed is not None and crowd.quick:
+            alive = np.unpackbits(packed, axis=1, count=sum(crowd.network.widths[1:-1])).astype(bool)
+            rows = list(_divided(alive, mass / mass.sum(), rows[0], FEWEST / crowd.batch))
+        parts = [
+            Part(
+                crowd, Boxes(boxes.low[some].T.copy(), boxes.high[some].T.copy()), np.cumsum(mass[some]),
+                crowd.lean(None if alive is None else np.asarray(alive[some].any(axis=0))),
+            )
+            for some in rows
+        ]  # fmt: skip
+        chances = np.array([part.upto[-1] for part in parts])
+        return Drawing(crowd, parts, chances / chances.sum())
+
+    def __call__(self, count: int, rng: np.random.Generator) -> tuple[int, int]:
+        found, later, waiting = np.zeros(2, np.int64), [], 0
+        for part, size in zip(self.parts, rng.multinomial(count, self.chances), strict=True):
+            for unfair, left in part.drawn(int(size), rng):
+                found[0] += unfair
+                later.append(left)
+                waiting += left.size
+                if waiting > LATER:
+                    found += self._closely(later)
+                    later, waiting = [], 0
+        found += self._closely(later)
+        return int(found[0]), int(found[1])
+
+    def _closely(self, people: list[np.ndarray]) -> tuple[int, int]:
+        if not people:
+            return 0, 0
+        fair, unfair = self.crowd.closely(np.concatenate(people))
+        return int(np.count_nonzero(unfair)), int(np.count_nonzero(~(fair | unfair)))
+
+
+def _divided(alive: np.ndarray, mass: np.ndarray, rows: np.ndarray, least: float) -> Iterator[np.ndarray]:
+    """Boxes [boxes, neurons] divided by whether a neuron lives that does in about half of them, again and again, as
+    long as much fewer neurons live in each box than in any of a part, and a part has not too little mass.
+    """
+    total = mass[rows].sum()
+    if total >= 2 * least and len(rows) > 1:
+        share = mass[rows] @ alive[rows] / total
+        if alive[rows].any(axis=0).sum() > WORTH * share.sum():
+            lives = alive[rows, np.abs(share - 0.5).argmin()]
+            if 0 < lives.sum() < len(rows):
+                yield from _divided(alive, mass, rows[lives], least)
+                yield from _divided(alive, mass, rows[~lives], least)
+                return
+    yield rows
+
+
+# --- a first sample of everybody ---
+
+
+def people_at_random(owner: Bounder, most: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Some people drawn from the distribution, so many at most: their places, their free vectors, and the outputs of
+    all their views in float64.
+    """
+    step = max(CHUNK // (max(owner.network.widths) * len(owner.relation.views)), 64)
+    step = step // 16 + 1 if owner.has_bands else step  # bounds take longer than scores
+    people = owner.variables.draw(min(step, most), rng)
+    free = owner.variables.places.values(people)
+    return people, free, owner.plain.scores(free)
+
+
+def draw(owner: Bounder, crowd: Crowd, count: int, *, seed: int, clock: Clock) -> Sample:
+    """Draw people, and decide them and their twins. An interrupt ends it with those who were drawn until then."""
+    width, interrupted, rng = owner.variables.free.width, False, np.random.default_rng([seed, 271828])
+    # Replaced by one assignment, so that an interrupt finds all of it or nothing.
+    counts, first = np.zeros(3, np.int64), FirstSample.of(count)
+    _, _, kept, gaps, moments = state = counts, first, np.zeros((0, width)), np.zeros(0), np.zeros((2, width))
+    try:
+        while not state[0][0] or (state[0][0] < count and not clock.is_up):
+            counts, first, kept, gaps, moments = state
+            people, free, values = people_at_random(owner, count - int(counts[0]), rng)
+            unfair, known = disagree(values), crowd.judge(free)
+            open_ = ~unfair & ~known[0] if owner.has_bands else np.zeros(0, bool)
+            new = [len(people), unfair.sum(), open_.sum()]
+            first = first.after(known[1], ~(known[0] | known[1]))
+            gap = lead_ranges(values[unfair]).gap if unfair.any() else np.zeros(0)
+            kept, gaps = np.concatenate([kept, people[unfair]]), np.concatenate([gaps, gap])
+            best = np.argsort(-gaps, kind="stable")[:KEPT]
+            lead = values[:, 0, 0] if owner.network.outputs == 1 else values[:, 0, 1] - values[:, 0, 0]
+            more = np.stack([np.nan_to_num(lead) @ people, people.sum(axis=0)])
+            state = counts + np.array(new, np.int64), first, kept[best], gaps[best], moments + more
+    except KeyboardInterrupt:
+        interrupted = True
+        if not state[0][0]:
+            raise
+    counts, first, kept, _, moments = state
+    seen, found, open_count = (int(part) for part in counts)
+    # The mean lead of those who are 1 in a column, for one-hot columns.
+    order = moments[0] / np.maximum(moments[1], 1e-9)
+    return Sample(seen, found, open_count, kept, order, first, interrupted)
+
+
+def disagree(values: np.ndarray) -> np.ndarray:
+    """Whose views get different decisions [people], from outputs [people, views, outputs]."""
+    decided = decisions(values)
+    return (decided != decided[:, :1]).any(axis=1)
+
+
+def network_draw(
+    model: Model, marginals: Mapping[str, Marginal] | None, where: Where | None
+) -> Callable[[int, np.random.Generator, Clock], tuple[pd.DataFrame, np.ndarray]]:
+    """Draws people in raw values, and tells whose twins are decided unlike."""
+    relation = grid_relation(model.encoding)
+    owner = Bounder(model.network, relation, variables(model.encoding, relation.free, marginals, where))
+
+    def some(most: int, rng: np.random.Generator, _: Clock) -> tuple[pd.DataFrame, np.ndarray]:
+        free, values = people_at_random(owner, most, rng)[1:]
+        return model.encoding.decode(free), disagree(values)
+
+    return some

@@ -29,13 +29,13 @@ LEAST_UNFAIR = 20  # in a sample, for rules to be looked for
 DIGITS = 3  # of a real number in a rule
 FINDING, RULING, MEASURING = 0.4, 0.5, 0.8  # shares of the time left: to draw people, to find rules, to draw others
 LEAST_SECONDS = 0.5  # below which there is no use in beginning
-Draw = Callable[[int, list[int], Clock], tuple[pd.DataFrame, np.ndarray]]
-"""So many people of the distribution, by a seed, in the time: raw free values, and whose twins are decided unlike."""
-_DRAWS: Mapping[str, Callable[..., Draw]] = {
-    "network": later("quantification.estimate.network_draw"),
-    "forest": later("quantification.forest_sample.forest_draw"),
+Some = Callable[[int, np.random.Generator, Clock], tuple[pd.DataFrame, np.ndarray]]
+"""Some people of the distribution, so many at most: raw free values, and whose twins are decided unlike."""
+_DRAWS: Mapping[str, Callable[..., Some]] = {
+    "network": later("quantification.crowds.network_draw"),
+    "forest": later("quantification.forest_measure.forest_draw"),
 }
-_ANY_DRAW: Callable[..., Draw] = later("quantification.outside_draw.outside_draw")
+_ANY_DRAW: Callable[..., Some] = later("quantification.outside.outside_draw")
 TRIAL = 2048  # people whose tree tells how long one of all of them takes
 
 
@@ -59,14 +59,25 @@ def affected_groups(
     clock = Clock.of(timeout)
     if clock.left < LEAST_SECONDS:
         return []
-    drawn: Draw = _DRAWS.get(model.kind, _ANY_DRAW)(model, marginals, where)
-    people, unfair = drawn(samples, [seed, 1], clock.part(FINDING))
+    some: Some = _DRAWS.get(model.kind, _ANY_DRAW)(model, marginals, where)
+    people, unfair = _drawn(some, samples, [seed, 1], clock.part(FINDING))
     if unfair.sum() < LEAST_UNFAIR or not model.domain.free_features:
         return []
     rules = _rules(model, people, unfair, clock.part(RULING))
-    fresh, truly = drawn(samples, [seed, 2], clock.part(MEASURING))
+    fresh, truly = _drawn(some, samples, [seed, 2], clock.part(MEASURING))
     measured = filter(None, (_measured(rule, fresh, truly) for rule in rules))
     return [group for _, group in sorted(measured, key=lambda found: -found[0])[:most]]
+
+
+def _drawn(some: Some, count: int, seed: list[int], clock: Clock) -> tuple[pd.DataFrame, np.ndarray]:
+    """So many people, fewer if time runs short."""
+    rng, people, unfair, seen = np.random.default_rng(seed), list[pd.DataFrame](), list[np.ndarray](), 0
+    while seen < count and (not seen or not clock.is_up):
+        found = some(count - seen, rng, clock)
+        people.append(found[0])
+        unfair.append(found[1])
+        seen += len(found[1])
+    return pd.concat(people, ignore_index=True), np.concatenate(unfair)
 
 
 def _rules(model: Countable, people: pd.DataFrame, unfair: np.ndarray, clock: Clock) -> list[tuple[Condition, ...]]:

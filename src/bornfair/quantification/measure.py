@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,22 +30,19 @@ from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.parallel.task import keep_freed_memory
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.partition import Where
-from bornfair.people.space.variables import Marginal, Variables, variables
+from bornfair.people.space.variables import Marginal, variables
 from bornfair.people.twins.relation import Relation, band_relation, free_space, twin_relation
 from bornfair.quantification.bounding import Crediting, Halving, Reducing
-from bornfair.quantification.confident import Looks
-from bornfair.quantification.crowds import Crowd
-from bornfair.quantification.estimate import Sample, draw, estimated
-from bornfair.quantification.records import SURE, Estimate, Moment, Shares
-from bornfair.quantification.remainder import Remainder
-from bornfair.quantification.tally import Tally, added, waiting
-from bornfair.verification.frontier import GRACE, INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Frontier, Portion
+from bornfair.quantification.confident import Sample
+from bornfair.quantification.crowds import Crowd, draw
+from bornfair.quantification.measuring import Allowance, Measurement, Remainder, Tally, added, all_certified
+from bornfair.quantification.records import SURE, Moment, Shares
+from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE
 from bornfair.verification.search import checked_arithmetic
 
 FEW = 64  # people in a box who are looked at one by one rather than cut apart
 SAMPLES = 200_000
 MORE = 500  # times as many are drawn from open boxes, at most
-COUNTED = 10  # the same where a number of boxes ends the measurement, and not the time
 SAMPLING = 0.25  # share of the time it may take
 TARGETS = 8  # unfair people of the sample around whom proof is looked for first
 DIVES = 80  # cuts on the way to each of them
@@ -99,18 +95,8 @@ def shares_of(
     holds in all the arithmetics named; of an imported model that executes other sums, in real arithmetic of the network
     as read.
     """
-    wanted, clock = proven_arithmetic(model, arithmetic), Clock.of(timeout, say)
-    if not clock.timeout >= 0 or not 0 <= precision <= 1 or samples < 1 or (most_boxes is not None and most_boxes < 1):
-        raise InputError(
-            "timeout ≥ 0, precision between 0 and 1, samples ≥ 1 and most_boxes ≥ 1 are needed, "
-            f"found {clock.timeout}, {precision}, {samples} and {most_boxes}."
-        )
-    if most_samples is None:
-        most_samples = (MORE if most_boxes is None else COUNTED) * samples
-    if not 0 < confidence < 1 or most_samples < 0:
-        raise InputError(
-            f"confidence between 0 and 1 and most_samples ≥ 0 are needed, found {confidence} and {most_samples}."
-        )
+    wanted = proven_arithmetic(model, arithmetic)
+    allowance = Allowance.of(timeout, say, precision, samples, most_boxes, most_samples, confidence, seed, MORE)
     free = free_space(model.encoding) if relation is None else relation.free
     people = variables(model.encoding, free, marginals, where)
     try:
@@ -119,22 +105,15 @@ def shares_of(
         proof = confirm_encoded(model.network, model.encoding)
         if not set(wanted) <= set(proof.arithmetic):
             raise
-        found = _all_certified(people, proof.reason)
+        found = all_certified(people, proof.reason)
     else:
         owner = Bounder(model.network, chosen, people, "float32" if "float32" in wanted else "real")
         from threadpoolctl import threadpool_limits
 
         # So many cores as there are jobs: products this small gain nothing by more.
         with Workers.lent(jobs) as workers, threadpool_limits(1, "blas"):
-            measurement = _Measurement(
-                model, owner, relation is None, wanted, precision, most_boxes, clock, Looks(confidence), workers
-            )
-            found = measurement.run(samples, most_samples, seed)
-    as_read = "" if model.covers_execution else "of the network as read, in real arithmetic: "
-    note = f"; {model.note}" if model.note else ""
-    reason = f"{as_read}{found.reason}{note}"
-    sure = found.confident or replace(found.proven_interval, confidence=confidence)
-    return replace(found, reason=reason, arithmetic=wanted, confident=sure, where=where, seconds=clock.spent)
+            found = _NetworkMeasurement(model, owner, relation is None, wanted, allowance, workers).run()
+    return allowance.told(found, model, wanted, where, "network")
 
 
 def proven_arithmetic(model: Model, named: Sequence[Arithmetic]) -> tuple[Arithmetic, ...]:
@@ -147,65 +126,47 @@ def proven_arithmetic(model: Model, named: Sequence[Arithmetic]) -> tuple[Arithm
     return wanted
 
 
-def _all_certified(people: Variables, reason: str, estimate: Estimate | None = None) -> Shares:
-    counts = {"certified": int(people.total), "falsified": 0, "undecided": 0} if people.exact else None
-    return Shares(1.0, 0.0, estimate, reason=reason, counts=counts)
-
-
-class _Measurement:
+class _NetworkMeasurement(Measurement):
     def __init__(
-        self, model: Model, owner: Bounder, declared: bool, wanted: tuple[Arithmetic, ...], precision: float,
-        most_boxes: int | None, clock: Clock, looks: Looks, workers: Workers,
+        self, model: Model, owner: Bounder, declared: bool, wanted: tuple[Arithmetic, ...], allowance: Allowance,
+        workers: Workers,
     ) -> None:  # fmt: skip
         self.model, self.owner, self.variables, self.places = model, owner, owner.variables, owner.variables.places
-        self.declared, self.wanted, self.precision, self.clock = declared, wanted, precision, clock
-        self.most_boxes, self.counted = sys.maxsize if most_boxes is None else most_boxes, most_boxes is not None
+        self.declared, self.wanted = declared, wanted
+        self.most_boxes = int(min(allowance.most_boxes, sys.maxsize))
         self.history: list[Moment] = []
-        self.pace, self.paced_at = PROOFS_PER_SECOND, owner.together
-        everybody = np.array([self.variables.total])
         neurons = sum(owner.network.widths[1:-1])
-        alive = np.packbits(np.ones((1, neurons), bool), axis=1)
-        none = np.zeros(1, np.int64)
-        root = waiting(
-            self.variables.root,
-            everybody,
-            everybody,
-            variable=none,
-            alive=alive,
-            few=none + MANY,
-            worth=everybody,
-            looks=none,
-        )
-        self.apart = owner
+        facts: dict[str, np.ndarray] = dict.fromkeys(("variable", "looks"), np.zeros(1, np.int64))
+        facts |= {"few": np.full(1, MANY), "worth": np.full(1, self.variables.total)}
+        facts["alive"] = np.packbits(np.ones((1, neurons), bool), axis=1)
         most_open = MEMORY // (16 * self.variables.free.width + 64 + neurons // 8)
-        self.frontier = Frontier(root, Tally(), clock, most_open, self._make_room, counted=self.counted)
-        self.looks, self.crowd, self.workers = looks, Crowd(owner), workers
+        super().__init__(owner.variables, self.variables.root, facts, most_open, allowance, workers)
+        self.pace, self.paced_at = PROOFS_PER_SECOND, owner.together
+        self.apart, self.crowd = owner, Crowd(owner)
         self._work: Halving | None = None
 
-    def run(self, samples: int, most_samples: int, seed: int) -> Shares:
+    def run(self) -> Shares:
         flaw = not_finite(self.owner.network, self.owner.relation)
         if flaw is not None:
             return Shares(0.0, 0.0, reason=flaw)
         try:
-            return self._run(samples, most_samples, seed)
+            return self._run()
         except KeyboardInterrupt:  # before anything is known
             return Shares(0.0, 0.0, reason=INTERRUPTED, interrupted=True)
 
-    def _run(self, samples: int, most_samples: int, seed: int) -> Shares:
-        owner, clock = self.owner, self.clock
-        sample = draw(owner, self.crowd, samples, seed=seed, clock=self._part(clock.part(SAMPLING)))
+    def _run(self) -> Shares:
+        owner, clock, allowance = self.owner, self.clock, self.allowance
+        sample = draw(owner, self.crowd, allowance.samples, seed=allowance.seed, clock=allowance.part(SAMPLING))
         relation = twin_relation(self.model.encoding) if self.declared else owner.relation
         structural = prove_structurally(owner.network, relation)
         if len(owner.relation.views) == 1 or set(self.wanted) <= set(structural.arithmetic):
             reason = structural.reason if structural else "nobody has a twin"
-            return _all_certified(self.variables, reason, estimated(sample))
+            return all_certified(self.variables, reason, sample)
         keep_freed_memory()
-        self.remainder = Remainder(
-            self.crowd, sample, self.looks, most_samples, self.workers, seed, counted=self.counted
-        )
+        self.remainder = Remainder(self.crowd, self.space, sample, self.looks, allowance, self.workers)
         if sample.interrupted:
             return self._shares(sample, INTERRUPTED)
-        if samples >= SAMPLES:
+        if allowance.samples >= SAMPLES:
             self.remainder.measure_pace(self.frontier.open, clock)
         self.order = sample.order  # categories that act alike on the first lead stay together when a group is cut
         try:
@@ -245,25 +206,16 @@ class _Measurement:
             if reason != TIME_IS_UP or self.clock.left <= spare:
                 return reason
 
-    def _part(self, part: Clock) -> Clock:
-        """A part of the time; all of it where a number of boxes is asked for, so that the clock decides nothing."""
-        return self.clock if self.counted else part
-
     def _shares(self, sample: Sample, reason: str) -> Shares:
-        tally, total = self._tally.with_credit(self.frontier.open), self.variables.total
-        certified, falsified, counts = tally.shares(total, self.variables.exact)
-        found = Shares(
-            certified, falsified, estimated(sample, certified, falsified), tally.boxes, reason=reason,
-            interrupted=reason == INTERRUPTED, counts=counts, confident=self.looks.within(falsified, certified),
-        )  # fmt: skip
-        end = Moment(self.clock.spent, tally.boxes, found.undecided)
+        found = super()._shares(sample, reason)
+        end = Moment(self.clock.spent, self.frontier.tally.boxes, found.undecided)
         return replace(found, history=(*self.history, end))
 
     # --- searching ---
 
     def _search(self) -> str:
         """Cut and bound until there is a reason to stop."""
-        self.target = self.precision
+        self.target = self.allowance.precision
         reason = self.frontier.work(self._step, self._progress, self._reserve)
         if reason is not None:
             return reason
@@ -275,10 +227,9 @@ class _Measurement:
         self._remember()
         if frontier.tally.boxes >= self.most_boxes:
             return "enough boxes were bounded"
-        if self.precision > 0 and self._likely_undecided() <= self.target:
+        if self.allowance.precision > 0 and self._likely_undecided() <= self.target:
             self._credit(frontier.open, self.clock)
-            proven = self._tally.with_credit(frontier.open)
-            if 1 - (proven.certified + proven.falsified) / self.variables.total <= self.precision:
+            if self._not_proven() <= self.allowance.precision:
                 return "precise enough"
             self.target = 0.8 * self._likely_undecided()
         left = self.most_boxes - frontier.tally.boxes
@@ -302,17 +253,6 @@ class _Measurement:
         seconds = self.clock.spent
         if not self.history or seconds - self.history[-1].seconds >= self.clock.timeout / MOMENTS:
             self.history.append(Moment(seconds, self.frontier.tally.boxes, self._likely_undecided()))
-
-    def _likely_undecided(self) -> float:
-        left = self.frontier.open.facts["undecided"].sum() + self.frontier.tally.stuck
-        left += sum(one.sums["undecided"] for one in self.frontier.shelved)
-        return float(left) / self.variables.total
-
-    def _progress(self) -> str:
-        return (
-            f"about {100 * self._likely_undecided():.2f} % undecided, {self.frontier.tally.boxes:,} boxes bounded, "
-            f"{self.frontier.count:,} open"
-        )
 
     def _reserve(self) -> float:
         unknown = int(np.isnan(self.frontier.open.facts["certified"]).sum())
@@ -365,19 +305,9 @@ class _Measurement:
             self._work = Halving(plain, self.owner, self.declared, self.order, FEW, serves(self.apart))
         return self._work
 
-    def _make_room(self) -> None:
-        """Credit the half with least undecided mass, and put it aside."""
-
-        def credited(boxes: Boxes) -> Tally:
-            self._credit(boxes, self.clock)
-            return Tally().with_credit(boxes)
-
-        self.frontier.shelve_half("undecided", credited)
-
-    @property
-    def _tally(self) -> Tally:
-        """What is proven, of parts of boxes that were put aside too."""
-        return sum((one.note for one in self.frontier.shelved), self.frontier.tally)
+    def _shelved(self, boxes: Boxes) -> Tally:
+        self._credit(boxes, self.clock)
+        return super()._shelved(boxes)
 
     def _dive(self, sample: Sample) -> None:
         """Cut first around some unfair people of the sample, so that some falsified share is found early."""
@@ -398,28 +328,11 @@ class _Measurement:
         """Write down what bounds prove about parts of boxes, the most promising first, until time is up."""
         if not self.variables.count:
             return  # a single person has no parts
-        facts = boxes.facts
-        unknown = np.flatnonzero(np.isnan(facts["certified"]))
-        order = unknown[np.argsort((facts["undecided"] - facts["mass"])[unknown], kind="stable")]
-        counts = count_alive(facts["alive"])
-        together = self._together(counts[unknown])
+        order = self._promising(boxes)
+        counts = count_alive(boxes.facts["alive"])
+        together = self._together(counts[order])
         alike = SORTED * together  # among about as promising ones, those with as many neurons come together
         order = order[np.lexsort([counts[order], np.arange(len(order)) // alike])]
-        began, done = clock.now(), 0
-        bins = BINS if self.owner.work < COSTLY else 2 * BINS
-
-        under_way = deque[np.ndarray]()
-
-        def batches() -> Iterator[Portion]:
-            for start in range(0, len(order), together):
-                if start and clock.is_up:
-                    return
-                under_way.append(order[start : start + together])
-                yield Portion(boxes[under_way[-1]])
-
-        for seen in self.workers.ordered(Crediting(self.owner, bins), batches(), lambda: max(clock.left, 0.0) + GRACE):
-            rows = under_way.popleft()
-            facts["certified"][rows], facts["falsified"][rows] = seen.found
-            done, spent = done + len(rows), clock.now() - began
-            if spent > 0:
-                self.pace = done / spent
+        batches = [order[start : start + together] for start in range(0, len(order), together)]
+        look = Crediting(self.owner, BINS if self.owner.work < COSTLY else 2 * BINS)
+        self._credited(look, boxes, batches, clock)

@@ -30,8 +30,8 @@ from bornfair.people.space.variables import Marginal, variables
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.relation import band_relation, twin_relation
 from bornfair.people.twins.versions import Versions, person_of_row
+from bornfair.quantification.measuring import rounded_down
 from bornfair.quantification.records import Estimate, Shares
-from bornfair.quantification.tally import rounded_down
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE
 from bornfair.verification.replay import exact_input
 
@@ -53,7 +53,7 @@ _MEASURES: Mapping[str, Callable[..., Shares]] = {
     "network": later("quantification.measure.shares_of"),
     "forest": later("quantification.forest_measure.shares_of_forest"),
 }
-_ANY_MEASURE: Callable[..., Shares] = later("quantification.outside_measure.shares_outside")
+_ANY_MEASURE: Callable[..., Shares] = later("quantification.outside.shares_outside")
 
 
 def domain_shares(
@@ -115,7 +115,7 @@ def shares_of_rows(
     if not len(frame):
         raise InputError("nobody is left to be counted; give a table with rows that belong to the sub-population.")
     if not model.is_read:
-        asked = later("quantification.outside_measure.rows_outside_measured")
+        asked = later("quantification.outside.rows_outside_measured")
         return asked(model, frame, where=where, timeout=clock, seed=seed)
     judging = _JUDGING.get(model.kind, _by_deciding)(model, frame, arithmetic)
     fair, unfair, reason = _judged(judging, len(frame), clock)
@@ -311,7 +311,7 @@ def _by_forest(model: ForestModel, frame: pd.DataFrame, arithmetic: Sequence[Ari
     Ranges of numbers are those of the domain, and of the table where it goes beyond: trees decide about any number.
     """
     from bornfair.models.forest.bounds.judge import Judge
-    from bornfair.quantification.forest_sample import together
+    from bornfair.quantification.forest_measure import together
 
     model.domain.require_sensitive()
     judge = Judge.of(model.about(_widened(model.domain, frame)))

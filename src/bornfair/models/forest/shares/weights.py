@@ -46,6 +46,11 @@ class CellWeights:
                 raise InputError(f"where['{part.feature.name}'] leaves nobody: nothing of it has any weight; widen it.")
         return CellWeights(cells, weights, given)
 
+    @property
+    def count(self) -> int:
+        """Of how many features people are."""
+        return len(self.weights)
+
     @cached_property
     def exact(self) -> bool:
         """Whether masses are whole numbers that float64 adds and multiplies without rounding."""

@@ -21,8 +21,7 @@ from bornfair.core.clock import Clock
 from bornfair.core.errors import InputError
 from bornfair.models.network.bounds.exact import exact_decisions, inputs_of_views
 from bornfair.models.network.network import Layer, Network
-from bornfair.models.network.shares.forms import Bounder
-from bornfair.models.network.shares.sure import sure_people
+from bornfair.models.network.shares.forms import Bounder, sure_people
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature

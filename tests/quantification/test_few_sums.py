@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 import bornfair.models.network.shares.grids as grids
 from bornfair.models.network.network import Layer, Network
-from bornfair.models.network.shares.affine_forms import BoxNetwork
-from bornfair.models.network.shares.bottlenecks import Bottlenecks
-from bornfair.models.network.shares.few_sums import FewSums, prove_by_few, serves
+from bornfair.models.network.shares.few_sums import Bottlenecks, BoxNetwork, FewSums, prove_by_few, serves
 from bornfair.models.network.shares.forms import Bounder
 from bornfair.models.network.shares.grids import Choices, Grid
 from bornfair.models.network.shares.leads import prove

@@ -10,7 +10,7 @@ from bornfair import Domain, FairModel, audit, quantify, verify
 from bornfair.core.clock import Clock, TimeIsUp
 from bornfair.models.network import rows as rows_module
 from bornfair.models.network.network import Layer, Network
-from bornfair.models.network.shares.sure import largest_rounding
+from bornfair.models.network.shares.forms import largest_rounding
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.people.scales import Scale

@@ -20,8 +20,7 @@ from bornfair.core.clock import Clock
 from bornfair.models.network.lens import lead_ranges
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import decisions
-from bornfair.models.network.shares.forms import Bounder
-from bornfair.models.network.shares.sure import PAD, sure_people, treated
+from bornfair.models.network.shares.forms import PAD, Bounder, sure_people, treated
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.partition import Where
 from bornfair.people.space.variables import Marginal, variables

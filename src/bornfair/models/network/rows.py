@@ -16,8 +16,7 @@ from bornfair.core.errors import InputError
 from bornfair.models.network.confirm import input_sizes
 from bornfair.models.network.lens import Lens
 from bornfair.models.network.network import decisions
-from bornfair.models.network.shares.forms import Bounder
-from bornfair.models.network.shares.sure import largest_rounding, sure_people
+from bornfair.models.network.shares.forms import Bounder, largest_rounding, sure_people
 from bornfair.models.protocol import Decided
 from bornfair.models.rows import Person, RowMethod
 from bornfair.people.space.variables import variables

@@ -3,8 +3,9 @@
 In a box most neurons are silent, or pass their sums on unchanged. What the network decides hangs on few sums then: on
 all sums of a layer in which few neurons are alive; or on those of the neurons that bend up to some layer, and on what
 is passed on to it beside them. How few sums are distributed together is known (`grids`), and what follows from them is
-bounded cell by cell, by affine forms. Other than with bounds that are sums of functions of one block, no layer makes it
-wider: what is left open is what the grid cannot tell, at any depth.
+bounded cell by cell, by affine forms: a line over the cell with one error for all that is not linear. Other than with
+bounds that are sums of functions of one block, no layer makes it wider: what is left open is what the grid cannot tell,
+at any depth.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bornfair.core.clock import Clock
-from bornfair.models.network.shares.affine_forms import BoxNetwork, Forms, sure_wins
-from bornfair.models.network.shares.bottlenecks import Bottlenecks
 from bornfair.models.network.shares.grids import Choices, Grid
-from bornfair.models.network.shares.relaxation import ReluPass, fewest
+from bornfair.models.network.shares.relaxation import ReluPass, Sums, bottleneck, fewest
+from bornfair.models.network.shares.shares import lowest_of_views, surely_above
+from bornfair.models.rounding import FLOOR
 from bornfair.people.space.boxes import Boxes
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ MOST_SUMS = max(CELLS)
 HEAVY = 64  # such a part of everybody is worth
 FINER = 2  # a grid of 2^2 times as many cells; and so does every further look at a box
 LOOKS = 2  # before it is cut
+NEURON_CELLS = 1024  # of the range of the one neuron's sum
 
 
 def serves(owner: Bounder) -> bool:
@@ -39,6 +41,85 @@ def serves(owner: Bounder) -> bool:
         and not owner.hull
         and owner.bounded_views == len(owner.relation.views)
     )
+
+
+# --- affine forms on cells ---
+
+
+class Forms(NamedTuple):
+    """Affine forms on cells: middle + slopes·ξ ± error, |ξ| ≤ 1."""
+
+    values: np.ndarray  # [neurons, 1 + sums, views · cells]: the middle, then the slopes
+    error: np.ndarray  # [neurons, views · cells]
+    size: np.ndarray  # [neurons]: on no cell |middle| + reach is larger
+
+    @property
+    def reach(self) -> np.ndarray:
+        return np.abs(self.values[:, 1:]).sum(axis=1) + self.error
+
+    def through(self, matrix: np.ndarray, offset: np.ndarray, error: np.ndarray, slack: float) -> Forms:
+        """matrix·values + offset ± error; we round by at most `slack` of the sizes of all terms."""
+        flat = matrix @ self.values.reshape(len(self.values), int(np.prod(self.values.shape[1:])))
+        values = flat.reshape(len(matrix), *self.values.shape[1:])
+        values[:, 0] += offset
+        size = np.abs(matrix) @ self.size + np.abs(offset).max(axis=1)
+        return Forms(values, np.abs(matrix) @ self.error + (error + slack * size)[:, None], size)
+
+    def relu(self) -> Forms:
+        """Both lines have one slope; where it bends, the upper one is lifted."""
+        middle, reach = self.values[:, 0], self.reach
+        top, bottom = middle + reach, middle - reach
+        slope = np.clip(top / np.where(reach > 0, 2 * reach, FLOOR), 0.0, 1.0)
+        lift = np.maximum(-slope * bottom, top - slope * top) * (0.5 * (1 + 2.0**-40))
+        values = slope[:, None] * self.values
+        values[:, 0] += lift
+        # |middle| + reach is multiplied by the slope; both lifts together are no larger than it was.
+        size = 2 * np.maximum(top.max(axis=1, initial=0.0), -bottom.min(axis=1, initial=0.0))
+        return Forms(values, slope * self.error + lift, size)
+
+    def joined(self, other: Forms) -> Forms:
+        return Forms(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
+
+class BoxNetwork:
+    """A network on one box of a pass: what is alive in some view, and what bends."""
+
+    def __init__(self, done: ReluPass, box: int, alive: np.ndarray) -> None:
+        """`alive` [hidden neurons]: which may be active, as far as is known."""
+        self.items = np.arange(done.views) * done.boxes + box
+        self.views, self.slack, self.layers = done.views, done.slack, done.arrays.layers
+        self.furthest = np.maximum(np.abs(done.low[box]), np.abs(done.high[box]))
+        known = np.split(alive, np.cumsum(done.layers[1:-1])[:-1])
+        self.tops = [part[:, self.items].max(axis=1) for part in done.tops]
+        self.bottoms = [part[:, self.items].min(axis=1) for part in done.bottoms]
+        self.alive = [(top > 0) & mine for top, mine in zip(self.tops, known, strict=True)]
+        self.bends = [mine & (bottom < 0) for mine, bottom in zip(self.alive, self.bottoms, strict=True)]
+        self.alive.append(np.ones(len(self.layers[-1].bias), bool))
+        self.errors = [part[:, self.items].max(axis=1) for part in done.errors]
+        self.errors[0] = self.errors[0] + done.pad[:, self.items].max(axis=1)
+        self.fine = bool(done.fine[self.items].all())
+
+    def leads(self, sums: Forms, layer: int) -> Forms:
+        """The leads, from the sums of a layer's live neurons."""
+        for i in range(layer + 1, len(self.layers)):
+            full, now = self.layers[i], self.alive[i]
+            weight = full.weight[np.ix_(now, self.alive[i - 1])]
+            sums = sums.relu().through(weight, full.bias[now, None], self.errors[i][now], self.slack)
+        return sums
+
+
+def sure_wins(leads: Forms, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
+    """Which class surely wins on each cell: bool [classes, cells]."""
+    reach = leads.reach
+    low, high = leads.values[:, 0] - reach, leads.values[:, 0] + reach
+    found = np.ones((max(b for b, _ in pairs) + 1, low.shape[1]), bool)
+    for (b, a), least, most in zip(pairs, low, high, strict=True):
+        found[b] &= least > 0
+        found[a] &= most < 0
+    return found
+
+
+# --- few sums ---
 
 
 class _Stage(NamedTuple):
@@ -147,3 +228,63 @@ def _proven(owner: Bounder, choices: Choices, box: int, few: FewSums, cells: int
         return np.stack([fair, (wins.any(axis=1).sum(axis=0) > 1) & ~fair])
 
     return grid.decided(decide)
+
+
+# --- one neuron ---
+
+
+class Bottlenecks:
+    """Boxes of a pass, and what can be said of them by one neuron, the only one of a later layer that is alive.
+
+    All that follows is a function of its sum z, which is looked at cell by cell. It lies between two sums of functions
+    of a block, L ≤ z ≤ U. If one class wins below some z and one above another, so it does for people with U below the
+    one, and for people with L above the other.
+    """
+
+    def __init__(self, owner: Bounder, done: ReluPass, bins: int) -> None:
+        self.owner, self.done, self.bins = owner, done, bins
+        self._whole: list[int] = []
+        self._parts: list[tuple[int, Sums]] = []  # boxes, and what is above 0 where one class wins in all views
+
+    def look(self, box: int, network: BoxNetwork) -> None:
+        """At a box, if there is such a neuron in it."""
+        found = bottleneck([part.sum(keepdims=True) for part in network.alive[:-1]])[0]
+        if not found:
+            return
+        layer, neuron = int(found), int(np.flatnonzero(network.alive[found])[0])
+        low, high = max(network.bottoms[layer][neuron], 0.0), network.tops[layer][neuron]
+        edges, near = np.linspace(low, high, NEURON_CELLS + 1), 2.0**-40 * (abs(high) + abs(low))
+        values = np.stack([edges[1:] + edges[:-1], edges[1:] - edges[:-1] + 2 * near])[None] / 2
+        forms = Forms(values, np.zeros((1, NEURON_CELLS)), np.array([2 * abs(high) + near]))
+        wins = sure_wins(network.leads(forms, layer), self.owner.pairs)
+        below, above = _run(wins), _run(wins[:, ::-1])
+        if below == NEURON_CELLS:
+            self._whole.append(box)
+            return
+        assert self.done.remembered is not None
+        upper, lower = self.done.remembered[layer]
+        for sums, sign, edge, run in ((upper, -1.0, edges[below], below), (lower, 1.0, -edges[-1 - above], above)):
+            if run:
+                least = lowest_of_views(self.owner.nodes, _of_neuron(sums, sign, neuron, network.items))
+                self._parts.append((box, Sums(least.constant[0] + edge - near, least.table[0])))
+
+    def certified(self, boxes: Boxes) -> np.ndarray:
+        """The shares of boxes that are certified so: lower bounds."""
+        found = np.zeros(len(boxes))
+        if self._parts:
+            rows = np.array([box for box, _ in self._parts])
+            sums = Sums(*(np.concatenate(part, axis=-1) for part in zip(*(s for _, s in self._parts), strict=True)))
+            np.add.at(found, rows, surely_above(self.owner.nodes, boxes[rows], sums, self.bins))
+        found = np.clip(found - 2.0**-40, 0.0, 1.0)
+        found[self._whole] = 1.0
+        return found
+
+
+def _run(wins: np.ndarray) -> int:
+    """How many cells from the first on are won by the same class: wins [classes, cells]."""
+    return int(np.logical_and.accumulate(wins[wins[:, 0].argmax()]).sum())
+
+
+def _of_neuron(sums: Sums, sign: float, neuron: int, items: np.ndarray) -> Sums:
+    """One neuron's bound in all views of a box: [views, 1] and [views, nodes, 1]."""
+    return Sums(sign * sums.constant[neuron, items][:, None], sign * sums.table[neuron][:, items].T[..., None])

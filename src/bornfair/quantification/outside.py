@@ -7,7 +7,7 @@ asked about one by one. Those who are found unfair are asked about again: noise 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,8 @@ def shares_outside(
     drawn, asked = Drawn(model.domain, marginals, where), _Asked(model, clock)
     total = everybody(model, clock) if drawn.is_uniform else None
     if total is not None:
-        return _counted_out(asked, total, clock)
+        told = f"all {total:,} people of the domain were asked about"
+        return _one_by_one(asked, people_in_order(model), total, told, None)
     looks, reason = Looks(confidence), TIME_IS_UP
     guess = Estimate(0.0, 0.0, 1.0, 0)
     some_only = bool(model.domain.real_sensitive)  # who is fair for some values may be unfair for others
@@ -133,23 +134,25 @@ def _estimated(asked: _Asked, drawn: Drawn, looks: Looks, clock: Clock, seed: in
     return Sample.of(first).estimate()
 
 
-def _counted_out(asked: _Asked, total: int, clock: Clock) -> Shares:
-    """Everybody of a domain of few, asked about once."""
-    reason = f"all {total:,} people of the domain were asked about"
-    interrupted = False
+def _one_by_one(
+    asked: _Asked, people: Iterator[pd.DataFrame], total: int, all_asked: str, where: Where | None
+) -> Shares:
+    """Everybody of few, asked about once; those for whom there is no time count as either."""
+    reason, interrupted = all_asked, False
     try:
-        for some in people_in_order(asked.model):
+        for some in people:
             asked(some)
-            if clock.is_up and asked.count < total:
+            if asked.clock.is_up and asked.count < total:
                 reason = TIME_IS_UP
                 break
     except KeyboardInterrupt:
         reason, interrupted = INTERRUPTED, True
     low = asked.unfair / total
-    high = min(low + (total - asked.count) / total, 1.0)
+    some_only = bool(asked.model.domain.real_sensitive)  # who is fair for some values may be unfair for others
+    high = 1.0 if some_only else min(low + (total - asked.count) / total, 1.0)
     return Shares(
-        0.0, 0.0, Estimate(low, low, high, asked.count), 0, clock.spent, _reason(asked.model, reason, asked), (),
-        interrupted, confident=Confident(low, high, SURE, asked.count), asked=asked.count,
+        0.0, 0.0, Estimate(low, low, high, asked.count), 0, asked.clock.spent, _reason(asked.model, reason, asked), (),
+        interrupted, confident=Confident(low, high, SURE, asked.count), where=where, asked=asked.count,
     )  # fmt: skip
 
 
@@ -168,26 +171,17 @@ def rows_outside_measured(
     clock, frame = Clock.of(timeout), as_pandas(table)
     model.domain.require_sensitive()
     model.require_steady()
-    asked, order, start = _Asked(model, clock), np.random.default_rng([seed, 5]).permutation(len(frame)), 0
-    reason, interrupted = "every row was asked about", False
-    try:
-        while start < len(frame) and (not start or not clock.is_up):
+    asked, order = _Asked(model, clock), np.random.default_rng([seed, 5]).permutation(len(frame))
+
+    def batches() -> Iterator[pd.DataFrame]:
+        start = 0
+        while start < len(frame):
             some = order[start : start + model.together(asked.versions.size, clock.left)]
-            asked(frame.iloc[some])
             start += len(some)
-        reason = TIME_IS_UP if start < len(frame) else reason
-    except KeyboardInterrupt:
-        reason, interrupted = INTERRUPTED, True
-    rows = len(frame)
-    some_only = bool(model.domain.real_sensitive)
-    low = asked.unfair / rows
-    high = 1.0 if some_only else min(low + (rows - asked.count) / rows, 1.0)
-    guess = Estimate(low, low, high, asked.count)
-    found = Shares(
-        0.0, 0.0, guess, rows, clock.spent, _reason(model, reason, asked), (), interrupted,
-        confident=Confident(low, high, SURE, asked.count), asked=asked.count,
-    )  # fmt: skip
-    return dataclasses.replace(found, where=where)
+            yield frame.iloc[some]
+
+    found = _one_by_one(asked, batches(), len(frame), "every row was asked about", where)
+    return dataclasses.replace(found, boxes=len(frame))
 
 
 # --- people drawn from the domain, in raw values ---

@@ -37,24 +37,7 @@ class _Shown(NamedTuple):
 
 
 class Lean:
-    """A network that is read by views of u = shift + scale·rows, with `alive` neurons [hidden neurons] or all.
-
-    >>> from bornfair.models.network.network import Layer, Network
-    >>> from bornfair.people.domain import Domain
-    >>> from bornfair.people.encoding import Encoding
-    >>> from bornfair.people.features import BooleanFeature, IntegerFeature
-    >>> from bornfair.people.scales import Scale
-    >>> from bornfair.people.space.variables import variables
-    >>> from bornfair.people.twins.relation import twin_relation
-    >>> who = Domain(features=(IntegerFeature(name="x", low=0, high=9), BooleanFeature(name="s")), sensitive=("s",))
-    >>> encoding = Encoding(who, {"x": Scale(centre=0.0, exponent=0)})
-    >>> views = twin_relation(encoding)
-    >>> network = Network((Layer(np.array([[1.0, 0.5]]), np.array([-4.25])),))  # s decides where x = 4
-    >>> lean = Lean(Bounder(network, views, variables(encoding, views.free)), np.ones(1), np.zeros(1))
-    >>> fair, unfair = lean.judge(np.array([[3.0], [4.0], [5.0]], np.float32))
-    >>> fair.tolist(), unfair.tolist()
-    ([True, False, True], [False, True, False])
-    """
+    """A network that is read by views of u = shift + scale·rows, with `alive` neurons [hidden neurons] or all."""
 
     def __init__(
         self, owner: Bounder, scale: np.ndarray, shift: np.ndarray, alive: np.ndarray | None = None, *,

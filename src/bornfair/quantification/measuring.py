@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -127,13 +127,7 @@ class Tally:
     boxes: int = 0
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.certified + other.certified,
-            self.falsified + other.falsified,
-            self.stuck + other.stuck,
-            self.credited + other.credited,
-            self.boxes + other.boxes,
-        )
+        return Tally(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
 
     def with_credit(self, boxes: Boxes) -> Tally:
         """With the masses that are proven of parts of open boxes, as far as anybody has looked."""

@@ -105,8 +105,7 @@ class _ForestMeasurement(Measurement):
         self.panel = Panel.of(judge, weights, allowance.seed) if moments else None
         self.halving = ForestHalving(judge, weights, Branching(judge), self.panel, FEW)
         self.pace, self.paced_at, self.sample = CREDITED_PER_SECOND, PACED, sample
-        self.remainder = Remainder(crowd, weights, sample, self.looks, allowance, workers, CONFIDING)
-        self.remainder.each = pace
+        self.remainder = Remainder(crowd, weights, sample, self.looks, allowance, workers, CONFIDING, pace)
 
     def run(self) -> Shares:
         try:

@@ -270,12 +270,12 @@ class Remainder:
 
     def __init__(
         self, crowd: Pool, space: Masses, sample: Sample, looks: Looks, allowance: Allowance, workers: Workers,
-        confiding: float = CONFIDING,
+        confiding: float = CONFIDING, each: float = 0.0,
     ) -> None:  # fmt: skip
-        """`confiding`: the share of the time that drawing may take."""
+        """`confiding`: the share of the time that drawing may take. `each`: seconds for a person, if known."""
         self.crowd, self.space, self.sample, self.looks, self.allowance = crowd, space, sample, looks, allowance
         self.workers, self.confiding, self.is_drawn = workers, confiding, False
-        self.each, self.ready, self.paced_at = 0.0, 0.0, -np.inf
+        self.each, self.ready, self.paced_at = each, 0.0, np.inf if each else -np.inf
         """Seconds for a person and to get ready, as far as is known, and since when."""
         looks.look_first(sample.first)
 
@@ -302,7 +302,7 @@ class Remainder:
         self.is_drawn = True
         if not len(boxes) or self.looks.width <= NARROW or clock.is_up:
             return
-        draw = self.measure_pace(boxes, clock)
+        draw = self.crowd.drawn_from(boxes) if self.paced_at == np.inf else self.measure_pace(boxes, clock)
         affordable = PLANNED * clock.left / self.each if self.each > 0 and not self.allowance.counted else np.inf
         take_looks(
             self.looks, draw, self._parts(tally, boxes),

@@ -81,10 +81,10 @@ def test_adding_a_kind_of_model(run, monkeypatch):
     monkeypatch.setattr(decide, "ENGINES", {**decide.ENGINES})
     shown = run("rule_list.py")
     unfair, fair = shown["verdicts"].values()
-    assert unfair.verdict == "falsified" and len(set(unfair.decisions)) == 2
+    assert unfair.answer == "falsified" and len(set(unfair.decisions)) == 2
     assert [twin["duration_months"] >= 30 for twin in unfair.twins] == [True, True]
     assert {twin["sex"] for twin in unfair.twins} == {"male", "female"}
-    assert (fair.verdict, fair.proof) == ("verified", "bounds"), "a rule reads sex, and no decision depends on it"
+    assert (fair.answer, fair.proof) == ("verified", "bounds"), "a rule reads sex, and no decision depends on it"
     people = shown["people"]
     by_hand = (people["duration_months"] >= 30) & ~((people["amount"] <= 900) & (people["savings"] == "below 100"))
     assert shown["shares"].counts == {"certified": (~by_hand).sum(), "falsified": by_hand.sum(), "undecided": 0}

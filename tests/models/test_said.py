@@ -131,7 +131,7 @@ def test_labels_decide_and_numbers_beside_them_are_shown() -> None:
     found = meant(Said(np.array(["no", "yes", "no"], object), SHARES), LOAN)
     assert found.by_label and found.numbers == "probability" and found.columns == 2 and not found.assumed
     again = found.answers(Said(np.array(["yes", "no"], object), SHARES[:2]))
-    assert again.decided.tolist() == [1, 0] and again.scores.tolist() == [[-0.25], [0.25]]  # type: ignore[union-attr]
+    assert again.classes.tolist() == [1, 0] and again.scores.tolist() == [[-0.25], [0.25]]  # type: ignore[union-attr]
     assert found.answers(labels("no")).scores is None
     with pytest.raises(InputError, match="answered 1 numbers for each person, and 2 before"):
         found.answers(Said(np.array(["yes"], object), np.array([[0.5]])))
@@ -159,10 +159,10 @@ def test_numbers_beside_labels_are_kept_if_they_fit_the_classes(trial: Any, kept
 def test_a_column_of_whole_numbers_is_labels_unless_it_is_said_to_be_numbers() -> None:
     whole = numbers(1, 0, 1)
     assert meant(whole).by_label and meant(whole).classes == (0, 1) and meant(whole).numbers is None
-    assert meant(whole).answers(numbers(0, 1)).decided.tolist() == [0, 1]
+    assert meant(whole).answers(numbers(0, 1)).classes.tolist() == [0, 1]
     scored = meant(whole, decision="logit")
     assert not scored.by_label and not scored.assumed and scored.numbers == "logit"
-    assert scored.answers(numbers(-1, 0, 2)).decided.tolist() == [0, 0, 1]
+    assert scored.answers(numbers(-1, 0, 2)).classes.tolist() == [0, 0, 1]
     assert meant(numbers(7, 9), decision="label").classes == (7, 9)
     assert not meant(numbers([1, 0], [0, 1])).by_label  # one number for each class
     assert meant(numbers(0.5, 1), decision="label").classes == (0.5, 1)
@@ -176,7 +176,7 @@ def test_a_column_of_whole_numbers_is_labels_unless_it_is_said_to_be_numbers() -
 def test_a_kind_that_was_found_out_in_the_trial_is_held_on_to() -> None:
     found = meant(numbers(0.5, 0.25))
     assert found.assumed and found.numbers == "probability" and found.rule.above == 0.5
-    assert found.answers(labels(1, 0)).decided.tolist() == [1, 0]  # whole numbers where numbers decide
+    assert found.answers(labels(1, 0)).classes.tolist() == [1, 0]  # whole numbers where numbers decide
     with pytest.raises(InputError, match=r"it answered 1\.5, which is no probability"):
         found.answers(numbers(0.25, 1.5, 3))
     with pytest.raises(InputError, match="answered without numbers"):
@@ -249,7 +249,7 @@ def test_a_point_of_its_own_is_where_its_scores_are_0() -> None:
     own = meant(trial, LOAN, source=Source(point=0.3))
     assert own.rule.above == 0.3 and own.by_label
     found = own.answers(trial)
-    assert found.decided.tolist() == [0, 1, 1]
+    assert found.classes.tolist() == [0, 1, 1]
     assert found.scores is not None and np.allclose(found.scores, [[-0.05], [0.45], [0.2]])
     assert meant(trial, LOAN, source=Source(point=0.2), decision="probability").rule.threshold == 0.5
     three = Said(numbers=np.array([[0.2, 0.3, 0.5]]))
@@ -294,7 +294,7 @@ def test_the_top_share_of_the_people_is_decided_for_the_class(place: int, decide
     asked = Reading(threshold=Asked.of(f"{place}=top 25%"))
     trial = meaning_of(given, Source(), None, asked)  # type: ignore[arg-type]
     moved = at_threshold(trial, asked, lambda found: found.answers(given).scores)
-    assert moved.answers(given).decided.tolist() == decided
+    assert moved.answers(given).classes.tolist() == decided
     with pytest.raises(InputError, match=f"'{place}=top 25%' is a share of a table's people; give a table"):
         at_threshold(trial, asked, lambda _: None)
     for stray in (0.0, 1.0, 3.0):

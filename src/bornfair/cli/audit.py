@@ -139,10 +139,12 @@ def audit(
         print_json({"reports": written, **found.to_json()})
     else:
         from bornfair.cli.terminal import print_contents
+        from bornfair.models.protocol import ASKED
         from bornfair.report.sections import contents_of
 
         for document in documents:
-            print_contents(contents_of(document), ON_A_TERMINAL, document.model)
+            how = ("making",) if ASKED in document.making else ()
+            print_contents(contents_of(document), ON_A_TERMINAL + how, document.model)
         tell(f"To look at: {' and '.join(written)}")
     statuses = {STATUS[document.verdict.answer] for document in documents}
     raise typer.Exit(next(status for status in (1, 3, 0) if status in statuses))

@@ -70,7 +70,7 @@ def test_twins_get_the_same_bits_and_the_checker_agrees(inner, twins, method, tm
 
 
 def rejects_one_more_edge(saved: FairGraph) -> None:
-    people = checker.People(checker.parse_json(saved.domain.text().encode(), "domain.json"))
+    people = checker.Individuals(checker.parse_json(saved.domain.text().encode(), "domain.json"))
     count = len(saved.graph.graph.node)
     for place in range(0, count, max(count // 5, 1)):
         model = onnx.ModelProto()

@@ -36,7 +36,7 @@ from bornfair.people.twins.folding import Folding
 from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import AnyBundle
 from bornfair.proof.certificate import Certificate, certified
-from bornfair.questions.repairing.exporting import Fitted, exported
+from bornfair.questions.repairing.exporting import FittedEstimator, exported
 from bornfair.training.provenance import KEPT_ASIDE, operating_facts, with_measured
 from bornfair.training.table_classifier import TableClassifier
 
@@ -353,10 +353,10 @@ class FairWrapper(TableClassifier):
                 self._kept = (self._told(certified(found, timeout=60.0)), "", None)
         return self._kept
 
-    def _fitted(self) -> Fitted:
+    def _fitted(self) -> FittedEstimator:
         if not _shows_shares(self):
             raise InputError(f"{type(self.estimator).__name__} has no predict_proba, and a bundle shows shares.")
-        return Fitted(self.estimator_, self.domain_, self.shown_, self._known_rows)
+        return FittedEstimator(self.estimator_, self.domain_, self.shown_, self._known_rows)
 
     def _told(self, model: Any) -> Any:
         training = {"estimator": type(self.estimator).__name__, "method": self.method} | operating_facts(model)

@@ -9,7 +9,7 @@ import pytest
 
 import bornfair
 from bornfair.core.errors import InputError
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 ROWS = 400
 
@@ -129,7 +129,7 @@ def test_the_same_seed_finds_the_same_and_a_file_the_same_as_its_table(tmp_path)
     table.to_csv(tmp_path / "t.csv", index=False, sep=";")
     first = bornfair.inspect(table, target="y", sensitive_features=["sex"], seed=4).to_json()
     again = bornfair.inspect(
-        tmp_path / "t.csv", target="y", sensitive_features=["sex"], seed=4, reading=Reading(delimiter=";")
+        tmp_path / "t.csv", target="y", sensitive_features=["sex"], seed=4, reading=TableReading(delimiter=";")
     )
     assert again.to_json() == first
 

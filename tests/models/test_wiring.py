@@ -34,7 +34,7 @@ def graph(nodes: str, *, outputs: str = "double[rows, 1] y", more: str = "") -> 
 def both(model: onnx.ModelProto) -> tuple[str, str]:
     """What the product and the checker have against it; empty where nothing."""
     content = model.SerializeToString()
-    people = checker.People(checker.parse_json(DOMAIN.text().encode(), "domain.json"))
+    people = checker.Individuals(checker.parse_json(DOMAIN.text().encode(), "domain.json"))
     try:
         assert checker.prove_wiring(checker.read_wiring(content, people), people) == {"executed"}
         rejected = ""
@@ -151,7 +151,7 @@ def test_hostile_graphs_are_refused(case: str) -> None:
 
 
 def test_the_checker_refuses_what_it_does_not_know_of_a_file() -> None:
-    people = checker.People(checker.parse_json(DOMAIN.text().encode(), "domain.json"))
+    people = checker.Individuals(checker.parse_json(DOMAIN.text().encode(), "domain.json"))
     outside = edited(lambda model: _constant(model, "far"))
     outside.graph.initializer[0].external_data.append(onnx.StringStringEntryProto(key="location", value="w.bin"))
     training = edited(lambda model: model.training_info.add())

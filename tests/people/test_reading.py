@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bornfair.core.errors import InputError
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 from bornfair.people.tables import read_table, with_numbers
 from bornfair.people.written_numbers import number_of
 
@@ -25,16 +25,16 @@ def test_utf_8_and_whatever_has_a_byte_order_mark_is_read_as_it_is(tmp_path, enc
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", "^"])
 def test_any_delimiter_can_be_named(tmp_path, delimiter):
     TABLE.to_csv(tmp_path / "t.csv", index=False, sep=delimiter)
-    pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv", Reading(delimiter=delimiter)), TABLE)
+    pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv", TableReading(delimiter=delimiter)), TABLE)
 
 
 def test_latin_1_is_refused_with_the_option_that_helps_and_read_with_it(tmp_path):
     TABLE.to_csv(tmp_path / "t.csv", index=False, encoding="latin-1")
     with pytest.raises(InputError, match=r"is not UTF-8 text at byte 2; name its encoding, as --encoding latin-1"):
         read_table(tmp_path / "t.csv")
-    pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv", Reading(encoding="latin-1")), TABLE)
+    pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv", TableReading(encoding="latin-1")), TABLE)
     with pytest.raises(InputError, match=r"is not ascii text at byte 2; name its encoding, as --encoding utf-8"):
-        read_table(tmp_path / "t.csv", Reading(encoding="ascii"))
+        read_table(tmp_path / "t.csv", TableReading(encoding="ascii"))
 
 
 def test_a_byte_that_is_not_utf_8_far_from_the_header_is_refused_alike(tmp_path):
@@ -45,9 +45,9 @@ def test_a_byte_that_is_not_utf_8_far_from_the_header_is_refused_alike(tmp_path)
 
 def test_decimal_commas_between_semicolons_or_in_quotes(tmp_path):
     TABLE.to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",")
-    pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv", Reading(decimal=",")), TABLE)
+    pd.testing.assert_frame_equal(read_table(tmp_path / "t.csv", TableReading(decimal=",")), TABLE)
     (tmp_path / "q.csv").write_text('x,y\n"1,5",a\n"2,5",b\n')
-    assert read_table(tmp_path / "q.csv", Reading(decimal=","))["x"].tolist() == [1.5, 2.5]
+    assert read_table(tmp_path / "q.csv", TableReading(decimal=","))["x"].tolist() == [1.5, 2.5]
 
 
 def test_packed_files_are_read(tmp_path):
@@ -84,13 +84,13 @@ def spreadsheet() -> bytes:
 def test_a_file_read_wrongly_is_refused_with_the_option_that_helps(tmp_path, content, reading, message):
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(InputError, match=message):
-        read_table(tmp_path / "t.csv", Reading(**reading))
+        read_table(tmp_path / "t.csv", TableReading(**reading))
 
 
 def test_a_text_of_one_row_is_not_told_in_a_message():
     table = pd.DataFrame({"who": ["1", "Ada Lovelace", "3"]})
     with pytest.raises(InputError) as refused:
-        with_numbers(table, Reading(numeric=["who"]))
+        with_numbers(table, TableReading(numeric=["who"]))
     assert "Ada" not in str(refused.value) and "row 1;" in str(refused.value)
 
 
@@ -107,11 +107,11 @@ def test_a_text_of_one_row_is_not_told_in_a_message():
 )
 def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(InputError, match=message):
-        Reading(**options)
+        TableReading(**options)
 
 
 def test_a_tab_can_be_named():
-    assert Reading(delimiter="tab").delimiter == Reading(delimiter="\\t").delimiter == "\t"
+    assert TableReading(delimiter="tab").delimiter == TableReading(delimiter="\\t").delimiter == "\t"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_numbers_as_people_write_them(text, point, comma):
 
 def test_numeric_columns_hold_numbers_and_gaps_where_no_value_is_written():
     table = pd.DataFrame({"a": ["1,000", "2,500", "n/a"], "b": ["1,5", "2,25", "?"], "c": ["1 000", "2 000", "3"]})
-    read = with_numbers(table, Reading(numeric=["a", "b", "c"]))
+    read = with_numbers(table, TableReading(numeric=["a", "b", "c"]))
     np.testing.assert_array_equal(read["a"], [1000, 2500, np.nan])
     np.testing.assert_array_equal(read["b"], [1.5, 2.25, np.nan])
     assert read["c"].tolist() == [1000, 2000, 3] and read["c"].dtype == np.int64

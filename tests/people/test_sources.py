@@ -13,7 +13,7 @@ from bornfair.core import limits
 from bornfair.core.errors import InputError
 from bornfair.people import sources, survey
 from bornfair.people.domain import Domain
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 from bornfair.people.sources import Source, is_streamed, shared_out
 from bornfair.people.survey import Survey, from_bytes, merged, surveyed, to_bytes
 from bornfair.people.tables import read_table, size_of
@@ -244,12 +244,12 @@ def test_tables_that_cannot_be_read_are_refused_in_a_sentence(folder, tmp_path, 
     monkeypatch.setattr(survey, "SAMPLE_ROWS", (5, 5))
     (tmp_path / "b.csv").write_text("x,y\n" + "1,many\n" * 20)
     assert "column 'y' holds texts in some rows and numbers" in refused(tmp_path)
-    assert "--decimal" in refused(tmp_path, Reading(numeric=["y"]))
+    assert "--decimal" in refused(tmp_path, TableReading(numeric=["y"]))
     monkeypatch.setattr(survey, "MOST_CATEGORIES", 9)
     (tmp_path / "a.csv").write_text("x,y\n" + "".join(f"1,t{i}\n" for i in range(20)))
     assert "more than 9 different values" in refused(tmp_path)
     with pytest.raises(InputError, match="2 processes share a table of 1 part"):
-        shared_out([sources.Part(0)], 0, 2)
+        shared_out([sources.SourcePart(0)], 0, 2)
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     monkeypatch.setitem(sys.modules, "fsspec", None)
     assert "pip install 'bornfair[remote]'" in refused("s3://bucket/x")

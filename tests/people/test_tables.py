@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from bornfair.core.errors import InputError
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 from bornfair.people.sources import Source
 from bornfair.people.tables import _separator, as_pandas, read_table, told_of_reading, with_large_numbers
 
@@ -90,7 +90,7 @@ def test_a_number_too_large_for_pandas_makes_no_texts_of_the_others(tmp_path):
         f"2;3; -2 ;2,5;{10**20};{10**20}",
     ]
     (tmp_path / "t.csv").write_text("\n".join(["whole;holed;real;mixed;text;code", *rows]) + "\n")
-    told = Reading(delimiter=";", decimal=",")
+    told = TableReading(delimiter=";", decimal=",")
     table = read_table(tmp_path / "t.csv", told)
     assert table["whole"].tolist() == [*large, 1, 2]
     assert table["holed"].dropna().tolist() == [*large, 3] and table["holed"].isna().sum() == 1
@@ -181,7 +181,7 @@ def test_a_file_of_one_column_needs_no_separator(tmp_path):
     assert read_table(tmp_path / "t.csv")["a"].tolist() == [1, 2]
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match=r"a single column when read with the delimiter tab, and its header holds ','"):
-        read_table(tmp_path / "t.csv", Reading(delimiter="\t"))
+        read_table(tmp_path / "t.csv", TableReading(delimiter="\t"))
 
 
 def test_large_numbers_among_gaps_and_signs():
@@ -211,7 +211,7 @@ def test_large_numbers_among_gaps_and_signs():
     ],
 )
 def test_failures_of_readers_are_one_sentence(error, message):
-    with pytest.raises(InputError, match=message), told_of_reading("t", Reading()):
+    with pytest.raises(InputError, match=message), told_of_reading("t", TableReading()):
         raise error
-    with pytest.raises(MemoryError), told_of_reading("t", Reading()):
+    with pytest.raises(MemoryError), told_of_reading("t", TableReading()):
         raise MemoryError

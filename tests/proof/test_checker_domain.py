@@ -46,7 +46,7 @@ def domains() -> list[dict]:
 def reads(data: dict) -> str | None:
     """Why the checker refuses a domain; None if it does not."""
     try:
-        checker.People(checker.parse_json(json.dumps(data).encode(), "domain.json"))
+        checker.Individuals(checker.parse_json(json.dumps(data).encode(), "domain.json"))
     except (checker.Rejected, *checker.MALFORMED) as error:
         return str(error)
     return None
@@ -230,14 +230,14 @@ def test_a_proof_for_each_piece_of_a_range_covers_all_of_it():
     assert not answer(forgery.claim("verified", "bounds", ["real"], [1]).restated().sealed())["valid"]
     found = answer(forgery.claim("verified", "bounds", ["real", "float32"], [{"each": 0}]).restated().sealed())
     assert found["valid"]
-    people = checker.People(copy.deepcopy(forgery.domain))
+    people = checker.Individuals(copy.deepcopy(forgery.domain))
     pieces = [view["income"] for view in people.views()]
     assert pieces[0][0] == 0.0 and pieces[-1][1] == 1.0
     assert all(one[1] == other[0] for one, other in itertools.pairwise(pieces))
 
 
 def test_the_values_of_a_real_valued_feature_are_not_counted():
-    people = checker.People(domains()[4])
+    people = checker.Individuals(domains()[4])
     assert checker.property_of(people)["sensitive_values"] is None
-    listed = checker.People(domains()[1])
+    listed = checker.Individuals(domains()[1])
     assert checker.property_of(listed)["sensitive_values"] == 3

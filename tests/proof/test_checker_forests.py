@@ -331,7 +331,7 @@ def test_lists_of_too_many_numbers_are_refused(monkeypatch):
     monkeypatch.setattr(checker, "MOST_NUMBERS", 5000)
     part = b"\x40\x01" * 1000 + b"\x40\xff\x01" * 20  # entries of `ints`
     attribute = b"\x2a" + _varint(len(part)) + part
-    people = checker.People(checker.parse_json(bundle("forest")["domain.json"], "domain.json"))
+    people = checker.Individuals(checker.parse_json(bundle("forest")["domain.json"], "domain.json"))
     for count, match in ((4, "other versions of operators"), (6, "more than 5,000 numbers in lists")):
         node = attribute * count
         graph = b"\x0a" + _varint(len(node)) + node

@@ -1124,7 +1124,7 @@ def test_a_text_that_cannot_be_printed_is_no_crash(alone, tmp_path):
 
 EXPECTED = (checker.Rejected, *checker.MALFORMED)
 PEOPLE = {
-    kind: checker.People(checker.parse_json(bundle(kind)["domain.json"], "domain.json"))
+    kind: checker.Individuals(checker.parse_json(bundle(kind)["domain.json"], "domain.json"))
     for kind in ("ignoring", "classes")
 }
 

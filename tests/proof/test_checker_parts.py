@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 from bornfair.proof import checker
-from bornfair.proof.checker import Column, Forest, Grove, Network, People, Place, Prover, Rejected
+from bornfair.proof.checker import (
+    ForestGraph,
+    Grove,
+    Individuals,
+    InputColumn,
+    NetworkGraph,
+    Prover,
+    Rejected,
+    TreeColumn,
+)
 
 SEX = {"kind": "categorical", "name": "sex", "categories": ["f", "m", "x"], "missing": False}
 
@@ -27,7 +36,7 @@ def real(name, low, high, missing=False):
 def people_of(*features, sensitive=("sex",), **rest):
     label = {"name": "y", "classes": ["no", "yes"]}
     facts = {"format": "bornfair-domain/1", "features": list(features), "sensitive": list(sensitive)}
-    return People({**facts, "combinations": None, "label": label, **rest})
+    return Individuals({**facts, "combinations": None, "label": label, **rest})
 
 
 # --- trees ---
@@ -53,10 +62,10 @@ def random_forest(rng, people, outputs, trees=3):
     places = []
     for name in people.features:
         if people.is_number(name) and not (not people.is_real(name) and not people.gappy(name) and rng.random() < 0.3):
-            places.append(Place(name, None))
+            places.append(TreeColumn(name, None))
         else:
             places.append(
-                Place(name, {level: float(rng.choice([-1.5, 0.0, 1.0, 2.0])) for level in people.levels(name)})
+                TreeColumn(name, {level: float(rng.choice([-1.5, 0.0, 1.0, 2.0])) for level in people.levels(name)})
             )
     lists = {name: [] for name in ("reads", "splits", "missing", "yes", "no")}
     targets, weights, roots = [], [], []
@@ -81,7 +90,7 @@ def random_forest(rng, people, outputs, trees=3):
         roots.append(grow(int(rng.integers(1, 4))))
         if roots[-1] < 0:
             roots.pop()
-    return Forest(
+    return ForestGraph(
         tuple(places),
         roots,
         *lists.values(),
@@ -217,8 +226,8 @@ def test_twins_come_to_the_same_leaves_where_no_split_on_the_way_tells_them_apar
 
 def one_split(feature, split, missing=0, **facts):
     """A tree that adds 1 to those at or below a split, and 0 to others."""
-    return Forest(
-        (Place(feature, None),),
+    return ForestGraph(
+        (TreeColumn(feature, None),),
         [0],
         [0],
         [split],
@@ -244,7 +253,7 @@ def test_a_split_at_a_half_parts_whole_numbers_as_the_one_below(split):
         assert grove.sides(0, box) == (bool(below), bool(above))
         for side, held in ((True, below), (False, above)):
             if held:
-                assert grove._part(0, Place("n", None), split, box, side)["n"] == (held[0], held[-1])
+                assert grove._part(0, TreeColumn("n", None), split, box, side)["n"] == (held[0], held[-1])
 
 
 def test_a_part_of_a_real_range_is_without_its_lower_end():
@@ -259,7 +268,7 @@ def test_a_part_of_a_real_range_is_without_its_lower_end():
     assert at_end.sides(0, people.everybody()) == (True, True)
     assert at_end.sides(0, people.everybody() | {"r": (0.5, 1.0)}) == (False, True)
     for side, part in ((True, (0.0, 1.5)), (False, (1.5, 4.0))):
-        assert grove._part(0, Place("r", None), 1.5, people.everybody(), side)["r"] == part
+        assert grove._part(0, TreeColumn("r", None), 1.5, people.everybody(), side)["r"] == part
 
 
 def test_sums_are_exact_in_float64_only_up_to_two_to_the_53():
@@ -279,8 +288,8 @@ def test_sums_are_exact_in_float64_only_up_to_two_to_the_53():
         ([2.0**51, 0.0], (("Add", [2.0**-3]),), True),
         ([1.0, 0.0], (("Mul", [2.0]),), False),
     ):
-        forest = Forest(
-            (Place("n", None),), [0], [0], [2.0], [0], [~0], [~1], [0, 0], weights, 1, steps=steps, at=[0.0]
+        forest = ForestGraph(
+            (TreeColumn("n", None),), [0], [0], [2.0], [0], [~0], [~1], [0, 0], weights, 1, steps=steps, at=[0.0]
         )
         bits = max(Fraction(number).denominator for number in (*weights, *(n for _, several in steps for n in several)))
         most = max(map(abs, weights)) + sum(abs(n) for _, several in steps for n in several)
@@ -413,13 +422,13 @@ def test_a_feature_of_gaps_alone_is_not_cut():
 
 def network_of(layers, activation="relu", classes=("no", "yes"), steps=(("Sub", 0.5), ("Div", 4.0)), hot=True):
     """Columns of a whole number, of a real one, and of three values, one-hot or one code."""
-    columns = [Column("n", None, steps), Column("r", None, ())]
+    columns = [InputColumn("n", None, steps), InputColumn("r", None, ())]
     if hot:
-        columns += [Column("sex", {value: 1.0}) for value in ("f", "m", "x")]
+        columns += [InputColumn("sex", {value: 1.0}) for value in ("f", "m", "x")]
     else:
-        columns += [Column("sex", {"f": -1.0, "m": 0.25, "x": 0.75})]
+        columns += [InputColumn("sex", {"f": -1.0, "m": 0.25, "x": 0.75})]
     made = tuple((tuple(array("f", row) for row in weight), array("f", bias)) for weight, bias in layers)
-    return Network(tuple(columns), made, activation, list(classes), {})
+    return NetworkGraph(tuple(columns), made, activation, list(classes), {})
 
 
 PEOPLE = people_of(SEX, whole("n", 0, 9), real("r", -2.0, 3.0))
@@ -728,7 +737,7 @@ def test_a_leaf_of_trees_needs_a_class_or_a_reason_that_holds():
     grove.__dict__["views"] = None
     assert not grove.is_fair({"each": 1}, box) and grove.is_fair(1, box)
     by_sex = one_split("n", 0.5)
-    by_sex = Forest((Place("sex", {"f": 0.0, "m": 1.0, "x": 0.0}),), *list(vars(by_sex).values())[1:12])
+    by_sex = ForestGraph((TreeColumn("sex", {"f": 0.0, "m": 1.0, "x": 0.0}),), *list(vars(by_sex).values())[1:12])
     for leaf in (0, 1, {"each": 0}, {"each": 1}, "same"):
         assert not Grove(by_sex, people, False).is_fair(leaf, box)
     women = people_of({**SEX, "categories": ["f", "x"]}, whole("n", 0, 9))
@@ -737,8 +746,9 @@ def test_a_leaf_of_trees_needs_a_class_or_a_reason_that_holds():
 
 def test_rounded_sums_of_trees_claim_less():
     people = people_of(SEX, whole("n", 0, 9))
-    forest = Forest(
-        (Place("n", None),), [0, 1], [0, 0], [4.5, 2.5], [0, 0], [~0, ~2], [~1, ~3], [0] * 4, [0.1, 1e9, 0.3, -1e9], 1,
+    forest = ForestGraph(
+        (TreeColumn("n", None),), [0, 1], [0, 0], [4.5, 2.5], [0, 0], [~0, ~2], [~1, ~3], [0] * 4,
+        [0.1, 1e9, 0.3, -1e9], 1,
         at=[0.4 + 5e-16], classes=["no", "yes"],
     )  # fmt: skip
     assert not forest.adds_exactly and forest.largest == pytest.approx(2e9, rel=1e-5)
@@ -759,7 +769,7 @@ def test_rounded_sums_of_trees_claim_less():
 
 def test_scores_at_the_threshold_are_not_above_it():
     people, half = people_of(SEX, whole("n", 0, 9)), one_split("n", 4.5)
-    forest = Forest(half.places, *list(vars(half).values())[1:10], at=[1.0], classes=["no", "yes"])
+    forest = ForestGraph(half.places, *list(vars(half).values())[1:10], at=[1.0], classes=["no", "yes"])
     grove = Grove(forest, people, True)
     assert not grove.is_decided(people.everybody(), 0) and not grove.is_decided(people.everybody(), 1)
     assert checker.decide_trees(forest, {"n": 1, "sex": "f"}, "float64") == 0
@@ -779,8 +789,10 @@ def test_a_split_tells_twins_apart_if_any_values_of_a_rule_go_apart(cycles, tabl
     rule = [[{"kind": "cycles", "feature": "c", "cycles": cycles}]]
     c = {"kind": "categorical", "name": "c", "categories": ["a", "b", "c"], "missing": False}
     people = people_of(SEX, c, twins=rule)
-    place = Place("c", dict(zip("abc", table, strict=True)))
-    forest = Forest((place,), [0], [0], [0.5], [0], [~0], [~1], [0, 0], [1.0, 0.0], 1, at=[0.5], classes=["no", "yes"])
+    place = TreeColumn("c", dict(zip("abc", table, strict=True)))
+    forest = ForestGraph(
+        (place,), [0], [0], [0.5], [0], [~0], [~1], [0, 0], [1.0, 0.0], 1, at=[0.5], classes=["no", "yes"]
+    )
     grove = Grove(forest, people, False)
     assert grove.is_fair("same", people.everybody()) == same
     others = cycles[0] if "a" in cycles[0] else ["a"]
@@ -795,7 +807,9 @@ def test_a_split_tells_twins_apart_if_any_values_of_a_rule_go_apart(cycles, tabl
 def test_many_splits_and_values_of_rules_are_refused(monkeypatch):
     c = {"kind": "categorical", "name": "c", "categories": ["a", "b", "c"], "missing": False}
     people = people_of(SEX, c, twins=[[{"kind": "cycles", "feature": "c", "cycles": [["a", "b"]]}]])
-    forest = Forest((Place("c", dict.fromkeys("abc", 0.0)),), [0], [0], [0.5], [0], [~0], [~1], [0, 0], [1.0, 0.0], 1)
+    forest = ForestGraph(
+        (TreeColumn("c", dict.fromkeys("abc", 0.0)),), [0], [0], [0.5], [0], [~0], [~1], [0, 0], [1.0, 0.0], 1
+    )
     for most, kept in ((2, True), (1, False)):  # one split, and two pairs of values
         monkeypatch.setattr(checker, "MOST_PRODUCTS", most)
         if kept:
@@ -811,7 +825,7 @@ def test_a_split_is_idle_only_if_both_sides_are_leaves_that_add_the_same():
         (~0, ~1, [0, 0], [1.0, 1.5], False), (1, ~0, [0, 0, 0], [1.0, 1.0, 1.0], False),
         (~0, 1, [0, 0, 0], [1.0, 1.0, 1.0], False), (1, ~2, [0, 0, 0], [1.0, 1.0, 1.0], False),
     ):  # fmt: skip
-        forest = Forest((), [0], [0, 0], [0.0, 0.0], [0, 0], [yes, ~1], [no, ~2], targets, weights, 2)
+        forest = ForestGraph((), [0], [0, 0], [0.0, 0.0], [0, 0], [yes, ~1], [no, ~2], targets, weights, 2)
         assert forest.is_idle(0) == idle
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from bornfair import FairClassifier, datasets, verify
 from bornfair.models.network.network import Layer
-from bornfair.models.network.network import Network as Weights
+from bornfair.models.network.network import NetworkGraph as Weights
 from bornfair.models.network.onnx_graph import onnx_bytes
 from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
@@ -30,7 +30,7 @@ from bornfair.people.scales import Scale
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.proof.certificate import as_checked, certificate_of, certified
-from bornfair.proof.checker import Column, Network, People, Prover, Rejected
+from bornfair.proof.checker import Individuals, InputColumn, NetworkGraph, Prover, Rejected
 from bornfair.proof.tree import find_tree
 from brute_force import mistake, random_model, truth
 
@@ -44,7 +44,7 @@ SMALLEST = np.float32(2.0**-126)
 
 
 def people_of(features, sensitive, *, combinations=None, classes=("no", "yes")):
-    return People({
+    return Individuals({
         "format": "bornfair-domain/1", "features": features, "sensitive": sensitive, "combinations": combinations,
         "label": {"name": "y", "classes": list(classes)},
     })  # fmt: skip
@@ -70,11 +70,11 @@ def network_of(columns, layers, *, activation="relu", classes=("no", "yes")):
     made = [
         ([array("f", row) for row in np.asarray(w).tolist()], array("f", np.asarray(b).tolist())) for w, b in layers
     ]
-    return Network(tuple(columns), tuple(made), activation, list(classes), {})
+    return NetworkGraph(tuple(columns), tuple(made), activation, list(classes), {})
 
 
 def one_hot(feature):
-    return [Column(feature["name"], {mine: 1.0}) for mine in feature["categories"]]  # 0 for all others
+    return [InputColumn(feature["name"], {mine: 1.0}) for mine in feature["categories"]]  # 0 for all others
 
 
 def random_columns(rng, feature, sensitive):
@@ -90,14 +90,14 @@ def random_columns(rng, feature, sensitive):
                 ("Mul", 0.25),
             )
             steps = (steps[0], *code)
-        return [Column(name, None, steps)]
+        return [InputColumn(name, None, steps)]
     if kind == "boolean":
         codes = rng.choice([-1.0, 0.5, 1.0], 2).tolist() if sensitive else [0.0, 1.0]
-        return [Column(name, dict(zip((False, True), codes, strict=True)))]
+        return [InputColumn(name, dict(zip((False, True), codes, strict=True)))]
     if not sensitive or rng.random() < 0.3:
         return one_hot(feature)
     tables = rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0], (2, len(feature["categories"]))).tolist()
-    return [Column(name, dict(zip(feature["categories"], table, strict=True))) for table in tables]
+    return [InputColumn(name, dict(zip(feature["categories"], table, strict=True))) for table in tables]
 
 
 STYLES = ("tame", "normal", "wild", "sparse", "faint", "edge")
@@ -117,8 +117,8 @@ def random_weights(rng, shape, style):
 class Case:
     """A network, who exists, and one box of them."""
 
-    people: People
-    network: Network
+    people: Individuals
+    network: NetworkGraph
     box: dict
 
     @property
@@ -512,7 +512,7 @@ def test_every_kind_of_reason_is_accepted_somewhere():
 
 def test_a_code_that_is_rounded_away_is_bounded_as_it_is_executed():
     people = people_of([real("s", 7.0, 9.5)], ["s"])
-    column = Column("s", None, (("Sub", 1e17), ("Add", 1e17)))  # a double near 1e17 is a multiple of 16
+    column = InputColumn("s", None, (("Sub", 1e17), ("Add", 1e17)))  # a double near 1e17 is a multiple of 16
     network = network_of([column], [([[-1.0]], [12.0])])
     assert [column.value(raw, False) for raw in (7.0, 9.5)] == [0.0, 16.0]
     assert Prover(network, people, False).is_decided(people.everybody(), 1)
@@ -524,7 +524,7 @@ def test_a_code_that_is_rounded_away_is_bounded_as_it_is_executed():
 def test_people_between_the_grid_points_of_a_real_trait_count_too():
     """Both grid points get class 0; the middle of the range gets class 1."""
     people = people_of([boolean("b"), real("s", 0.0, 1.0, grid=2)], ["s"])
-    columns = Column("b", {False: 0.0, True: 1.0}), Column("s", None, ())
+    columns = InputColumn("b", {False: 0.0, True: 1.0}), InputColumn("s", None, ())
     network = network_of(columns, [([[0.0, 1.0], [0.0, 1.0]], [0.0, -0.5]), ([[1.0, -2.0]], [-0.25])])
     prover, person = Prover(network, people, False), {"b": (True,), "s": (0.0, 1.0)}
     assert all(prover.is_decided(person | {"s": (end, end)}, 0) for end in (0.0, 1.0))
@@ -747,17 +747,17 @@ def structural(columns, weights, people, **options):
 
 
 TRAITS = [
-    (category("s", "p", "q"), [Column("s", {"p": 2.0, "q": -1.0}), Column("s", {"p": 0.5, "q": 1.0})]),
-    (boolean("s"), [Column("s", {False: -1.0, True: 1.0})]),
-    (whole("s", 1, 9), [Column("s", None, (("Sub", 1.0), ("Div", 0.7), ("Mul", 2.0)))]),
-    (real("s", 0.5, 9.25), [Column("s", None, (("Sub", 0.3), ("Mul", 0.7)))]),
+    (category("s", "p", "q"), [InputColumn("s", {"p": 2.0, "q": -1.0}), InputColumn("s", {"p": 0.5, "q": 1.0})]),
+    (boolean("s"), [InputColumn("s", {False: -1.0, True: 1.0})]),
+    (whole("s", 1, 9), [InputColumn("s", None, (("Sub", 1.0), ("Div", 0.7), ("Mul", 2.0)))]),
+    (real("s", 0.5, 9.25), [InputColumn("s", None, (("Sub", 0.3), ("Mul", 0.7)))]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("trait", "columns"), TRAITS, ids=[t["kind"] for t, _ in TRAITS])
 def test_weights_of_zero_prove_both_arithmetics_and_any_other_weight_none(trait, columns):
     people = people_of([whole("n", 0, 3), trait], ["s"])
-    columns = [Column("n", None, (("Sub", 1.0),)), *columns]
+    columns = [InputColumn("n", None, (("Sub", 1.0),)), *columns]
     weights = np.zeros((3, len(columns)))
     weights[:, 0] = [1.0, 2.0, -3.0]
     assert structural(columns, weights, people) == {"real", "float32"}
@@ -774,8 +774,8 @@ def test_weights_of_zero_prove_both_arithmetics_and_any_other_weight_none(trait,
 def test_weights_that_cancel_prove_real_arithmetic_only():
     people = people_of([category("s", "p", "q", "o"), boolean("t")], ["s", "t"])
     codes = np.array([[2.0, -1, -1], [-1, 2, -1], [-1, -1, 2]]) / 2
-    columns = [Column("s", dict(zip("pqo", column, strict=True))) for column in codes.T.tolist()]
-    columns += [Column("t", {False: -1.0, True: 1.0})]
+    columns = [InputColumn("s", dict(zip("pqo", column, strict=True))) for column in codes.T.tolist()]
+    columns += [InputColumn("t", {False: -1.0, True: 1.0})]
     for weight in (1.0, 0.1, 2.0**-149, -(2.0**100)):
         row = [weight] * 3 + [0.0]
         assert structural(columns, [row, [0, 0, 0, 0]], people) == {"real"}
@@ -791,7 +791,10 @@ def test_weights_that_cancel_prove_real_arithmetic_only():
 def test_weights_that_cancel_do_so_for_values_that_are_not_listed_too():
     people = people_of([category("s", "p", "q")], ["s"])
     for code, passes, held in [(1.0, False, {"real"}), (1.0, True, None), (0.0, True, {"real"})]:
-        columns = [Column("s", {"p": code + 1, "q": code}, unlisted=passes), Column("s", {"p": -1.0}, unlisted=passes)]
+        columns = [
+            InputColumn("s", {"p": code + 1, "q": code}, unlisted=passes),
+            InputColumn("s", {"p": -1.0}, unlisted=passes),
+        ]
         if held is None:
             with pytest.raises(Rejected, match="tells s 'p' from a value not listed"):
                 structural(columns, [[0.5, 0.5]], people)
@@ -801,7 +804,7 @@ def test_weights_that_cancel_do_so_for_values_that_are_not_listed_too():
 
 def test_weights_of_a_number_cancel_all_over_its_range_or_not_at_all():
     people = people_of([real("s", 0.0, 1.0)], ["s"])
-    once, again = Column("s", None, (("Mul", 0.3),)), Column("s", None, (("Add", 1.0), ("Mul", 0.3)))
+    once, again = InputColumn("s", None, (("Mul", 0.3),)), InputColumn("s", None, (("Add", 1.0), ("Mul", 0.3)))
     assert structural([once, again], [[1.0, -1.0]], people) == {"real"}
     for weights in ([1.0, 0.0], [1.0, -0.5], [1.0, 1.0]):
         with pytest.raises(Rejected, match=r"tells s 0\.0 from 1\.0"):
@@ -810,7 +813,7 @@ def test_weights_of_a_number_cancel_all_over_its_range_or_not_at_all():
 
 def test_weights_that_cancel_only_for_the_combinations_that_exist_are_no_structural_proof():
     """The model would tell a man who is fed as another combination from one who is not."""
-    columns = [Column("s", {"p": -1.0, "q": 1.0}), Column("t", {False: -1.0, True: 1.0})]
+    columns = [InputColumn("s", {"p": -1.0, "q": 1.0}), InputColumn("t", {False: -1.0, True: 1.0})]
     features = [category("s", "p", "q"), boolean("t")]
     for people in (
         people_of(features, ["s", "t"]),
@@ -824,7 +827,7 @@ def test_weights_that_cancel_only_for_the_combinations_that_exist_are_no_structu
 # --- structural proofs behind the first layer ---
 
 SOMEBODY = people_of([whole("n", 0, 3), boolean("s")], ["s"])
-SEEN = [Column("n", None, (("Sub", 1.0),)), Column("s", {False: -1.0, True: 1.0})]
+SEEN = [InputColumn("n", None, (("Sub", 1.0),)), InputColumn("s", {False: -1.0, True: 1.0})]
 FIRST = [[1.0, 0], [2, 1], [-1, 0]], [0.5, -1, 1]  # the second neuron reads s
 
 
@@ -898,7 +901,7 @@ def test_a_number_that_overflows_is_not_proven_harmless_by_a_weight_of_zero():
     assert proven(([[1, 0], [1e38, -2e38]], [1, 0]), ([[1, 0]], [0])) == {"real"}  # whatever the signs
     for big, held in ((1e20, {"real"}), (1e15, BOTH)):  # of the second
         assert proven(([[1, 0], [big, big]], [1, 0]), ([[1, 0], [0, big]], [0, 0]), ([[1, 0]], [0])) == held
-    many = [Column("n", None, (("Sub", 1.0),)), *(Column("s", {False: -1.0, True: 1.0}) for _ in range(3))]
+    many = [InputColumn("n", None, (("Sub", 1.0),)), *(InputColumn("s", {False: -1.0, True: 1.0}) for _ in range(3))]
     shared = ([[1, 0, 0, 0], [0, 1e38, 1e38, 1e38]], [1, 0])  # each product is finite
     assert proven(shared, ([[1, 0]], [0]), columns=many) == {"real"}
 
@@ -906,7 +909,7 @@ def test_a_number_that_overflows_is_not_proven_harmless_by_a_weight_of_zero():
 @pytest.mark.parametrize(("limits", "held"), [((-1e300, 1e300), {"real"}), ((0.0, 1e6), BOTH), (None, BOTH)])
 def test_a_dead_end_is_finite_for_whatever_the_graph_lets_through(limits, held):
     people = people_of([whole("n", 0, 3), whole("s", 1, 9)], ["s"])
-    columns = [SEEN[0], Column("s", None, (("Sub", 1.0),), limits)]
+    columns = [SEEN[0], InputColumn("s", None, (("Sub", 1.0),), limits)]
     assert proven(FIRST, ([[1, 0, 1]], [0]), people=people, columns=columns) == held
 
 
@@ -923,7 +926,7 @@ def test_no_more_neurons_are_compared_than_can_be_in_time(monkeypatch):
 def test_neurons_cancel_whatever_is_fed_to_them():
     """Unlike weights of the first layer, which cancel for some values only."""
     people = people_of([whole("n", 0, 3), category("s", "p", "q")], ["s"])
-    columns = [SEEN[0], Column("s", {"p": 2.0, "q": 1.0}, unlisted=True)]
+    columns = [SEEN[0], InputColumn("s", {"p": 2.0, "q": 1.0}, unlisted=True)]
     layers = ([[2, 1], [1, 0], [2, 1]], [0.3, 0, 0.3]), ([[1, 1, -1]], [0])
     assert proven(*layers, people=people, columns=columns) == {"real"}
 
@@ -992,7 +995,7 @@ def test_most_twins_who_differ_are_accepted_in_float32():
 def test_people_who_are_not_twins_of_the_domain_are_rejected():
     features = [whole("n", 0, 5), real("r", 0.5, 2.0), category("c", "x", "y"), boolean("s"), category("t", "p", "q")]
     people = people_of(features, ["s", "t"], combinations=[[False, "p"], [True, "p"], [True, "q"]])
-    network = network_of([Column("s", {False: -1.0, True: 1.0})], [([[1.0]], [0.0])])
+    network = network_of([InputColumn("s", {False: -1.0, True: 1.0})], [([[1.0]], [0.0])])
     case = Case(people, network, people.everybody())
     one = {"n": 1, "r": 1.0, "c": "x", "s": False, "t": "p"}
     other = one | {"s": True}
@@ -1199,25 +1202,25 @@ def test_the_papers_network_on_census_is_proven_by_bounds(reason):
 
 
 def test_a_number_centred_at_zero_is_read():
-    column = Column("n", None, (("Sub", 0.0), ("Mul", 1.0), ("Add", 0.0)))
+    column = InputColumn("n", None, (("Sub", 0.0), ("Mul", 1.0), ("Add", 0.0)))
     assert [column.value(raw, exact) for raw in (0, 5) for exact in (True, False)] == [0, 0, 5, 5]
 
 
 def test_a_code_that_is_infinite_is_not_proven_harmless_by_a_weight_of_zero():
     """Zero times infinity is not a number: in float32 whoever has such a code is decided differently."""
     people = people_of([whole("n", 0, 5), real("s", 0.0, 2.0**999)], ["s"])
-    columns = [Column("n", None, (("Sub", 1.0),)), Column("s", None, (("Mul", 2.0**1000),))]
+    columns = [InputColumn("n", None, (("Sub", 1.0),)), InputColumn("s", None, (("Mul", 2.0**1000),))]
     assert structural(columns, [[1.0, 0.0]], people) == {"real"}
     narrow = people_of([whole("n", 0, 5), real("s", 0.0, 1.0)], ["s"])
     for limits, held in [(None, {"real", "float32"}), ((-1.0, 1e30), {"real", "float32"}), ((-1.0, 1e300), {"real"})]:
-        assert structural([columns[0], Column("s", None, (), limits)], [[1.0, 0.0]], narrow) == held
+        assert structural([columns[0], InputColumn("s", None, (), limits)], [[1.0, 0.0]], narrow) == held
 
 
 @pytest.mark.parametrize("grid", [1, True, 0, -1])
 def test_a_domain_that_lists_one_value_of_a_range_proves_nothing(grid):
     with pytest.raises((Rejected, *checker.MALFORMED)):
         people = people_of([whole("n", 0, 5), real("s", 0.0, 1.0, grid=grid)], ["s"])
-        structural([Column("n", None, ()), Column("s", None, ())], [[1.0, 1.0]], people)
+        structural([InputColumn("n", None, ()), InputColumn("s", None, ())], [[1.0, 1.0]], people)
 
 
 LARGE = """

@@ -42,7 +42,7 @@ def bundle(kind: str) -> dict[str, bytes]:
 def restated(forgery: Forgery) -> Forgery:
     """Property and claim as the forger's own domain says, so that only the proof can be wrong."""
     try:
-        people = checker.People(copy.deepcopy(forgery.domain))
+        people = checker.Individuals(copy.deepcopy(forgery.domain))
         forgery.certificate["property"] = checker.property_of(people)
         facts = forgery.certificate
         facts["claim"] = checker.claim_of(
@@ -160,7 +160,7 @@ def test_a_group_that_is_too_large_is_rejected_before_it_is_listed():
         [{"kind": "cycles", "feature": "letter", "cycles": [list("abcdefgh")]}],
     ]
     with pytest.raises(checker.Rejected, match="more than 10,000 versions"):
-        checker.People(domain).elements  # noqa: B018
+        checker.Individuals(domain).elements  # noqa: B018
 
 
 def test_the_number_of_versions_and_the_arithmetic_cannot_be_overstated():
@@ -192,7 +192,7 @@ def test_twins_who_are_not_versions_of_one_person_are_rejected(change, reason):
 
 def test_a_rule_moves_all_its_columns_or_none():
     """The shoe is mirrored only together with the change of owner."""
-    people = checker.People(json.loads(PEOPLE.text()))
+    people = checker.Individuals(json.loads(PEOPLE.text()))
     one = {"job": "clerk", "title": "Mr", "shoe": 1, "owner": True, "hours": 2, "sex": "m"}
     assert checker.are_versions(people, one, one | {"shoe": 4, "owner": False})
     assert checker.are_versions(people, one, one | {"job": "cook", "title": "Ms", "sex": "f"})
@@ -201,7 +201,7 @@ def test_a_rule_moves_all_its_columns_or_none():
 
 
 def test_images_of_a_box_hold_every_version_of_its_people():
-    people = checker.People(json.loads(PEOPLE.text()))
+    people = checker.Individuals(json.loads(PEOPLE.text()))
     box = people.everybody() | {"job": ("clerk", "smith"), "shoe": (1, 2), "title": ("Mr",)}
     images = people.images(box)
     assert images[0] == box and len(images) == 12
@@ -274,7 +274,7 @@ def test_mirrored_real_numbers_are_twins_only_where_the_sum_is_exact():
     )
     domain["features"][0] = {"kind": "real", "name": "n", "low": 0.0, "high": 3.0, "grid": 17}
     domain["twins"] = [[{"kind": "mirror", "feature": "n", "total": 3.0}]]
-    people = checker.People(domain)
+    people = checker.Individuals(domain)
     assert checker.are_versions(people, {"n": 0.5, "sex": "f"}, {"n": 2.5, "sex": "f"})
     tiny = 2.0**-60
     assert 3.0 - tiny == 3.0

@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 from bornfair import Domain, audit, explain, quantify, verify
 from bornfair.core.errors import InputError
 from bornfair.people.features import BooleanFeature, IntegerFeature, RealFeature
-from bornfair.quantification.synthetic import Rows
+from bornfair.quantification.synthetic import ComparedRows
 from documents import people as some_people
 
 PEOPLE = some_people(200)
@@ -105,7 +105,9 @@ def test_an_explanation_keeps_the_values_of_a_row_back(network):
 def test_people_count_as_rows_whatever_their_sensitive_values_are():
     features = (IntegerFeature(name="age", low=18, high=99), RealFeature(name="pay", low=0.0, high=1000.0))
     who = Domain(features=(*features, BooleanFeature(name="s")), sensitive=("s",))
-    rows = Rows(who, pd.DataFrame({"age": [20.0, None, 30], "pay": [10.0, 20.0, 1e300], "s": [True, True, False]}))
+    rows = ComparedRows(
+        who, pd.DataFrame({"age": [20.0, None, 30], "pay": [10.0, 20.0, 1e300], "s": [True, True, False]})
+    )
     assert rows.hold([{"age": 20, "pay": 10.0, "s": False}])
     assert rows.hold([{"age": 20, "pay": 10.0001, "s": True}])  # closer than a thousandth of the range
     assert not rows.hold([{"age": 20, "pay": 20.0, "s": True}, {"age": 21, "pay": 10.0, "s": True}])

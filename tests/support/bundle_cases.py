@@ -339,7 +339,7 @@ class Forgery:
         """Property and claim as they should read, so that only what was shown can be wrong."""
         facts = self.certificate
         try:
-            facts["property"] = checker.property_of(checker.People(copy.deepcopy(self.domain)))
+            facts["property"] = checker.property_of(checker.Individuals(copy.deepcopy(self.domain)))
             stated = facts["verdict"], facts["proof"], facts["arithmetic"], self.domain["sensitive"], facts["reason"]
             facts["claim"] = checker.claim_of(*stated, self.domain.get("twins", []), rounds=self.rounds())
         except (checker.Rejected, *checker.MALFORMED, ArithmeticError):
@@ -354,11 +354,11 @@ class Forgery:
     def rounds(self) -> bool:
         """Whether sums of trees may round, as the checker finds; a claim about them must say so."""
         try:
-            people = checker.People(copy.deepcopy(self.domain))
+            people = checker.Individuals(copy.deepcopy(self.domain))
             found = checker.read_model(self.model.SerializeToString(), people)
         except (checker.Rejected, *checker.MALFORMED):
             return False
-        return isinstance(found, checker.Forest) and not found.adds_exactly
+        return isinstance(found, checker.ForestGraph) and not found.adds_exactly
 
     def sealed(self) -> Files:
         """The three files, with every digest as it should be."""

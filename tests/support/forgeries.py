@@ -585,10 +585,10 @@ def tree_found(forgery: Forgery, chance: random.Random) -> str | None:
     """A proof by the checker's own bounds, of the model as it now is."""
     kinds = chance.choice([["real"], ["real", forgery.executed]])
     try:
-        people = checker.People(copy.deepcopy(forgery.domain))
+        people = checker.Individuals(copy.deepcopy(forgery.domain))
         network = checker.read_model(forgery.model.SerializeToString(), people)
         most: dict[str, Any] = {"timeout": 1.0, "most_leaves": 60}
-        if isinstance(network, checker.Forest):
+        if isinstance(network, checker.ForestGraph):
             tree = find_forest_tree(network, people, float64="float64" in kinds, **most)
         else:
             tree = find_tree(network, people, float32="float32" in kinds, **most)

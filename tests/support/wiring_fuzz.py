@@ -239,7 +239,7 @@ def _body(node: Plan, key: str, plans: list[Plan]) -> onnx.GraphProto:
 
 def judged(content: bytes) -> tuple[bool, bool]:
     """Whether the product, and the checker, say that nothing reaches an output."""
-    people = checker.People(checker.parse_json(DOMAIN.text().encode(), "domain.json"))
+    people = checker.Individuals(checker.parse_json(DOMAIN.text().encode(), "domain.json"))
     try:
         proven = checker.prove_wiring(checker.read_wiring(content, people), people) == {"executed"}
     except checker.Rejected:

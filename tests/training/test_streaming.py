@@ -16,7 +16,7 @@ from bornfair.people.policies import Policies
 from bornfair.people.sources import Source
 from bornfair.training import cache as caching
 from bornfair.training import streamed_fit, streaming
-from bornfair.training.cache import KEPT_ASIDE, TRAINING, VALIDATION, Layout, Shares
+from bornfair.training.cache import KEPT_ASIDE, TRAINING, VALIDATION, Layout, RowShares
 from bornfair.training.calibration import Calibration
 from bornfair.training.fitting import Recipe
 from bornfair.training.hosts import Hosts
@@ -124,13 +124,13 @@ def test_a_table_that_changes_while_it_is_read_is_refused(streamed, people, whol
 
 
 def test_who_is_kept_aside_is_decided_by_address_and_seed(streamed, whole_run):
-    shares, addresses = Shares.of(ROWS, 0.2, 0.1), np.arange(ROWS, dtype=np.uint64)
+    shares, addresses = RowShares.of(ROWS, 0.2, 0.1), np.arange(ROWS, dtype=np.uint64)
     where = shares.parts(addresses, 0)
     assert where[500:].tolist() == shares.parts(addresses[500:], 0).tolist()
     assert where.tolist() != shares.parts(addresses, 1).tolist()
     counts = json.loads((whole_run[2] / "cache.json").read_text())["counts"]
     assert sum(counts.values()) == ROWS and 150 < counts[KEPT_ASIDE] < 330 and 50 < counts[VALIDATION] < 150
-    assert Shares.of(10**9, 0.2, 0.1) == Shares(0.002, 0.002)
+    assert RowShares.of(10**9, 0.2, 0.1) == RowShares(0.002, 0.002)
 
 
 def test_every_epoch_of_a_streamed_training_is_fair_and_learns(whole_run):

@@ -11,7 +11,7 @@ from bornfair.people.encoding import Encoding
 from bornfair.training import teacher
 from bornfair.training.embedding import piecewise
 from bornfair.training.loops import classification_loss, taught_loss
-from bornfair.training.teacher import Reading, Teacher, boosted_cuts
+from bornfair.training.teacher import Teacher, TreeInputs, boosted_cuts
 
 ROWS = 600
 SMALL = {"hidden": (6,), "epochs": 3, "embedding": "boosted", "bins": 8, "taught": 0.5}
@@ -38,7 +38,7 @@ def encoded(people):
 
 def test_trees_read_a_category_as_one_column_and_no_sensitive_one(people, encoded):
     encoding, free, _ = encoded
-    reading, places = Reading.of(encoding), encoding.free_columns()
+    reading, places = TreeInputs.of(encoding), encoding.free_columns()
     seen = reading.columns(free)
     assert [places["job"], places["town"]] == list(reading.categories) and seen.shape == (ROWS, 4)
     for i, name in enumerate(("job", "town")):  # one number for each value, another for another
@@ -73,7 +73,7 @@ def test_nobody_is_judged_by_trees_that_know_them(encoded):
     rows = np.arange(ROWS)
     targets = Teacher(encoding, free, guesses, None, 1.0, 0).taught(rows)
     assert abs(np.corrcoef(targets[:, 0], guesses)[0, 1]) < 0.2
-    reading = Reading.of(encoding)
+    reading = TreeInputs.of(encoding)
     known = teacher._grown(reading, reading.columns(free), guesses, None, 0)
     told = known.predict_proba(reading.columns(free))[:, 1]
     assert np.corrcoef(told, guesses)[0, 1] > 0.4, "trees that know them would have told"

@@ -10,14 +10,14 @@ import typer
 
 from bornfair.cli.code_hosts import Junit, Sarif, write_for_code_hosts
 from bornfair.cli.options import (
-    About,
     Cluster,
     Data,
     Drop,
     Jobs,
     Json,
+    ModelOptions,
     Option,
-    Outside,
+    OutsideOptions,
     Seed,
     Stream,
     SyntheticFiles,
@@ -31,10 +31,10 @@ from bornfair.cli.options import (
 )
 from bornfair.cli.output import STATUS, print_json, tell, written_to
 from bornfair.core.errors import InputError
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 if TYPE_CHECKING:
-    from bornfair.people.sampling import Looked
+    from bornfair.people.sampling import TableSample
 
 
 USUAL = Path("audit.html")
@@ -42,7 +42,7 @@ ON_A_TERMINAL = ("people", "twins", "quality", "by-group", "shares", "combinatio
 """Sections of the report that are printed, too."""
 
 
-@choices("data", about=About, outside=Outside, reading=Reading)
+@choices("data", about=ModelOptions, outside=OutsideOptions, reading=TableReading)
 def audit(
     models: Annotated[
         list[Path] | None,
@@ -87,9 +87,9 @@ def audit(
     seed: Seed = 0,
     json: Json = False,
     *,
-    about: About,
-    outside: Outside,
-    reading: Reading,
+    about: ModelOptions,
+    outside: OutsideOptions,
+    reading: TableReading,
 ) -> None:
     """Is it fair, to how many, to whom not, and how good is it? For one model or several side by side.
 
@@ -170,7 +170,7 @@ def _examined(files: dict[str, Path], documents: Any) -> Any:
     return [Examined.at(files.get(one.model), one.verdict, verdict_sentence(one), name=one.model) for one in documents]
 
 
-def _of_sample(report: Any, looked: Looked, *, synthetic: bool) -> Any:
+def _of_sample(report: Any, looked: TableSample, *, synthetic: bool) -> Any:
     """The report, in which it is said of how many rows those who were judged are a sample. If synthetic, it shows
     nobody, because twins were compared with the sample only.
     """
@@ -195,7 +195,7 @@ def _of_sample(report: Any, looked: Looked, *, synthetic: bool) -> Any:
     return Report(noted(report.document))
 
 
-def _rows_of(data: str | None, reading: Reading) -> tuple[Any, str]:
+def _rows_of(data: str | None, reading: TableReading) -> tuple[Any, str]:
     """The rows of a file, and the digest of the bytes they were read from."""
     from bornfair.questions.auditing.examination import data_digest
 

@@ -23,10 +23,10 @@ from bornfair.cli.options import (
     started,
 )
 from bornfair.cli.output import STATUS, print_json, print_twins, say, tell
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 
-@choices("data", reading=Reading)
+@choices("data", reading=TableReading)
 def certify(
     model: ModelFile,
     out: Annotated[
@@ -42,7 +42,7 @@ def certify(
     seed: Seed = 0,
     json: Json = False,
     *,
-    reading: Reading,
+    reading: TableReading,
 ) -> None:
     """Ask all engines whether the model is fair, and write a certificate of the answer, good or bad.
 

@@ -9,17 +9,17 @@ import typer
 
 from bornfair.cli.options import Bundle, Json, Seed, choices, rows_of
 from bornfair.cli.output import print_json, print_table, tell
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 
-@choices("table", reading=Reading)
+@choices("table", reading=TableReading)
 def drift(
     bundle: Bundle,
     table: Annotated[Path, typer.Argument(help="A CSV or Parquet table of new people.")],
     seed: Seed = 0,
     json: Json = False,
     *,
-    reading: Reading,
+    reading: TableReading,
 ) -> None:
     """Which rows of a new table are outside the domain that the certificate is about, why, and what follows?
 

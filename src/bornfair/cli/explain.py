@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from bornfair.cli.options import (
-    About,
     Data,
     Json,
     MaybeModel,
-    Outside,
+    ModelOptions,
+    OutsideOptions,
     Seed,
     Synthetic,
     Timeout,
@@ -23,10 +23,10 @@ from bornfair.cli.options import (
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
 from bornfair.core.errors import InputError
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 
-@choices("data", about=About, outside=Outside, reading=Reading)
+@choices("data", about=ModelOptions, outside=OutsideOptions, reading=TableReading)
 def explain(
     model: MaybeModel = None,
     person: Annotated[
@@ -46,9 +46,9 @@ def explain(
     seed: Seed = 0,
     json: Json = False,
     *,
-    about: About,
-    outside: Outside,
-    reading: Reading,
+    about: ModelOptions,
+    outside: OutsideOptions,
+    reading: TableReading,
 ) -> None:
     """Is this person treated as all their twins? Which versions of them are decided otherwise, and what would undo it?
 

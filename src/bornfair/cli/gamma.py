@@ -10,7 +10,7 @@ import typer
 from bornfair.cli.options import Combinations, Dataset, Json, Option, Seed, Sensitive, Target, choices, rows_of
 from bornfair.cli.output import print_json, print_table, tell
 from bornfair.core.errors import InputError
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 if TYPE_CHECKING:
     from bornfair.training.gamma import GammaReport
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_LINES = 40
 
 
-@choices("people", reading=Reading)
+@choices("people", reading=TableReading)
 def gamma(
     people: Annotated[
         Path | None, typer.Argument(help="A CSV or Parquet table, or a domain.json.", show_default=False)
@@ -40,7 +40,7 @@ def gamma(
     seed: Seed = 0,
     json: Json = False,
     *,
-    reading: Reading,
+    reading: TableReading,
 ) -> None:
     """Which γ preserves fairness for these codes, why, and how many draws does a sampled response need?
 

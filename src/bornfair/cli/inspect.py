@@ -20,7 +20,7 @@ from bornfair.cli.options import (
     without,
 )
 from bornfair.cli.output import print_json, print_table, tell
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 if TYPE_CHECKING:
     from bornfair.people.column_kinds import Column
@@ -30,7 +30,7 @@ WIDTH = 96  # of the sentences on a terminal
 MOST_TEXT = 44  # of the categories of a column
 
 
-@choices("categorical", reading=Reading)
+@choices("categorical", reading=TableReading)
 def inspect(
     table: TableFile = None,
     target: Target = None,
@@ -42,7 +42,7 @@ def inspect(
     seed: Seed = 0,
     json: Json = False,
     *,
-    reading: Reading,
+    reading: TableReading,
 ) -> None:
     """What is in a table? Kinds of columns, identifiers, texts, sentinels, leaks, proxies, and how to train on it.
 

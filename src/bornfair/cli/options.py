@@ -13,13 +13,13 @@ import typer
 
 from bornfair.cli.output import LARGEST_SEED, say
 from bornfair.core.errors import InputError
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bornfair.core.clock import Clock
-    from bornfair.people.sampling import Looked
+    from bornfair.people.sampling import TableSample
 
 BUNDLE = Path("bornfair-bundle")
 """Where a trained model is written if nobody says where."""
@@ -186,7 +186,7 @@ DecisionOutput = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class About:
+class ModelOptions:
     """Who is asked about, and how the model is read: options of every question about a model."""
 
     domain: DomainFile = None
@@ -207,7 +207,7 @@ class About:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Service:
+class ServiceOptions:
     """A model that is a program or a service."""
 
     model_command: ModelCommand = None
@@ -239,7 +239,7 @@ class Service:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outside(Service):
+class OutsideOptions(ServiceOptions):
     """A model that is asked from outside."""
 
     opaque: Opaque = False
@@ -256,8 +256,8 @@ def started(timeout: float, *, quiet: bool) -> Clock:
     return clock
 
 
-def rows_of(path: str | Path | None, reading: Reading) -> pd.DataFrame | None:
-    """The rows of a file, read as the options of `Reading` say; no file, no rows."""
+def rows_of(path: str | Path | None, reading: TableReading) -> pd.DataFrame | None:
+    """The rows of a file, read as the options of `TableReading` say; no file, no rows."""
     if path is None:
         if said := [name for name, value in vars(reading).items() if value]:
             raise InputError(f"--{said[0]}: there is no table to read so; name one.")
@@ -268,8 +268,8 @@ def rows_of(path: str | Path | None, reading: Reading) -> pd.DataFrame | None:
 
 
 def sample_of(
-    path: str | None, reading: Reading, stream: bool | None, drop: list[str] | None, seed: int, clock: Any = None
-) -> Looked | None:
+    path: str | None, reading: TableReading, stream: bool | None, drop: list[str] | None, seed: int, clock: Any = None
+) -> TableSample | None:
     """Random rows of a table that is read in batches; None of one that is read as a whole. Reading takes at most a
     quarter of the time.
     """
@@ -287,7 +287,7 @@ def sample_of(
 
 
 def people_of(
-    data: str | None, reading: Reading, model: Path | None, asked: dict[str, Any], seed: int, clock: Clock
+    data: str | None, reading: TableReading, model: Path | None, asked: dict[str, Any], seed: int, clock: Clock
 ) -> tuple[pd.DataFrame | None, dict[str, Any]]:
     """The rows of a table, or a sample if it is read in batches, and what is asked: then with the domain of all rows,
     unless one is given or the model has its own.
@@ -306,7 +306,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def domain_of_all(
-    data: str, reading: Reading, target: str | None, sensitive: list[str], drop: list[str], seed: int, clock: Any
+    data: str, reading: TableReading, target: str | None, sensitive: list[str], drop: list[str], seed: int, clock: Any
 ) -> Any:
     """Everybody in a table that is read in batches: a sample does not show who that is."""
     from bornfair.people.sampling import domain_of
@@ -323,7 +323,7 @@ def domain_of_all(
 
 
 def table_of(
-    table: str | None, dataset: str | None, target: str | None, reading: Reading, seed: int | None = None
+    table: str | None, dataset: str | None, target: str | None, reading: TableReading, seed: int | None = None
 ) -> tuple[pd.DataFrame, str | None]:
     """The rows of a file or of a built-in dataset, and the column to predict. With a seed: a sample of a large file."""
     if (table is None) == (dataset is None):

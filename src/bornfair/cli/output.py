@@ -196,7 +196,7 @@ def training_progress(label: str, *, quiet: bool) -> Iterator[Callable[[Epoch], 
             bar.stop()
 
 
-class Pace:
+class RowPace:
     """Tells now and then, on stderr, how many rows of a long table are done, how fast, and how long the rest takes."""
 
     EVERY = 10.0  # seconds

@@ -19,10 +19,10 @@ from bornfair.cli.predictions import (
     say_unseen,
     unseen_counts,
 )
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 
-@choices("table", reading=Reading)
+@choices("table", reading=TableReading)
 def predict(
     bundle: Bundle,
     table: Annotated[
@@ -44,7 +44,7 @@ def predict(
     seed: Seed = 0,
     json: Json = False,
     *,
-    reading: Reading,
+    reading: TableReading,
 ) -> None:
     """Predict the class of each row, with the probability of every class.
 

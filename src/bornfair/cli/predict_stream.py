@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair import __version__
-from bornfair.cli.output import Pace, print_json, print_text, say, tell
+from bornfair.cli.output import RowPace, print_json, print_text, say, tell
 from bornfair.cli.predictions import csv_text, known_by, no_formula, say_unseen, unseen_counts
 from bornfair.core.errors import InputError
 from bornfair.core.growing import GrowingFile
@@ -21,7 +21,7 @@ from bornfair.models.network.network import decisions
 from bornfair.models.operating import Asked
 from bornfair.people import sources
 from bornfair.people.levels import with_categories
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 from bornfair.people.sources import Batch, Source
 from bornfair.proof.bundle import load_bundle
 
@@ -53,7 +53,7 @@ def predict_streamed(
     raw: bool,
     threshold: list[str] | None,
     identifiers: list[str],
-    reading: Reading,
+    reading: TableReading,
     *,
     json: bool,
 ) -> None:
@@ -83,7 +83,7 @@ def predict_streamed(
         done = Reached() if file is None else file.state
         if done.rows:
             say(f"bornfair: continuing after the {done.rows:,} rows of an interrupted run.")
-        pace = Pace("predicting", source.rows, quiet=json, start=done.rows)
+        pace = RowPace("predicting", source.rows, quiet=json, start=done.rows)
         for (part, inside), people, scores in _scored(
             _batches(source, columns, (done.part, done.inside)), model.scores
         ):

@@ -13,7 +13,7 @@ from bornfair.cli.options import (
     Json,
     Seed,
     Sensitive,
-    Service,
+    ServiceOptions,
     Stream,
     TableFile,
     Target,
@@ -25,15 +25,15 @@ from bornfair.cli.options import (
 from bornfair.cli.output import print_json, print_table, tell
 from bornfair.core.errors import InputError
 from bornfair.core.limits import REQUEST_SECONDS
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 if TYPE_CHECKING:
-    from bornfair.questions.proxies.tells import About, Tell
+    from bornfair.questions.proxies.tells import SensitiveTells, Tell
 
 MOST_LINES = 20
 
 
-@choices("table", service=Service, reading=Reading)
+@choices("table", service=ServiceOptions, reading=TableReading)
 def proxies(
     table: TableFile = None,
     sensitive: Sensitive = None,
@@ -46,8 +46,8 @@ def proxies(
     seed: Seed = 0,
     json: Json = False,
     *,
-    service: Service,
-    reading: Reading,
+    service: ServiceOptions,
+    reading: TableReading,
 ) -> None:
     """Which features tell the sensitive value, alone and together, and which swaps would make twins of more people?"""
     from bornfair.questions.proxies.tells import proxy_report
@@ -69,7 +69,7 @@ def proxies(
         _print(part)
 
 
-def _print(part: About) -> None:
+def _print(part: SensitiveTells) -> None:
     values = ", ".join(part.values)
     extra = [(tell, name) for tell, name in ((part.score, "▶ the model's score"), (part.score_after, "▶ the other's"))]
     rows = [_line(part.together, "▶ all together"), *(_line(tell, name) for tell, name in extra if tell)]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, get_args
 
 from bornfair.cli.options import (
-    About,
     Cluster,
     Data,
     Jobs,
     Json,
     MaybeModel,
+    ModelOptions,
     MostBoxes,
     Option,
-    Outside,
+    OutsideOptions,
     Seed,
     Synthetic,
     Timeout,
@@ -23,13 +23,13 @@ from bornfair.cli.options import (
     started,
 )
 from bornfair.cli.output import print_json, print_table, tell
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 if TYPE_CHECKING:
     from bornfair.quantification.records import Shares
 
 
-@choices("data", about=About, outside=Outside, reading=Reading)
+@choices("data", about=ModelOptions, outside=OutsideOptions, reading=TableReading)
 def quantify(
     model: MaybeModel = None,
     data: Data = None,
@@ -53,9 +53,9 @@ def quantify(
     seed: Seed = 0,
     json: Json = False,
     *,
-    about: About,
-    outside: Outside,
-    reading: Reading,
+    about: ModelOptions,
+    outside: OutsideOptions,
+    reading: TableReading,
 ) -> None:
     """Which share of everybody who could exist is proven fair, proven unfair, or neither? Interrupt it at any time.
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bornfair.cli.options import (
-    About,
     Json,
     ModelFile,
+    ModelOptions,
     Option,
     Seed,
     choices,
@@ -18,7 +18,7 @@ from bornfair.cli.options import (
 )
 from bornfair.cli.output import STATUS, print_json, print_table, quality_rows, say, tell, written_to
 from bornfair.core.files import check_replaceable
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 if TYPE_CHECKING:
     from bornfair.questions.repairing import Repaired, RepairedForest, RepairedGraph
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 REPAIRED = Path("bornfair-repaired")
 
 
-@choices("data", about=About, reading=Reading)
+@choices("data", about=ModelOptions, reading=TableReading)
 def repair(
     model: ModelFile,
     data: Annotated[Path, Option(help="A CSV or Parquet table of people the model decides about.")],
@@ -49,8 +49,8 @@ def repair(
     seed: Seed = 0,
     json: Json = False,
     *,
-    about: About,
-    reading: Reading,
+    about: ModelOptions,
+    reading: TableReading,
 ) -> None:
     """Make a model fair: project it, fine-tune it so that it stays fair, certify it, and tell whose decision changed.
 

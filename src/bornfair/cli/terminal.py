@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from bornfair.cli.output import print_table, say, tell
-from bornfair.report.blocks import Block, Cell, Chart, Contents, Listing, Meter, Part, Table, Text
+from bornfair.report.blocks import Block, BlockGroup, Cell, Chart, Contents, Listing, Meter, Table, Text
 
 
 def print_contents(contents: Contents, sections: Collection[str], name: str = "") -> None:
@@ -41,10 +41,10 @@ def _print(block: Block) -> None:
             cells = [tuple(map(_cell, row.cells)) for row in rows]
             last = [i for i in range(len(columns)) if i not in numbers]
             print_table(caption, columns, cells, numbers_from=max(last, default=-1) + 1)
-        case Part(title, inner, "aside"):
+        case BlockGroup(title, inner, "aside"):
             tell(title)
             _print_all(inner)
-        case Part(title, _, "person"):
+        case BlockGroup(title, _, "person"):
             tell(f"  {title}")
         case Chart(_, words, _, repeats) if not repeats:
             tell(words, "")

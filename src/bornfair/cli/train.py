@@ -47,7 +47,7 @@ from bornfair.cli.training_result import (
 )
 from bornfair.core.errors import InputError, shown
 from bornfair.core.files import check_replaceable
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 from bornfair.training.options import TrainingOptions, advice
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from bornfair.questions.inspection.table import Inspection
 
 
-@choices("combinations", options=TrainingOptions, reading=Reading)
+@choices("combinations", options=TrainingOptions, reading=TableReading)
 def train(
     table: TableFile = None,
     target: Target = None,
@@ -119,7 +119,7 @@ def train(
     json: Json = False,
     *,
     options: TrainingOptions,
-    reading: Reading,
+    reading: TableReading,
 ) -> None:
     """Train a fair classifier, prove it fair, and write it to a bundle.
 
@@ -271,7 +271,7 @@ def _people(
     target: str | None,
     sensitive: list[str],
     drop: list[str],
-    reading: Reading,
+    reading: TableReading,
 ) -> tuple[pd.DataFrame, str, list[str]]:
     if dataset is not None and not sensitive:
         from bornfair import datasets

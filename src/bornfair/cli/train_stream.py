@@ -11,14 +11,14 @@ from typing import Any
 import pandas as pd
 
 from bornfair.cli.options import BUNDLE
-from bornfair.cli.output import Pace, say, training_progress, unfairness_warned, written_to
+from bornfair.cli.output import RowPace, say, training_progress, unfairness_warned, written_to
 from bornfair.cli.training_result import check_not_dropped, check_test_fraction, check_unlabelled, training_result
 from bornfair.core.errors import InputError
 from bornfair.core.growing import Busy, OwnFolder, private_folder, remove_leftovers
 from bornfair.people.column_kinds import refusal, refused
 from bornfair.people.domain import Domain
 from bornfair.people.policies import Policies
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 from bornfair.people.sources import Source
 from bornfair.training.cache import told_of_rows
 from bornfair.training.fitting import Recipe
@@ -48,7 +48,7 @@ class Streamed:
         sensitive: list[str],
         drop: list[str],
         categorical: list[str],
-        reading: Reading,
+        reading: TableReading,
         unlabelled: str,
         estimator: str,
         *,
@@ -86,7 +86,7 @@ class Streamed:
         with told_of_rows(folder):
             private_folder(folder)
             own = None if cache is not None else _owned(folder, out, kept=resumable)
-        pace = Pace("looking at the table", source.rows, quiet=quiet or not together.is_first)
+        pace = RowPace("looking at the table", source.rows, quiet=quiet or not together.is_first)
         asked = hashlib.sha256(repr((table, target)).encode()).hexdigest()[:16]
         looked = survey_table(
             source, target, sensitive, drop=drop, categorical=categorical, observed=observed, seed=seed,
@@ -150,11 +150,11 @@ class Streamed:
         domain = known.replaced(label=self.table.label)
         domain = domain.with_twins(twins) if twins else domain
         recipe = Recipe.of(options, self.seed)
-        encoding = Pace("encoding the table", self.table.survey.rows, quiet=self.quiet)
-        epochs: dict[int, Pace] = {}
+        encoding = RowPace("encoding the table", self.table.survey.rows, quiet=self.quiet)
+        epochs: dict[int, RowPace] = {}
 
         def told(number: int, rows: int, total: int, loss: float) -> None:
-            pace = epochs.setdefault(number, Pace(f"epoch {number}", total, quiet=self.quiet))
+            pace = epochs.setdefault(number, RowPace(f"epoch {number}", total, quiet=self.quiet))
             pace.reached(rows, f", loss {loss:.4f}")
 
         with training_progress("training", quiet=self.quiet) as advance, unfairness_warned():

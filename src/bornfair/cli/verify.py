@@ -9,14 +9,14 @@ import typer
 
 from bornfair.cli.code_hosts import Junit, Sarif, write_for_code_hosts
 from bornfair.cli.options import (
-    About,
     Cluster,
     Data,
     Jobs,
     Json,
     MaybeModel,
+    ModelOptions,
     MostBoxes,
-    Outside,
+    OutsideOptions,
     Seed,
     SyntheticFiles,
     Timeout,
@@ -28,13 +28,13 @@ from bornfair.cli.options import (
 )
 from bornfair.cli.output import STATUS, print_json, print_table, print_twins, tell
 from bornfair.core.errors import InputError
-from bornfair.people.reading import Reading
+from bornfair.people.reading import TableReading
 
 if TYPE_CHECKING:
     from bornfair.core.clock import Clock
 
 
-@choices("data", about=About, outside=Outside, reading=Reading)
+@choices("data", about=ModelOptions, outside=OutsideOptions, reading=TableReading)
 def verify(
     model: MaybeModel = None,
     engine: Annotated[str, typer.Option(help="auto, bounds, milp, or smt (package bornfair-bench).")] = "auto",
@@ -65,9 +65,9 @@ def verify(
     seed: Seed = 0,
     json: Json = False,
     *,
-    about: About,
-    outside: Outside,
-    reading: Reading,
+    about: ModelOptions,
+    outside: OutsideOptions,
+    reading: TableReading,
 ) -> None:
     """Do two people who differ only in the sensitive features always get the same decision?
 

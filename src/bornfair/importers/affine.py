@@ -1,7 +1,7 @@
 """Values of a foreign model as functions of a person: affine forms over the values computed before.
 
 A tensor [people, …] is either `Forms` (each entry an affine form over the columns of the input and over the outputs of
-activations) or `Cells` (each entry a function of one feature with finitely many values, written out value by value).
+activations) or `AffineCells` (each entry a function of one feature with finitely many values, listed one by one).
 """
 
 from __future__ import annotations
@@ -155,20 +155,22 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells(PeopleTensor):
+class AffineCells(PeopleTensor):
     """A tensor of such entries."""
 
     cells: tuple[Cell, ...]
 
-    def picked(self, index: np.ndarray) -> Cells:
+    def picked(self, index: np.ndarray) -> AffineCells:
         affordable(100 * index.size)  # each is an object of its own
-        return Cells(index.shape, tuple(self.cells[i] for i in index.ravel()))
+        return AffineCells(index.shape, tuple(self.cells[i] for i in index.ravel()))
 
-    def mapped(self, function: Callable[[np.ndarray], Any]) -> Cells:
-        return Cells(self.tail, tuple(Cell(cell.source, np.asarray(function(cell.values))) for cell in self.cells))
+    def mapped(self, function: Callable[[np.ndarray], Any]) -> AffineCells:
+        return AffineCells(
+            self.tail, tuple(Cell(cell.source, np.asarray(function(cell.values))) for cell in self.cells)
+        )
 
 
-Value = Forms | Cells | np.ndarray
+Value = Forms | AffineCells | np.ndarray
 
 
 class Tape:
@@ -184,10 +186,10 @@ class Tape:
             start += width
         self.input = ValueBlock("input", start, "input")
 
-    def column(self, feature: Feature, given: Callable[[np.ndarray], np.ndarray]) -> Forms | Cells:
+    def column(self, feature: Feature, given: Callable[[np.ndarray], np.ndarray]) -> Forms | AffineCells:
         """A feature [people, 1]: a raw number as it stands, or its categories in the type that the model is given."""
         if not isinstance(feature, NUMERIC):
-            return Cells((1,), (Cell(feature, given(np.array(feature.levels(), dtype=object))),))
+            return AffineCells((1,), (Cell(feature, given(np.array(feature.levels(), dtype=object))),))
         row = np.zeros((1, self.input.width))
         row[0, self.columns[feature.name].start] = 1.0
         return Forms((1,), {self.input: row}, np.zeros(1))
@@ -216,14 +218,14 @@ class Tape:
                 matrix[i, self.columns[cell.source.name]] = numbers
         return Forms(value.tail, _kept({self.input: matrix}), constant)
 
-    def cells(self, value: Value) -> Cells:
+    def cells(self, value: Value) -> AffineCells:
         """A tensor as functions of one feature each; a number that is looked up needs its values listed."""
-        if isinstance(value, Cells):
+        if isinstance(value, AffineCells):
             return value
         assert isinstance(value, Forms)
         if set(value.parts) != {self.input}:
             raise CannotRead("looks up a computed value in a list, which is not supported")
-        return Cells(
+        return AffineCells(
             value.tail, tuple(self._cell(*entry) for entry in zip(value.parts[self.input], value.constant, strict=True))
         )
 

@@ -17,7 +17,7 @@ from bornfair.importers.onnx_file import OnnxFile
 from bornfair.importers.onnx_node import UNKNOWN_ROWS
 from bornfair.models.columns import Columns, Who, columns_for, with_classes
 from bornfair.models.deciding import served
-from bornfair.models.graph.around import Core, Form, Label, Taken
+from bornfair.models.graph.around import Core, Form, LabelOutput, Taken
 from bornfair.models.graph.wiring import reads_of
 from bornfair.models.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.operating import Operating
@@ -59,7 +59,7 @@ def onnx_core(file: OnnxFile, who: Who, asked: Reading) -> tuple[Core, Domain, O
     core = Core(model, takes, gives, form)
     if label is None:
         return core, domain, _asked_point(asked, form, domain, file.origin)
-    own = Label(label, _written(tried[label], domain, file.origin, label))
+    own = LabelOutput(label, _written(tried[label], domain, file.origin, label))
     point = _own_point(model, gives, form, tried, own, file.origin)
     return dataclasses.replace(core, label=own), domain, point
 
@@ -175,7 +175,7 @@ def _written(found: np.ndarray, domain: Domain, origin: str, name: str) -> tuple
 
 
 def _own_point(
-    model: Any, gives: str, form: Form, tried: dict[str, np.ndarray], label: Label, origin: str
+    model: Any, gives: str, form: Form, tried: dict[str, np.ndarray], label: LabelOutput, origin: str
 ) -> Operating | None:
     """Where the shares decide as the graph's own label does; None: the largest. Refused where that is not known."""
     shares = _shares(tried[gives], form)
@@ -208,7 +208,7 @@ def _shares(found: np.ndarray, form: Form) -> np.ndarray:
     return np.concatenate([1 - last, last], axis=1)
 
 
-def _turning_point(model: Any, gives: str, form: Form, like: np.ndarray, label: Label) -> Operating | None:
+def _turning_point(model: Any, gives: str, form: Form, like: np.ndarray, label: LabelOutput) -> Operating | None:
     """The largest share for which the first of two classes is decided, if the label depends on shares alone: tried from
     0 to 1, then between neighbours down to the last bit.
     """

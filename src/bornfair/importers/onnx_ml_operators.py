@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from bornfair.importers.affine import (
+    AffineCells,
     CannotRead,
     Cell,
-    Cells,
     Decision,
     Forms,
     Value,
@@ -32,7 +32,7 @@ def scaler(node: Node) -> Value:
     return value.plus(-offset).scaled(scale)
 
 
-def one_hot_encoder(node: Node) -> Cells:
+def one_hot_encoder(node: Node) -> AffineCells:
     value = node.given(0)
     if isinstance(value, np.ndarray):
         raise CannotRead("one-hot encodes a constant, which is not supported")
@@ -46,7 +46,7 @@ def one_hot_encoder(node: Node) -> Cells:
         known_as = cell if isinstance(known[0], str) else Cell(cell.source, cell.values.astype(np.int64))
         places = known_as.places(known, strict=not node.attributes.get("zeros", 1))
         made += cell.one_hot(places, len(known), np.array([0, 1], np.float32))
-    return Cells((*value.tail, len(known)), tuple(made))
+    return AffineCells((*value.tail, len(known)), tuple(made))
 
 
 def label_encoder(node: Node) -> Value:
@@ -66,7 +66,7 @@ def category_mapper(node: Node) -> Value:
 def _from_what_is_given(node: Node, names: list[Any], numbers: list[Any]) -> tuple[list[Any], list[Any]]:
     """Keys and values: numbers become names, or names numbers."""
     value = node.given(0)
-    levels = value.cells[0].values if isinstance(value, Cells) else value
+    levels = value.cells[0].values if isinstance(value, AffineCells) else value
     numeric = isinstance(levels, Forms) or levels.dtype.kind in "iuf"
     return (numbers, names) if numeric else (names, numbers)
 
@@ -110,7 +110,7 @@ def imputer(node: Node) -> Value:
     fills = np.broadcast_to(fill, (value.size,))
     cells = node.tape.cells(value).cells
     made = (Cell(c.source, np.where(c.values == missing, fills[i], c.values)) for i, c in enumerate(cells))
-    return Cells(value.tail, tuple(made))
+    return AffineCells(value.tail, tuple(made))
 
 
 def array_feature_extractor(node: Node) -> Value:
@@ -129,7 +129,7 @@ def array_feature_extractor(node: Node) -> Value:
     if ((positions < 0) | (positions >= len(names))).any():
         raise CannotRead(f"names a class beyond the {len(names)} there are")
     # The operator gives [1, people]; what follows reshapes that to [people].
-    return Cells((), (Cell(chosen.source, names[positions]),))
+    return AffineCells((), (Cell(chosen.source, names[positions]),))
 
 
 def normalizer(node: Node) -> Value:
@@ -157,13 +157,13 @@ def feature_vectorizer(node: Node) -> Value:
 def binarizer(node: Node) -> Value:
     value = node.given(0)
     threshold = float(node.attributes.get("threshold", 0.0))
-    if isinstance(value, Cells):
+    if isinstance(value, AffineCells):
         return value.mapped(lambda levels: (levels > threshold).astype(np.float32))
     score = node.forms(0)
     if score.size != 1:
         raise CannotRead(f"compares {score.size} values; one decision is read")
     decision = Decision(score.plus(-threshold), node.name)
-    return Cells(score.tail, (Cell(decision, np.array([0.0, 1.0])),))
+    return AffineCells(score.tail, (Cell(decision, np.array([0.0, 1.0])),))
 
 
 def linear_classifier(node: Node) -> tuple[Value | Exception, ...]:
@@ -173,7 +173,7 @@ def linear_classifier(node: Node) -> tuple[Value | Exception, ...]:
         labels = list(range(max(scores.size, 2)))
     if scores.size not in (len(labels), 1) or len(labels) < 2:
         raise CannotRead(f"has {scores.size} rows of coefficients for {len(labels)} classes")
-    label = Cells((), (Cell(Decision(scores, node.name), _column(labels)),))
+    label = AffineCells((), (Cell(Decision(scores, node.name), _column(labels)),))
     return label, _transformed(node, scores)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from bornfair.importers.affine import (
+    AffineCells,
     CannotRead,
     Cell,
-    Cells,
     Forms,
     Value,
     affordable,
@@ -101,7 +101,7 @@ def gather(node: Node) -> Value:
     return moved(value, lambda entries: np.take(entries, _inside(index, value.shape[axis]), axis=axis))
 
 
-def _looked_up(node: Node, value: Value, index: Forms | Cells, axis: int) -> Cells:
+def _looked_up(node: Node, value: Value, index: Forms | AffineCells, axis: int) -> AffineCells:
     """Rows of a constant chosen by a category (an embedding), or class names chosen by the decision."""
     if not isinstance(value, np.ndarray) or axis != 0:
         raise CannotRead("chooses columns by a value of the person, which is not supported")
@@ -110,7 +110,7 @@ def _looked_up(node: Node, value: Value, index: Forms | Cells, axis: int) -> Cel
     for cell in node.tape.cells(index).cells:
         rows = value[_inside(cell.values, len(value))].reshape(len(cell.values), -1)
         made += [Cell(cell.source, rows[:, j]) for j in range(rows.shape[1])]
-    return Cells((*index.tail, *rest), tuple(made))
+    return AffineCells((*index.tail, *rest), tuple(made))
 
 
 def _inside(index: np.ndarray, length: int) -> np.ndarray:
@@ -161,7 +161,7 @@ def concat(node: Node) -> Value:
         affordable(sum(value.size for value in values))
         return np.concatenate(values, axis=axis)  # type: ignore[arg-type]
     not_people(people[0], axis)
-    whole: list[Forms | Cells] = []
+    whole: list[Forms | AffineCells] = []
     for value in values:
         if not isinstance(value, np.ndarray):
             whole.append(value)
@@ -171,11 +171,11 @@ def concat(node: Node) -> Value:
             raise CannotRead(f"joins people with a constant of shape {value.shape}")
     if len({len(value.tail) for value in whole}) != 1:
         raise CannotRead("joins tensors with different numbers of axes")
-    cells = [value for value in whole if isinstance(value, Cells)]
+    cells = [value for value in whole if isinstance(value, AffineCells)]
     if len(cells) == len(whole):
         index = joined_index([value.tail for value in cells], axis - 1)
         every = tuple(cell for value in cells for cell in value.cells)
-        return Cells((len(every),), every).picked(index)
+        return AffineCells((len(every),), every).picked(index)
     return concatenated([node.tape.forms(value) for value in whole], axis - 1)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bornfair.importers.affine import CannotRead, Cell, Cells, Forms, PeopleTensor, Tape, Value, affordable
+from bornfair.importers.affine import AffineCells, CannotRead, Cell, Forms, PeopleTensor, Tape, Value, affordable
 
 UNKNOWN_ROWS = 1_000_003  # stands for the number of people in a shape; a prime no layer has as its width
 
@@ -103,12 +103,12 @@ def moved(value: Value, function: Callable[[np.ndarray], np.ndarray]) -> Value:
     return value.picked(index[0])
 
 
-def by_value(value: np.ndarray | Cells, function: Callable[[np.ndarray], Any]) -> np.ndarray | Cells:
+def by_value(value: np.ndarray | AffineCells, function: Callable[[np.ndarray], Any]) -> np.ndarray | AffineCells:
     """A function of each constant, or of each value that an entry can have."""
-    return value.mapped(function) if isinstance(value, Cells) else np.asarray(function(value))
+    return value.mapped(function) if isinstance(value, AffineCells) else np.asarray(function(value))
 
 
-def beside(value: Forms | Cells, constant: np.ndarray) -> np.ndarray:
+def beside(value: Forms | AffineCells, constant: np.ndarray) -> np.ndarray:
     """A constant that is combined with people, without their axis."""
     shape = constant.shape
     while len(shape) > len(value.tail) and shape[0] == 1:
@@ -118,7 +118,7 @@ def beside(value: Forms | Cells, constant: np.ndarray) -> np.ndarray:
     return constant.reshape(shape)
 
 
-def broadcast(value: Forms | Cells, tail: tuple[int, ...]) -> Forms | Cells:
+def broadcast(value: Forms | AffineCells, tail: tuple[int, ...]) -> Forms | AffineCells:
     if value.tail == tail:
         return value
     if len(value.tail) != len(tail):
@@ -135,12 +135,12 @@ def aligned(node: Node, values: Sequence[Value]) -> list[Forms]:
     ]
 
 
-def level_by_level(function: Callable[..., np.ndarray], values: Sequence[Value]) -> Cells | None:
+def level_by_level(function: Callable[..., np.ndarray], values: Sequence[Value]) -> AffineCells | None:
     """A function of constants and of entries that all depend on the same feature; None if it is not so."""
     if any(isinstance(value, Forms) for value in values):
         return None
     tail, fitted = _fitted(values)
-    parts = [value.cells if isinstance(value, Cells) else value.ravel() for value in fitted]  # type: ignore[union-attr]
+    parts = [value.cells if isinstance(value, AffineCells) else value.ravel() for value in fitted]  # type: ignore[union-attr]
     made = []
     for entries in zip(*parts, strict=True):
         sources = {id(entry.source): entry.source for entry in entries if isinstance(entry, Cell)}
@@ -149,7 +149,7 @@ def level_by_level(function: Callable[..., np.ndarray], values: Sequence[Value])
         arguments = [entry.values if isinstance(entry, Cell) else entry for entry in entries]
         (source,) = sources.values()
         made.append(Cell(source, np.asarray(function(*arguments))))
-    return Cells(tail, tuple(made))
+    return AffineCells(tail, tuple(made))
 
 
 def _fitted(values: Sequence[Value]) -> tuple[tuple[int, ...], list[Value]]:

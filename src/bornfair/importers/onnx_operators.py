@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from bornfair.importers.affine import (
+    AffineCells,
     CannotRead,
     Cell,
-    Cells,
     Decision,
     Forms,
     Value,
@@ -282,11 +282,11 @@ def argmax(node: Node) -> Value:
     if scores.size < 2:
         raise CannotRead("chooses the largest of one score: everybody gets the same decision")
     chosen = Cell(Decision(scores, node.name), np.arange(scores.size))
-    return Cells((1,) if node.attributes.get("keepdims", 1) else (), (chosen,))
+    return AffineCells((1,) if node.attributes.get("keepdims", 1) else (), (chosen,))
 
 
 def _comparison(numbers: Callable[..., np.ndarray], *, less: bool, ties: bool) -> Handler:
-    def decides(node: Node, one: Forms, other: Forms) -> Cells:
+    def decides(node: Node, one: Forms, other: Forms) -> AffineCells:
         people = one if one.parts else other
         if _raw_numbers(people, node):
             node.tape.cells(people)  # a column compared as it stands: its values must be listed
@@ -294,7 +294,7 @@ def _comparison(numbers: Callable[..., np.ndarray], *, less: bool, ties: bool) -
         if score.size != 1:
             raise CannotRead(f"compares {score.size} computed values; one decision is read")
         decision = Decision(score.scaled(-1.0) if less else score, node.name, ties)
-        return Cells(score.tail, (Cell(decision, np.array([False, True])),))
+        return AffineCells(score.tail, (Cell(decision, np.array([False, True])),))
 
     return pointwise(2, numbers, decides)
 
@@ -306,7 +306,7 @@ def _raw_numbers(value: Forms, node: Node) -> bool:
     return bool(((matrix != 0).sum(axis=1) == 1).all() and (matrix.sum(axis=1) == 1.0).all())
 
 
-def one_hot(node: Node) -> Cells:
+def one_hot(node: Node) -> AffineCells:
     index, depth, values = node.given(0), int(node.needed(1).ravel()[0]), node.needed(2).ravel()
     if isinstance(index, np.ndarray):
         raise CannotRead("one-hot encodes a constant, which is not supported")
@@ -318,7 +318,7 @@ def one_hot(node: Node) -> Cells:
     for cell in cells:
         place = cell.values.astype(np.int64)
         made += cell.one_hot(np.where(place < 0, place + depth, place), depth, values)
-    return Cells((*index.tail, depth), tuple(made))
+    return AffineCells((*index.tail, depth), tuple(made))
 
 
 SEVERAL = "combines conditions on several features, which is not supported"

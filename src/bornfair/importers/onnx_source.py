@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, plain_value, shown
-from bornfair.importers.affine import MOST_WORK, CannotRead, Cells, Decision, Forms, NeedsLevels, Tape
+from bornfair.importers.affine import MOST_WORK, AffineCells, CannotRead, Decision, Forms, NeedsLevels, Tape
 from bornfair.importers.head import SAME, Head, Show, read_head, same_parts, scale_between, without_functions
 from bornfair.importers.onnx_file import STANDARD_NAMES, GraphInput, OnnxFile, array_of, as_input, attribute_of
 from bornfair.importers.onnx_ml_operators import MACHINE_LEARNING
@@ -122,7 +122,7 @@ def _inputs(file: OnnxFile, columns: Columns, tape: Tape) -> Any:
         yield found.name, moved(value, lambda index: index[:, 0]) if found.rank == 1 else value
 
 
-def _column(feature: Feature, given: GraphInput, file: OnnxFile, tape: Tape) -> Forms | Cells:
+def _column(feature: Feature, given: GraphInput, file: OnnxFile, tape: Tape) -> Forms | AffineCells:
     """A feature as the graph is given it."""
     if isinstance(feature, NUMERIC):
         if given.element in ("text", "truth"):
@@ -215,7 +215,7 @@ def end_of(file: OnnxFile, values: dict[str, Any], asked: Reading) -> Understood
 
 def _output(graph: Graph, name: str, value: Any) -> Output | None:
     """What is understood of an output; None if it is the same for everybody."""
-    if isinstance(value, Cells):
+    if isinstance(value, AffineCells):
         if _decision(value) is not None:
             return Output(name, "label", value)
         if all((cell.values == cell.values[0]).all() for cell in value.cells):
@@ -236,19 +236,19 @@ def _forms(value: Forms | Zipped) -> Forms:
     return value.scores if isinstance(value, Zipped) else value
 
 
-def _decision(value: Cells) -> Decision | None:
+def _decision(value: AffineCells) -> Decision | None:
     sources = [cell.source for cell in value.cells]
     return sources[0] if len(sources) == 1 and isinstance(sources[0], Decision) else None
 
 
-def _classes(label: Cells) -> tuple[Value, ...]:
+def _classes(label: AffineCells) -> tuple[Value, ...]:
     classes = tuple(plain_value(value) for value in label.cells[0].values.ravel())
     if len(set(classes)) != len(classes):
         raise CannotRead(f"calls two of its classes the same, {shown(classes)}")
     return classes
 
 
-def _names_for(head: Head, label: Cells) -> tuple[Value, ...] | None:
+def _names_for(head: Head, label: AffineCells) -> tuple[Value, ...] | None:
     """The names that a label gives to the classes of scores; None if it decides by other scores."""
     factor = scale_between(read_head(_decision(label)).logits, head.logits)  # type: ignore[arg-type]
     if factor is None or (factor < 0 and head.logits.size > 1):
@@ -286,7 +286,7 @@ def _alike(one: Head, other: Head) -> bool:
     return np.allclose(one.logits.constant * factor, other.logits.constant, rtol=SAME, atol=0.0)
 
 
-def _consistent(one: Cells, other: Cells) -> bool:
+def _consistent(one: AffineCells, other: AffineCells) -> bool:
     """Whether two labels of one decision mean the same by it: no name stands for two different classes."""
     names, others = (label.cells[0].values.ravel().tolist() for label in (one, other))
     return all(i == j for i, name in enumerate(names) for j, again in enumerate(others) if name == again)

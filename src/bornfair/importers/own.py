@@ -16,8 +16,8 @@ import numpy as np
 
 from bornfair.core.errors import InputError, shown
 from bornfair.importers.affine import (
+    AffineCells,
     Cell,
-    Cells,
     Forms,
     NeedsLevels,
     Tape,
@@ -111,7 +111,7 @@ def _shown(feature: Feature, column: Column, tape: Tape, *, as_held: bool) -> Fo
         raise NeedsLevels(feature.name)
     table = column.table.astype(np.float64)
     cells = tuple(Cell(feature, table[:, j]) for j in range(column.width))
-    return tape.forms(Cells((column.width,), cells))
+    return tape.forms(AffineCells((column.width,), cells))
 
 
 # --- models of bornfair, about the people who are asked about ---

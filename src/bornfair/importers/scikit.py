@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, plain, plain_value, shown
-from bornfair.importers.affine import CannotRead, Cell, Cells, Forms, Tape, clipped, concatenated, layer
+from bornfair.importers.affine import AffineCells, CannotRead, Cell, Forms, Tape, clipped, concatenated, layer
 from bornfair.importers.dense_stack import Kind, Step, formed
 from bornfair.importers.head import Head, read_head
 from bornfair.importers.original import Original
@@ -29,7 +29,7 @@ from bornfair.models.columns import Columns
 from bornfair.models.deciding import Meaning
 from bornfair.models.reading import Reading
 
-Column = Forms | Cells  # [people, 1]
+Column = Forms | AffineCells  # [people, 1]
 LINEAR = (
     "LogisticRegression", "LogisticRegressionCV", "LinearSVC", "SGDClassifier", "Perceptron", "RidgeClassifier",
     "RidgeClassifierCV", "LinearDiscriminantAnalysis",
@@ -118,7 +118,7 @@ class _Affine:
             else:
                 low, high = (number, high) if what == "at least" else (low, number)
         bounded = np.isfinite(low) or np.isfinite(high)
-        if not bounded and isinstance(column, Cells) and column.cells[0].values.dtype.kind in "biuf":
+        if not bounded and isinstance(column, AffineCells) and column.cells[0].values.dtype.kind in "biuf":
             return column.mapped(lambda v: v.astype(np.float64) * factor + shift)
         return clipped(self.tape.forms(column).scaled(factor).plus(shift), low, high, name)
 
@@ -137,7 +137,7 @@ class _Affine:
                     "take it out of the domain, or train with it"
                 )
             rows.append(row)
-        return [Cells((1,), (Cell(cell.source, numbers),)) for numbers in np.array(rows).T]
+        return [AffineCells((1,), (Cell(cell.source, numbers),)) for numbers in np.array(rows).T]
 
     def rotated(self, columns: Sequence[Column], weight: np.ndarray, shift: np.ndarray) -> list[Column]:
         made = layer(concatenated([self.tape.forms(column) for column in columns], 0), weight, shift)

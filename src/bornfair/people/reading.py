@@ -15,7 +15,7 @@ NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semic
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class TableReading:
     """What is said about a file; None means: as the file shows.
 
     encoding: UTF-8 unless the file begins with a byte order mark.
@@ -57,7 +57,7 @@ class Reading:
                 )
 
 
-AS_SHOWN = Reading()
+AS_SHOWN = TableReading()
 
 
 def _is_text_encoding(name: str) -> bool:

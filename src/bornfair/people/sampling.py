@@ -16,11 +16,11 @@ from bornfair.core.errors import InputError
 from bornfair.core.redacted import url_shown
 from bornfair.people.domain import Domain
 from bornfair.people.sources import Source
-from bornfair.people.survey import Sample, sample_size, surveyed
+from bornfair.people.survey import RowSample, sample_size, surveyed
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class TableSample:
     """Random rows of a table."""
 
     sample: pd.DataFrame
@@ -52,11 +52,11 @@ class Looked:
 
 def looked_at(
     source: Source, *, drop: Sequence[str] = (), seed: int = 0, is_up: Callable[[], bool] | None = None
-) -> Looked:
+) -> TableSample:
     """Random rows of a table, read in random order until the time is up, if it ever is."""
     source.check_columns(drop)
     columns = [name for name in source.columns if name not in drop]
-    sample, read, whole = Sample(seed, sample_size(len(columns)), source.declared), 0, True
+    sample, read, whole = RowSample(seed, sample_size(len(columns)), source.declared), 0, True
     order = np.random.default_rng([seed, 7]).permutation(len(source.parts)) if is_up else range(len(source.parts))
     for batch in source.batches(columns, [source.parts[int(number)] for number in order]):
         if is_up is not None and read and is_up():
@@ -68,7 +68,7 @@ def looked_at(
         raise InputError(f"'{source.location}' has no rows; a table needs a header and at least one row.")
     total = read if whole else source.rows
     rows = sample.among(read)[0].infer_objects()
-    return Looked(rows, read, total, source.location, len(source.files), source.fingerprint())
+    return TableSample(rows, read, total, source.location, len(source.files), source.fingerprint())
 
 
 def domain_of(

@@ -22,7 +22,7 @@ import pandas as pd
 from bornfair.core import limits
 from bornfair.core.errors import InputError, shown
 from bornfair.people.features import unknown_column
-from bornfair.people.reading import AS_SHOWN, Reading
+from bornfair.people.reading import AS_SHOWN, TableReading
 from bornfair.people.tables import (
     as_pandas,
     check_cells_have_names,
@@ -62,7 +62,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Part:
+class SourcePart:
     """What one process reads at a stretch: a file, or of Parquet a row group."""
 
     file: int
@@ -71,7 +71,7 @@ class Part:
     rows: int | None = None
 
 
-def is_streamed(location: str | Path | None, stream: bool | None = None, reading: Reading = AS_SHOWN) -> bool:
+def is_streamed(location: str | Path | None, stream: bool | None = None, reading: TableReading = AS_SHOWN) -> bool:
     """Whether a table is read in batches: as asked for, or what is no single file, is far away, or is large once it is
     decoded (rows, cells or bytes, see `bornfair.core.limits`).
 
@@ -102,7 +102,7 @@ class Source:
     [(0, [20, 30]), (1, [40])]
     """
 
-    def __init__(self, location: str, files: Sequence[str], reading: Reading, filesystem: Any = None) -> None:
+    def __init__(self, location: str, files: Sequence[str], reading: TableReading, filesystem: Any = None) -> None:
         self.location, self.files, self.reading, self._filesystem = location, tuple(files), reading, filesystem
         kinds = {_kind(name) for name in self.files}
         if len(kinds) != 1:
@@ -112,7 +112,7 @@ class Source:
         self.parquet = kinds == {"parquet"}
 
     @staticmethod
-    def at(location: str | Path, reading: Reading = AS_SHOWN) -> Source:
+    def at(location: str | Path, reading: TableReading = AS_SHOWN) -> Source:
         """The table at a path of a file or folder, a glob, or an address such as s3://bucket/people/*.parquet.
 
         Files of a folder are taken in the order of their names, folders in it included; names that begin with a point
@@ -164,16 +164,16 @@ class Source:
         return frozenset(field.name for field in schema if pa.types.is_dictionary(field.type))
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[SourcePart, ...]:
         if not self.parquet:
-            return tuple(Part(number) for number in range(len(self.files)))
+            return tuple(SourcePart(number) for number in range(len(self.files)))
         found = []
         for number, name in enumerate(self.files):
             with told_of_reading(name, self.reading):
                 metadata, first = self._parquet_file(number).metadata, 0
             for group in range(metadata.num_row_groups):
                 rows = metadata.row_group(group).num_rows
-                found.append(Part(number, group, first, rows))
+                found.append(SourcePart(number, group, first, rows))
                 first += rows
         return tuple(found)
 
@@ -211,7 +211,9 @@ class Source:
 
     # --- reading ---
 
-    def batches(self, columns: Sequence[str] | None = None, parts: Sequence[Part] | None = None) -> Iterator[Batch]:
+    def batches(
+        self, columns: Sequence[str] | None = None, parts: Sequence[SourcePart] | None = None
+    ) -> Iterator[Batch]:
         """The rows of some columns, in order; `parts` are those of one process among several."""
         wanted = list(self.columns if columns is None else columns)
         self.check_columns(wanted)
@@ -226,7 +228,7 @@ class Source:
                     yield Batch(part.file, first, table)
                     first += len(table)
 
-    def _pieces(self, part: Part, wanted: list[str]) -> Iterator[pd.DataFrame]:
+    def _pieces(self, part: SourcePart, wanted: list[str]) -> Iterator[pd.DataFrame]:
         rows = int(np.clip(CELLS // max(len(wanted), 1), LEAST_ROWS, MOST_ROWS))
         if self.parquet:
             opened = self._parquet_file(part.file)
@@ -264,7 +266,7 @@ class Source:
                 f"--numeric {texts[0]}: it is written as texts, and of a table that is read in batches the decimal "
                 "sign must be said: --decimal . or --decimal ,"
             )
-        return with_numbers(as_pandas(table), Reading(decimal=self.reading.decimal, numeric=told or None))
+        return with_numbers(as_pandas(table), TableReading(decimal=self.reading.decimal, numeric=told or None))
 
     def _check_file(self, number: int, names: Sequence[str], wanted: Sequence[str]) -> None:
         absent = [name for name in wanted if name not in names]
@@ -314,7 +316,7 @@ def draws(addresses: np.ndarray, seed: int, what: int) -> np.ndarray:
     return word ^ (word >> np.uint64(31))
 
 
-def shared_out(parts: Sequence[Part], process: int, processes: int) -> tuple[Part, ...]:
+def shared_out(parts: Sequence[SourcePart], process: int, processes: int) -> tuple[SourcePart, ...]:
     """The parts that one of several processes reads; every part has one reader."""
     if len(parts) < processes:
         raise InputError(

@@ -35,7 +35,7 @@ Told = Callable[[int], None]
 
 
 @dataclass
-class Seen:
+class SeenColumn:
     """What was seen of one column."""
 
     name: str
@@ -112,14 +112,14 @@ class Seen:
         if len(self.values) > MOST_CATEGORIES:
             self.values = None
 
-    def merged(self, other: Seen) -> Seen:
+    def merged(self, other: SeenColumn) -> SeenColumn:
         """What both have seen, of different rows."""
         values: dict[Value, int] | None = None
         if self.values is not None and other.values is not None:
             both = (self.values, other.values)
             values = {value: sum(one.get(value, 0) for one in both) for value in {**self.values, **other.values}}
             values = values if len(values) <= MOST_CATEGORIES else None
-        return Seen(
+        return SeenColumn(
             self.name, self.rows + other.rows, self.gaps + other.gaps, min(self.low, other.low),
             max(self.high, other.high), self.whole and other.whole, self.rising and other.rising,
             self.numbers or other.numbers, self.texts or other.texts, self.truths or other.truths, values,
@@ -149,7 +149,7 @@ class Seen:
         return [self.low, self.high] if self.whole else [self.low, self.high, (self.low + self.high) / 2 + 0.1]
 
 
-class Sample:
+class RowSample:
     """The rows with the smallest draws, of all that were shown."""
 
     def __init__(self, seed: int, size: int, declared: Collection[str] = ()) -> None:
@@ -189,7 +189,7 @@ class Survey:
     """What one pass has found out about a table, or about a part of it."""
 
     rows: int
-    columns: dict[str, Seen]
+    columns: dict[str, SeenColumn]
     sample: pd.DataFrame
     addresses: np.ndarray
     """Which rows the sample is."""
@@ -255,8 +255,8 @@ def surveyed(
     listed: columns of which the different values are of interest also where they are numbers. together: columns of
     which the combinations that occur are.
     """
-    found = {name: Seen(name) for name in columns}
-    sample, rows = Sample(seed, sample_size(len(columns)), source.declared), 0
+    found = {name: SeenColumn(name) for name in columns}
+    sample, rows = RowSample(seed, sample_size(len(columns)), source.declared), 0
     combinations: dict[tuple[Any, ...], None] = {}
     for batch in batches:
         rows += len(batch.table)
@@ -284,7 +284,7 @@ def merged(parts: Sequence[Survey]) -> Survey:
     together = None
     if first.together is not None:
         together = tuple(dict.fromkeys(row for part in parts for row in part.together or ()))
-    sample = Sample(first.seed, first.size)
+    sample = RowSample(first.seed, first.size)
     for part in parts:
         if part.rows:
             sample.add(part.sample, part.addresses)
@@ -315,9 +315,9 @@ FACTS = "facts"
 
 def to_bytes(survey: Survey) -> bytes:
     """
-    >>> from bornfair.people.survey import Seen
+    >>> from bornfair.people.survey import SeenColumn
     >>> people = pd.DataFrame({"age": [20, 30], "sex": ["f", None]})
-    >>> one = Survey(2, {"age": Seen("age", 2)}, people, np.arange(2, dtype=np.uint64), seed=0, size=9)
+    >>> one = Survey(2, {"age": SeenColumn("age", 2)}, people, np.arange(2, dtype=np.uint64), seed=0, size=9)
     >>> from_bytes(to_bytes(one)).sample["sex"].tolist()
     ['f', None]
     """
@@ -364,10 +364,10 @@ def from_bytes(content: bytes) -> Survey:
     return Survey(facts["rows"], seen, pd.DataFrame(columns), addresses, facts["seed"], facts["size"], together)
 
 
-def _seen_json(seen: Seen) -> dict[str, Any]:
+def _seen_json(seen: SeenColumn) -> dict[str, Any]:
     return vars(seen) | {"values": None if seen.values is None else [list(pair) for pair in seen.values.items()]}
 
 
-def _seen(facts: dict[str, Any]) -> Seen:
+def _seen(facts: dict[str, Any]) -> SeenColumn:
     values = facts["values"]
-    return Seen(**facts | {"values": None if values is None else dict(map(tuple, values))})
+    return SeenColumn(**facts | {"values": None if values is None else dict(map(tuple, values))})

@@ -16,7 +16,7 @@ import pandas as pd
 from bornfair.core import limits
 from bornfair.core.errors import InputError, shown
 from bornfair.people.features import unknown_column
-from bornfair.people.reading import AS_SHOWN, Reading
+from bornfair.people.reading import AS_SHOWN, TableReading
 from bornfair.people.written_numbers import as_numbers
 
 
@@ -67,7 +67,7 @@ def _check_cells(column: pd.Series) -> None:
             )
 
 
-def read_table(path: str | Path, reading: Reading = AS_SHOWN) -> pd.DataFrame:
+def read_table(path: str | Path, reading: TableReading = AS_SHOWN) -> pd.DataFrame:
     """Read a CSV or Parquet file. `?` and empty cells stay what they are: a text, and missing."""
     source = Path(path)
     if not source.is_file():
@@ -108,7 +108,7 @@ class Size:
         return f"{least}{self.rows:,} rows and {self.columns:,} columns ({least}{self.bytes:,} bytes)"
 
 
-def size_of(source: Path, reading: Reading = AS_SHOWN) -> Size:
+def size_of(source: Path, reading: TableReading = AS_SHOWN) -> Size:
     """The size of a table: of Parquet as its metadata says, of CSV by counting lines until they are too many."""
     if _is_parquet(source):
         import pyarrow.parquet as pq
@@ -220,7 +220,7 @@ def with_short_lines(stream: IO[bytes], source: str | Path) -> io.BufferedReader
 
 
 @contextlib.contextmanager
-def told_of_reading(source: str | Path, reading: Reading) -> Iterator[None]:
+def told_of_reading(source: str | Path, reading: TableReading) -> Iterator[None]:
     """What goes wrong while a file is read, in a sentence."""
     try:
         yield
@@ -235,7 +235,7 @@ def told_of_reading(source: str | Path, reading: Reading) -> Iterator[None]:
         raise InputError(f"cannot read '{source}' as a table ({reason}); {_advice(reason)}") from error
 
 
-def with_numbers(table: pd.DataFrame, reading: Reading) -> pd.DataFrame:
+def with_numbers(table: pd.DataFrame, reading: TableReading) -> pd.DataFrame:
     """The table, with the texts of columns that are to be numeric turned into numbers."""
     changed = {}
     for name in reading.numeric or ():
@@ -245,7 +245,7 @@ def with_numbers(table: pd.DataFrame, reading: Reading) -> pd.DataFrame:
     return table.assign(**changed) if changed else table
 
 
-def _read_csv(source: Path, reading: Reading) -> pd.DataFrame:
+def _read_csv(source: Path, reading: TableReading) -> pd.DataFrame:
     form = csv_form(source, reading, lambda: unpacked(source))
     with with_short_lines(unpacked(source), source) as stream:
         table = with_large_numbers(pd.read_csv(stream, **form), form["decimal"])
@@ -259,7 +259,7 @@ def _read_csv(source: Path, reading: Reading) -> pd.DataFrame:
     return table
 
 
-def csv_form(source: str | Path, reading: Reading, opened: Callable[[], IO[bytes]]) -> dict[str, Any]:
+def csv_form(source: str | Path, reading: TableReading, opened: Callable[[], IO[bytes]]) -> dict[str, Any]:
     """How pandas is to read a CSV file, from what is said of it and from its first bytes."""
     encoding = reading.encoding or _marked_encoding(source, opened)
     return {
@@ -369,7 +369,7 @@ def _named(separator: str) -> str:
     return "tab" if separator == "\t" else f"'{separator}'"
 
 
-def _not_decoded(source: str | Path, reading: Reading, error: UnicodeError) -> str:
+def _not_decoded(source: str | Path, reading: TableReading, error: UnicodeError) -> str:
     said = reading.encoding or "UTF-8"
     where = f" at byte {error.start:,}" if isinstance(error, UnicodeDecodeError) else ""
     other = "latin-1 or cp1252" if reading.encoding is None else "utf-8, latin-1 or cp1252"

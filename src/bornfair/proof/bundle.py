@@ -154,7 +154,7 @@ def _native(model: ForestModel, native: Native, certificate: Certificate) -> dic
     if native.suffix == ".ubj" or (model.operating and verdict.covers != "score"):  # it decides elsewhere
         return {}
     if verdict.answer == "verified":
-        people = checker.People(checker.parse_json(model.domain.text().encode(), DOMAIN))
+        people = checker.Individuals(checker.parse_json(model.domain.text().encode(), DOMAIN))
         try:
             checker.need(verdict.proof == "structural", "sums are not examined there")
             checker.prove_native(name, native.content, people)
@@ -189,7 +189,7 @@ def load_bundle(path: str | Path) -> AnyBundle:
             raise InputError(f"there is no bundle '{place}'; give the folder or .zip that training wrote.")
         files = read_whole(place, checker.read_bundle)
         domain = Domain.from_json(files[DOMAIN].decode(errors="replace"), origin=str(place / DOMAIN))
-        people = checker.People(checker.parse_json(files[DOMAIN], DOMAIN))
+        people = checker.Individuals(checker.parse_json(files[DOMAIN], DOMAIN))
         found = checker.read_model(files[MODEL], people)
         certificate = Certificate.from_json(checker.parse_json(files[CERTIFICATE], CERTIFICATE))
         for name in (name for name in files if name != CERTIFICATE):
@@ -214,7 +214,7 @@ def own_model(path: Path, content: bytes, domain: Domain | None) -> AnyBundle:
             raise InputError(f"'{path}' was written by bornfair without its {DOMAIN}; give the domain, or the bundle.")
         domain = Domain.load(beside)
     try:
-        people = checker.People(checker.parse_json(domain.text().encode(), DOMAIN))
+        people = checker.Individuals(checker.parse_json(domain.text().encode(), DOMAIN))
         found = checker.read_model(content, people)
     except (checker.Rejected, *checker.MALFORMED) as error:
         raise InputError(
@@ -226,13 +226,13 @@ def own_model(path: Path, content: bytes, domain: Domain | None) -> AnyBundle:
 
 
 def _shipped(
-    found: checker.Network | checker.Forest,
+    found: checker.NetworkGraph | checker.ForestGraph,
     domain: Domain,
     origin: str,
     certificate: Certificate | None = None,
     files: dict[str, bytes] | None = None,
 ) -> FairModel | FairForest:
-    if isinstance(found, checker.Network):
+    if isinstance(found, checker.NetworkGraph):
         return _shipped_model(found, domain, origin, certificate)
     forest, reads, operating = shipped_forest(found, origin)
     native = next((name for name in checker.NATIVE if name in (files or {})), None)
@@ -241,7 +241,7 @@ def _shipped(
 
 
 def _shipped_model(
-    found: checker.Network, domain: Domain, origin: str, certificate: Certificate | None = None
+    found: checker.NetworkGraph, domain: Domain, origin: str, certificate: Certificate | None = None
 ) -> FairModel:
     try:
         settings = json.loads(found.metadata[METADATA])
@@ -264,9 +264,9 @@ def _shipped_model(
     return FairModel(network, encoding, certificate, offsets=tuple(found.offsets))
 
 
-def _agrees(found: checker.Network, encoding: Encoding) -> bool:
+def _agrees(found: checker.NetworkGraph, encoding: Encoding) -> bool:
     """Whether the graph encodes every feature as the encoding says."""
-    by_feature: dict[str, list[checker.Column]] = {}
+    by_feature: dict[str, list[checker.InputColumn]] = {}
     for column in found.columns:
         by_feature.setdefault(column.feature, []).append(column)
     for name, own in encoding.columns.items():
@@ -274,8 +274,8 @@ def _agrees(found: checker.Network, encoding: Encoding) -> bool:
         if name in encoding.domain.sensitive and not mine:  # a graph need not read what is sensitive
             continue
         if isinstance(own, GapColumns):
-            shown = checker.Column(name, None, own.number.steps, gap=own.fill)
-            if mine != [shown, checker.Column(name, {None: 1.0})]:
+            shown = checker.InputColumn(name, None, own.number.steps, gap=own.fill)
+            if mine != [shown, checker.InputColumn(name, {None: 1.0})]:
                 return False
             continue
         if isinstance(own, NumberColumn):

@@ -158,7 +158,7 @@ def certified(
     return model.without_original().with_certificate(fresh)
 
 
-Checked = tuple[checker.Network | checker.Forest | checker.Wiring, checker.People]
+Checked = tuple[checker.NetworkGraph | checker.ForestGraph | checker.Wiring, checker.Individuals]
 _known: weakref.WeakKeyDictionary[Exportable, Checked] = weakref.WeakKeyDictionary()
 
 
@@ -166,7 +166,7 @@ def as_checked(model: Exportable) -> Checked:
     """The model and its domain as the checker reads them from the files; of a forest, which may be large, once."""
     if model in _known:
         return _known[model]
-    people = checker.People(checker.parse_json(model.domain.text().encode(), "domain.json"))
+    people = checker.Individuals(checker.parse_json(model.domain.text().encode(), "domain.json"))
     found = checker.read_model(model.graph_bytes(), people), people
     if model.kind == "forest":
         _known[model] = found
@@ -179,7 +179,7 @@ def _blind(model: Exportable) -> Verdict | None:
         return None
     try:
         network, people = as_checked(model)
-        assert isinstance(network, checker.Forest)
+        assert isinstance(network, checker.ForestGraph)
         held = checker.prove_trees(network, people)
     except checker.Rejected:
         return None
@@ -193,14 +193,14 @@ def _rounds(model: Exportable) -> bool:
     if model.kind != "forest":
         return False
     network, _ = as_checked(model)
-    return isinstance(network, checker.Forest) and not network.adds_exactly
+    return isinstance(network, checker.ForestGraph) and not network.adds_exactly
 
 
-def _executed(network: checker.Network | checker.Forest | checker.Wiring) -> Arithmetic:
+def _executed(network: checker.NetworkGraph | checker.ForestGraph | checker.Wiring) -> Arithmetic:
     """The arithmetic in which the graph is executed."""
     if isinstance(network, checker.Wiring):
         return "executed"
-    return "float64" if isinstance(network, checker.Forest) else "float32"
+    return "float64" if isinstance(network, checker.ForestGraph) else "float32"
 
 
 def _confirmed_twins(model: Exportable, verdict: Verdict) -> Verdict:
@@ -235,14 +235,14 @@ def _confirmed_proof(
     if verdict.proof == "structural":
         # The checker shows it for whatever is fed to the graph; the engine, for the combinations that exist.
         with contextlib.suppress(checker.Rejected):
-            if isinstance(network, checker.Forest):
+            if isinstance(network, checker.ForestGraph):
                 checker.prove_trees(network, people)
                 return dataclasses.replace(verdict, arithmetic=("real", executed)), None
             held = checker.prove_structurally(network, people)
             return dataclasses.replace(verdict, arithmetic=tuple(k for k in verdict.arithmetic if k in held)), None
     tries: tuple[tuple[Arithmetic, ...], ...] = (("real", executed), ("real",))
     for kinds in tries:
-        if isinstance(network, checker.Forest):
+        if isinstance(network, checker.ForestGraph):
             tree = find_forest_tree(network, people, float64=executed in kinds, timeout=seconds / 2, say=say)
         elif executed in verdict.arithmetic or kinds == ("real",):
             tree = find_tree(network, people, float32=executed in kinds, timeout=seconds / 2, say=say)

@@ -346,16 +346,16 @@ def _attribute(item: dict[str, Any]) -> tuple[str, Any]:
     return item.get("name", ""), [_text(bytes(text)) for text in value] if kind == "strings" else value
 
 
-class Constant(NamedTuple):
+class ConstantInput(NamedTuple):
     type: int
     dims: tuple[int, ...]
     values: Sequence[Any]
 
 
-ONE_AXIS = Constant(INT64, (1,), array("q", [1]))
+ONE_AXIS = ConstantInput(INT64, (1,), array("q", [1]))
 
 
-def _constant(tensor: dict[str, Any]) -> tuple[str, Constant]:
+def _constant(tensor: dict[str, Any]) -> tuple[str, ConstantInput]:
     name, kind, dims = tensor.get("name", ""), tensor.get("type"), tuple(tensor["dims"])
     need(all(0 <= d < 2**32 for d in dims) and len(dims) <= 2, f"constant '{name}' has an odd shape")
     if kind == STRING:
@@ -376,7 +376,7 @@ def _constant(tensor: dict[str, Any]) -> tuple[str, Constant]:
         need(kind != BOOL or max(numbers, default=0) < 2, f"constant '{name}' is neither true nor false")
         values = [value == 1 for value in numbers] if kind == BOOL else numbers
     need(len(values) == math.prod(dims), f"constant '{name}' has {len(values)} values for the shape {list(dims)}")
-    return name, Constant(kind or 0, dims, values)
+    return name, ConstantInput(kind or 0, dims, values)
 
 
 # --- people: who exists, as domain.json says ---
@@ -406,7 +406,7 @@ def is_text(data: Any) -> bool:
     return type(data) is str and not any("\ud800" <= c <= "\udfff" for c in data)  # no halves of characters
 
 
-class People:
+class Individuals:
     """All individuals of the domain."""
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -660,7 +660,7 @@ def _steps(cycle: list[Any]) -> Iterator[tuple[Any, Any]]:
 # --- the graph: node by node, in the order in which bornfair writes them; anything else is rejected ---
 
 
-class Column(NamedTuple):
+class InputColumn(NamedTuple):
     """One input of the network: a function of one feature."""
 
     feature: str
@@ -682,10 +682,10 @@ class Column(NamedTuple):
         return value if exact else round32(value)
 
 
-class Network(NamedTuple):
+class NetworkGraph(NamedTuple):
     """The decision: one output means class 1 where it is above 0, several mean the first of the largest."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[InputColumn, ...]
     layers: tuple[tuple[list[array[float]], array[float]], ...]  # rows of weights, biases
     activation: str
     classes: list[Any]
@@ -706,7 +706,7 @@ def _type_and_dims(item: dict[str, Any]) -> tuple[int | None, list[Any]]:
     return tensor.get("type"), tensor.get("shape", {}).get("dims", [])
 
 
-def declared_input(item: dict[str, Any], people: People) -> tuple[str, int]:
+def declared_input(item: dict[str, Any], people: Individuals) -> tuple[str, int]:
     """A raw column that the model takes, and its element type."""
     name, (kind, dims) = item.get("name", ""), _type_and_dims(item)
     feature = people.features.get(name)
@@ -720,10 +720,10 @@ def declared_input(item: dict[str, Any], people: People) -> tuple[str, int]:
     return name, kind or 0
 
 
-class Graph:
+class NodeReader:
     """The nodes of a model file, taken one after the other."""
 
-    def __init__(self, model: dict[str, Any], people: People) -> None:
+    def __init__(self, model: dict[str, Any], people: Individuals) -> None:
         graph = model.get("graph") or {"nodes": [], "constants": [], "inputs": [], "outputs": []}
         self.people, self.all_nodes, self.outputs = people, graph["nodes"], graph["outputs"]
         self.nodes = iter(self.all_nodes)
@@ -822,11 +822,11 @@ class Graph:
         for feature, low, high in zip(features, least, most, strict=True):
             need(low <= feature["low"] and feature["high"] <= high, f"the model cuts off values of '{feature['name']}'")
 
-    def category(self, name: str, guards: list[str]) -> tuple[str, list[Column]]:
+    def category(self, name: str, guards: list[str]) -> tuple[str, list[InputColumn]]:
         """One column for each category, 1 or 0; true/false is one column."""
         levels, value, kind = list(self.people.levels(name)), name, self.types[name]
         if kind == BOOL:
-            return self.take("Cast", name, to=FLOAT)[0], [Column(name, {True: 1.0})]
+            return self.take("Cast", name, to=FLOAT)[0], [InputColumn(name, {True: 1.0})]
         shown = ["" if level is None else str(level) for level in levels] if kind == STRING else levels
         need(len(set(shown)) == len(shown), f"two categories of '{name}' read the same")
         known = {item.get("name"): item["ints"] for item in self.node["attributes"]}
@@ -852,9 +852,9 @@ class Graph:
         need(unseen in (0, 1), f"the encoder of '{name}' is odd")
         cats = {"cats_strings" if isinstance(shown[0], str) else "cats_int64s": shown}
         value, _ = self.take("OneHotEncoder", value, domain="ai.onnx.ml", zeros=unseen, **cats)
-        return self.squeezed(value), [Column(name, {level: 1.0}, unlisted=bool(unseen)) for level in levels]
+        return self.squeezed(value), [InputColumn(name, {level: 1.0}, unlisted=bool(unseen)) for level in levels]
 
-    def code(self, name: str, guards: list[str]) -> tuple[str, list[Column]]:
+    def code(self, name: str, guards: list[str]) -> tuple[str, list[InputColumn]]:
         """How a model that reads it sees a sensitive feature."""
         if self.people.is_number(name):
             (value, limits), steps = self.numbers([name], guards), []
@@ -865,22 +865,22 @@ class Graph:
                 need(constant > 0 or operator in ("Sub", "Add"), f"the code of '{name}' does not grow with it")
                 steps.append((operator, constant))
                 need(len(steps) <= 8, f"the code of '{name}' takes more steps than any of ours")
-            return self.take("Cast", value, to=FLOAT)[0], [Column(name, None, tuple(steps), limits[0])]
+            return self.take("Cast", value, to=FLOAT)[0], [InputColumn(name, None, tuple(steps), limits[0])]
         if self.types[name] == BOOL:
             value, (yes, no) = self.take("Where", name, None, None)
             need(yes.type == no.type == FLOAT and yes.dims == no.dims == (1, 1), f"the codes of '{name}' are odd")
-            return value, [Column(name, {False: no.values[0], True: yes.values[0]})]
+            return value, [InputColumn(name, {False: no.values[0], True: yes.values[0]})]
         return self.looked_up(name, *self.category(name, guards))
 
-    def looked_up(self, name: str, hot: str, seen: list[Column]) -> tuple[str, list[Column]]:
+    def looked_up(self, name: str, hot: str, seen: list[InputColumn]) -> tuple[str, list[InputColumn]]:
         """Each level as a row of numbers: one product is the row times 1, all others are 0, so the row comes out."""
         value, (table,) = self.take("MatMul", hot, None)
         levels = self.people.levels(name)
         need(table.type == FLOAT and table.dims[:1] == (len(levels),) and len(table.dims) == 2, f"codes of '{name}'")
         rows = [dict(zip(levels, table.values[j :: table.dims[1]], strict=True)) for j in range(table.dims[1])]
-        return value, [Column(name, row, unlisted=seen[0].unlisted) for row in rows]
+        return value, [InputColumn(name, row, unlisted=seen[0].unlisted) for row in rows]
 
-    def free(self, name: str, guards: list[str]) -> tuple[str, list[Column]]:
+    def free(self, name: str, guards: list[str]) -> tuple[str, list[InputColumn]]:
         """How the model sees a category, or true/false: as it is, or by a table in which twins may look alike."""
         if self.types[name] == BOOL and self.next_is("Where"):
             return self.code(name, guards)
@@ -905,7 +905,7 @@ class Graph:
 
     # --- all of it ---
 
-    def network(self, metadata: dict[str, str]) -> Network:
+    def network(self, metadata: dict[str, str]) -> NetworkGraph:
         people, guards = self.people, list[str]()
         free = [name for name in people.features if name not in people.sensitive_set]
         numeric, others = [n for n in free if people.is_number(n)], [n for n in free if not people.is_number(n)]
@@ -918,10 +918,10 @@ class Graph:
             blocks.append(self.take("Cast", value, to=FLOAT)[0])
             steps = [(*h, ("Sub", c), ("Mul", f)) for h, c, f in zip(held, centres, factors, strict=True)]
             for name, step in zip(numeric, steps, strict=True):
-                columns.append(Column(name, None, step, gap=self.gaps[name][1] if name in self.gaps else None))
+                columns.append(InputColumn(name, None, step, gap=self.gaps[name][1] if name in self.gaps else None))
         for name, (gap, _) in self.gaps.items():  # 1 where a number is missing, else 0
             blocks.append(self.take("Cast", gap, to=FLOAT)[0])
-            columns.append(Column(name, {None: 1.0}))
+            columns.append(InputColumn(name, {None: 1.0}))
         for name in [*others, *people.sensitive]:
             if people.sensitive[:1] == [name] and self.next_is("Concat") and self.node["inputs"] == blocks:
                 break  # all are there, and no sensitive feature is read
@@ -950,13 +950,13 @@ class Graph:
         need(width == (1 if len(classes) == 2 else len(classes)), f"{width} outputs do not fit the classes")
         offsets = self._decision(value, width, classes)
         self.finished()
-        return Network(tuple(columns), tuple(layers), activation, classes, metadata, offsets)
+        return NetworkGraph(tuple(columns), tuple(layers), activation, classes, metadata, offsets)
 
     # --- trees ---
 
-    def forest(self, metadata: dict[str, str]) -> Forest:
+    def forest(self, metadata: dict[str, str]) -> ForestGraph:
         """Raw columns side by side, trees, what is done to their sums, and the decision."""
-        blocks, places = list[str](), list[Place]()
+        blocks, places = list[str](), list[TreeColumn]()
         wanted: Sequence[str] = next((node["inputs"] for node in self.all_nodes if node.get("op") == "Concat"), ())
         need(len(wanted) <= len(self.people.features), "the trees read more columns than there are")
         for name in wanted:
@@ -975,15 +975,15 @@ class Graph:
         self.finished()
         return replace(trees, steps=steps, at=at, classes=classes, metadata=metadata, link=link, slope=slope)
 
-    def places(self, wanted: str) -> tuple[str, list[Place]]:
+    def places(self, wanted: str) -> tuple[str, list[TreeColumn]]:
         """One raw column as numbers: as it is, true/false as 1 or 0, a category as its row of a table."""
         name = wanted if wanted in self.types else next(iter(self.node["inputs"]), "")
         need(name in self.types, f"'{wanted[:40]}' is no column of the domain")
         kind, levels = self.types[name], self.people.levels(name) if not self.people.is_real(name) else ()
         if kind == DOUBLE:
-            return name, [Place(name, None)]
+            return name, [TreeColumn(name, None)]
         if kind == BOOL:
-            return self.take("Cast", name, to=DOUBLE)[0], [Place(name, {False: 0.0, True: 1.0})]
+            return self.take("Cast", name, to=DOUBLE)[0], [TreeColumn(name, {False: 0.0, True: 1.0})]
         need(len(levels) <= MOST_VALUES, f"'{name}' has more values than any table of ours")
         levels = [level for level in levels if level is not None]
         count, shown = len(levels), [str(level) for level in levels] if kind == STRING else list(levels)
@@ -1001,10 +1001,10 @@ class Graph:
         rows: list[dict[Any, float]] = [dict(zip(levels, column, strict=False)) for column in columns]
         if self.people.gappy(name):
             rows = [row | {None: column[-2]} for row, column in zip(rows, columns, strict=True)]
-        places = [Place(name, row, (column[-2], column[-1])) for row, column in zip(rows, columns, strict=True)]
+        places = [TreeColumn(name, row, (column[-2], column[-1])) for row, column in zip(rows, columns, strict=True)]
         return self.squeezed(value), places
 
-    def trees(self, raw: str, places: list[Place]) -> tuple[Forest, str]:
+    def trees(self, raw: str, places: list[TreeColumn]) -> tuple[ForestGraph, str]:
         node = self.node
         found = dict(map(_attribute, node["attributes"]))
         fits = node.get("op") == "TreeEnsemble" and node.get("domain") == "ai.onnx.ml" and node["inputs"] == [raw]
@@ -1035,7 +1035,7 @@ class Graph:
         _check_trees(found["tree_roots"], yes, no, len(weights))
         self._advance()
         missing = found["nodes_missing_value_tracks_true"]
-        forest = Forest(
+        forest = ForestGraph(
             tuple(places), found["tree_roots"], found["nodes_featureids"], splits, missing, yes, no,
             found["leaf_targetids"], weights, outputs,
         )  # fmt: skip
@@ -1134,7 +1134,7 @@ class Graph:
         return offsets
 
 
-def read_model(content: bytes, people: People) -> Network | Forest | Wiring:
+def read_model(content: bytes, people: Individuals) -> NetworkGraph | ForestGraph | Wiring:
     """The network, or the trees, inside a model file, with what their inputs mean; or the wiring of anything else."""
     if is_wired(content):
         return read_wiring(content, people)
@@ -1144,10 +1144,10 @@ def read_model(content: bytes, people: People) -> Network | Forest | Wiring:
     need(len(entries) == len(model["metadata"]), "the model file names its metadata twice")
     if opsets == [("", 21), ("ai.onnx.ml", 5)]:
         need(model.get("ir_version") == 10, "the model file is of another version")
-        return Graph(model, people).forest(entries)
+        return NodeReader(model, people).forest(entries)
     need(opsets in ([("", v), ("ai.onnx.ml", 3)] for v in (18, 20)), "the model uses other versions of operators")
     need(model.get("ir_version") == 9, "the model file is of another version")
-    network = Graph(model, people).network(entries)
+    network = NodeReader(model, people).network(entries)
     need(network.activation != "gelu" or ("", 20) in opsets, "gelu is not an operator of this version")
     return network
 
@@ -1155,7 +1155,7 @@ def read_model(content: bytes, people: People) -> Network | Forest | Wiring:
 # --- structural proofs: what differs between twins cannot reach the decision ---
 
 
-def prove_structurally(network: Network, people: People) -> set[str]:
+def prove_structurally(network: NetworkGraph, people: Individuals) -> set[str]:
     """The arithmetics in which what differs between twins cannot reach the decision.
 
     Of sensitive features that is shown for whatever is fed to the model, in the domain or not; of a feature that rules
@@ -1184,7 +1184,7 @@ def prove_structurally(network: Network, people: People) -> set[str]:
     return {"real"}  # weights that cancel do so in exact numbers only
 
 
-def told_apart(network: Network, pairs: dict[str, Any], apart: dict[str, list[int]]) -> dict[int, str]:
+def told_apart(network: NetworkGraph, pairs: dict[str, Any], apart: dict[str, list[int]]) -> dict[int, str]:
     """The neurons of the first layer that twins may tell apart, in exact numbers, and by what."""
     rows, found = network.layers[0][0], dict[int, str]()
     work = sum(len(pairs[name]) * len(several) * len(rows) for name, several in apart.items())
@@ -1200,7 +1200,7 @@ def told_apart(network: Network, pairs: dict[str, Any], apart: dict[str, list[in
     return found
 
 
-def first_alike(network: Network, apart: list[bool], *, cancelling: bool = False) -> int | None:
+def first_alike(network: NetworkGraph, apart: list[bool], *, cancelling: bool = False) -> int | None:
     """The first layer of which no neuron may be another number for a twin, given which of the first layer may; None if
     an output may.
 
@@ -1226,7 +1226,7 @@ def first_alike(network: Network, apart: list[bool], *, cancelling: bool = False
     return None
 
 
-def same_signs(network: Network, depth: int, neurons: list[int]) -> list[int]:
+def same_signs(network: NetworkGraph, depth: int, neurons: list[int]) -> list[int]:
     """Those neurons whose weights and bias have the same signs as another's: no others can be one function."""
     (rows, bias), found = network.layers[depth], dict[Any, list[int]]()
     for i in neurons:
@@ -1234,7 +1234,7 @@ def same_signs(network: Network, depth: int, neurons: list[int]) -> list[int]:
     return [i for several in found.values() if len(several) > 1 for i in several]
 
 
-def alike(network: Network, depth: int, neurons: list[int]) -> list[dict[int, Fraction]]:
+def alike(network: NetworkGraph, depth: int, neurons: list[int]) -> list[dict[int, Fraction]]:
     """Groups of neurons that are one function of what they read, up to a factor: each neuron with its own.
 
     Equal weights and bias make equal functions; of a relu also those that are a positive multiple: max(c·z, 0) is
@@ -1252,7 +1252,7 @@ def cancels(row: Sequence[float], group: dict[int, Fraction]) -> bool:
     return sum(Fraction(row[i]) * factor for i, factor in group.items()) == 0
 
 
-def heard(network: Network) -> list[int]:
+def heard(network: NetworkGraph) -> list[int]:
     """Which neurons of the first layer a path of weights other than 0 connects with an output."""
     found = set(range(len(network.layers[-1][1])))
     for rows, _ in reversed(network.layers[1:]):
@@ -1260,7 +1260,7 @@ def heard(network: Network) -> list[int]:
     return sorted(found)
 
 
-def input_sizes(network: Network, people: People) -> list[float]:
+def input_sizes(network: NetworkGraph, people: Individuals) -> list[float]:
     """How large each input may be as executed: sensitive ones for whatever the graph lets through, others for everybody
     of the domain; infinite where it overflows.
     """
@@ -1278,7 +1278,7 @@ def input_sizes(network: Network, people: People) -> list[float]:
     return found
 
 
-def stay_finite(network: Network, layer: int, sizes: list[float]) -> bool:
+def stay_finite(network: NetworkGraph, layer: int, sizes: list[float]) -> bool:
     """Whether no sum before this layer overflows in float32, in any order, for inputs that are no larger than this.
 
     A sum of n products is at most Σ|w||x| + |b| in size, and one part in 2^23 for each of them more by rounding; what
@@ -1293,7 +1293,7 @@ def stay_finite(network: Network, layer: int, sizes: list[float]) -> bool:
     return True
 
 
-def places_of(network: Network) -> dict[str, list[int]]:
+def places_of(network: NetworkGraph) -> dict[str, list[int]]:
     """Which inputs of the network belong to each feature."""
     found: dict[str, list[int]] = {}
     for j, column in enumerate(network.columns):
@@ -1301,7 +1301,7 @@ def places_of(network: Network) -> dict[str, list[int]]:
     return found
 
 
-def twin_values(people: People, name: str) -> list[tuple[Any, Any]]:
+def twin_values(people: Individuals, name: str) -> list[tuple[Any, Any]]:
     """Values of a feature that twins may have, one the first and the other the second; none if they share it.
 
     What is the same number for all of these is so for all twins. An input that grows with a number, or stays, is the
@@ -1332,7 +1332,7 @@ def partners(pairs: list[tuple[Any, Any]]) -> Partners:
     return found
 
 
-def differs(column: Column, others: Partners) -> bool:
+def differs(column: InputColumn, others: Partners) -> bool:
     """Whether an input is not the same number for twins, as executed or without rounding."""
     if column.table is not None:
         table = column.table
@@ -1351,7 +1351,7 @@ def whole(numbers: Sequence[Any]) -> list[int]:
 # --- bounds: between which numbers do the outputs lie, for everybody in a box? ---
 
 
-class Sums(NamedTuple):
+class LayerSums(NamedTuple):
     """The sums of one layer as executed: between low and high, and off the exact ones by at most `error`."""
 
     low: list[float]
@@ -1368,7 +1368,7 @@ class Prover:
     our own float64 by `unit`·Σ|w||x|, four times what all its operations together can do.
     """
 
-    def __init__(self, network: Network, people: People, float32: bool, *, margin: float = 1.0) -> None:
+    def __init__(self, network: NetworkGraph, people: Individuals, float32: bool, *, margin: float = 1.0) -> None:
         self.network, self.people, self.float32 = network, people, float32
         self.layers = [(list(map(list, rows)), list(bias)) for rows, bias in network.layers]
         self.sizes = [[list(map(abs, row)) for row in rows] for rows, _ in self.layers]
@@ -1434,12 +1434,12 @@ class Prover:
             size, reach = [sum(map(mul, map(abs, row), most)) for row in rows], sum(most)
         return self._keep((name, possible), (list(middle), list(radius), size, reach))
 
-    def forward(self, box: Box) -> list[Sums]:
+    def forward(self, box: Box) -> list[LayerSums]:
         """Intervals of all sums."""
         shares = [self.share(name, box[name]) for name in self.places]
         parts: list[Any] = [list(map(sum, zip(*(share[i] for share in shares), strict=True))) for i in range(3)]
         middle, radius, size = parts
-        reach, count, found = sum(share[3] for share in shares), len(self.network.columns), list[Sums]()
+        reach, count, found = sum(share[3] for share in shares), len(self.network.columns), list[LayerSums]()
         for depth, (rows, bias) in enumerate(self.layers):
             if depth:
                 below, above = self._activated(found[-1])
@@ -1456,10 +1456,12 @@ class Prover:
             apart = [sum(row) + reach + 5 * (count + 2) for row in self.sizes[depth]]
             error = [(self.unit + gamma * (1 + 2.0**-20)) * s + floor * a for s, a in zip(size, apart, strict=True)]
             ends = list(zip(middle, radius, bias, error, strict=True))
-            found.append(Sums([m + b - r - e for m, r, b, e in ends], [m + b + r + e for m, r, b, e in ends], error))
+            found.append(
+                LayerSums([m + b - r - e for m, r, b, e in ends], [m + b + r + e for m, r, b, e in ends], error)
+            )
         return found
 
-    def _activated(self, sums: Sums) -> tuple[list[float], list[float]]:
+    def _activated(self, sums: LayerSums) -> tuple[list[float], list[float]]:
         if self.network.activation == "relu":
             return [max(z, 0.0) for z in sums.low], [max(z, 0.0) for z in sums.high]
         need(self.network.activation in ("tanh", "sigmoid"), f"no bounds are known for {self.network.activation}")
@@ -1468,7 +1470,7 @@ class Prover:
         pad = 2.0**-20 if self.float32 else 2.0**-48  # what math.tanh, or a machine's own, may be off by
         return [rise(z) - pad for z in sums.low], [rise(z) + pad for z in sums.high]
 
-    def backward(self, box: Box, sums: list[Sums], row: list[float]) -> tuple[float, list[float]]:
+    def backward(self, box: Box, sums: list[LayerSums], row: list[float]) -> tuple[float, list[float]]:
         """A lower bound of row·outputs, and the coefficients of the inputs in it. Relu only."""
         total = lost = 0.0
         for depth in reversed(range(len(self.layers))):
@@ -1507,7 +1509,7 @@ class Prover:
 
     # --- what may be concluded ---
 
-    def is_decided(self, box: Box, best: int, sums: list[Sums] | None = None) -> bool:
+    def is_decided(self, box: Box, best: int, sums: list[LayerSums] | None = None) -> bool:
         """Whether everybody in the box provably gets the class `best`."""
         sums = sums or self.forward(box)
         low, high = sums[-1].low, sums[-1].high
@@ -1524,7 +1526,7 @@ class Prover:
                 return False
         return True
 
-    def is_decided_all(self, box: Box, best: int, sums: list[Sums] | None = None) -> bool:
+    def is_decided_all(self, box: Box, best: int, sums: list[LayerSums] | None = None) -> bool:
         """Whether everybody in the box and all their twins, wherever they are, provably get the class `best`."""
         images = self.people.images(box)
         return self.is_decided(images[0], best, sums) and all(self.is_decided(image, best) for image in images[1:])
@@ -1569,7 +1571,9 @@ def _middle(low: float, high: float) -> tuple[float, float]:
     return centre, math.nextafter(max(high - centre, centre - low), math.inf) if low < high else 0.0
 
 
-def cut(possible: tuple[Any, ...], name: str, where: Any, people: People) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def cut(
+    possible: tuple[Any, ...], name: str, where: Any, people: Individuals
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Both parts of what a feature may be: numbers up to the cut and from it on; the named categories, the others."""
     need(name in people.features and name not in people.sensitive_set, f"a cut along {name!r}")
     if people.is_number(name) and None in possible:  # who has the number, and who has not
@@ -1631,7 +1635,7 @@ TREES = {
 LISTS = sorted(name for name in TREES if name.startswith("nodes_") and name not in ("nodes_modes", "nodes_splits"))
 
 
-class Place(NamedTuple):
+class TreeColumn(NamedTuple):
     """One column that trees read: a feature as a number, or what a table has for each of its levels."""
 
     feature: str
@@ -1643,14 +1647,14 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Forest:
+class ForestGraph:
     """Trees; the numbers of a node's sides are other nodes, or ~leaf.
 
     A person goes to the first side where the number is missing and `missing` says so, or is at most `splits`.
     Comparing rounds nothing; in float64, adding may.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[TreeColumn, ...]
     roots: Sequence[int]
     reads: Sequence[int]
     splits: Sequence[float]
@@ -1776,7 +1780,7 @@ def _check_trees(roots: Sequence[int], yes: Sequence[int], no: Sequence[int], le
     need(all(split_seen) and all(leaf_seen), "there are splits or leaves that no tree reaches")
 
 
-def prove_trees(forest: Forest, people: People) -> set[str]:
+def prove_trees(forest: ForestGraph, people: Individuals) -> set[str]:
     """Whether no split tells twins apart: then they come to the same leaves, and so to the same sums.
 
     Of a sensitive feature no split may read anything, whatever is fed; of a feature that rules move, each must send
@@ -1806,7 +1810,7 @@ LEARNER = {
 }  # fmt: skip
 
 
-def prove_native(name: str, content: bytes, people: People) -> None:
+def prove_native(name: str, content: bytes, people: Individuals) -> None:
     """Whether no split of XGBoost's JSON, or of LightGBM's text, reads a sensitive feature."""
     need(not people.rules, f"{name} is not shown to keep the declared rules")
     names, read = (_xgboost_splits if name == "model.json" else _lightgbm_splits)(name, content)
@@ -1862,7 +1866,7 @@ class Grove:
     is cut, who has just that number is in the lower part. Of a number that a rule mirrors both ends belong to it.
     """
 
-    def __init__(self, forest: Forest, people: People, float64: bool) -> None:
+    def __init__(self, forest: ForestGraph, people: Individuals, float64: bool) -> None:
         self.network, self.people, self.float64 = forest, people, float64
         self.pairs = {name: twin_values(people, name) for name in people.moved}
         reals = [place.feature for place in forest.places if people.is_real(place.feature)]
@@ -1884,18 +1888,18 @@ class Grove:
         first = forest.goes(node, None)
         return sides[0] or (gone and first), sides[1] or (gone and not first)
 
-    def _ends(self, place: Place, box: Box) -> tuple[Any, ...]:
+    def _ends(self, place: TreeColumn, box: Box) -> tuple[Any, ...]:
         """Between which ends a number lies, if anybody in the box has it, and whether it is missing for somebody."""
         possible = box[place.feature]
         return (*(end for end in possible if end is not None), None in possible)
 
-    def _sides(self, node: int, place: Place, low: Any, high: Any) -> tuple[bool, bool]:
+    def _sides(self, node: int, place: TreeColumn, low: Any, high: Any) -> tuple[bool, bool]:
         """The same of those who have the number."""
         split, lowest = self.network.splits[node], self.lowest.get(place.feature)
         without = lowest is not None and low > lowest
         return low < split or (low == split and not without), high > split
 
-    def _levels(self, place: Place, box: Box) -> Sequence[Any]:
+    def _levels(self, place: TreeColumn, box: Box) -> Sequence[Any]:
         """What a feature with a table may be in a box: of a whole number, all between two ends."""
         possible = box[place.feature]
         return range(possible[0], possible[1] + 1) if self.people.is_number(place.feature) else possible
@@ -1915,7 +1919,7 @@ class Grove:
                     waiting.append((side, self._part(at, place, split, here, is_first)))
         return found
 
-    def _part(self, node: int, place: Place, split: float, box: Box, first: bool) -> Box:
+    def _part(self, node: int, place: TreeColumn, split: float, box: Box, first: bool) -> Box:
         """The part of a box on one side of a split; of a number, with the end that is cut off."""
         if place.table is not None:
             table, levels = place.table, self._levels(place, box)
@@ -1990,7 +1994,7 @@ class Grove:
                     waiting.append((side, self._part(at, place, split, here, is_first)))
         return True
 
-    def _tells(self, node: int, place: Place) -> bool:
+    def _tells(self, node: int, place: TreeColumn) -> bool:
         if place.table is None or self.people.is_number(place.feature):
             return True
         goes, table = self.network.goes, place.table
@@ -2007,7 +2011,7 @@ class Grove:
         return leaf == "same" and (not self.float64 or self.network.adds_exactly) and self.is_same(box)
 
 
-def decide_trees(forest: Forest, person: dict[str, Any], arithmetic: str) -> int | None:
+def decide_trees(forest: ForestGraph, person: dict[str, Any], arithmetic: str) -> int | None:
     """The class that trees provably give a person, in exact numbers or in float64 in any order of summation."""
     sums, sizes = ([Fraction(0)] * forest.outputs for _ in range(2))
     for leaf in forest.leaves(person):
@@ -2108,7 +2112,7 @@ def is_wired(content: bytes) -> bool:
     return any(item.get("key") == WIRED for item in found["metadata"])
 
 
-def read_wiring(content: bytes, people: People) -> Wiring:
+def read_wiring(content: bytes, people: Individuals) -> Wiring:
     """The wiring of a graph whose inputs are raw columns of the domain."""
     model = parse_message(memoryview(content), LOOSE_MODEL, Budget(MOST_WIRES))
     need("graph" in model, "the model file holds no graph")
@@ -2253,7 +2257,7 @@ def _has_body(attribute: dict[str, Any]) -> bool:
     return "body" in attribute or bool(attribute["bodies"])
 
 
-def prove_wiring(wiring: Wiring, people: People) -> set[str]:
+def prove_wiring(wiring: Wiring, people: Individuals) -> set[str]:
     """The arithmetics in which nothing reaches an output that differs between twins: as executed, whatever that is.
 
     It relies on this: what a node makes depends on nothing but what it reads. Values that rules exchange may pass where
@@ -2284,7 +2288,7 @@ def _strict(wire: Wire) -> tuple[dict[str, Any], dict[str, Any]]:
     return node, dict(map(_attribute, node["attributes"]))
 
 
-def _merges(wire: Wire, wiring: Wiring, people: People) -> bool:
+def _merges(wire: Wire, wiring: Wiring, people: Individuals) -> bool:
     """Whether that is a table in which all categories of an orbit have the same entry."""
     if (wire.operator, wire.domain, len(wire.inputs)) != ("LabelEncoder", "ai.onnx.ml", 1):
         return False
@@ -2306,7 +2310,7 @@ def _merges(wire: Wire, wiring: Wiring, people: People) -> bool:
     )
 
 
-def _mirrors(wire: Wire, wiring: Wiring, people: People, mirrored: dict[str, str]) -> str | None:
+def _mirrors(wire: Wire, wiring: Wiring, people: Individuals, mirrored: dict[str, str]) -> str | None:
     """The value that a node takes from total, if it does: a number x, or total − x."""
     if (wire.operator, wire.domain, len(wire.inputs)) != ("Sub", "", 2) or not wire.plain:
         return None
@@ -2330,7 +2334,7 @@ def _folds(wire: Wire, mirrored: dict[str, str]) -> bool:
 # --- twins: two people who disprove fairness ---
 
 
-def decide_exactly(network: Network, person: dict[str, Any]) -> int | None:
+def decide_exactly(network: NetworkGraph, person: dict[str, Any]) -> int | None:
     """The class a person gets when nothing is rounded; None where exact numbers cannot say."""
     if network.activation != "relu":
         return None
@@ -2342,11 +2346,13 @@ def decide_exactly(network: Network, person: dict[str, Any]) -> int | None:
     return int(values[0] > 0) if len(values) == 1 else values.index(max(values))
 
 
-def decide(network: Network | Forest | Wiring, people: People, person: dict[str, Any], arithmetic: str) -> int | None:
+def decide(
+    network: NetworkGraph | ForestGraph | Wiring, people: Individuals, person: dict[str, Any], arithmetic: str
+) -> int | None:
     """The class a person provably gets."""
     if isinstance(network, Wiring):
         return None  # its operators are not interpreted
-    if isinstance(network, Forest):
+    if isinstance(network, ForestGraph):
         return decide_trees(network, person, arithmetic)
     if arithmetic == "real" and network.activation == "relu":
         return decide_exactly(network, person)
@@ -2355,7 +2361,7 @@ def decide(network: Network | Forest | Wiring, people: People, person: dict[str,
     return next((k for k in range(len(network.classes)) if prover.is_decided(box, k)), None)
 
 
-def are_versions(people: People, one: dict[str, Any], other: dict[str, Any]) -> bool:
+def are_versions(people: Individuals, one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether some element of the group turns one into the other, whatever their sensitive values."""
     fixed = people.features.keys() - people.sensitive_set - set(people.moved)
     if any(one[name] != other[name] for name in fixed):
@@ -2367,7 +2373,7 @@ def are_versions(people: People, one: dict[str, Any], other: dict[str, Any]) -> 
 
 
 def check_twins(
-    network: Network | Forest | Wiring, people: People, twins: Any, decisions: Any, arithmetic: list[str]
+    network: NetworkGraph | ForestGraph | Wiring, people: Individuals, twins: Any, decisions: Any, arithmetic: list[str]
 ) -> None:
     one, other = twins
     for twin in twins:
@@ -2459,7 +2465,7 @@ def check(path: str | Path, say: Callable[[str], None] | None = None) -> dict[st
     return {"valid": False, "verdict": "undecided", "proof": "none", "reason": reason}
 
 
-def property_of(people: People) -> dict[str, Any]:
+def property_of(people: Individuals) -> dict[str, Any]:
     """What is claimed or disproven, as the certificate must state it."""
     stated = {"relation": "flip", "sensitive": people.sensitive, "sensitive_values": people.sensitive_count}
     if people.rules:
@@ -2467,18 +2473,18 @@ def property_of(people: People) -> dict[str, Any]:
     return stated | {"statement": STATEMENT}
 
 
-def proven_structurally(network: Network | Forest | Wiring, people: People) -> set[str]:
+def proven_structurally(network: NetworkGraph | ForestGraph | Wiring, people: Individuals) -> set[str]:
     """The arithmetics in which what differs between twins cannot reach the decision."""
     if isinstance(network, Wiring):
         return prove_wiring(network, people)
-    return prove_trees(network, people) if isinstance(network, Forest) else prove_structurally(network, people)
+    return prove_trees(network, people) if isinstance(network, ForestGraph) else prove_structurally(network, people)
 
 
-def prover_of(network: Network | Forest | Wiring, people: People, executed: bool) -> Prover | Grove:
+def prover_of(network: NetworkGraph | ForestGraph | Wiring, people: Individuals, executed: bool) -> Prover | Grove:
     """For proofs by bounds, in real arithmetic or as executed."""
     if isinstance(network, Wiring):
         raise Rejected("nothing is shown by bounds of a graph of which only the wiring is read")
-    if isinstance(network, Forest):
+    if isinstance(network, ForestGraph):
         return Grove(network, people, executed)
     return Prover(network, people, executed)
 
@@ -2492,14 +2498,17 @@ def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = Non
     for name, digest in digests.items():
         need(data["files"].get(name) == digest, f"the certificate is about another {name}")
     need(set(data["files"]) == set(digests), "the certificate names other files")
-    people = People(parse_json(files["domain.json"], "domain.json"))
+    people = Individuals(parse_json(files["domain.json"], "domain.json"))
     network = read_model(files["model.onnx"], people)
     verdict, proof, arithmetic = data["verdict"], data["proof"], data["arithmetic"]
     beside = [name for name in NATIVE if name in files]
-    need(len(beside) <= isinstance(network, Forest), "a file for another library lies beside a model of another kind")
+    need(
+        len(beside) <= isinstance(network, ForestGraph),
+        "a file for another library lies beside a model of another kind",
+    )
     need(not beside or verdict != "verified" or proof == "structural", f"nothing of this kind is shown of {beside[:1]}")
     need(data["property"] == property_of(people), "the certificate is about another property")
-    executed = "float64" if isinstance(network, Forest) else "float32"
+    executed = "float64" if isinstance(network, ForestGraph) else "float32"
     executed = "executed" if isinstance(network, Wiring) else executed
     need("real" not in arithmetic or executed != "executed", "a graph is claimed to be exact that is not interpreted")
     need(arithmetic in ([], ["real"], [executed], ["real", executed]), "the arithmetic is not understood")
@@ -2528,8 +2537,8 @@ def check_files(files: dict[str, bytes], say: Callable[[str], None] | None = Non
             rules = " or by the declared rules" if people.rules else ""
             how = f"two people who differ in sensitive features only{rules} get different decisions"
     facts = verdict, proof, arithmetic, people.sensitive, data["reason"], people.rules
-    claims = {claim_of(*facts, rounds=isinstance(network, Forest) and not network.adds_exactly)}
-    if isinstance(network, Network):
+    claims = {claim_of(*facts, rounds=isinstance(network, ForestGraph) and not network.adds_exactly)}
+    if isinstance(network, NetworkGraph):
         claims.add(claim_of(*facts, score=False))
     need(data["claim"] in claims, "the claim says something else than what was shown")
     covers = "score" if (verdict, proof) == ("verified", "structural") else "decision"

@@ -10,15 +10,15 @@ from typing import Any
 
 from bornfair.core.clock import Say
 from bornfair.proof import checker
-from bornfair.proof.checker import Box, Forest, Grove, People
+from bornfair.proof.checker import Box, ForestGraph, Grove, Individuals
 from bornfair.proof.tree import Decided, grown
 
 FEW_VIEWS = checker.PIECES  # sensitive values that are looked at one by one in every box
 
 
 def find_forest_tree(
-    forest: Forest,
-    people: People,
+    forest: ForestGraph,
+    people: Individuals,
     *,
     float64: bool,
     timeout: float,

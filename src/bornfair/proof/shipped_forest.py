@@ -16,7 +16,7 @@ from bornfair.models.forest.planting import Planting
 from bornfair.proof import checker
 
 
-def shipped_forest(found: checker.Forest, origin: str) -> tuple[Forest, tuple[str, ...], dict[str, float]]:
+def shipped_forest(found: checker.ForestGraph, origin: str) -> tuple[Forest, tuple[str, ...], dict[str, float]]:
     """The forest, the features that its inputs are, and the thresholds it was asked to decide at."""
     planting = Planting(origin, found.outputs)
     for root in found.roots:
@@ -31,7 +31,7 @@ def shipped_forest(found: checker.Forest, origin: str) -> tuple[Forest, tuple[st
     return forest, names, _operating(found.metadata, origin)
 
 
-def _tree(found: checker.Forest, root: int) -> dict[str, Any]:
+def _tree(found: checker.ForestGraph, root: int) -> dict[str, Any]:
     rows: list[list[Any]] = []
     values: list[np.ndarray] = []
     waiting = [(found.yes[root] if found.is_idle(root) else root, -1, 0)]
@@ -54,7 +54,7 @@ def _tree(found: checker.Forest, root: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _column(source: int, place: checker.Place) -> SplitColumn:
+def _column(source: int, place: checker.TreeColumn) -> SplitColumn:
     if place.table is None or not place.others:  # a number, or true/false, which is one
         return SplitColumn(source, ())
     missing, other = map(float, place.others)
@@ -67,7 +67,7 @@ def _column(source: int, place: checker.Place) -> SplitColumn:
     )
 
 
-def _summation(found: checker.Forest, origin: str) -> Summation:
+def _summation(found: checker.ForestGraph, origin: str) -> Summation:
     steps = [(operator, tuple(map(float, numbers))) for operator, numbers in found.steps]
     operators = [operator for operator, _ in steps]
     if operators.count("Add") > 1:

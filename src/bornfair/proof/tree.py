@@ -12,7 +12,7 @@ from typing import Any
 from bornfair.core.clock import Clock, Say
 from bornfair.models.network.activations import ACTIVATIONS
 from bornfair.proof import checker
-from bornfair.proof.checker import Box, People, Prover, Sums
+from bornfair.proof.checker import Box, Individuals, LayerSums, Prover
 from bornfair.verification.frontier import Frontier
 
 # Sensitive values that are looked at one by one in every box, rather than only for single people.
@@ -24,8 +24,8 @@ Decided = tuple[Any, tuple[str, Any] | None]
 
 
 def find_tree(
-    network: checker.Network,
-    people: People,
+    network: checker.NetworkGraph,
+    people: Individuals,
     *,
     float32: bool,
     timeout: float,
@@ -44,7 +44,7 @@ def find_tree(
 
 
 def grown(
-    people: People, decided: Callable[[Box], Decided], *, timeout: float, most_leaves: int, say: Say | None
+    people: Individuals, decided: Callable[[Box], Decided], *, timeout: float, most_leaves: int, say: Say | None
 ) -> list[Any] | None:
     """The tree of boxes that are cut until each has a reason; None if one has neither, or the time is up."""
     tree, leaves = list[Any](), 0
@@ -73,7 +73,7 @@ def grown(
     return tree if frontier.work(step, progress) is None else None
 
 
-def _reason(prover: Prover, box: Box, sums: list[Sums]) -> Any:
+def _reason(prover: Prover, box: Box, sums: list[LayerSums]) -> Any:
     """Why the box is fair, as the checker will be told; None if it cannot be shown."""
     low, high = sums[-1].low, sums[-1].high
     middle = [a / 2 + b / 2 for a, b in zip(low, high, strict=True)]
@@ -90,7 +90,7 @@ def _reason(prover: Prover, box: Box, sums: list[Sums]) -> Any:
     return "exact" if alone and prover.is_fair("exact", box) else None
 
 
-def _widest(prover: Prover, box: Box, sums: list[Sums]) -> tuple[str, Any] | None:
+def _widest(prover: Prover, box: Box, sums: list[LayerSums]) -> tuple[str, Any] | None:
     """The feature along which the bounds are widest, and where to cut it; None for a single person."""
     slope = _slopes(prover, box, sums)
     best: tuple[float, float, str, Any] | None = None
@@ -122,7 +122,7 @@ def _widest(prover: Prover, box: Box, sums: list[Sums]) -> tuple[str, Any] | Non
     return None if best is None else best[2:]
 
 
-def _slopes(prover: Prover, box: Box, sums: list[Sums]) -> list[float]:
+def _slopes(prover: Prover, box: Box, sums: list[LayerSums]) -> list[float]:
     """How the outputs' bounds depend on each input."""
     outputs = len(prover.layers[-1][1])
     if not ACTIVATIONS[prover.network.activation].exact:

@@ -227,7 +227,7 @@ class Crowd:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class DrawnPart:
     """Some boxes, and what decides first about the people in them."""
 
     crowd: Crowd
@@ -263,7 +263,7 @@ class Drawing:
     """Draws people of boxes, by their masses."""
 
     crowd: Crowd
-    parts: list[Part]
+    parts: list[DrawnPart]
     chances: np.ndarray  # [parts]
 
     @staticmethod
@@ -274,7 +274,7 @@ class Drawing:
             alive = np.unpackbits(packed, axis=1, count=sum(crowd.network.widths[1:-1])).astype(bool)
             rows = list(_divided(alive, mass / mass.sum(), rows[0], FEWEST / crowd.batch))
         parts = [
-            Part(
+            DrawnPart(
                 crowd, Boxes(boxes.low[some].T.copy(), boxes.high[some].T.copy()), np.cumsum(mass[some]),
                 crowd.lean(None if alive is None else np.asarray(alive[some].any(axis=0))),
             )

@@ -29,12 +29,12 @@ STEPS = 1_000  # of a number's range: closer numbers are taken for the same
 DRAWN = (0.5, 0.75, 1.0)  # shares of the features that are drawn anew, the others are those of the person found
 
 
-class Rows:
+class ComparedRows:
     """The rows of a table, to be compared with people.
 
     >>> from bornfair.people.features import IntegerFeature, BooleanFeature
     >>> who = Domain(features=(IntegerFeature(name="age", low=18, high=99), BooleanFeature(name="s")), sensitive=("s",))
-    >>> rows = Rows(who, pd.DataFrame({"age": [20, 30], "s": [True, True]}))
+    >>> rows = ComparedRows(who, pd.DataFrame({"age": [20, 30], "s": [True, True]}))
     >>> rows.hold([{"age": 30, "s": False}]), rows.hold([{"age": 31, "s": True}])
     (True, False)
     """
@@ -80,7 +80,7 @@ def with_people_of(
     """
     if not verdict.twins or table is None:
         return verdict
-    rows = Rows(model.domain, table)
+    rows = ComparedRows(model.domain, table)
     if not rows.hold(verdict.twins):
         return dataclasses.replace(verdict, shown="synthetic")
     if not synthetic:
@@ -128,7 +128,7 @@ def without_people(verdict: Verdict, why: str) -> Verdict:
 def _other_twins(
     model: Countable,
     known: Mapping[str, Any],
-    rows: Rows,
+    rows: ComparedRows,
     within: Mapping[str, tuple[Any, ...]],
     clock: Clock,
     seed: int,

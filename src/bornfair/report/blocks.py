@@ -44,7 +44,7 @@ class Text:
     kind: Literal["", "heading", "soft", "quote", "warning", "command"] = ""
 
 
-class Entry(NamedTuple):
+class ListingEntry(NamedTuple):
     name: str
     text: str
     more: str = ""
@@ -59,7 +59,7 @@ class Listing:
     """
 
     kind: Literal["terms", "points", "tiles", "key"]
-    entries: tuple[Entry, ...]
+    entries: tuple[ListingEntry, ...]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Part:
+class BlockGroup:
     """Blocks that belong together: an aside is kept apart from what stands around it, the others are folded away for
     whoever wants them. On paper a fold is open, but not the twins of a person or the numbers of a chart."""
 
@@ -105,7 +105,7 @@ class Part:
     kind: Literal["aside", "fold", "person", "numbers"]
 
 
-Block = Text | Listing | Table | Chart | Part
+Block = Text | Listing | Table | Chart | BlockGroup
 
 
 @dataclass(frozen=True)

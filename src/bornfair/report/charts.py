@@ -27,7 +27,7 @@ SMALLEST = 3.0  # a share that is not 0 is never narrower than this
 
 def shares_bar(width: int, shares: Shares) -> str:
     """Proven fair, proven unfair and open as one bar; what is not 0 can be seen."""
-    across, top, height = Scale(0.0, 1.0, 1.0, width - 1.0), 2.0, 30.0
+    across, top, height = PixelScale(0.0, 1.0, 1.0, width - 1.0), 2.0, 30.0
     parts = {"fair": shares.certified, "unfair": shares.falsified, "open": shares.undecided}
     drawn, left = [], 1.0
     for kind, span in zip(parts, visible_spans(list(parts.values()), width - 2.0), strict=True):
@@ -56,7 +56,7 @@ def visible_spans(shares: Sequence[float], width: float) -> list[float]:
 def estimate_line(width: int, estimate: Estimate) -> str:
     """The estimate on a scale of its own: a dot, and a whisker over the interval."""
     top, y = min(1.0, nice_above(max(estimate.high, 1e-12) * 1.15)), 24.0
-    across = Scale(0.0, top, 6.0, width - 30.0)
+    across = PixelScale(0.0, top, 6.0, width - 30.0)
     low, middle, high = (across(min(share, top)) for share in (estimate.low, estimate.unfair, estimate.high))
     drawn = [
         _line(across.start, y + 18, across.end, y + 18, "axis"),
@@ -75,8 +75,8 @@ def estimate_line(width: int, estimate: Estimate) -> str:
 def histogram(width: int, found: Histogram, label: str) -> str:
     """One bar between each two edges."""
     ceiling = nice_above(max(*found.counts, 1))
-    across = Scale(found.edges[0], found.edges[-1], 46.0, width - 14.0)
-    up = Scale(0.0, ceiling, 190.0, 12.0)
+    across = PixelScale(found.edges[0], found.edges[-1], 46.0, width - 14.0)
+    up = PixelScale(0.0, ceiling, 190.0, 12.0)
     bars = []
     for (start, end), amount in zip(pairwise(found.edges), found.counts, strict=True):
         if amount:
@@ -126,8 +126,8 @@ def history_lines(width: int, history: Sequence[HistoryPoint]) -> str:
     lines = {name: line for name, line in measured.items() if line}
     marks = _share_marks([value for line in lines.values() for _, value in line])
     first, last = history[0].epoch, history[-1].epoch
-    across = Scale(first, max(last, first + 1), 56.0, width - 78.0)
-    up = Scale(marks[0], marks[-1], 210.0, 14.0)
+    across = PixelScale(first, max(last, first + 1), 56.0, width - 78.0)
+    up = PixelScale(marks[0], marks[-1], 210.0, 14.0)
     drawn = _shelves(across, up, [(mark, round_percent(mark)) for mark in marks])
     ends = _apart([up(line[-1][1]) for line in lines.values()], 16.0)
     for (name, line), end in zip(lines.items(), ends, strict=True):
@@ -152,8 +152,8 @@ def threshold_line(width: int, curve: ThresholdCurve) -> str:
     """How many are affected (up) at each threshold (across, as odds are spaced); where the model decides is dashed."""
     places = [_odds(threshold) for threshold in curve.thresholds]
     ceiling = nice_above(max(*curve.affected, 1) / curve.rows)
-    across = Scale(places[0], max(places[-1], places[0] + 1e-6), 56.0, width - 20.0)
-    up = Scale(0.0, ceiling, 200.0, 26.0)
+    across = PixelScale(places[0], max(places[-1], places[0] + 1e-6), 56.0, width - 20.0)
+    up = PixelScale(0.0, ceiling, 200.0, 26.0)
     drawn = _shelves(across, up, [(ceiling * i / 2, percent(ceiling * i / 2)) for i in range(3)])
     steps = []
     for (left, right), amount in zip(pairwise(places), curve.affected, strict=False):
@@ -217,7 +217,7 @@ def _apart(places: Sequence[float], least: float) -> list[float]:
 def reliability(width: int, found: Reliability) -> str:
     """What was said (across) and how often it came true (up), a dot and a whisker each; dashed where they agree."""
     marks = [(i / 4, round_percent(i / 4)) for i in range(5)]
-    across, up = Scale(0.0, 1.0, 56.0, min(width - 22.0, 420.0)), Scale(0.0, 1.0, 300.0, 30.0)
+    across, up = PixelScale(0.0, 1.0, 56.0, min(width - 22.0, 420.0)), PixelScale(0.0, 1.0, 300.0, 30.0)
     agree = f"{_n(across.start)},{_n(up.start)} {_n(across.end)},{_n(up.end)}"
     drawn = [*_shelves(across, up, marks), *_foot(width, across, up, marks)]
     drawn.append(f'<polyline class="line fairness" points="{agree}"/>')
@@ -235,8 +235,8 @@ def scatter(
     """Points (name, x, y), both shares, each with its name where there is room for all, else with its number."""
     x_marks = _share_marks([x for _, x, _ in points], 5 if width > 500 else 3)
     y_marks = _share_marks([y for _, _, y in points])
-    across = Scale(x_marks[0], x_marks[-1], 56.0, width - 22.0)
-    up = Scale(y_marks[0], y_marks[-1], 300.0, 30.0)
+    across = PixelScale(x_marks[0], x_marks[-1], 56.0, width - 22.0)
+    up = PixelScale(y_marks[0], y_marks[-1], 300.0, 30.0)
     places = [(across(x), up(y)) for _, x, y in points]
     drawn = [
         *_shelves(across, up, [(mark, round_percent(mark)) for mark in y_marks]),
@@ -329,7 +329,7 @@ def swatch(kind: str) -> str:
 # --- scales and axes ---
 
 
-class Scale(NamedTuple):
+class PixelScale(NamedTuple):
     """Where values from `low` to `high` lie on pixels from `start` to `end`."""
 
     low: float
@@ -344,7 +344,7 @@ class Scale(NamedTuple):
 Marks = Iterable[tuple[float, str]]  # values and how they are written
 
 
-def _shelves(across: Scale, up: Scale, marks: Marks) -> list[str]:
+def _shelves(across: PixelScale, up: PixelScale, marks: Marks) -> list[str]:
     """Horizontal lines with their values at the left."""
     drawn = []
     for value, text in marks:
@@ -353,13 +353,13 @@ def _shelves(across: Scale, up: Scale, marks: Marks) -> list[str]:
     return drawn
 
 
-def _foot(width: int, across: Scale, up: Scale, marks: Marks, tick: float = 5) -> list[str]:
+def _foot(width: int, across: PixelScale, up: PixelScale, marks: Marks, tick: float = 5) -> list[str]:
     """The horizontal axis."""
     axis = _line(across.start, up.start, across.end, up.start, "axis")
     return [axis, *_marks_below(width, across, up.start, marks, tick)]
 
 
-def _marks_below(width: int, across: Scale, y: float, marks: Marks, tick: float = 5) -> list[str]:
+def _marks_below(width: int, across: PixelScale, y: float, marks: Marks, tick: float = 5) -> list[str]:
     """Ticks below a line, with their values; at the edge of the picture these are moved inside."""
     drawn = []
     for value, text in marks:

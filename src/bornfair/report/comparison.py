@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from bornfair.report import charts
-from bornfair.report.blocks import Block, Chart, Contents, Entry, Listing, Row, Table, Text, filled_sections
+from bornfair.report.blocks import Block, Chart, Contents, Listing, ListingEntry, Row, Table, Text, filled_sections
 from bornfair.report.facts import Comparison, Document, Metrics
 from bornfair.report.formatting import MISSING, clipped, count, listed, measure_text, narrow, percent, readable
 from bornfair.report.measured import asked_about, shares_chart
@@ -153,14 +153,14 @@ def _one(document: Document) -> Iterator[Block]:
     yield from why_open(document)
 
 
-def _limits(models: Models) -> tuple[Entry, ...]:
+def _limits(models: Models) -> tuple[ListingEntry, ...]:
     """What holds for any of them, said once."""
-    said: dict[str, Entry] = {}
+    said: dict[str, ListingEntry] = {}
     for document in models:
         for entry in limits(document):
             said.setdefault(entry.name, entry)
     own = "Each verdict is about the arithmetic of its own report, and no other number format."
-    said["Arithmetic."] = Entry("Arithmetic.", own)
+    said["Arithmetic."] = ListingEntry("Arithmetic.", own)
     return tuple(sorted(said.values(), key=lambda entry: entry.name not in ("Unfair.", "How many.")))
 
 

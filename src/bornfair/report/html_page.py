@@ -12,7 +12,20 @@ from collections.abc import Iterable
 from importlib import resources
 
 from bornfair.report import charts
-from bornfair.report.blocks import Block, Cell, Chart, Code, Contents, Listing, Meter, Part, Quiet, Row, Table, Text
+from bornfair.report.blocks import (
+    Block,
+    BlockGroup,
+    Cell,
+    Chart,
+    Code,
+    Contents,
+    Listing,
+    Meter,
+    Quiet,
+    Row,
+    Table,
+    Text,
+)
 from bornfair.report.formatting import MISSING, visible
 
 BROAD, SLIM = 740, 330  # pixels for which charts are drawn: a page, a phone
@@ -100,7 +113,7 @@ def _block(block: Block) -> str:
                 for name, text, more in entries
             )  # fmt: skip
             return whole.format("\n".join(written))
-        case Part(title, inner, kind):
+        case BlockGroup(title, inner, kind):
             classes = _classes(**{kind: kind != "fold"})
             template = ASIDE if kind == "aside" else FOLD
             return template.format(title=_text(title), content=_blocks(inner), classes=classes)

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable
 
-from bornfair.report.blocks import Block, Cell, Chart, Code, Contents, Listing, Meter, Part, Table, Text
+from bornfair.report.blocks import Block, BlockGroup, Cell, Chart, Code, Contents, Listing, Meter, Table, Text
 from bornfair.report.formatting import visible
 
 TEXTS = {"heading": "### {}", "quote": "> {}", "warning": "> {}"}
@@ -47,11 +47,11 @@ def _block(block: Block) -> list[str]:
                 for name, text, more in entries
             )
             return ["\n".join(lines)]
-        case Part(title, inner, "aside"):
+        case BlockGroup(title, inner, "aside"):
             return [f"### {_text(title)}", *_blocks(inner)]
-        case Part(title, _, "person"):  # a card is short: the page and the JSON form have the rest
+        case BlockGroup(title, _, "person"):  # a card is short: the page and the JSON form have the rest
             return [f"- {_text(title)}"]
-        case Part(title, inner, _):
+        case BlockGroup(title, inner, _):
             # Inside a line of HTML nothing is Markdown: here the text is escaped as HTML wants it.
             return [f"<details><summary>{html.escape(visible(title))}</summary>", *_blocks(inner), "</details>"]
         case Chart(_, words, caption, repeats):

@@ -14,7 +14,7 @@ from bornfair.models.metrics import quality_warning
 from bornfair.people.space.subpopulation import in_words
 from bornfair.quantification.records import Affected, Estimate, Group, Shares
 from bornfair.report import charts
-from bornfair.report.blocks import Block, Chart, Entry, Listing, Meter, Part, Row, Table, Text
+from bornfair.report.blocks import Block, BlockGroup, Chart, Listing, ListingEntry, Meter, Row, Table, Text
 from bornfair.report.facts import Document, Pair, Proxy
 from bornfair.report.formatting import (
     MISSING,
@@ -49,9 +49,9 @@ OVER = {
 }
 
 
-def _numbers(columns: tuple[str, ...], rows: list[Row], numbers: set[int]) -> Part:
+def _numbers(columns: tuple[str, ...], rows: list[Row], numbers: set[int]) -> BlockGroup:
     """What a chart shows, for whoever wants to read it off."""
-    return Part("The numbers", (Table(columns, tuple(rows), numbers=frozenset(numbers)),), "numbers")
+    return BlockGroup("The numbers", (Table(columns, tuple(rows), numbers=frozenset(numbers)),), "numbers")
 
 
 def _measured_on(rows: int | None, which: str = "") -> str:
@@ -132,16 +132,16 @@ def shares_chart(shares: Shares) -> Iterator[Block]:
     undecided = percent(shares.undecided, "up")
     words = f"Bar of the whole domain: {fair} proven fair, {unfair} proven unfair, {undecided} undecided."
     yield Chart(partial(charts.shares_bar, shares=shares), words, repeats=True)
-    key = Entry("Proven fair", fair, "fair"), Entry("Proven unfair", unfair, "unfair")
-    yield Listing("key", (*key, Entry("Undecided", undecided, "open")))
+    key = ListingEntry("Proven fair", fair, "fair"), ListingEntry("Proven unfair", unfair, "unfair")
+    yield Listing("key", (*key, ListingEntry("Undecided", undecided, "open")))
 
 
-def _estimate(guess: Estimate) -> Part:
+def _estimate(guess: Estimate) -> BlockGroup:
     drawn = "" if guess.samples is None else f" {count(guess.samples, 'person', 'people')} were drawn at random."
     sure = f"{interval(guess.low, guess.high, fine=True)} with {round_percent(guess.confidence)} confidence"
     words = f"Unfair: about {percent(guess.unfair, fine=True)} ({sure})."
     chart = Chart(partial(charts.estimate_line, estimate=guess), f"Estimate. {words}", repeats=True)
-    return Part("Estimate, not a proof", (Text(f"{words}{drawn}"), chart), "aside")
+    return BlockGroup("Estimate, not a proof", (Text(f"{words}{drawn}"), chart), "aside")
 
 
 def affected_groups(document: Document) -> Iterator[Block]:
@@ -191,7 +191,7 @@ def people_of_the_data(document: Document) -> Iterator[Block]:
         yield Text(f"And {more:,} more, in the report's JSON form.", "soft")
 
 
-def _affected(one: Affected, label: str | None) -> Part:
+def _affected(one: Affected, label: str | None) -> BlockGroup:
     pair = Pair((one.person, one.twin), one.decisions)
     clip = partial(clipped, most=LONGEST_CHANGE)
     arrow = lambda values: " → ".join(clip(value_text(value)) for value in values)  # noqa: E731
@@ -203,7 +203,7 @@ def _affected(one: Affected, label: str | None) -> Part:
         "" if one.gap is None else f"score gap {one.gap:#.3g}",
     ]
     undo = [Text(f"What would undo it: {readable(one.undo_text)}")] if one.undo_text else []
-    return Part(" · ".join(part for part in parts if part), (*side_by_side(pair, label), *undo), "person")
+    return BlockGroup(" · ".join(part for part in parts if part), (*side_by_side(pair, label), *undo), "person")
 
 
 def acting_trees(document: Document) -> Iterator[Block]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bornfair.report.blocks import Block, Part, Row, Table, Text
+from bornfair.report.blocks import Block, BlockGroup, Row, Table, Text
 from bornfair.report.facts import Document, Pair
 from bornfair.report.formatting import MISSING, count, feature_name, readable, value_text
 
@@ -48,7 +48,7 @@ def side_by_side(pair: Pair, label: str | None) -> Iterator[Block]:
     if folded:
         shared = tuple(Row((feature_name(name), _value(pair.people[0], name))) for name in alike)
         table = Table(("feature", "both"), shared, shape="stack")
-        yield Part(f"The {count(len(alike), 'feature')} they share", (table,), "fold")
+        yield BlockGroup(f"The {count(len(alike), 'feature')} they share", (table,), "fold")
     if pair.note:
         yield Text(readable(pair.note), "soft")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from bornfair.report import charts
-from bornfair.report.blocks import Block, Cell, Chart, Meter, Part, Row, Table, Text
+from bornfair.report.blocks import Block, BlockGroup, Cell, Chart, Meter, Row, Table, Text
 from bornfair.report.facts import Document, Favourable, GroupMetrics, Reliability
 from bornfair.report.formatting import (
     MISSING,
@@ -157,7 +157,7 @@ def reliability(document: Document) -> Iterator[Block]:
         "probabilities mean what they say; below it they promise too much.",
         repeats=True,
     )
-    yield Part("The numbers", (_numbers(found),), "numbers")
+    yield BlockGroup("The numbers", (_numbers(found),), "numbers")
 
 
 def _numbers(found: Reliability) -> Table:

@@ -10,7 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from bornfair.models.protocol import ASKED
 from bornfair.models.verdict import Arithmetic, Verdict
 from bornfair.report import measured
-from bornfair.report.blocks import Block, Code, Contents, Entry, Listing, Part, Quiet, Row, Table, Text, filled_sections
+from bornfair.report.blocks import (
+    Block,
+    BlockGroup,
+    Code,
+    Contents,
+    Listing,
+    ListingEntry,
+    Quiet,
+    Row,
+    Table,
+    Text,
+    filled_sections,
+)
 from bornfair.report.domain_facts import FeatureFacts
 from bornfair.report.facts import COLUMNS, OPERATING_POINT, Document
 from bornfair.report.formatting import (
@@ -138,32 +150,32 @@ def why_open(document: Document) -> Iterator[Text]:
         yield Text(f"Why it is open: {readable(document.verdict.reason)}")
 
 
-def _tiles(document: Document) -> Iterator[Entry]:
+def _tiles(document: Document) -> Iterator[ListingEntry]:
     shares, people, metrics = document.shares, document.people, document.metrics
     if people is not None:
         of = f"{people.unfair:,} of {people.rows:,} people in the table"
-        yield Entry("Decided otherwise", percent(people.share), of)
+        yield ListingEntry("Decided otherwise", percent(people.share), of)
     if document.favourable is not None and (ratio := lowest_ratio(document.group_metrics)) is not None:
-        yield Entry("Impact ratio", f"{ratio:.2f}", "the lowest of the groups; four fifths are 0.80")
+        yield ListingEntry("Impact ratio", f"{ratio:.2f}", "the lowest of the groups; four fifths are 0.80")
     if shares is not None:
         whose = "of people as in the data" if shares.over == "data" else "of all combinations of values"
         if (sure := shares.confident) is not None and sure.samples:
             means = f"{whose}, with {round_percent(sure.confidence)} confidence"
-            yield Entry("Unfair", narrow(sure.low, sure.high), means)
+            yield ListingEntry("Unfair", narrow(sure.low, sure.high), means)
         elif guess := shares.estimate:
             means = f"{whose}: {interval(guess.low, guess.high)}; a sample, not a proof"
-            yield Entry("Unfair, estimate", percent(guess.unfair), means)
+            yield ListingEntry("Unfair, estimate", percent(guess.unfair), means)
         if shares.asked is None:
-            yield Entry("Proven fair", percent(shares.certified, "down"), whose)
+            yield ListingEntry("Proven fair", percent(shares.certified, "down"), whose)
         if shares.asked is None and (shares.falsified or document.verdict.answer == "falsified"):
-            yield Entry("Proven unfair", percent(shares.falsified, "down"), whose)
+            yield ListingEntry("Proven unfair", percent(shares.falsified, "down"), whose)
     if metrics is not None and metrics.accuracy is not None:
         rows = "" if metrics.rows is None else f"on {count(metrics.rows, 'row')}"
         largest = None if metrics.majority_share is None else f"largest class {percent(metrics.majority_share)}"
         balanced = None if metrics.balanced_accuracy is None else f"balanced {percent(metrics.balanced_accuracy)}"
-        yield Entry("Accuracy", percent(metrics.accuracy), "; ".join(filter(None, (rows, balanced, largest))))
+        yield ListingEntry("Accuracy", percent(metrics.accuracy), "; ".join(filter(None, (rows, balanced, largest))))
     if people is None and metrics is not None and metrics.empirical_fairness is not None:
-        yield Entry("Twins agree in the data", percent(metrics.empirical_fairness), "of the rows; not a proof")
+        yield ListingEntry("Twins agree in the data", percent(metrics.empirical_fairness), "of the rows; not a proof")
 
 
 def made_on(document: Document) -> str:
@@ -195,31 +207,31 @@ def _arithmetic(verdict: Verdict, kind: Arithmetic) -> str:
     return f"{ARITHMETIC[kind]}{condition}."
 
 
-def _meaning(document: Document) -> Iterator[Entry]:
+def _meaning(document: Document) -> Iterator[ListingEntry]:
     found, domain, certificate = document.verdict, document.domain, document.certificate
     twins = "Two individuals who agree in everything except the sensitive features."
     if domain is not None and domain.twins:
         twins = "Two individuals who differ only in the sensitive features, or by the declared rules: "
         twins += "; ".join(readable(rule) for rule in domain.twins)
-    yield Entry("Twins", twins)
+    yield ListingEntry("Twins", twins)
     values = listed(document.sensitive, most=20) or "None were named."
     if domain is not None and domain.sensitive and domain.sensitive_values is not None:
         values += f" ({count(domain.sensitive_values, 'possible value')} taken together)"
     elif domain is not None and domain.sensitive:
         values += " (a real number among them takes every value of its range)"
-    yield Entry("Sensitive features", values)
+    yield ListingEntry("Sensitive features", values)
     statement = f"\n{readable(certificate.statement)}" if certificate and certificate.statement else ""
-    yield Entry("Individually fair", f"Twins always get the same decision.{statement}")
+    yield ListingEntry("Individually fair", f"Twins always get the same decision.{statement}")
     kinds = "\n".join(_arithmetic(found, kind) for kind in found.arithmetic)
-    yield Entry("Arithmetic", kinds or NO_ARITHMETIC)
+    yield ListingEntry("Arithmetic", kinds or NO_ARITHMETIC)
     if found.answer != "falsified":
-        yield Entry("Proof", PROOFS[found.proof])
+        yield ListingEntry("Proof", PROOFS[found.proof])
     if certificate is not None and certificate.leaves is not None:
         leaves = f"{count(certificate.leaves, 'part')}, one for each leaf of the proof tree."
-        yield Entry("Size of the proof", leaves)
+        yield ListingEntry("Size of the proof", leaves)
     reported = readable(found.engine or "unknown") + (f": {readable(found.reason)}" if found.reason else "")
     work = effort(found.boxes if found.boxes > 1 else None, found.seconds or None)
-    yield Entry("Reported by the engine", f"{reported} ({work})" if work else reported)
+    yield ListingEntry("Reported by the engine", f"{reported} ({work})" if work else reported)
 
 
 # --- who could exist ---
@@ -236,7 +248,7 @@ def _domain(document: Document) -> Iterator[Block]:
         if few:
             yield _features(few)
         rest = [feature for feature in domain.features if not feature.sensitive]
-        yield Part(f"The {count(len(rest), 'other feature')}", (_features(rest),), "fold")
+        yield BlockGroup(f"The {count(len(rest), 'other feature')}", (_features(rest),), "fold")
     elif domain.features:
         yield _features(domain.features)
     if domain.combinations is not None:
@@ -289,10 +301,10 @@ def _checking(document: Document) -> Iterator[Block]:
     sums += [("certificate content", certificate.sha256)] if certificate.sha256 else []
     if sums:
         yield Text("The certificate is about the files with these SHA-256 sums, and no others:")
-        yield Listing("terms", tuple(Entry(readable(name), Code(readable(digest))) for name, digest in sums))
+        yield Listing("terms", tuple(ListingEntry(readable(name), Code(readable(digest))) for name, digest in sums))
     if certificate.facts:
         yield _terms(certificate.facts.items())
 
 
 def _terms(pairs: Iterable[tuple[str, str]]) -> Listing:
-    return Listing("terms", tuple(Entry(readable(name), readable(text)) for name, text in pairs))
+    return Listing("terms", tuple(ListingEntry(readable(name), readable(text)) for name, text in pairs))

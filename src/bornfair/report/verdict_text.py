@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bornfair.models.verdict import SHOWN, Verdict
 from bornfair.quantification.records import People
-from bornfair.report.blocks import Entry
+from bornfair.report.blocks import ListingEntry
 from bornfair.report.facts import Document
 from bornfair.report.formatting import count, listed, percent, readable
 
@@ -138,19 +138,19 @@ def disagreements(document: Document) -> Iterator[str]:
         )
 
 
-def limits(document: Document) -> Iterator[Entry]:
+def limits(document: Document) -> Iterator[ListingEntry]:
     """What the report does not say, in the light of what it does."""
     verdict, shares = document.verdict.answer, document.shares
     if verdict == "undecided":
-        yield Entry("Unfair.", "Undecided does not mean unfair: neither proof nor counterexample was found.")
+        yield ListingEntry("Unfair.", "Undecided does not mean unfair: neither proof nor counterexample was found.")
     if verdict == "falsified" and shares is None and document.people is None:
         pairs = len(document.pairs)
         which = "One pair of twins is shown" if pairs == 1 else f"{count(pairs, 'pair')} of twins are shown"
-        yield Entry("How many.", f"{which}; how many more there are is not counted.")
+        yield ListingEntry("How many.", f"{which}; how many more there are is not counted.")
     if shares is not None and shares.estimate is not None:
         text = "What is marked as an estimate comes from a sample. It can be wrong; it is never a proof."
-        yield Entry("Estimates.", text)
-    yield Entry(
+        yield ListingEntry("Estimates.", text)
+    yield ListingEntry(
         "Proxies.",
         "The features listed above carry the sensitive value. Twins share them unless a rule says otherwise, so "
         "the verdict does not speak of decisions that rest on them. The list is of this data only."
@@ -159,7 +159,7 @@ def limits(document: Document) -> Iterator[Entry]:
         "them, so the verdict does not speak of decisions that rest on them.",
     )
     rates = " The rates by group above are of these rows alone; nothing is proven about them."
-    yield Entry(
+    yield ListingEntry(
         "Groups.",
         "Whether groups of people get the positive decision equally often is another question."
         + (rates if document.group_metrics else ""),
@@ -167,11 +167,11 @@ def limits(document: Document) -> Iterator[Entry]:
     certificate = document.certificate
     certified = certificate is not None and certificate.verdict == "verified" == verdict
     beyond = BEYOND_DOMAIN if certified and document.verdict.proof == "structural" else NOT_BEYOND
-    yield Entry(
+    yield ListingEntry(
         "People outside the domain.",
         f"{beyond} What happens to the data before the model, or to the decision after it, is not covered.",
     )
     counted = document.metrics or document.measured
     right = "accuracy was measured on a sample of rows" if counted else "accuracy is not part of the verdict"
-    yield Entry("Being right.", f"A fair decision can still be a wrong one; {right}.")
-    yield Entry("Arithmetic.", ARITHMETIC_LIMITS[tuple(sorted(set(document.verdict.arithmetic)))])
+    yield ListingEntry("Being right.", f"A fair decision can still be a wrong one; {right}.")
+    yield ListingEntry("Arithmetic.", ARITHMETIC_LIMITS[tuple(sorted(set(document.verdict.arithmetic)))])

@@ -28,7 +28,7 @@ from bornfair.people.features import NUMERIC, Feature, known_levels
 from bornfair.people.labels import class_positions
 from bornfair.people.levels import level_positions
 from bornfair.people.sources import Batch, draws
-from bornfair.people.survey import Seen, Survey
+from bornfair.people.survey import SeenColumn, Survey
 from bornfair.training.embedding import Embedding
 
 MOST_BYTE_VALUES = 254  # of a whole number: one more code is a gap
@@ -40,18 +40,18 @@ DONE, LOCK = "cache.json", "cache.lock"
 
 
 @dataclass(frozen=True)
-class Shares:
+class RowShares:
     """Which share of the rows is kept aside to measure on, and which one says when to stop."""
 
     kept_aside: float
     validation: float
 
     @staticmethod
-    def of(rows: int, kept_aside: float, validation: float) -> Shares:
+    def of(rows: int, kept_aside: float, validation: float) -> RowShares:
         """As asked for, but never more rows than MOST_ASIDE each."""
         most = MOST_ASIDE / max(rows, 1)
         aside = min(kept_aside, most)
-        return Shares(aside, min(validation * (1 - aside), most))
+        return RowShares(aside, min(validation * (1 - aside), most))
 
     def parts(self, addresses: np.ndarray, seed: int) -> np.ndarray:
         """Of each row the position in PARTS, by its address and the seed alone."""
@@ -181,7 +181,7 @@ class Layout:
         return hashlib.sha256(facts.encode()).hexdigest()
 
 
-def _coded(feature: Feature, encoding: Encoding, seen: Seen) -> Coded | None:
+def _coded(feature: Feature, encoding: Encoding, seen: SeenColumn) -> Coded | None:
     """The feature as codes, if it has few enough values; None: kept as float32."""
     name = feature.name
     if not isinstance(feature, NUMERIC):
@@ -238,7 +238,7 @@ def made(
     layout: Layout,
     batches: Callable[[], Iterable[Batch]],
     target: str,
-    shares: Shares,
+    shares: RowShares,
     *,
     mark: str,
     seed: int,
@@ -293,7 +293,7 @@ def _made(
     layout: Layout,
     batches: Callable[[], Iterable[Batch]],
     target: str,
-    shares: Shares,
+    shares: RowShares,
     mark: str,
     seed: int,
     told: Callable[[int], None] | None,

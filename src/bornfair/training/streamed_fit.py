@@ -31,7 +31,7 @@ from bornfair.people.policies import Policies
 from bornfair.people.sources import Batch, Source, shared_out
 from bornfair.people.survey import Survey, from_bytes, merged, surveyed, to_bytes
 from bornfair.proof.bundle import FairModel
-from bornfair.training.cache import KEPT_ASIDE, PARTS, TRAINING, VALIDATION, Cache, Layout, Shares, balancing, made
+from bornfair.training.cache import KEPT_ASIDE, PARTS, TRAINING, VALIDATION, Cache, Layout, RowShares, balancing, made
 from bornfair.training.calibration import calibration
 from bornfair.training.epochs import Callback
 from bornfair.training.fitting import Fitted, Recipe, resolve_response
@@ -155,7 +155,7 @@ def fit_streamed(
         raise InputError(
             f"taught={recipe.taught!r} needs the whole table in memory, and this one is read in batches; leave it out."
         )
-    shares = Shares.of(survey.rows, test_fraction, recipe.validation_fraction)
+    shares = RowShares.of(survey.rows, test_fraction, recipe.validation_fraction)
     plan = recipe.plan(max(round(survey.rows * (1 - shares.kept_aside)), 1))
     part = shares.parts(survey.addresses, seed)
     there = survey.sample[table.target].notna().to_numpy()

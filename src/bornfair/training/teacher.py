@@ -42,14 +42,14 @@ def trees_told(told: Told) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TreeInputs:
     """What trees read of the free columns: a category as one column of numbers, all others as they are."""
 
     categories: tuple[slice, ...]
     others: tuple[int, ...]
 
     @staticmethod
-    def of(encoding: Encoding) -> Reading:
+    def of(encoding: Encoding) -> TreeInputs:
         places = encoding.free_columns()
         numeric = {feature.name for feature in encoding.domain.free_features if isinstance(feature, NUMERIC)}
         several = [
@@ -58,7 +58,9 @@ class Reading:
             if name not in numeric and 1 < place.stop - place.start <= MOST_CATEGORIES
         ]
         within = {column for place in several for column in range(place.start, place.stop)}
-        return Reading(tuple(several), tuple(column for column in range(encoding.free_width) if column not in within))
+        return TreeInputs(
+            tuple(several), tuple(column for column in range(encoding.free_width) if column not in within)
+        )
 
     def columns(self, free: np.ndarray) -> np.ndarray:
         """The categories first, because the trees of scikit-learn put them there."""
@@ -76,7 +78,7 @@ def boosted_cuts(
     """For each free column that boosted trees cut, where they do so, at most so many times: the cuts that gain them
     most. None where there are too few rows to grow any.
     """
-    reading = Reading.of(encoding)
+    reading = TreeInputs.of(encoding)
     grown = _grown(reading, reading.columns(free), classes, weights, seed)
     if grown is None:
         return None
@@ -109,7 +111,7 @@ class Teacher:
         share: float,
         seed: int,
     ) -> None:
-        self.reading, outputs = Reading.of(encoding), encoding.domain.outputs
+        self.reading, outputs = TreeInputs.of(encoding), encoding.domain.outputs
         self.seen, self.classes, self.weights = self.reading.columns(free), classes, weights
         self.share, self.seed = share, seed
         self.positions = np.arange(outputs) if outputs > 1 else np.array([1])
@@ -161,7 +163,7 @@ class Teacher:
         return targets
 
 
-def _grown(reading: Reading, seen: np.ndarray, classes: np.ndarray, weights: np.ndarray | None, seed: int) -> Any:
+def _grown(reading: TreeInputs, seen: np.ndarray, classes: np.ndarray, weights: np.ndarray | None, seed: int) -> Any:
     """Boosted trees, stopped when they no longer improve on rows they keep aside; None where too little is there."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 

@@ -35,7 +35,7 @@ DIGITS = 17  # decimals beyond which a float64 near 1 has no more
 
 
 @dataclass(frozen=True, eq=False)
-class Twins:
+class FoundTwins:
     """A point of the lens, two versions of that person, and what became of the two."""
 
     point: np.ndarray
@@ -45,7 +45,7 @@ class Twins:
 
 def replay_best(
     lens: Lens, people: np.ndarray, values: np.ndarray, look: LeadRange, wanted: tuple[Arithmetic, ...]
-) -> Twins | None:
+) -> FoundTwins | None:
     """The clearest of these people who really have a twin decided differently in one of the wanted arithmetics."""
     gap = look.gap
     order = np.argsort(-lens.worth(look), kind="stable")[: max(BLOCK // len(values), 1)]
@@ -68,12 +68,12 @@ def replay_best(
     return None
 
 
-def _replayed(lens: Lens, point: np.ndarray, pair: Any) -> Twins:
+def _replayed(lens: Lens, point: np.ndarray, pair: Any) -> FoundTwins:
     values = (int(pair[0]), int(pair[1]))
-    return Twins(point, values, replay(lens.model, lens.person(point), values, lens.versions))
+    return FoundTwins(point, values, replay(lens.model, lens.person(point), values, lens.versions))
 
 
-def simplest(lens: Lens, found: Twins, rows: np.ndarray | None, clock: Clock) -> Replay:
+def simplest(lens: Lens, found: FoundTwins, rows: np.ndarray | None, clock: Clock) -> Replay:
     """The twins a person understands at once, unfair in the same arithmetics as those found."""
     need = set(found.replayed.unfair_in)
     steps = [found]
@@ -86,9 +86,9 @@ def simplest(lens: Lens, found: Twins, rows: np.ndarray | None, clock: Clock) ->
     row = None
     if rows is not None and len(rows):
         point, row = _towards_rows(check, point, rows)
-        steps.append(Twins(point, pair, found.replayed))
+        steps.append(FoundTwins(point, pair, found.replayed))
     rounded = _rounded(check, point, row)
-    steps.append(Twins(rounded, pair, found.replayed))
+    steps.append(FoundTwins(rounded, pair, found.replayed))
     for step in reversed(steps[1:]):
         if step.pair == found.pair and np.array_equal(step.point, found.point):
             break

@@ -42,7 +42,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Label:
+class LabelOutput:
     """The output of somebody's graph that holds its decision, and how it writes the classes, in order."""
 
     name: str
@@ -57,7 +57,7 @@ class Core:
     takes: tuple[Taken, ...]
     gives: str
     form: Form
-    label: Label | None = None
+    label: LabelOutput | None = None
     """None: it shows scores only, or another threshold than its own is asked for."""
 
     @staticmethod
@@ -69,7 +69,7 @@ class Core:
         takes = tuple(Taken(i.name, i.type.tensor_type.elem_type, 2, (i.name,)) for i in model.graph.input)
         assert {one.name for one in takes} <= set(domain.names)
         label, shown = (output.name for output in model.graph.output)
-        return Core(model, takes, shown, "shares", Label(label, tuple(served_classes(domain).tolist())))
+        return Core(model, takes, shown, "shares", LabelOutput(label, tuple(served_classes(domain).tolist())))
 
     @property
     def features(self) -> frozenset[str]:

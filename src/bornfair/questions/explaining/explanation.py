@@ -27,7 +27,7 @@ from bornfair.people.space.partition import whole_domain
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.quantification.people import undo_of
 from bornfair.quantification.records import Affected
-from bornfair.quantification.synthetic import Rows, with_people_of, without_people
+from bornfair.quantification.synthetic import ComparedRows, with_people_of, without_people
 from bornfair.questions import Asking, Question
 from bornfair.questions.explaining.person import Person, limits_around, person_of_domain, read_person, row_of
 from bornfair.verification.decide import check_question, decide
@@ -193,7 +193,7 @@ def explain(
         if clock.listener is not None:
             clock.listener("asking about everybody near the person")
         around = _around(about, near, verdict, clock, seed)
-    real = asked.people is not None and Rows(about.domain, asked.people).hold([who.shared])
+    real = asked.people is not None and ComparedRows(about.domain, asked.people).hold([who.shared])
     if around is not None:
         around = with_people_of(about, around, asked.people, synthetic=synthetic, within=near, timeout=clock, seed=seed)
     verdict = with_people_of(about, verdict, asked.people)

@@ -33,7 +33,7 @@ TEXTS = 60  # letters of each
 
 
 @dataclass(frozen=True)
-class Outside:
+class OutsideRows:
     """Rows that are outside for one reason.
 
     examples: values, the most frequent first. first_row: counted from 0. same: how many of these rows the model cannot
@@ -51,7 +51,7 @@ class Outside:
     @property
     def text(self) -> str:
         """
-        >>> Outside("age", "above", 3, "17 … 90", (95, 101), 7).text
+        >>> OutsideRows("age", "above", 3, "17 … 90", (95, 101), 7).text
         "'age' is above 17 … 90 in 3 rows: 95, 101 (first in row 7)"
         """
         where = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
@@ -81,7 +81,7 @@ class Drift:
 
     rows: int
     outside: int
-    problems: tuple[Outside, ...]
+    problems: tuple[OutsideRows, ...]
     filled: dict[str, int]
     absent: tuple[str, ...]
     extra: tuple[str, ...]
@@ -137,11 +137,11 @@ def drift(bundle: Any, table: Any) -> Drift:
         raise InputError("the table has no rows, so none is outside; give one with people.")
     domain = model.domain
     frame = as_listed(domain, frame)
-    outside, problems, filled = np.zeros(len(frame), bool), list[Outside](), dict[str, int]()
+    outside, problems, filled = np.zeros(len(frame), bool), list[OutsideRows](), dict[str, int]()
     for feature in domain.features:
         if feature.name not in frame.columns:
             if feature.name not in domain.sensitive:
-                problems.append(Outside(feature.name, "no such column", len(frame), _allowed(feature)))
+                problems.append(OutsideRows(feature.name, "no such column", len(frame), _allowed(feature)))
                 outside[:] = True
             continue
         column = frame[feature.name]
@@ -192,13 +192,15 @@ def _problems(feature: Feature, column: pd.Series, gap: np.ndarray) -> Iterator[
     yield from ((problem, rows) for problem, rows in [("gap", gap), *found] if rows.any())
 
 
-def _described(model: Exportable, feature: Feature, column: pd.Series, problem: Problem, rows: np.ndarray) -> Outside:
+def _described(
+    model: Exportable, feature: Feature, column: pd.Series, problem: Problem, rows: np.ndarray
+) -> OutsideRows:
     values = column[rows]
     common = [] if problem == "gap" else values.astype(object).value_counts(sort=True).index[:EXAMPLES].tolist()
     same = 0
     if problem in ("below", "above") and isinstance(feature, NUMERIC):
         same = int(model.held(feature, pd.to_numeric(values).to_numpy(np.float64)).sum())
-    return Outside(
+    return OutsideRows(
         feature.name, problem, int(rows.sum()), _allowed(feature), tuple(_short(value) for value in common),
         int(np.argmax(rows)), same,
     )  # fmt: skip
@@ -232,7 +234,9 @@ def _fills(model: Exportable, feature: Feature) -> bool:
     return not model.domain.outside(pd.DataFrame({feature.name: [value]}))[0]
 
 
-def _new_combinations(model: Exportable, frame: pd.DataFrame, outside: np.ndarray) -> tuple[Outside, np.ndarray] | None:
+def _new_combinations(
+    model: Exportable, frame: pd.DataFrame, outside: np.ndarray
+) -> tuple[OutsideRows, np.ndarray] | None:
     """Combinations of sensitive values that do not exist in the domain, of rows whose values do."""
     domain = model.domain
     names = list(domain.sensitive)
@@ -247,7 +251,7 @@ def _new_combinations(model: Exportable, frame: pd.DataFrame, outside: np.ndarra
         return None
     found = [", ".join(map(str, values[i])) for i in np.flatnonzero(rows)]
     examples = tuple(pd.Series(found).value_counts().index[:EXAMPLES].tolist())
-    what = Outside(
+    what = OutsideRows(
         " × ".join(names), "new combination", int(rows.sum()), f"{len(known):,} of the domain", examples,
         int(np.argmax(rows)),
     )  # fmt: skip
@@ -263,7 +267,7 @@ def _follows(
     holds: bool,
     outside: int,
     rows: int,
-    problems: list[Outside],
+    problems: list[OutsideRows],
 ) -> Iterator[str]:
     if not outside:
         yield f"All {rows:,} rows are people of the domain: what the certificate says, it says of them."

@@ -20,7 +20,7 @@ from bornfair.core.errors import InputError, plain
 from bornfair.people.column_kinds import SHOWN_FROM, Column, look
 from bornfair.people.dummies import Block, dummy_blocks
 from bornfair.people.features import unknown_column
-from bornfair.people.reading import AS_SHOWN, Reading
+from bornfair.people.reading import AS_SHOWN, TableReading
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.questions.inspection.findings import (
     MOST_CLASSES,
@@ -120,7 +120,7 @@ def inspect(
     sensitive_features: str | Sequence[str] = (),
     keep: Sequence[str] = (),
     categorical: Sequence[str] = (),
-    reading: Reading = AS_SHOWN,
+    reading: TableReading = AS_SHOWN,
     seed: int = 0,
 ) -> Inspection:
     """Look at a table before training on it.

@@ -46,7 +46,7 @@ class Tell:
 
 
 @dataclass(frozen=True)
-class About:
+class SensitiveTells:
     """What tells one sensitive feature. Of a number it is asked whether it is above the middle."""
 
     sensitive: str
@@ -77,7 +77,7 @@ class About:
 class Proxies:
     """The report, one part for each sensitive feature."""
 
-    about: tuple[About, ...]
+    about: tuple[SensitiveTells, ...]
     seed: int
 
     @property
@@ -141,7 +141,7 @@ def proxy_report(
 
 def _about(
     feature: Feature, people: pd.DataFrame, domain: Domain, scores: list[np.ndarray | None], seed: int, clock: Clock
-) -> About:
+) -> SensitiveTells:
     known = people[feature.name].notna().to_numpy(copy=True)
     free = domain.free_features
     sensitive, frequent, left_out = _sensitive(feature, people[feature.name][known])
@@ -157,7 +157,7 @@ def _about(
         None if one is None else _score_tell(name, one[known], values, seed, clock)
         for name, one in zip(("the score", "the other score"), scores, strict=True)
     )
-    return About(
+    return SensitiveTells(
         sensitive=feature.name,
         values=sensitive.names,
         rows=len(rows),

@@ -36,7 +36,7 @@ from bornfair.proof.bundle import FairGraph
 from bornfair.proof.certificate import certified
 from bornfair.questions import Question
 from bornfair.questions.repairing.changes import RepairedModel, compare, quality_of, recorded
-from bornfair.questions.repairing.exporting import Fitted, graph_of
+from bornfair.questions.repairing.exporting import FittedEstimator, graph_of
 from bornfair.training.provenance import operating_facts
 
 MEASURED_ON = "rows of the table"
@@ -137,7 +137,7 @@ def _of_estimator(model: Any, who: Who, asked: Reading, unread: str) -> tuple[Co
     classes = tuple(plain_value(value) for value in model.classes_)
     domain = with_classes(columns.domain, classes, len(classes), who.target, origin)
     at = None if asked.threshold is None else Operating.of(asked.point(classes), classes)
-    fitted = Fitted(model, domain, columns.names, _rows_of(domain, who), named=names is not None)
+    fitted = FittedEstimator(model, domain, columns.names, _rows_of(domain, who), named=names is not None)
     core, at = graph_of(fitted, unread, at=at)
     return core, domain, at
 

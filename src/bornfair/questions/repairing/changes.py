@@ -25,7 +25,7 @@ EXAMPLES = 5
 
 
 @dataclass(frozen=True)
-class Group:
+class ChangedGroup:
     """The people of one sensitive value: how many are decided differently, by the decision they get now."""
 
     name: str
@@ -55,7 +55,7 @@ class Changes:
     """Root of the mean squared difference of the models' outputs."""
     now: dict[str, int]
     """Of those decided differently, how many get which decision now."""
-    groups: tuple[Group, ...]
+    groups: tuple[ChangedGroup, ...]
     examples: tuple[Example, ...]
 
 
@@ -178,7 +178,7 @@ def compare(
         distance=float(np.sqrt(np.mean((old.astype(np.float64) - new) ** 2))),
         now=_counts(now[moved], classes),
         groups=tuple(
-            Group(name, int(who.sum()), float(np.mean(moved[who])), _counts(now[moved & who], classes))
+            ChangedGroup(name, int(who.sum()), float(np.mean(moved[who])), _counts(now[moved & who], classes))
             for name, who in sensitive_groups(after.domain, table)
         ),
         examples=tuple(clearest),

@@ -18,7 +18,7 @@ import pandas as pd
 from bornfair.core.errors import InputError, plain, plain_level, plain_value
 from bornfair.importers.scikit_pipeline import THRESHOLDED, Point, thawed
 from bornfair.models.forest.model import ForestModel
-from bornfair.models.graph.around import Core, Label, Method, Taken, around
+from bornfair.models.graph.around import Core, LabelOutput, Method, Taken, around
 from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import decisions
@@ -38,7 +38,7 @@ OPSET = {"": 18, "ai.onnx.ml": 3}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedEstimator:
     """A fitted estimator over the columns of a domain; its classes are those of the domain's label, in order."""
 
     estimator: Any
@@ -110,7 +110,7 @@ def without_point(model: Any) -> tuple[Any, Point | None]:
     return (model, None) if point is None else (Pipeline([*transformers, (name, inner)]), point)
 
 
-def exported(fitted: Fitted, method: Method) -> AnyBundle:
+def exported(fitted: FittedEstimator, method: Method) -> AnyBundle:
     """The estimator as a bundle's model: as what it was read as if twins are the same to that, else with our graph
     around it.
 
@@ -134,7 +134,7 @@ def _own_graph(read: Model | ForestModel, domain: Domain, merged: bool) -> Core:
     return Core.of_own(read.graph_bytes(sensitive=not bare), domain)
 
 
-def _read(fitted: Fitted) -> Model | ForestModel:
+def _read(fitted: FittedEstimator) -> Model | ForestModel:
     """What a reader makes of it, with the names that the domain has for its classes."""
     domain = fitted.domain.replaced(twins=()) if fitted.domain.twins else fitted.domain
     if not domain.sensitive:
@@ -154,7 +154,7 @@ def _read(fitted: Fitted) -> Model | ForestModel:
 
 
 def graph_of(
-    fitted: Fitted, unread: str, *, merged: bool = False, at: Operating | None = None
+    fitted: FittedEstimator, unread: str, *, merged: bool = False, at: Operating | None = None
 ) -> tuple[Core, Operating | None]:
     """The graph of an estimator that cannot be read as it is, and where its shares decide: at the threshold around it,
     or at one that is asked for. Compared with the estimator.
@@ -176,7 +176,7 @@ def graph_of(
     return (core, own) if at is None else (dataclasses.replace(core, label=None), at)
 
 
-def converted(fitted: Fitted, unread: str) -> Core:
+def converted(fitted: FittedEstimator, unread: str) -> Core:
     """By skl2onnx."""
     try:
         from skl2onnx import convert_sklearn
@@ -211,7 +211,7 @@ def converted(fitted: Fitted, unread: str) -> Core:
         takes = tuple(Taken(name, _element(f), 2, (f.name,)) for name, f in zip(inputs, features, strict=True))
     classes = [plain_value(value) for value in fitted.estimator.classes_]
     whole = made.graph.output[0].type.tensor_type.elem_type == INT64
-    return Core(made, takes, shown, "shares", Label(label, tuple(int(c) if whole else str(c) for c in classes)))
+    return Core(made, takes, shown, "shares", LabelOutput(label, tuple(int(c) if whole else str(c) for c in classes)))
 
 
 def _with_empty_texts(estimator: Any) -> Any:
@@ -242,13 +242,13 @@ def _element(feature: Any) -> int:
     return kind if kind in (STRING, INT64) else FLOAT if kind == DOUBLE or feature.kind == "boolean" else kind
 
 
-def _compared_people(fitted: Fitted, merged: bool) -> pd.DataFrame:
+def _compared_people(fitted: FittedEstimator, merged: bool) -> pd.DataFrame:
     """People of the domain and of the table, as the estimator is shown them."""
     people = _whole(fitted)
     return Folding(fitted.domain).merged(people) if merged else people
 
 
-def _whole(fitted: Fitted) -> pd.DataFrame:
+def _whole(fitted: FittedEstimator) -> pd.DataFrame:
     domain = fitted.domain
     parts = [domain.sample(COMPARED, seed=0)]
     if fitted.rows is not None:
@@ -257,7 +257,7 @@ def _whole(fitted: Fitted) -> pd.DataFrame:
     return pd.concat([part.astype(dict.fromkeys(numbers, np.float64)) for part in parts], ignore_index=True)
 
 
-def _compare(fitted: Fitted, core: Core, at: Operating | None, people: pd.DataFrame, merged: bool) -> None:
+def _compare(fitted: FittedEstimator, core: Core, at: Operating | None, people: pd.DataFrame, merged: bool) -> None:
     """Refuse a graph that does not decide as the estimator does, of people as it is shown them."""
     domain, whole = fitted.domain, _whole(fitted)
     model = WiredModel(around(core, domain, "merge" if merged else "as it is", at=at), domain)

@@ -83,7 +83,7 @@ class RepairedForest(RepairedModel):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RepairRows:
     """Which people serve what, and their answers as class indices."""
 
     known: pd.DataFrame  # by whom the base score is moved, and sensitive values are counted
@@ -102,7 +102,7 @@ def asked_of(question: Question, asking: Asking) -> ForestModel:
 
 def repair_forest(
     model: ForestModel,
-    rows: Rows,
+    rows: RepairRows,
     *,
     method: Literal["plain", "drop"] = "plain",
     fine_tune: bool = True,
@@ -286,7 +286,7 @@ def _splits(forest: Forest) -> list[Any]:
     ]
 
 
-def _quality(model: ForestModel, rows: Rows) -> dict[str, Any] | None:
+def _quality(model: ForestModel, rows: RepairRows) -> dict[str, Any] | None:
     return quality_of(model, decisions(model.scores(rows.measured)), rows.answers)
 
 

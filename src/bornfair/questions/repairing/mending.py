@@ -38,7 +38,14 @@ from bornfair.questions.repairing.averaging import RepairedGraph, repair_by_aver
 from bornfair.questions.repairing.changes import RepairedModel, compare, quality_of, recorded
 from bornfair.questions.repairing.fine_tune import Lesson, Tuned, asked_about, scores_of, taught
 from bornfair.questions.repairing.fine_tune import fine_tune as tune
-from bornfair.questions.repairing.forest_repair import METHODS, RepairedForest, Rows, asked_of, refused, repair_forest
+from bornfair.questions.repairing.forest_repair import (
+    METHODS,
+    RepairedForest,
+    RepairRows,
+    asked_of,
+    refused,
+    repair_forest,
+)
 from bornfair.training.projection import (
     BLENDS,
     FairLayer,
@@ -254,7 +261,7 @@ def _forest(
     if test is not None:
         measured = as_pandas(test)
         answers = None if target is None else taught(question, measured[target])
-    rows = Rows(known, measured, answers)
+    rows = RepairRows(known, measured, answers)
     return repair_forest(model, rows, method=method, fine_tune=fine_tune, seed=seed, say=say)  # type: ignore[arg-type]
 
 

@@ -34,7 +34,7 @@ Pair = tuple[tuple[int, ...], tuple[int, ...]]
 # --- bounds of every sum ---
 
 
-class Sums(NamedTuple):
+class CopySums(NamedTuple):
     """Bounds of the sums z of a layer in both copies [2, neurons], and of their difference z_a − z_b [neurons]."""
 
     low: np.ndarray
@@ -43,7 +43,7 @@ class Sums(NamedTuple):
     gap_high: np.ndarray
 
 
-Reach = list[Sums]  # of all layers
+Reach = list[CopySums]  # of all layers
 
 
 def sums_of(question: TwinQuestion) -> SumBounds:
@@ -63,7 +63,7 @@ def reach_of(question: TwinQuestion, sums: SumBounds, pair: Pair) -> Reach:
         gap_low, gap_high = later_gap(network, i, found[-1]) if i else _first_gap(question, pair)
         gap_low = np.maximum(gap_low, np.nextafter(low[0] - high[1], -np.inf))
         gap_high = np.minimum(gap_high, np.nextafter(high[0] - low[1], np.inf))
-        found.append(Sums(low, high, gap_low, gap_high))
+        found.append(CopySums(low, high, gap_low, gap_high))
     return found
 
 
@@ -98,7 +98,7 @@ def relu_gap(
     return least, most
 
 
-def later_gap(network: Network, layer: int, before: Sums) -> tuple[np.ndarray, np.ndarray]:
+def later_gap(network: Network, layer: int, before: CopySums) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of the difference of a layer's sums, from the bounds of the layer before; rounded outward."""
     least, most = relu_gap(*before)
     weight = network.layers[layer].weight
@@ -359,7 +359,7 @@ def tightened(question: TwinQuestion, pair: Pair, reach: Reach, seconds: float) 
             gap_low[neuron] = max(gap_low[neuron], least([(first, 1.0), (second, -1.0)], exponent))
             gap_high[neuron] = min(gap_high[neuron], -least([(first, -1.0), (second, 1.0)], exponent))
         # The bounds of later layers stay as they are: they remain true.
-        reach = [*reach[:layer], Sums(low, high, gap_low, gap_high), *reach[layer + 1 :]]
+        reach = [*reach[:layer], CopySums(low, high, gap_low, gap_high), *reach[layer + 1 :]]
         if clock.left <= 0:
             break
     return reach

@@ -17,7 +17,7 @@ WORTH = 0.5  # share of a layer: where more are alive in some box of a batch, pi
 NARROW = 12  # neurons: a layer of so few is not worth picking from
 
 
-class Layer(NamedTuple):
+class AliveLayer(NamedTuple):
     """One layer for a batch: with all its neurons, or for each item (a view of a box) with those that are alive."""
 
     weight: np.ndarray  # [outputs, inputs] or [outputs, inputs, items]
@@ -92,7 +92,7 @@ class Picked:
             return First(layer.weight[at], layer.weight_size[at])
         return First(*(part[at][rows].transpose(0, 2, 1) for part in (layer.weight, layer.weight_size)))
 
-    def layer(self, i: int) -> Layer:
+    def layer(self, i: int) -> AliveLayer:
         """Layer i, after the first."""
         full: Affine = self.arrays.layers[i]
         inputs, read, outputs = self.rows[i - 1], self.read[i - 1], self._rows(i)
@@ -103,7 +103,7 @@ class Picked:
             picked = [part[to[:, None], from_[None]] for part in weights]
             weights = [self._repeated(part if read is None else part * read) for part in picked]
         ends = (self.of_items(part, i) for part in (full.bias, full.bias_size, full.reach))
-        return Layer(*weights, *ends)
+        return AliveLayer(*weights, *ends)
 
     def _repeated(self, values: np.ndarray) -> np.ndarray:
         """What is known of boxes, for each of their views."""

@@ -46,7 +46,7 @@ def serves(owner: Bounder) -> bool:
 # --- affine forms on cells ---
 
 
-class Forms(NamedTuple):
+class CellForms(NamedTuple):
     """Affine forms on cells: middle + slopes·ξ ± error, |ξ| ≤ 1."""
 
     values: np.ndarray  # [neurons, 1 + sums, views · cells]: the middle, then the slopes
@@ -57,15 +57,15 @@ class Forms(NamedTuple):
     def reach(self) -> np.ndarray:
         return np.abs(self.values[:, 1:]).sum(axis=1) + self.error
 
-    def through(self, matrix: np.ndarray, offset: np.ndarray, error: np.ndarray, slack: float) -> Forms:
+    def through(self, matrix: np.ndarray, offset: np.ndarray, error: np.ndarray, slack: float) -> CellForms:
         """matrix·values + offset ± error; we round by at most `slack` of the sizes of all terms."""
         flat = matrix @ self.values.reshape(len(self.values), int(np.prod(self.values.shape[1:])))
         values = flat.reshape(len(matrix), *self.values.shape[1:])
         values[:, 0] += offset
         size = np.abs(matrix) @ self.size + np.abs(offset).max(axis=1)
-        return Forms(values, np.abs(matrix) @ self.error + (error + slack * size)[:, None], size)
+        return CellForms(values, np.abs(matrix) @ self.error + (error + slack * size)[:, None], size)
 
-    def relu(self) -> Forms:
+    def relu(self) -> CellForms:
         """Both lines have one slope; where it bends, the upper one is lifted."""
         middle, reach = self.values[:, 0], self.reach
         top, bottom = middle + reach, middle - reach
@@ -75,10 +75,10 @@ class Forms(NamedTuple):
         values[:, 0] += lift
         # |middle| + reach is multiplied by the slope; both lifts together are no larger than it was.
         size = 2 * np.maximum(top.max(axis=1, initial=0.0), -bottom.min(axis=1, initial=0.0))
-        return Forms(values, slope * self.error + lift, size)
+        return CellForms(values, slope * self.error + lift, size)
 
-    def joined(self, other: Forms) -> Forms:
-        return Forms(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+    def joined(self, other: CellForms) -> CellForms:
+        return CellForms(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 
 class BoxNetwork:
@@ -99,7 +99,7 @@ class BoxNetwork:
         self.errors[0] = self.errors[0] + done.pad[:, self.items].max(axis=1)
         self.fine = bool(done.fine[self.items].all())
 
-    def leads(self, sums: Forms, layer: int) -> Forms:
+    def leads(self, sums: CellForms, layer: int) -> CellForms:
         """The leads, from the sums of a layer's live neurons."""
         for i in range(layer + 1, len(self.layers)):
             full, now = self.layers[i], self.alive[i]
@@ -108,7 +108,7 @@ class BoxNetwork:
         return sums
 
 
-def sure_wins(leads: Forms, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
+def sure_wins(leads: CellForms, pairs: tuple[tuple[int, int], ...]) -> np.ndarray:
     """Which class surely wins on each cell: bool [classes, cells]."""
     reach = leads.reach
     low, high = leads.values[:, 0] - reach, leads.values[:, 0] + reach
@@ -161,12 +161,12 @@ class FewSums:
                 error = np.abs(passed) @ error[on] + errors[i + 1] + slack * size
         return np.concatenate(picked), stages
 
-    def leads(self, middle: np.ndarray, reach: np.ndarray) -> Forms:
+    def leads(self, middle: np.ndarray, reach: np.ndarray) -> CellForms:
         """All leads on cells of the sums: middle [sums, cells] ± reach [sums]; in all views, one after the other."""
         count, cells = middle.shape
         views, slack = self.network.views, self.network.slack
         wide = views * cells
-        given, start = Forms(np.zeros((0, 1 + count, wide)), np.zeros((0, wide)), np.zeros(0)), 0
+        given, start = CellForms(np.zeros((0, 1 + count, wide)), np.zeros((0, wide)), np.zeros(0)), 0
         for i, stage in enumerate(self.stages):
             mine = np.arange(len(stage.matrix)) + start
             offset = np.tile(middle[mine], (1, views)) + np.repeat(stage.offset.T, cells, axis=1)
@@ -255,7 +255,7 @@ class Bottlenecks:
         low, high = max(network.bottoms[layer][neuron], 0.0), network.tops[layer][neuron]
         edges, near = np.linspace(low, high, NEURON_CELLS + 1), 2.0**-40 * (abs(high) + abs(low))
         values = np.stack([edges[1:] + edges[:-1], edges[1:] - edges[:-1] + 2 * near])[None] / 2
-        forms = Forms(values, np.zeros((1, NEURON_CELLS)), np.array([2 * abs(high) + near]))
+        forms = CellForms(values, np.zeros((1, NEURON_CELLS)), np.array([2 * abs(high) + near]))
         wins = sure_wins(network.leads(forms, layer), self.owner.pairs)
         below, above = _run(wins), _run(wins[:, ::-1])
         if below == NEURON_CELLS:

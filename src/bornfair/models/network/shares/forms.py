@@ -18,7 +18,7 @@ from bornfair.models.network.bounds.linear import LinearBounds
 from bornfair.models.network.bounds.views import distinct_matrices
 from bornfair.models.network.network import Network
 from bornfair.models.network.shares.nodes import Nodes
-from bornfair.models.network.shares.relaxation import Bounds, ReluPass, Sums
+from bornfair.models.network.shares.relaxation import LeadBounds, ReluPass, Sums
 from bornfair.models.rounding import EXECUTIONS, FLOOR, OWN_UNIT
 from bornfair.models.verdict import Arithmetic
 from bornfair.people.space.variables import Variables
@@ -89,7 +89,7 @@ class Bounder:
         """How many boxes to bound in one call: a power of two."""
         return 1 << int(np.clip(NUMBERS // self.work, 1, 512)).bit_length() - 1
 
-    def bounds(self, low: np.ndarray, high: np.ndarray, alive: np.ndarray | None = None) -> Bounds:
+    def bounds(self, low: np.ndarray, high: np.ndarray, alive: np.ndarray | None = None) -> LeadBounds:
         """Bounds on boxes, given as rows of u (in groups, `high` is 1 for categories that are allowed). `alive` [boxes,
         hidden neurons] tells which neurons may be active, as far as is known.
         """
@@ -100,7 +100,7 @@ class Bounder:
             return ReluPass(self, low, high, alive).run()
 
 
-def _from_lines(owner: Bounder, low: np.ndarray, high: np.ndarray) -> Bounds:
+def _from_lines(owner: Bounder, low: np.ndarray, high: np.ndarray) -> LeadBounds:
     """Lines from `LinearBounds`, as values at nodes."""
     found, variables = owner.plain.lines(low, high, owner.arithmetic), owner.variables
     numbers = variables.numbers
@@ -127,7 +127,7 @@ def _from_lines(owner: Bounder, low: np.ndarray, high: np.ndarray) -> Bounds:
         )
     width = owner.nodes.widths(below[0].table).sum(axis=0)
     alive = np.ones((len(low), sum(owner.network.widths[1:-1])), bool)
-    return Bounds(below, above, found.same, width, alive, np.full(len(low), sum(owner.network.widths)))
+    return LeadBounds(below, above, found.same, width, alive, np.full(len(low), sum(owner.network.widths)))
 
 
 def _of_all(sums: Sums, pairs: int, extreme: Callable[..., np.ndarray]) -> Sums:

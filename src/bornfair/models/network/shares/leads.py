@@ -15,7 +15,7 @@ import numpy as np
 
 from bornfair.models.network.shares.forms import Bounder
 from bornfair.models.network.shares.nodes import Nodes
-from bornfair.models.network.shares.relaxation import Bounds, Sums
+from bornfair.models.network.shares.relaxation import LeadBounds, Sums
 from bornfair.models.network.shares.shares import LOSS, likely_above, lowest_of_views, surely_above
 from bornfair.people.space.boxes import Boxes
 
@@ -48,7 +48,7 @@ class _Leads:
     weights: np.ndarray  # of nodes, for guesses
 
     @staticmethod
-    def of(owner: Bounder, boxes: Boxes, bounds: Bounds) -> _Leads:
+    def of(owner: Bounder, boxes: Boxes, bounds: LeadBounds) -> _Leads:
         shape, (b, a) = (owner.bounded_views, len(owner.pairs)), np.array(owner.pairs).T
 
         def leads(low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -131,7 +131,7 @@ def judge_boxes(owner: Bounder, boxes: Boxes) -> Judged:
     return Judged(certified, falsified, 1 - likely - unfair, variable, bounds.alive, bounds.few)
 
 
-def _bounds(owner: Bounder, boxes: Boxes) -> Bounds:
+def _bounds(owner: Bounder, boxes: Boxes) -> LeadBounds:
     alive = boxes.facts.get("alive")
     if alive is not None:
         alive = np.unpackbits(alive, axis=1, count=sum(owner.network.widths[1:-1])).astype(bool)
@@ -148,7 +148,7 @@ def cheaper(owner: Bounder, boxes: Boxes) -> Bounder:
     return hull if left[1] <= WIDER * left[0] else owner
 
 
-def _variable_to_cut(nodes: Nodes, boxes: Boxes, bounds: Bounds) -> np.ndarray:
+def _variable_to_cut(nodes: Nodes, boxes: Boxes, bounds: LeadBounds) -> np.ndarray:
     """The variable whose cut promises most, where nothing bends the steepest; -1 where none can be cut."""
     variables = nodes.variables
     possible = variables.places.cuttable(boxes)[:, variables.columns].T

@@ -39,7 +39,7 @@ class Sums(NamedTuple):
         return Sums(self.constant[..., which], self.table[..., which])
 
 
-class Bounds(NamedTuple):
+class LeadBounds(NamedTuple):
     """What is known of d = f_b − f_a for each view and each pair of classes a < b (one output: d is the logit).
 
     `lower` and `upper` hold alternatives, each a bound on every box; [views, pairs] are flattened, views first.
@@ -107,7 +107,7 @@ class ReluPass:
         self.errors: list[np.ndarray] = []
         self.fine = np.ones(self.views * self.boxes, bool)
 
-    def run(self) -> Bounds:
+    def run(self) -> LeadBounds:
         upper, lower = self._first()
         last = len(self.arrays.layers) - 1
         for i in range(1, last + 1):
@@ -130,7 +130,7 @@ class ReluPass:
         alive = [self.picked.may_be_active(i, tops) for i, tops in enumerate(self.tops)]
         fine = np.asarray(self.fine.reshape(self.views, self.boxes).all(axis=0))
         few = self._fewest(alive)
-        return Bounds(down, up, self._same(alive, fine), merit, np.concatenate(alive).T | ~fine[:, None], few)
+        return LeadBounds(down, up, self._same(alive, fine), merit, np.concatenate(alive).T | ~fine[:, None], few)
 
     def _unless_flawed(self, sums: Sums, nothing: float) -> Sums:
         """[pairs, items] → [views · pairs, boxes]; where a number overflowed, nothing is claimed."""

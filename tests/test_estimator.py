@@ -175,7 +175,7 @@ def test_a_start_that_is_not_fair_is_refused(table):
 def test_going_on_from_a_verified_model(table, fitted):
     X, y = table.drop(columns="grant"), table["grant"]
     clf = FairClassifier(["sex", "race"], init=fitted.model_, **QUICK).fit(X, y)
-    assert clf.start_.answer.proof == "structural" and clf.verify().answer == "verified"
+    assert clf.start_.verdict.proof == "structural" and clf.verify().answer == "verified"
     assert clf.history_[0].loss < fitted.history_[0].loss
 
 

@@ -9,7 +9,7 @@ import pytest
 from counted_time import count_time
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _time_is_counted() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         count_time(patch, tick=0.02)

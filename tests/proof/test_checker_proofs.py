@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from bornfair import FairClassifier, datasets, verify
 from bornfair.models.network.network import Layer
-from bornfair.models.network.network import NetworkGraph as Weights
+from bornfair.models.network.network import Network as Weights
 from bornfair.models.network.onnx_graph import onnx_bytes
 from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
@@ -1230,7 +1230,7 @@ checker = runpy.run_path(sys.argv[1])
 label = {"name": "y", "classes": [0, 1]}
 features = [{"name": "n", "kind": "integer", "low": 0, "high": 2**53}, {"name": "s", "kind": "boolean"}]
 data = {"format": "bornfair-domain/1", "features": features, "sensitive": ["s"], "combinations": None, "label": label}
-print(checker["People"](data).everybody()["n"])
+print(checker["Individuals"](data).everybody()["n"])
 """
 
 

@@ -50,7 +50,7 @@ MUTANTS: dict[str, tuple[tuple[str, str], ...]] = {  # by the tests that are run
         ("if name not in people.moved}", "}"),
         ("need(names[column] not in people.sensitive_set,", "need(True,"),
         ("if side != -1]", "if side > 10**9]"),
-        ("need(len(beside) <= isinstance(network, Forest),", "need(True,"),
+        ("len(beside) <= isinstance(network, ForestGraph),", "True,"),
         ("need(not beside or verdict != \"verified\" or proof == \"structural\",", "need(True,"),
         ("and (not self.float64 or self.network.adds_exactly) and self.is_same(box)", "and self.is_same(box)"),
         ("if place.feature in self.people.sensitive_set and all(sides):", "if False:"),

@@ -76,7 +76,7 @@ class FairModel(Bundle, Model):
     >>> from bornfair import FairClassifier, datasets
     >>> people = datasets.load("credit").table
     >>> clf = FairClassifier(["sex"], hidden=[4], epochs=1).fit(people.drop(columns="risk"), people["risk"])
-    >>> clf.model_.verify().verdict, clf.model_.empirical_fairness(people)
+    >>> clf.model_.verify().answer, clf.model_.empirical_fairness(people)
     ('verified', 1.0)
     """
 
@@ -89,7 +89,7 @@ class FairForest(Bundle, ForestModel):
     >>> people = datasets.load("credit").table[["age", "amount", "duration_months", "risk"]]
     >>> tree = DecisionTreeClassifier(max_depth=3).fit(people.drop(columns="risk"), people["risk"])
     >>> found = repair(tree, people, target="risk", sensitive_features=["age"])
-    >>> found.model.kind, found.model.ignores_sensitive, found.model.verify(timeout=5).verdict
+    >>> found.model.kind, found.model.ignores_sensitive, found.model.verify(timeout=5).answer
     ('forest', True, 'verified')
     """
 

@@ -42,7 +42,7 @@ def assert_fair(
     >>> from sklearn.linear_model import LogisticRegression
     >>> people = pd.DataFrame({"age": [20, 30, 40, 50], "woman": [0, 1, 0, 1]})
     >>> unfair = LogisticRegression(C=100).fit(people, people["woman"])
-    >>> assert_fair(unfair, people, sensitive_features=["age"]).verdict
+    >>> assert_fair(unfair, people, sensitive_features=["age"]).answer
     'verified'
     >>> try:
     ...     assert_fair(unfair, people, sensitive_features=["woman"])

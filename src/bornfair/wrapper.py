@@ -32,8 +32,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.people.levels import as_listed, level_positions
 from bornfair.people.policies import UnseenPolicy
-from bornfair.people.twins.folding import Folding
-from bornfair.people.twins.versions import Versions
+from bornfair.people.twins.versions import Folding, Versions
 from bornfair.proof.bundle import AnyBundle
 from bornfair.proof.certificate import Certificate, certified
 from bornfair.questions.repairing.exporting import FittedEstimator, exported

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from bornfair import FairClassifier, audit, quantify, verify
 from bornfair.cli import app
 from bornfair.core.errors import InputError
-from bornfair.people.space.marginals import marginals_of
+from bornfair.people.space.subpopulation import marginals_of
 from bornfair.questions.loading import load_model
 from bornfair.report import Report, certificate_document
 from report_examples import Page

@@ -9,10 +9,10 @@ import pytest
 from bornfair import Domain
 from bornfair.cli import output, run
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.people.policies import Policies
-from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 
 pytestmark = pytest.mark.slow

@@ -10,10 +10,10 @@ from sklearn.tree import DecisionTreeClassifier
 from bornfair import Domain, FairModel, explain
 from bornfair.core.errors import InputError
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.people.policies import Policies
-from bornfair.people.scales import Scale
 from samples import bornfair
 
 HOURS = IntegerFeature(name="hours", low=0, high=60)

@@ -7,9 +7,9 @@ import neighbourhood_fuzz
 from bornfair import Domain, FairModel
 from bornfair.core.errors import InputError
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.questions.explaining.explanation import explain
 from bornfair.questions.explaining.person import limits_around
 from bornfair.verification.decide import decide

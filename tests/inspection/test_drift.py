@@ -9,10 +9,10 @@ import pytest
 from bornfair import Domain, FairClassifier, FairModel, drift
 from bornfair.core.errors import InputError
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.policies import Policies
-from bornfair.people.scales import Scale
 from random_forests import random_forest_model
 from samples import bornfair
 

@@ -20,10 +20,10 @@ from bornfair.models.network.model import Model
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.shares import forms
 from bornfair.parallel import Workers, engines
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature
-from bornfair.people.scales import Scale
 from bornfair.quantification import measure
 from bornfair.verification.search import search
 from samples import bornfair

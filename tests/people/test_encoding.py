@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from bornfair import Domain
 from bornfair.core.errors import InputError
-from bornfair.people.columns import NumberColumn
+from bornfair.people.columns import NumberColumn, Scale
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature
 from bornfair.people.policies import Policies
-from bornfair.people.scales import Scale
 from bornfair.people.twins.relation import flip_relation, free_space
 from samples import make_people
 

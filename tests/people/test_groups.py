@@ -6,8 +6,7 @@ import pytest
 
 from bornfair.core.errors import InputError
 from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
-from bornfair.people.labels import class_positions, favourable_class
-from bornfair.people.levels import MOST_LEVELS, grouped
+from bornfair.people.levels import MOST_LEVELS, class_positions, favourable_class, grouped
 
 
 def counted(feature, values):

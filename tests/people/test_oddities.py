@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bornfair.people.oddities import constant_sentence, is_constant, sentinel_sentence, sentinels
+from bornfair.people.numbers import constant_sentence, is_constant, sentinel_sentence, sentinels
 
 RANDOM = np.random.default_rng(3)
 AGES = RANDOM.integers(18, 90, 500).tolist()

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from bornfair.core.errors import InputError
+from bornfair.people.numbers import number_of
 from bornfair.people.reading import TableReading
 from bornfair.people.tables import read_table, with_numbers
-from bornfair.people.written_numbers import number_of
 
 TABLE = pd.DataFrame({"städte": ["Zürich", "Genève", "Ulm"], "x": [1.5, 2.25, -3.0], "n": [1, 2, 3]})
 

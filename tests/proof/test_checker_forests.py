@@ -25,7 +25,7 @@ from bornfair.people.features import IntegerFeature, RealFeature
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairForest, bundle_files
 from bornfair.proof.certificate import as_checked
-from bornfair.proof.forest_tree import find_forest_tree
+from bornfair.proof.tree import find_forest_tree
 from bundle_cases import AGE, FORESTS, HOURS, OWNER, Forgery, answer, bundle, grown, sealed
 from forest_fuzz import run
 from forgeries import TREE_MUTATIONS, ensemble_added, forge, split_hidden

@@ -23,10 +23,10 @@ from bornfair.models.network.network import Layer
 from bornfair.models.network.network import Network as Weights
 from bornfair.models.network.onnx_graph import onnx_bytes
 from bornfair.models.verdict import Verdict
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.proof.certificate import as_checked, certificate_of, certified

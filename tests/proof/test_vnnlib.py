@@ -13,9 +13,9 @@ import pytest
 from bornfair import Domain, verify
 from bornfair.core.errors import InputError
 from bornfair.models.network.network import Layer, Network, decisions
+from bornfair.people.columns import Scale
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.twins.relation import Relation, View, flip_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.proof.vnnlib import export_query

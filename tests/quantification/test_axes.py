@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bornfair.models.network.shares.shares import Axis
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import twin_relation

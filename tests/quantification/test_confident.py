@@ -22,10 +22,10 @@ from bornfair.core.errors import InputError
 from bornfair.models.network.bounds.exact import exact_decisions, inputs_of_views
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.shares.forms import Bounder, sure_people
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import band_relation, twin_relation

@@ -16,10 +16,10 @@ from bornfair.models.network.shares.forms import Bounder
 from bornfair.models.network.shares.grids import Choices, Grid
 from bornfair.models.network.shares.leads import prove
 from bornfair.models.network.shares.relaxation import ReluPass
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import twin_relation

@@ -15,10 +15,10 @@ from bornfair.models.network.bounds.exact import exact_decisions, exact_scores, 
 from bornfair.models.network.network import Layer, Network, decisions
 from bornfair.models.network.shares.forms import Bounder
 from bornfair.models.network.shares.leads import judge_boxes
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.variables import Variables, variables
 from bornfair.people.twins.relation import FreeSpace, Relation, View, twin_relation

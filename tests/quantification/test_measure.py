@@ -23,10 +23,10 @@ from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.shares.forms import Bounder
 from bornfair.models.network.shares.relaxation import Sums
 from bornfair.models.network.shares.shares import surely_above
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import Relation, View, flip_relation

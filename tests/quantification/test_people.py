@@ -11,11 +11,11 @@ import pytest
 from bornfair import audit
 from bornfair.core.errors import InputError
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
-from bornfair.people.space.marginals import marginals_of
+from bornfair.people.space.subpopulation import marginals_of
 from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.quantification import affected_groups, most_affected, shares_of, treated_people, treatment

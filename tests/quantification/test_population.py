@@ -19,11 +19,11 @@ from bornfair.cli import main
 from bornfair.core.errors import InputError
 from bornfair.models.network.bounds.exact import exact_decisions
 from bornfair.models.network.network import Layer, Network, decisions
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.policies import Policies
-from bornfair.people.scales import Scale
 from bornfair.people.space.subpopulation import rows_within
 from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import free_space

@@ -10,12 +10,12 @@ from bornfair.core.errors import InputError
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Layer, Network
 from bornfair.people import sources, survey
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, Label
-from bornfair.people.sampling import domain_of, looked_at
-from bornfair.people.scales import Scale
 from bornfair.people.sources import Source
+from bornfair.people.survey import domain_of, looked_at
 from bornfair.proof.bundle import FairModel
 from samples import bornfair, make_people
 

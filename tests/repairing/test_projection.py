@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from bornfair.core.errors import InputError
 from bornfair.importers.nnet import load_nnet
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
-from bornfair.people.scales import Scale
 from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files

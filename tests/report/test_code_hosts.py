@@ -122,9 +122,9 @@ def test_a_bundle_is_known_by_its_model(tmp_path, monkeypatch):
 def place(tmp_path_factory):
     from bornfair import Domain, FairModel
     from bornfair.models.network.network import Layer, Network
+    from bornfair.people.columns import Scale
     from bornfair.people.encoding import Encoding
     from bornfair.people.features import BooleanFeature, IntegerFeature, Label
-    from bornfair.people.scales import Scale
 
     folder = tmp_path_factory.mktemp("hosts")
     label = Label(name="y", classes=("no", "yes"))

@@ -14,10 +14,10 @@ import pandas as pd
 from bornfair import verify
 from bornfair.models.network.bounds.exact import exact_decisions
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
-from bornfair.people.scales import Scale
 from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairModel
 from bornfair.verification.attack import find_twins

@@ -23,11 +23,11 @@ from bornfair.models.forest.columns import SplitColumn
 from bornfair.models.forest.forest import Cut, Summation
 from bornfair.models.forest.planting import Planting
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.policies import Policies
-from bornfair.people.scales import Scale
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairForest, FairModel, bundle_files
 from samples import make_people

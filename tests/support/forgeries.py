@@ -12,8 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from bornfair.proof import checker
-from bornfair.proof.forest_tree import find_forest_tree
-from bornfair.proof.tree import find_tree
+from bornfair.proof.tree import find_forest_tree, find_tree
 from bundle_cases import Files, Forgery
 from graph_oracle import values_of
 

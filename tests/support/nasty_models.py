@@ -19,10 +19,10 @@ import piecewise
 from bornfair import quantify, verify
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.onnx_graph import input_type, onnx_bytes
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.proof.checker import Rejected, check_files
 from fuzzing import Summary

@@ -16,10 +16,10 @@ from fractions import Fraction
 import numpy as np
 
 from bornfair.models.network.network import Layer, Network, decisions
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.twins.relation import FreeSpace, Relation, View, flip_relation
 
 People = tuple[Fraction, ...]

@@ -14,10 +14,10 @@ from fractions import Fraction
 import numpy as np
 
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 
 Line = tuple[Fraction, Fraction]  # c + m·x

@@ -6,7 +6,7 @@ import dataclasses
 from html.parser import HTMLParser
 
 from bornfair.models.verdict import Verdict
-from bornfair.people.gaps import Gaps
+from bornfair.people.policies import Gaps
 from bornfair.report import (
     Affected,
     CertificateFacts,

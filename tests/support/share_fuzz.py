@@ -19,10 +19,10 @@ import bornfair.quantification.bounding as bounding
 import bornfair.quantification.measure as engine
 from bornfair.models.network.bounds.exact import exact_decisions, fractions
 from bornfair.models.network.network import Layer, Network, decisions
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
-from bornfair.people.scales import Scale
 from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import twin_relation
 from bornfair.proof.bundle import FairModel

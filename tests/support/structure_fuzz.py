@@ -20,11 +20,11 @@ from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.onnx_graph import onnx_bytes
 from bornfair.models.network.structural import prove_structurally, prove_zero_weights
 from bornfair.models.verdict import Verdict
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
 from bornfair.people.policies import Policies
-from bornfair.people.scales import Scale
 from bornfair.people.twins.relation import twin_relation
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from bornfair.core.errors import InputError, NoFairStart
 from bornfair.models.network.network import Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.people.twins.relation import flip_relation
 from bornfair.training.start import (

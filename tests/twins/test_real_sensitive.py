@@ -10,10 +10,10 @@ import pytest
 from bornfair import quantify, verify
 from bornfair.core.errors import InputError
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 from piecewise import classes_of, people, random_model
 

@@ -15,8 +15,7 @@ from bornfair.core.errors import InputError
 from bornfair.models import metrics
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.rule_syntax import rule_text
-from bornfair.people.rules import MOST_ELEMENTS
+from bornfair.people.rules import MOST_ELEMENTS, rule_text
 from bornfair.people.twins.relation import flip_relation, free_space, twin_relation
 from bornfair.people.twins.versions import Versions
 from twin_cases import everybody, random_domain

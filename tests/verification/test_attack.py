@@ -18,10 +18,10 @@ from bornfair.core.errors import InputError
 from bornfair.estimator import FairClassifier
 from bornfair.models.network.lens import Lens
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.verification.attack import Attack, find_twins

@@ -11,9 +11,9 @@ from bornfair.core.clock import Clock, TimeIsUp
 from bornfair.models.network import rows as rows_module
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.shares.forms import largest_rounding
+from bornfair.people.columns import Scale
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
-from bornfair.people.scales import Scale
 from bornfair.people.space.boxes import Boxes
 from bornfair.quantification import affected_groups
 from bornfair.quantification.people import treatment

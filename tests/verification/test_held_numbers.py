@@ -9,11 +9,11 @@ import pytest
 
 from bornfair import quantify, verify
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
-from bornfair.people.space.marginals import marginals_of
+from bornfair.people.space.subpopulation import marginals_of
 from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.proof.checker import check_files
 from bornfair.quantification.measure import shares_of

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from bornfair.core.errors import InputError
 from bornfair.models.network.bounds.exact import exact_decisions, exact_scores, fractions
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.verification.milp import Change, decide_by_milp, largest_change, network, search

@@ -10,10 +10,10 @@ from bornfair import verify
 from bornfair.models.network.bounds.exact import exact_decisions
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.shipped import shipped
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.space.boxes import Boxes, Places
 from bornfair.people.twins.relation import twin_relation
 from bornfair.proof.bundle import FairModel, bundle_files

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.twins.relation import twin_relation
 from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairModel

@@ -13,10 +13,10 @@ from bornfair import verify
 from bornfair.cli import run
 from bornfair.core.errors import InputError
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
-from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 
 PEOPLE = Domain(

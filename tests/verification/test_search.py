@@ -19,10 +19,10 @@ import bornfair.verification.looking as looking
 import bornfair.verification.search as engine
 from bornfair.core.errors import InputError
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.people.space.boxes import Places
 from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel

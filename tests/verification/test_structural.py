@@ -18,10 +18,10 @@ from bornfair.models.network.bounds.exact import whole_numbers
 from bornfair.models.network.confirm import confirm, confirm_encoded
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.structural import prove_structurally, prove_zero_weights
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature, Label
-from bornfair.people.scales import Scale
 from bornfair.people.twins.relation import FreeSpace, Relation, View
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files

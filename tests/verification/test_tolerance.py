@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from bornfair.core.errors import InputError
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, RealFeature
-from bornfair.people.scales import Scale
 from bornfair.proof.bundle import FairModel
 from bornfair.verification import tolerance
 from bornfair.verification.tolerance import Tolerance, certified_tolerance

@@ -17,10 +17,10 @@ from bornfair.models.network.bounds.exact import exact_scores
 from bornfair.models.network.lens import Lens
 from bornfair.models.network.model import Model, scores_under_every_code
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature
-from bornfair.people.scales import Scale
 from bornfair.training.plan import Plan
 from bornfair_bench.experiments import boundary_attacks, preservation
 from bornfair_bench.experiments.boundary_attacks import Found, Twins, attack_integers, attack_reals

@@ -16,11 +16,11 @@ import oracle
 from bornfair.core.errors import InputError
 from bornfair.models.network.bounds.exact import exact_scores
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, Feature, IntegerFeature, Label, RealFeature
-from bornfair.people.scales import Scale
-from bornfair.people.space.partition import ends_of, inputs_of, whole_domain
+from bornfair.people.space.subpopulation import ends_of, inputs_of, whole_domain
 from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.training.start import Exact, NearZero, draw

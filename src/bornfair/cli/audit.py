@@ -34,7 +34,7 @@ from bornfair.core.errors import InputError
 from bornfair.people.reading import TableReading
 
 if TYPE_CHECKING:
-    from bornfair.people.sampling import TableSample
+    from bornfair.people.survey import TableSample
 
 
 USUAL = Path("audit.html")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bornfair.core.clock import Clock
-    from bornfair.people.sampling import TableSample
+    from bornfair.people.survey import TableSample
 
 BUNDLE = Path("bornfair-bundle")
 """Where a trained model is written if nobody says where."""
@@ -278,7 +278,7 @@ def sample_of(
     if not is_streamed(path, stream, reading):
         return None
     assert path is not None
-    from bornfair.people.sampling import looked_at
+    from bornfair.people.survey import looked_at
 
     part = None if clock is None else clock.part(0.25)
     found = looked_at(Source.at(path, reading), drop=drop or [], seed=seed, is_up=part and (lambda: part.is_up))
@@ -309,8 +309,8 @@ def domain_of_all(
     data: str, reading: TableReading, target: str | None, sensitive: list[str], drop: list[str], seed: int, clock: Any
 ) -> Any:
     """Everybody in a table that is read in batches: a sample does not show who that is."""
-    from bornfair.people.sampling import domain_of
     from bornfair.people.sources import Source
+    from bornfair.people.survey import domain_of
 
     def check(_: int) -> None:
         if clock.is_up:

@@ -45,7 +45,7 @@ def say_unseen(counts: dict[str, int], rows: int) -> None:
 def quality_of(model: Any, people: pd.DataFrame, decided: list[Any]) -> dict[str, Any] | None:
     """How good the decisions are on the rows whose label the table holds; None if it holds none that are classes."""
     from bornfair.models.metrics import quality
-    from bornfair.people.labels import places_among
+    from bornfair.people.levels import places_among
 
     label = model.domain.label
     if label is None or label.name not in people.columns:

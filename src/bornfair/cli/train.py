@@ -298,7 +298,7 @@ def _people(
 
 def _labelled(people: pd.DataFrame, target: str, unlabelled: str, notes: list[str]) -> pd.DataFrame:
     """The rows to learn from; those without an answer are refused later unless they are to be left out."""
-    from bornfair.people.labels import answered
+    from bornfair.people.levels import answered
 
     check_unlabelled(unlabelled)
     known = answered(people[target])

@@ -50,7 +50,7 @@ def training_result(
     if declared twins make it another one than that of the figures.
     """
     from bornfair.models.metrics import QUALITY
-    from bornfair.people.rule_syntax import rule_text
+    from bornfair.people.rules import rule_text
     from bornfair.people.twins.versions import Versions
     from bornfair.training.provenance import quality_warnings
 

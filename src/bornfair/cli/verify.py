@@ -79,7 +79,7 @@ def verify(
     if change and synthetic:
         raise InputError("--change shows the row of the table that differs most from a twin; leave out --synthetic.")
     from bornfair.parallel import Workers
-    from bornfair.people.space.partition import question_scope
+    from bornfair.people.space.subpopulation import question_scope
     from bornfair.questions import verify as ask
     from bornfair.report.code_hosts import Examined
 

@@ -20,10 +20,10 @@ from bornfair.core.errors import InputError
 from bornfair.importers.affine import CannotRead, Forms, Tape, ValueBlock, concatenated
 from bornfair.importers.head import Head
 from bornfair.models.network.network import Activation, Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, NumericFeature, Value
-from bornfair.people.scales import Scale
 from bornfair.people.sensitive import CodedFeature
 
 SMALLEST = float(np.finfo(np.float32).tiny)

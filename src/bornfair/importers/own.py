@@ -38,11 +38,10 @@ from bornfair.models.network.model import Model
 from bornfair.models.network.onnx_graph import reads_sensitive
 from bornfair.models.network.shipped import shipped
 from bornfair.models.reading import Reading
-from bornfair.people.columns import Column, GapColumns, NumberColumn
+from bornfair.people.columns import Column, GapColumns, NumberColumn, Scale
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature
 from bornfair.people.inference import listed
-from bornfair.people.scales import Scale
 
 
 @dataclass(frozen=True, eq=False)

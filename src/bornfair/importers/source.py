@@ -19,9 +19,9 @@ from bornfair.models.columns import Columns, Wanted, Who, columns_for, with_clas
 from bornfair.models.network.model import Model
 from bornfair.models.operating import USUAL, Asked, Top
 from bornfair.models.reading import Reading
+from bornfair.people.columns import Scale
 from bornfair.people.features import Value
-from bornfair.people.gaps import complete
-from bornfair.people.scales import Scale
+from bornfair.people.policies import complete
 from bornfair.people.tables import as_pandas
 
 

@@ -26,7 +26,7 @@ from bornfair.people.features import (
     Value,
 )
 from bornfair.people.inference import infer_label, listed, with_gaps
-from bornfair.people.labels import answered
+from bornfair.people.levels import answered
 from bornfair.people.tables import as_pandas
 
 MOST_LEVELS = 1_000  # of a whole number whose values are listed because the model looks them up

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import plain
-from bornfair.people.written_numbers import Decimal, is_no_value, number_of, style_of
+from bornfair.people.numbers import Decimal, is_no_value, number_of, style_of
 
 Kind = Literal["whole number", "decimal", "category", "true/false", "date", "text", "identifier", "empty"]
 

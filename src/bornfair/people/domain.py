@@ -33,8 +33,7 @@ from bornfair.people.features import (
     unknown_column,
 )
 from bornfair.people.inference import ForcedKind, inferred, rows_outside, sample_people
-from bornfair.people.rule_syntax import parse_rules, rule_text
-from bornfair.people.rules import TwinGroup, check_rules
+from bornfair.people.rules import TwinGroup, check_rules, parse_rules, rule_text
 from bornfair.people.sensitive import SensitiveSpace
 
 

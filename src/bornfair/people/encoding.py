@@ -19,12 +19,22 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, plain_value, shown
-from bornfair.people.columns import Column, GapColumns, LevelColumns, NumberColumn, one_hot
+from bornfair.people.columns import (
+    Column,
+    GapColumns,
+    Groups,
+    LevelColumns,
+    NumberColumn,
+    Scale,
+    average,
+    covers,
+    one_hot,
+    read_groups,
+    scale_of,
+)
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value, unknown_column
-from bornfair.people.merging import Groups, average, covers, read_groups
 from bornfair.people.policies import Policies, numbers_of
-from bornfair.people.scales import Scale, scale_of
 from bornfair.people.sensitive import SensitiveColumns
 
 

@@ -16,8 +16,8 @@ import pandas as pd
 from bornfair.core import limits
 from bornfair.core.errors import InputError, shown
 from bornfair.people.features import unknown_column
+from bornfair.people.numbers import as_numbers
 from bornfair.people.reading import AS_SHOWN, TableReading
-from bornfair.people.written_numbers import as_numbers
 
 
 def as_pandas(table: Any) -> pd.DataFrame:

@@ -23,8 +23,7 @@ from bornfair.models.protocol import Exportable
 from bornfair.models.verdict import Arithmetic, Verdict
 from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
-from bornfair.proof.forest_tree import find_forest_tree
-from bornfair.proof.tree import find_tree
+from bornfair.proof.tree import find_forest_tree, find_tree
 from bornfair.verification.decide import decide
 
 SomeModel = TypeVar("SomeModel", bound=Exportable)

@@ -22,7 +22,7 @@ from bornfair.models.network.model import Model
 from bornfair.models.network.network import decisions
 from bornfair.models.network.shares.forms import PAD, Bounder, sure_people, treated
 from bornfair.people.space.boxes import Boxes
-from bornfair.people.space.partition import Where
+from bornfair.people.space.subpopulation import Where
 from bornfair.people.space.variables import Marginal, variables
 from bornfair.people.twins.relation import grid_relation
 from bornfair.quantification.confident import Draw, FirstSample, Sample
@@ -73,7 +73,7 @@ class Crowd:
     >>> from bornfair.models.network.network import Layer, Network
     >>> from bornfair.people.domain import Domain
     >>> from bornfair.people.encoding import Encoding
-    >>> from bornfair.people.scales import Scale
+    >>> from bornfair.people.columns import Scale
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature
     >>> from bornfair.people.space.variables import variables
     >>> from bornfair.people.twins.relation import twin_relation

@@ -23,7 +23,7 @@ from bornfair.models.forest.shares.panel import Panel
 from bornfair.models.forest.shares.weights import CellWeights
 from bornfair.parallel import Jobs, Workers
 from bornfair.people.space.boxes import Boxes
-from bornfair.people.space.partition import Where
+from bornfair.people.space.subpopulation import Where
 from bornfair.people.space.variables import Marginal
 from bornfair.quantification.confident import Draw, FirstSample, Sample
 from bornfair.quantification.measuring import Allowance, Measurement, Remainder, Tally, added, all_certified, waiting

@@ -18,7 +18,7 @@ from bornfair.core.errors import InputError
 from bornfair.models.protocol import Countable
 from bornfair.people.features import NUMERIC, Feature, Level
 from bornfair.people.levels import level_positions
-from bornfair.people.space.partition import Where
+from bornfair.people.space.subpopulation import Where
 from bornfair.people.space.variables import Marginal
 from bornfair.quantification.confident import clopper_pearson
 from bornfair.quantification.records import Condition, Estimate, Group, fulfilled

@@ -29,7 +29,7 @@ from bornfair.models.verdict import Arithmetic
 from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.parallel.task import keep_freed_memory
 from bornfair.people.space.boxes import Boxes
-from bornfair.people.space.partition import Where
+from bornfair.people.space.subpopulation import Where
 from bornfair.people.space.variables import Marginal, variables
 from bornfair.people.twins.relation import Relation, band_relation, free_space, twin_relation
 from bornfair.quantification.bounding import Crediting, Halving, Reducing

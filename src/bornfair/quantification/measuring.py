@@ -19,7 +19,7 @@ from bornfair.models.protocol import Bounded
 from bornfair.models.verdict import Arithmetic
 from bornfair.parallel import Workers
 from bornfair.people.space.boxes import Boxes
-from bornfair.people.space.partition import Where
+from bornfair.people.space.subpopulation import Where
 from bornfair.people.space.variables import DOWN
 from bornfair.quantification.confident import NARROW, Draw, Looks, Parts, Sample, needed_samples, take_looks
 from bornfair.quantification.records import Shares

@@ -18,8 +18,7 @@ from bornfair.core.errors import InputError, shown
 from bornfair.models.protocol import Countable, Unsteady
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature
-from bornfair.people.space.partition import Limit, Where
-from bornfair.people.space.subpopulation import limits_of
+from bornfair.people.space.subpopulation import Limit, Where, limits_of
 from bornfair.people.space.variables import Marginal
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.versions import Versions

@@ -24,8 +24,7 @@ from bornfair.parallel import Jobs
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.people.sources import Batch
-from bornfair.people.space.partition import Where
-from bornfair.people.space.subpopulation import limits_of, rows_within
+from bornfair.people.space.subpopulation import Where, limits_of, rows_within
 from bornfair.people.space.variables import Marginal, variables
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.relation import band_relation, twin_relation
@@ -99,7 +98,7 @@ def shares_of_rows(
     >>> from bornfair.models.network.network import Layer, Network
     >>> from bornfair.people.domain import Domain
     >>> from bornfair.people.encoding import Encoding
-    >>> from bornfair.people.scales import Scale
+    >>> from bornfair.people.columns import Scale
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature
     >>> who = Domain(features=(IntegerFeature(name="x", low=0, high=9), BooleanFeature(name="s")), sensitive=("s",))
     >>> network = Network((Layer(np.array([[1.0, 0.5]]), np.array([-4.25])),))  # s decides where x = 4

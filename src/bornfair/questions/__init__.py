@@ -28,13 +28,10 @@ from bornfair.parallel import Jobs
 from bornfair.people.domain import Domain
 from bornfair.people.dummies import Combinations, sentences
 from bornfair.people.features import listed_names, unknown_column
-from bornfair.people.gaps import Gaps, decidable
-from bornfair.people.labels import class_positions
-from bornfair.people.levels import as_listed
+from bornfair.people.levels import as_listed, class_positions
+from bornfair.people.policies import Gaps, decidable
 from bornfair.people.sources import Source, is_streamed
-from bornfair.people.space.marginals import marginals_of
-from bornfair.people.space.partition import Where
-from bornfair.people.space.subpopulation import limits_of, rows_within
+from bornfair.people.space.subpopulation import Where, limits_of, marginals_of, rows_within
 from bornfair.people.space.variables import Marginal
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.quantification.groups import affected_groups
@@ -327,7 +324,7 @@ def quantify(
     >>> from bornfair import Domain, FairModel
     >>> from bornfair.models.network.network import Layer, Network
     >>> from bornfair.people.encoding import Encoding
-    >>> from bornfair.people.scales import Scale
+    >>> from bornfair.people.columns import Scale
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature
     >>> who = Domain(features=(IntegerFeature(name="x", low=0, high=9), BooleanFeature(name="s")), sensitive=("s",))
     >>> network = Network((Layer(np.array([[1.0, 0.5]]), np.array([-4.0])),))  # s decides where x = 4

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature
-from bornfair.people.rule_syntax import rule_text
+from bornfair.people.rules import rule_text
 from bornfair.report.formatting import about, count, value_text
 
 MOST_CATEGORIES = 40  # shown by name for one feature; the domain's file has them all

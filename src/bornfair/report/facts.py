@@ -16,7 +16,7 @@ from typing import Any, get_args
 from bornfair.core.errors import InputError, shown
 from bornfair.models.forest.influence import Influence
 from bornfair.models.verdict import Answer, Arithmetic, Proof, Verdict
-from bornfair.people.gaps import Gaps
+from bornfair.people.policies import Gaps
 from bornfair.quantification.records import Checked, Group, People, Share, Shares
 from bornfair.quantification.thresholds import ThresholdCurve
 from bornfair.report.domain_facts import DomainFacts

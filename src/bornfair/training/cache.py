@@ -25,8 +25,7 @@ from bornfair.core.files import open_regular, read_regular, write_atomically
 from bornfair.core.growing import Busy, Lock, private_file, private_folder
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, known_levels
-from bornfair.people.labels import class_positions
-from bornfair.people.levels import level_positions
+from bornfair.people.levels import class_positions, level_positions
 from bornfair.people.sources import Batch, draws
 from bornfair.people.survey import SeenColumn, Survey
 from bornfair.training.embedding import Embedding

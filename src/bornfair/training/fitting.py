@@ -22,7 +22,7 @@ from bornfair.parallel.forks import require_jax
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, known_levels
-from bornfair.people.oddities import constant_sentence, sentinel_sentence
+from bornfair.people.numbers import constant_sentence, sentinel_sentence
 from bornfair.people.policies import Policies
 from bornfair.proof.bundle import FairModel
 from bornfair.training.algorithm import TrainingData, train

@@ -17,9 +17,9 @@ import pandas as pd
 from bornfair.core.errors import InputError, shown
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
-from bornfair.people.scales import Scale
 from bornfair.people.sensitive import CodedFeature
 from bornfair.people.tables import as_pandas
 from bornfair.proof.bundle import FairModel

@@ -26,7 +26,7 @@ from bornfair.parallel.forks import require_jax
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import Label, Value
-from bornfair.people.labels import class_positions
+from bornfair.people.levels import class_positions
 from bornfair.people.policies import Policies
 from bornfair.people.sources import Batch, Source, shared_out
 from bornfair.people.survey import Survey, from_bytes, merged, surveyed, to_bytes

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bornfair.models.network.lens import Lens
-from bornfair.people.space.partition import places
+from bornfair.people.space.subpopulation import places
 
 SUMS = 2**18  # changes of either half
 GROWTH = 1.5  # by which the reach grows until a half is full

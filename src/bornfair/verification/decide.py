@@ -21,8 +21,7 @@ from bornfair.core.errors import InputError, plain_level
 from bornfair.models.protocol import Decider
 from bornfair.models.verdict import Verdict
 from bornfair.parallel import ALONE, Jobs
-from bornfair.people.space.among import Limits
-from bornfair.people.space.partition import Part, Where, named_limits, question_scope
+from bornfair.people.space.subpopulation import Limits, Part, Where, named_limits, question_scope
 from bornfair.people.twins.versions import Versions
 from bornfair.verification.replay import falsified, replay
 

@@ -18,8 +18,8 @@ from bornfair.models.network.bounds.linear import LinearBounds
 from bornfair.models.network.model import Model
 from bornfair.models.verdict import Arithmetic
 from bornfair.people.features import Value
-from bornfair.people.space.among import Limits, brought_inside
 from bornfair.people.space.boxes import Boxes, Places
+from bornfair.people.space.subpopulation import Limits, brought_inside
 from bornfair.people.twins.relation import Relation
 from bornfair.people.twins.versions import Versions
 from bornfair.verification.frontier import Look, Portion

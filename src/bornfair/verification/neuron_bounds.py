@@ -16,7 +16,7 @@ from bornfair.models.network.bounds.intervals import box_layers
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Network
 from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
-from bornfair.people.space.partition import Limit, Part, ends_of, inputs_of
+from bornfair.people.space.subpopulation import Limit, Part, ends_of, inputs_of
 
 LARGEST = math.nextafter(math.inf, 0.0)
 

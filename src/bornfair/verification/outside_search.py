@@ -22,8 +22,7 @@ from bornfair.models.protocol import Countable, Unsteady
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
-from bornfair.people.space.among import Limits
-from bornfair.people.space.partition import Limit, whole_domain
+from bornfair.people.space.subpopulation import Limit, Limits, whole_domain
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.versions import Versions
 from bornfair.verification.frontier import INTERRUPTED

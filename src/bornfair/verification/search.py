@@ -25,8 +25,8 @@ from bornfair.models.network.network import Network
 from bornfair.models.network.structural import prove_structurally
 from bornfair.models.verdict import Arithmetic, Verdict, undecided
 from bornfair.parallel import Jobs, Workers
-from bornfair.people.space.among import Limits, box_within
 from bornfair.people.space.boxes import Boxes, Places
+from bornfair.people.space.subpopulation import Limits, box_within
 from bornfair.people.twins.relation import Relation, twin_relation
 from bornfair.verification.frontier import Frontier
 from bornfair.verification.looking import Looked, Looking, Outcome, Wave, person_at
@@ -63,8 +63,8 @@ def search(
     is about ("real",) alone, if `arithmetic` names it. Of more than `most_boxes` open boxes (16 bytes each per column)
     the smallest wait in files; if the disk is full too, the newest are taken first, depth-first, and the decided share
     grows slowly. `resume` names a file: the cuts are kept in it when the search stops (also by an interrupt), and made
-    anew from it when it exists; nothing else in it is believed, so every box is decided again. `among` says who is
-    asked about, if not everybody (`bornfair.people.space.among`). `jobs` workers look at boxes side by side; where it
+    anew from it when it exists; nothing else in it is believed, so every box is decided again. `among` limits
+    the people (`bornfair.people.space.subpopulation`). `jobs` workers look at boxes side by side; where it
     stops after so many boxes (`stop_after`), their number changes nothing.
     """
     wanted, clock = checked_arithmetic(arithmetic), Clock.of(timeout, say)

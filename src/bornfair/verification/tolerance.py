@@ -23,7 +23,7 @@ from bornfair.models.network.bounds.views import network_not_finite
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Network
 from bornfair.people.encoding import Encoding
-from bornfair.people.space.partition import places
+from bornfair.people.space.subpopulation import places
 from bornfair.people.twins.relation import FreeSpace, element_view, free_space
 from bornfair.verification.neuron_bounds import float_above, float_below
 
@@ -65,7 +65,7 @@ def certified_tolerance(model: Model) -> Tolerance:
 
     >>> from bornfair.models.network.network import Layer
     >>> from bornfair.people.domain import Domain
-    >>> from bornfair.people.scales import Scale
+    >>> from bornfair.people.columns import Scale
     >>> from bornfair.people.features import BooleanFeature, IntegerFeature
     >>> people = Domain(features=(IntegerFeature(name="n", low=0, high=3), BooleanFeature(name="s")), sensitive=("s",))
     >>> encoding = Encoding(people, {"n": Scale(centre=0.0, exponent=0)})

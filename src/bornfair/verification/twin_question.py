@@ -18,12 +18,12 @@ from typing import Any
 from bornfair.core.errors import InputError, shown
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Layer, Network
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, RealFeature, Value
-from bornfair.people.scales import Scale
 from bornfair.people.sensitive import Span
-from bornfair.people.space.partition import Input, Limit, Part, Where, ends_of, inputs_of, whole_domain, within
+from bornfair.people.space.subpopulation import Input, Limit, Part, Where, ends_of, inputs_of, whole_domain, within
 from bornfair.people.twins.versions import Versions
 from bornfair.verification.replay import Replay
 

@@ -12,10 +12,10 @@ import pytest
 from bornfair import Domain, FairModel, audit, quantify, verify
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.shipped import shipped
+from bornfair.people.columns import Scale
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.policies import Policies
-from bornfair.people.scales import Scale
 from bornfair.people.twins.versions import Versions
 from bornfair.questions.loading import load_model
 

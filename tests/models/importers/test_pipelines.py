@@ -26,7 +26,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from bornfair.core.errors import InputError
-from bornfair.people.gaps import decidable
+from bornfair.people.policies import decidable
 from bornfair.questions.loading import any_model, load_model
 
 ROWS = 250

@@ -22,7 +22,7 @@ from bornfair.core.clock import Say
 from bornfair.core.errors import InputError
 from bornfair.models.network.model import Model
 from bornfair.people.domain import Domain
-from bornfair.people.labels import class_positions
+from bornfair.people.levels import class_positions
 from bornfair.people.sources import MOST_ROWS, Source
 from bornfair.proof.bundle import save_bundle
 from bornfair.training.cache import TRAINING

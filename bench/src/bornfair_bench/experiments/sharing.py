@@ -17,10 +17,10 @@ from bornfair.core.clock import Say
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Layer, Network
 from bornfair.parallel import ALONE, Workers
+from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature
-from bornfair.people.scales import Scale
 from bornfair.quantification.measure import shares_of
 from bornfair_bench.experiments.printout import Columns, Printout, Table, lines
 from bornfair_bench.experiments.runs import silent

@@ -20,7 +20,7 @@ from bornfair.models.network.bounds.views import not_finite
 from bornfair.models.network.model import Model
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import NUMERIC
-from bornfair.people.space.partition import Part, Relax, Where, question_scope
+from bornfair.people.space.subpopulation import Part, Relax, Where, question_scope
 from bornfair.people.twins.relation import flip_relation
 from bornfair.people.twins.versions import require_flip_only
 from bornfair.verification.neuron_bounds import NeuronBounds

@@ -18,7 +18,7 @@ from bornfair.core.errors import InputError
 from bornfair.models.network.model import Model
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, RealFeature
-from bornfair.people.space.partition import Limit, Part, places, whole_domain
+from bornfair.people.space.subpopulation import Limit, Part, places, whole_domain
 
 MOST_PARTS = 10_000_000
 MOST_CHUNKS_OF_REAL = 1_000_000

@@ -10,7 +10,7 @@ import numpy as np
 from bornfair.core.errors import InputError, shown
 from bornfair.models.network.model import Model
 from bornfair.people.features import NUMERIC
-from bornfair.people.space.partition import Part, Relax, Where
+from bornfair.people.space.subpopulation import Part, Relax, Where
 from bornfair.verification.twin_question import TwinQuestion
 
 

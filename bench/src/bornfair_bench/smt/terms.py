@@ -17,7 +17,7 @@ import z3
 
 from bornfair.core.clock import Clock
 from bornfair.models.network.model import Model
-from bornfair.people.space.partition import Part, inputs_of
+from bornfair.people.space.subpopulation import Part, inputs_of
 from bornfair.verification.neuron_bounds import NeuronBounds, SumBounds
 
 Views = slice | list[int]

@@ -22,7 +22,7 @@ from bornfair.models.network.network import decisions
 from bornfair.models.operating import USUAL, Asked, Operating, Threshold, Top
 from bornfair.models.protocol import Bounded, Decided, Replay, as_versions
 from bornfair.people.features import Value
-from bornfair.people.gaps import complete
+from bornfair.people.policies import complete
 from bornfair.people.tables import as_pandas
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from bornfair.models.network.onnx_graph import BOOL, DOUBLE, FLOAT, INT64, STRIN
 from bornfair.models.operating import Operating, point_of_means
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
-from bornfair.people.twins.folding import Folding
+from bornfair.people.twins.versions import Folding
 
 WIRED = "bornfair.wired"
 UNSEEN = "(not in the domain)"

@@ -26,7 +26,7 @@ from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.levels import level_positions
 from bornfair.people.tables import as_pandas
-from bornfair.people.twins.folding import Folding
+from bornfair.people.twins.versions import Folding
 
 if TYPE_CHECKING:
     from bornfair.models.operating import Asked, Threshold

@@ -25,7 +25,7 @@ from bornfair.models.operating import USUAL, Asked, Operating, Threshold, thresh
 from bornfair.models.protocol import Bounded, Decided, Replay
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NumericFeature, Value
-from bornfair.people.gaps import complete
+from bornfair.people.policies import complete
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.versions import Versions
 

@@ -20,7 +20,7 @@ from bornfair.models.operating import Asked, Top
 from bornfair.models.protocol import Decided
 from bornfair.models.reading import Reading
 from bornfair.people.features import Label, Value
-from bornfair.people.labels import places_among
+from bornfair.people.levels import places_among
 
 LABEL_BITS = 64  # of labels that are whole numbers
 

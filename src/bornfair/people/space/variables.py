@@ -21,10 +21,8 @@ import numpy as np
 from bornfair.core.errors import InputError, shown
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, Value
-from bornfair.people.space.among import Limits, box_within
 from bornfair.people.space.boxes import Boxes, Places
-from bornfair.people.space.partition import Limit, Where
-from bornfair.people.space.subpopulation import limits_of, weights_within
+from bornfair.people.space.subpopulation import Limit, Limits, Where, box_within, limits_of, weights_within
 from bornfair.people.twins.relation import FreeSpace
 
 EXACT = 2.0**53  # whole numbers up to here are counted without rounding

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from bornfair.core.errors import InputError
-from bornfair.people.columns import GapColumns, NumberColumn
+from bornfair.people.columns import GapColumns, NumberColumn, share
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import Value
-from bornfair.people.merging import share
 
 MOST_NUMBERS = 2**27  # of all matrices of a relation together: 1 GB
 MOST_BAND_VIEWS = 12  # of a relation of bands, where it can be so few: the quantifier bounds so many apart

@@ -1,4 +1,4 @@
-"""Which versions does a person have, and who is each of them? The one place that turns people into their twins.
+"""The versions of a person: the one place that turns people into their twins.
 
 Version number h·|S| + s is the person moved by element h of the declared group and given the sensitive value s; with
 no rules it is just the position in S. A person is given by what all versions share: the free features.
@@ -6,7 +6,9 @@ no rules it is just the position in S. A person is given by what all versions sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -18,6 +20,7 @@ from bornfair.core.errors import InputError, plain_level, shown
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value, known_levels
+from bornfair.people.levels import level_positions
 from bornfair.people.rules import Permutation, permutation
 
 
@@ -252,3 +255,91 @@ def require_flip_only(encoding: Encoding, what: str, instead: str) -> None:
     named = dict.fromkeys([*encoding.domain.twin_group.moved, *encoding.merged])
     if named:
         raise InputError(f"{what} does not know declared twins ({shown(named)}); {instead}.")
+
+
+# --- what twins have in common ---
+
+MOST_VERSIONS = 4_096
+Turns = Mapping[str, int]
+
+
+class Folding:
+    """The versions of the people of a domain, from what they have in common.
+
+    >>> from bornfair.people.features import CategoricalFeature
+    >>> ways = CategoricalFeature(name="is", categories=("Husband", "Wife", "Other"))
+    >>> sex = CategoricalFeature(name="sex", categories=("Female", "Male"))
+    >>> people = Domain(features=(ways, sex), sensitive=("sex",)).with_twins("is: Husband<->Wife")
+    >>> folding, wife = Folding(people), pd.DataFrame({"is": ["Wife"], "sex": ["Female"]})
+    >>> folding.merged(wife).to_dict("records"), folding.size
+    ([{'is': 'Husband'}], 4)
+    >>> [tuple(table.iloc[0]) for table in folding.tables(wife)]
+    [('Husband', 'Female'), ('Wife', 'Female'), ('Husband', 'Male'), ('Wife', 'Male')]
+    """
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self.orbits = domain.twin_group.orbits if domain.twins else {}
+        self.turns = {name: math.lcm(*map(len, orbits)) for name, orbits in self.orbits.items()}
+
+    @property
+    def size(self) -> int:
+        return self.domain.sensitive_space.size * math.prod(self.turns.values())
+
+    def check(self) -> None:
+        """Refuse more versions than can be run one by one."""
+        if self.size > MOST_VERSIONS:
+            raise InputError(
+                f"each person has {self.size:,} versions, more than the {MOST_VERSIONS:,} over which a mean is taken; "
+                "name fewer sensitive features or rules, list fewer values in the domain, or use method 'merge'."
+            )
+
+    def versions(self) -> Iterator[tuple[tuple[Value, ...], dict[str, int]]]:
+        """Sensitive values, and the turn of each folded feature."""
+        names = list(self.turns)
+        for values in self.domain.sensitive_space.values if self.domain.sensitive else ((),):
+            for turn in itertools.product(*(range(self.turns[name]) for name in names)):
+                yield values, dict(zip(names, turn, strict=True))
+
+    def places(self, name: str, turn: int) -> list[int]:
+        """Which level each level of a folded category stands for at a turn: the same one for all of an orbit."""
+        goes = list(range(len(self.domain.feature(name).levels())))
+        for orbit in self.orbits[name]:
+            for place in orbit:
+                goes[place] = orbit[turn % len(orbit)]
+        return goes
+
+    def total(self, name: str) -> Any:
+        """Of a mirrored number: x and total − x are twins'."""
+        feature = self.domain.feature(name)
+        assert isinstance(feature, NUMERIC)
+        return feature.low + feature.high
+
+    def merged(self, people: pd.DataFrame) -> pd.DataFrame:
+        """What twins have in common: no sensitive columns, folded ones as of the first version."""
+        there = [name for name in self.domain.sensitive if name in people.columns]
+        return self._folded(people.drop(columns=there), dict.fromkeys(self.turns, 0))
+
+    def tables(self, people: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        """Everybody as each version, in order; sensitive columns need not be there."""
+        for values, turns in self.versions():
+            given = {
+                name: pd.Series([value] * len(people), index=people.index)
+                for name, value in zip(self.domain.sensitive, values, strict=True)
+            }
+            yield self._folded(people.assign(**given), turns)[list(self.domain.names)]
+
+    def _folded(self, people: pd.DataFrame, turns: Turns) -> pd.DataFrame:
+        changed = {}
+        for name, turn in turns.items():
+            feature, column = self.domain.feature(name), people[name]
+            if isinstance(feature, NUMERIC):
+                other = self.total(name) - column
+                again = self.total(name) - other  # the number itself, but never −0.0, which a twin would have as 0.0
+                changed[name] = np.maximum(again, other) if turn else np.minimum(again, other)
+                continue
+            levels, place = np.array(feature.levels(), object), level_positions(feature, column)
+            values, known = column.astype(object).to_numpy(copy=True), place >= 0
+            values[known] = levels[np.array(self.places(name, turn))[place[known]]]
+            changed[name] = pd.Series(values, index=people.index, dtype=object).infer_objects()
+        return people.assign(**changed)

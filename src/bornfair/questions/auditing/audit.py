@@ -20,8 +20,8 @@ from bornfair.models import metrics
 from bornfair.models.protocol import Countable, Decided, Unsteady
 from bornfair.models.verdict import Verdict
 from bornfair.parallel import ALONE, Jobs, Workers
-from bornfair.people.labels import favourable_class
-from bornfair.people.space.marginals import marginals_of
+from bornfair.people.levels import favourable_class
+from bornfair.people.space.subpopulation import marginals_of
 from bornfair.quantification.people import Treatment, own_decisions, people_of, shown_by, treatment
 from bornfair.quantification.population import domain_shares
 from bornfair.quantification.records import Over

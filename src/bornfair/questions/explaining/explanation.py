@@ -23,7 +23,7 @@ from bornfair.core.limits import ends_in_time
 from bornfair.models.protocol import Countable, Decider, Unsteady
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value
-from bornfair.people.space.partition import whole_domain
+from bornfair.people.space.subpopulation import whole_domain
 from bornfair.people.tables import as_pandas, read_table
 from bornfair.quantification.people import undo_of
 from bornfair.quantification.records import Affected

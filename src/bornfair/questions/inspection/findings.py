@@ -12,7 +12,7 @@ import pandas as pd
 from bornfair.core.errors import plain
 from bornfair.people.column_kinds import SHOWN_FROM, Column
 from bornfair.people.inference import MOST_CATEGORIES
-from bornfair.people.oddities import SEVERAL, is_constant, sentinels
+from bornfair.people.numbers import SEVERAL, is_constant, sentinels
 from bornfair.report.formatting import percent
 
 Weight = Literal["refused", "important", "note"]

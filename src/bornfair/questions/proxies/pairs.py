@@ -16,7 +16,7 @@ import numpy as np
 
 from bornfair.core.errors import plain
 from bornfair.people.features import NUMERIC, Cycles, Feature, Value
-from bornfair.people.rule_syntax import rule_text
+from bornfair.people.rules import rule_text
 
 FEWEST = 20  # rows with a category before anything is said about it
 ALMOST = 0.99  # share with one sensitive value that is worth a sentence

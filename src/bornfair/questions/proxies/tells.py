@@ -19,7 +19,7 @@ from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import InputError, plain
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value, known_levels, unknown_column
-from bornfair.people.gaps import decidable
+from bornfair.people.policies import decidable
 from bornfair.people.tables import as_pandas
 from bornfair.questions.loading import any_model
 from bornfair.questions.proxies.pairs import Fact, Sensitive, Suggestion, facts_about, suggested_swaps

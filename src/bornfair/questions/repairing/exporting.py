@@ -26,7 +26,7 @@ from bornfair.models.network.onnx_graph import DOUBLE, FLOAT, INT64, STRING, inp
 from bornfair.models.operating import Operating
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
-from bornfair.people.twins.folding import Folding
+from bornfair.people.twins.versions import Folding
 from bornfair.proof.bundle import AnyBundle, FairGraph, bundle_of
 from bornfair.questions.loading import load_model
 

@@ -22,7 +22,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.dummies import with_sensitive
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import listed_names, unknown_column
-from bornfair.people.labels import class_positions
+from bornfair.people.levels import class_positions
 from bornfair.questions import Asking, Question
 from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.epochs import Epoch, EpochRecord

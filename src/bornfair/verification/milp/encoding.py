@@ -18,7 +18,7 @@ from bornfair.core.clock import Clock
 from bornfair.models.network.bounds.intervals import box_bounds
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
-from bornfair.people.space.partition import Input, ends_of
+from bornfair.people.space.subpopulation import Input, ends_of
 from bornfair.verification.milp.program import Draft, NoProgram, Relaxation, exponent_of, scaled
 from bornfair.verification.neuron_bounds import NeuronBounds, SumBounds, float_above, float_below
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion

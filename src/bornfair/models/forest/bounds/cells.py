@@ -24,7 +24,7 @@ from bornfair.models.forest.forest import Forest
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.rules import Permutation
-from bornfair.people.space.partition import Where, named_limits
+from bornfair.people.space.subpopulation import Where, named_limits
 from bornfair.people.twins.versions import Versions, own_versions
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from bornfair.models.forest.bounds.restriction import restricted
 from bornfair.models.forest.columns import columns_of
 from bornfair.models.forest.forest import Forest
 from bornfair.models.verdict import Arithmetic, Verdict, undecided
-from bornfair.people.space.partition import Where
+from bornfair.people.space.subpopulation import Where
 
 if TYPE_CHECKING:
     from bornfair.models.forest.model import ForestModel

@@ -30,10 +30,10 @@ from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import band_relation, twin_relation
 from bornfair.proof.bundle import FairModel
-from bornfair.quantification import Shares, shares_of
 from bornfair.quantification.confident import FirstSample, Looks, Parts, needed_samples, take_looks
 from bornfair.quantification.crowds import Crowd
-from bornfair.quantification.records import Confident
+from bornfair.quantification.measure import shares_of
+from bornfair.quantification.records import Confident, Shares
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -24,7 +24,7 @@ from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import twin_relation
 from bornfair.proof.bundle import FairModel
-from bornfair.quantification import shares_of
+from bornfair.quantification.measure import shares_of
 from share_fuzz import random_marginals, small_model
 
 SEEDS = st.integers(0, 2**32 - 1)

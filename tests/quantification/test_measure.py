@@ -31,8 +31,9 @@ from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import Relation, View, flip_relation
 from bornfair.proof.bundle import FairModel
-from bornfair.quantification import Estimate, Shares, shares_of
 from bornfair.quantification.confident import Sample, clopper_pearson
+from bornfair.quantification.measure import shares_of
+from bornfair.quantification.records import Estimate, Shares
 from bornfair.verification.frontier import Frontier
 from clocks import fast_clock, slow_clock
 from share_fuzz import FOREVER, case, mistakes, random_marginals, small_model, true_shares, unfair_people
@@ -182,7 +183,7 @@ def test_an_estimate_stays_in_the_range_that_proofs_narrow():
 
 
 def test_the_records_load_without_what_measures_them():
-    code = "import sys, bornfair.quantification as q; q.Shares; print({'scipy', 'pandas'} & set(sys.modules))"
+    code = "import sys, bornfair.quantification.records as q; q.Shares; print({'scipy', 'pandas'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
 

@@ -29,8 +29,9 @@ from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import free_space
 from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairModel
-from bornfair.quantification import affected_groups, shares_of
 from bornfair.quantification.crowds import Crowd
+from bornfair.quantification.groups import affected_groups
+from bornfair.quantification.measure import shares_of
 from bornfair.quantification.population import shares_of_rows
 from bornfair.questions import quantify
 from bornfair.verification.replay import exact_input

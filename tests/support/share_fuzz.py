@@ -26,7 +26,8 @@ from bornfair.people.features import BooleanFeature, CategoricalFeature, Integer
 from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import twin_relation
 from bornfair.proof.bundle import FairModel
-from bornfair.quantification import Shares, shares_of
+from bornfair.quantification.measure import shares_of
+from bornfair.quantification.records import Shares
 from fuzzing import Summary
 
 FOREVER = 1e9

@@ -176,23 +176,6 @@ def own_decisions(model: Countable, table: pd.DataFrame, treated: Treatment) -> 
     return found
 
 
-def treated_people(model: Countable, table: Any) -> pd.DataFrame:
-    """`treatment` as a table with the index of the rows: fair, decision, twin_decision, gap, and the twin's values."""
-    frame = as_pandas(table)
-    found, rows = treatment(model, frame), np.arange(len(frame))
-    names = np.array(model.class_names, dtype=object)
-    columns: dict[str, Any] = {
-        "fair": found.fair,
-        "decision": names[found.decided[rows, found.own]],
-        "twin_decision": names[found.decided[rows, found.twin]],
-        "gap": found.gap,
-    }
-    values, versions = model.domain.sensitive_space.values, Versions(model.domain)
-    for j, name in enumerate(model.domain.sensitive):
-        columns[f"twin_{name}"] = [values[versions.parts(int(version))[1]][j] for version in found.twin]
-    return pd.DataFrame(columns, index=frame.index)
-
-
 # --- whom it affects ---
 
 

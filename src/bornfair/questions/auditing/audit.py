@@ -256,7 +256,7 @@ def _of_everybody(
     model: Countable, rows: pd.DataFrame | None, over: Over | None, clock: Clock, seed: int, jobs: Jobs
 ) -> dict[str, Any]:
     """Shares of people as in the data where there is a table, and of every combination of values counted alike."""
-    from bornfair.quantification import affected_groups
+    from bornfair.quantification.groups import affected_groups
 
     found: dict[str, Any] = {}
     progress = clock.listener or (lambda text: None)

@@ -29,7 +29,7 @@ FLOORS = (
     ("datasets",),
     ("cli",),
 )
-BENCH_FLOORS = (("gamma_network", "smt", "baselines"), ("experiments",), ("cli",))
+BENCH_FLOORS = (("gamma_network", "tolerance", "smt", "baselines"), ("experiments",), ("cli",))
 """Of bornfair_bench, all of which may import all of bornfair."""
 FOUND = {
     f"bornfair.{room}": i for i, rooms in enumerate(FLOORS) for room in rooms

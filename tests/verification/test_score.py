@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bornfair import verify
 from bornfair.cli import run
@@ -18,6 +21,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.proof.bundle import FairModel
+from bornfair.verification.score import largest_gain
 
 PEOPLE = Domain(
     features=(
@@ -110,3 +114,34 @@ def test_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert run([*asked, "--tolerance", "0.001", "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     assert (answer["output"], answer["tolerance"], answer["verdict"]) == ("score", 0.001, "falsified")
+
+
+# --- the gain ---
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_no_score_changes_by_more_than_the_gain(seed):
+    """Of the network from the first layer on, moved by anything, also where it bends."""
+    rng = np.random.default_rng(seed)
+    outputs = int(rng.integers(1, 4))
+    activation = ("relu", "tanh", "sigmoid", "gelu")[rng.integers(4)]
+    widths = [3, *rng.integers(1, 5, rng.integers(0, 3)).tolist(), outputs]
+    layers = tuple(Layer(rng.normal(size=(b, a)), rng.normal(size=b)) for a, b in itertools.pairwise(widths))
+    network, gain = Network(layers, activation), float(largest_gain(Network(layers, activation)))
+    sums = rng.normal(size=(200, widths[1]))
+    moved = sums + (moves := rng.uniform(-1, 1, sums.shape) * 10.0 ** rng.uniform(-3, 1, (200, 1)))
+    change = network.estimated_from_first(moved) - network.estimated_from_first(sums)
+    leads = change if outputs == 1 else change[:, :, None] - change[:, None, :]
+    assert (np.abs(leads).reshape(200, -1).max(axis=1) <= gain * np.abs(moves).max(axis=1) * (1 + 1e-9) + 1e-12).all()
+
+
+def test_the_gain_is_reached():
+    """Σ|w| along all paths, where all of them are open."""
+    one = Network((Layer(np.ones((2, 1)), np.zeros(2)), Layer(np.array([[2.0, 3.0]]), np.zeros(1))))
+    assert largest_gain(one) == 5
+    two = Network((Layer(np.ones((2, 1)), np.zeros(2)), Layer(np.array([[2.0, 3.0], [1, -1], [2, 3]]), np.zeros(3))))
+    assert largest_gain(two) == 1 + 4  # of the first class over the second: (2 − 1)·d + (3 + 1)·d
+    assert largest_gain(Network(one.layers[:1])) == 2  # no hidden layer, two outputs: one up, the other down
+    steep = Network((*one.layers[:1], Layer(np.array([[4.0, -4.0]]), np.zeros(1))), "sigmoid")
+    assert largest_gain(steep) == 2

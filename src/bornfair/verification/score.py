@@ -8,6 +8,7 @@ is no program, the steepest the network can be.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from fractions import Fraction
 from typing import Literal
@@ -16,13 +17,14 @@ import numpy as np
 
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError, shown
+from bornfair.models.network.bounds.exact import whole_numbers
 from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import Model
+from bornfair.models.network.network import Network
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value
 from bornfair.verification.milp import change_of_probability, largest_change, largest_probability_change
 from bornfair.verification.neuron_bounds import float_above
-from bornfair.verification.tolerance import largest_gain, largest_move
 
 ENGINE = "change"
 
@@ -70,6 +72,30 @@ def _steepest(model: Model) -> float:
     codes = sensitive.listed_codes
     moves = largest_move(network.sensitive_weights(model.encoding.free_width), codes, codes.mean(axis=0))
     return float_above(2 * Fraction(moves) * largest_gain(network))
+
+
+def largest_gain(network: Network) -> Fraction:
+    """By how much a score, or the lead of one class over another, changes at most for each unit by which the first
+    layer's sums do: Σ|w| along all paths, times the activation's largest slope at each neuron. Exact.
+    """
+    pairs = list(itertools.combinations(range(network.outputs), 2))
+    rows = np.ones((1, 1), dtype=object)
+    if pairs:
+        rows = np.array([[(k == a) - (k == b) for k in range(network.outputs)] for a, b in pairs], dtype=object)
+    scale = Fraction(1)
+    for depth, layer in enumerate(reversed(network.layers[1:])):
+        whole, unit = whole_numbers(layer.weight)
+        rows = abs(rows @ whole) if depth == 0 else rows @ abs(whole)
+        scale *= Fraction(network.function.steepest) / unit
+    return Fraction(int(abs(rows).sum(axis=1).max())) * scale
+
+
+def largest_move(weights: np.ndarray, codes: np.ndarray, mean: np.ndarray) -> Fraction:
+    """max |V(c − c̄)|, exact."""
+    exact, unit = whole_numbers(np.concatenate([np.unique(codes, axis=0), mean[None]]))
+    whole, more = whole_numbers(weights)
+    moves = abs((exact[:-1] - exact[-1]) @ whole.T)
+    return Fraction(int(moves.max(initial=0)), unit * more)
 
 
 def _by_change(model: Model, output: str, tolerance: float, clock: Clock, seed: int) -> Verdict:

@@ -18,9 +18,9 @@ from bornfair.models.metrics import accuracy
 from bornfair.people.domain import Domain
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
 from bornfair.questions import verify
-from bornfair.verification.tolerance import certified_tolerance
 from bornfair_bench.experiments.printout import Columns, Outcome, Printout, of_rows
 from bornfair_bench.experiments.runs import Say
+from bornfair_bench.tolerance import certified_tolerance
 
 DOMAIN = Domain(
     features=(

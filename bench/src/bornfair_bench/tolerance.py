@@ -8,7 +8,6 @@ All of it is about real arithmetic. (theory: certified tolerance)
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from fractions import Fraction
 import numpy as np
 
 from bornfair.core.errors import InputError, shown
-from bornfair.models.network.bounds.exact import whole_numbers
 from bornfair.models.network.bounds.intervals import box_bounds
 from bornfair.models.network.bounds.views import network_not_finite
 from bornfair.models.network.model import Model
@@ -26,6 +24,7 @@ from bornfair.people.encoding import Encoding
 from bornfair.people.space.subpopulation import places
 from bornfair.people.twins.relation import FreeSpace, element_view, free_space
 from bornfair.verification.neuron_bounds import float_above, float_below
+from bornfair.verification.score import largest_gain, largest_move
 
 MOST_PEOPLE = 1_000_000  # looked at one by one
 BATCH = 2**14
@@ -112,9 +111,6 @@ def _require_finite(encoding: Encoding) -> None:
         raise InputError(f"{people:,} people are more than the {MOST_PEOPLE:,} that are looked at one by one.")
 
 
-# --- the margin ---
-
-
 def _least_margin(network: Network, encoding: Encoding, mean: np.ndarray) -> float:
     """A bound from below of everybody's distance from another decision when their code is the mean."""
     matrix, offset = element_view(encoding, 0)
@@ -155,30 +151,3 @@ def _everybody(free: FreeSpace) -> Iterator[np.ndarray]:
 
 def _levels(free: FreeSpace, column: int, steps: int) -> np.ndarray:
     return (free.low[column] + free.step[column] * np.arange(steps + 1))[:, None]
-
-
-# --- the gain, and what the sensitive values do ---
-
-
-def largest_gain(network: Network) -> Fraction:
-    """By how much a score, or the lead of one class over another, changes at most for each unit by which the first
-    layer's sums do: Σ|w| along all paths, times the activation's largest slope at each neuron. Exact.
-    """
-    pairs = list(itertools.combinations(range(network.outputs), 2))
-    rows = np.ones((1, 1), dtype=object)
-    if pairs:
-        rows = np.array([[(k == a) - (k == b) for k in range(network.outputs)] for a, b in pairs], dtype=object)
-    scale = Fraction(1)
-    for depth, layer in enumerate(reversed(network.layers[1:])):
-        whole, unit = whole_numbers(layer.weight)
-        rows = abs(rows @ whole) if depth == 0 else rows @ abs(whole)
-        scale *= Fraction(network.function.steepest) / unit
-    return Fraction(int(abs(rows).sum(axis=1).max())) * scale
-
-
-def largest_move(weights: np.ndarray, codes: np.ndarray, mean: np.ndarray) -> Fraction:
-    """max |V(c − c̄)|, exact."""
-    exact, unit = whole_numbers(np.concatenate([np.unique(codes, axis=0), mean[None]]))
-    whole, more = whole_numbers(weights)
-    moves = abs((exact[:-1] - exact[-1]) @ whole.T)
-    return Fraction(int(moves.max(initial=0)), unit * more)

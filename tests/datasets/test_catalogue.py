@@ -4,8 +4,8 @@ import pytest
 
 from bornfair import Domain, datasets
 from bornfair.core.errors import InputError
-from bornfair.datasets import compas, rawfile
-from bornfair.datasets.rawfile import RawFile
+from bornfair.datasets import readable
+from bornfair.datasets.files import RawFile
 
 PAPER = {
     "census": {"race", "sex", "age"},
@@ -65,7 +65,7 @@ def test_bank_does_not_know_how_long_the_call_lasted():
 
 def test_compas_has_the_answer_once_and_nobodys_name():
     table = datasets.load("compas").table
-    assert tuple(table.columns) == compas.COLUMNS
+    assert tuple(table.columns) == readable.COMPAS_COLUMNS
     assert int(table["two_year_recid"].sum()) == 2809 and table["race"].nunique() == 6
     assert set(table["c_charge_degree"]) == {"felony", "misdemeanor"}
 
@@ -84,9 +84,9 @@ def test_deriving_compas_keeps_propublicas_rows_and_drops_who_they_are():
         "6,ed foe,1990-01-01,13CV6,0,0,N/A,1,Male,25,Asian,0,0,0,0,M,0",
         "7,flo woe,1970-01-01,13CV7,30,1,High,9,Female,20,Asian,0,1,0,0,M,0",
     ]
-    derived = compas.without_identity("\r\n".join([header, *rows, ""]).encode()).decode()
+    derived = readable.without_identity("\r\n".join([header, *rows, ""]).encode()).decode()
     assert derived.splitlines() == [
-        ",".join(compas.COLUMNS),
+        ",".join(readable.COMPAS_COLUMNS),
         "Female,20,Asian,0,1,0,0,M,0",
         "Female,30,Other,0,0,0,2,F,1",
     ]
@@ -123,4 +123,4 @@ def test_an_unknown_dataset_is_named_and_the_nearest_one_offered(name, hint):
 
 def test_a_damaged_embedded_file_is_refused():
     with pytest.raises(InputError, match=r"the embedded file german.data.gz is damaged: SHA-256 b21f.*, expected 0000"):
-        rawfile.embedded(RawFile(("german.data",), "0000"))
+        RawFile(("german.data",), "0000").embedded()

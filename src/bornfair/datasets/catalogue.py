@@ -1,4 +1,4 @@
-"""Which datasets there are, and how each becomes a table, a target and its sensitive columns."""
+"""The datasets: what is known of each, its table, and fetching files that are not in the package."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import functools
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, shown
-from bornfair.datasets import compas, credit_words, readable
-from bornfair.datasets.external import Place, content_of, locate
-from bornfair.datasets.rawfile import RawFile, embedded, embedded_path
+from bornfair.core.files import write_atomically
+from bornfair.datasets import readable
+from bornfair.datasets.files import Place, RawFile, cache_folder, content_at, content_of, downloaded, locate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ class Entry(Described):
     def as_written(self, content: bytes | None = None) -> pd.DataFrame:
         """The file's own table: of this content, or wherever the file is."""
         if content is None:
-            content = embedded(self.raw) if self.embedded else content_of(self.name, self.raw)
+            content = self.raw.embedded() if self.embedded else content_of(self.name, self.raw)
         return pd.read_csv(io.BytesIO(content), **self.layout)
 
 
@@ -86,7 +87,45 @@ def entry(name: str) -> Entry:
 def where(name: str) -> Place | None:
     """Where a dataset's file is, or None where it must be fetched first."""
     raw = entry(name).raw
-    return Place("package", embedded_path(raw)) if name in NAMES else locate(raw)
+    return Place("package", raw.embedded_path) if name in NAMES else locate(raw)
+
+
+def fetch(name: str, *, url: str | None = None, file: str | Path | None = None) -> Place:
+    """Make a dataset loadable: from `file`, from `url`, or from its own home if it has one.
+
+    A file with another checksum is an error and is not kept. Nothing is fetched that is here already, unless
+    `url` or `file` says so.
+    """
+    known = entry(name)
+    raw = known.raw
+    if url is not None and file is not None:
+        raise InputError("give either a URL or a file to fetch from, not both.")
+    if known.embedded and (url is not None or file is not None):
+        raise InputError(f"dataset {name!r} is in the package and is never fetched; leave the URL or file out.")
+    if url is None and file is None:
+        place = where(name)
+        if place is not None and _is_sound(place, raw):
+            return place
+        if raw.url is None:
+            raise InputError(f"dataset {name!r} has no address to fetch it from by itself; {raw.advice}.")
+    if file is None:
+        content = downloaded(url or str(raw.url), raw)
+    elif Path(file).is_file():
+        content = content_at(Path(file), raw)
+    else:
+        raise InputError(f"there is no file '{file}'; give the path of {raw.name}, plain, .gz or .zip.")
+    return Place("cache", write_atomically(cache_folder() / raw.name, content))
+
+
+def _is_sound(place: Place, raw: RawFile) -> bool:
+    """Whether the file that is here is the right one. A bad one in the cache can be fetched again; others are yours."""
+    try:
+        _ = raw.embedded() if place.kind == "package" else content_at(place.path, raw)
+    except InputError:
+        if place.kind == "cache" and raw.url is not None:
+            return False
+        raise
+    return True
 
 
 def split(dataset: Dataset, *, seed: int, test_fraction: float = 0.2) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -125,7 +164,7 @@ _CATALOGUE = (
         sensitive=("sex", "age"), paper_sensitive=("sex", "age"),
         source=f"Statlog German Credit, Hofmann 1994, {_UCI}", licence="CC BY 4.0",
         raw=RawFile(("german.data",), "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871"),
-        layout={"header": None, "names": list(credit_words.COLUMNS), "sep": " "}, readable=credit_words.readable,
+        layout={"header": None, "names": list(readable.CREDIT_COLUMNS), "sep": " "}, readable=readable.credit,
     ),
     Entry(
         name="compas", description="is charged with another crime within two years", rows=6_172, columns=9,
@@ -133,7 +172,7 @@ _CATALOGUE = (
         source="COMPAS, Larson, Mattu, Kirchner and Angwin 2016, ProPublica; identifying columns removed",
         licence="none stated",
         raw=RawFile(("compas-two-years.csv",), "65a2d432aef85dd7f4ea036e0fe7dd209db14456cae9959eaae855c4c4fe8d1a"),
-        layout=_TEXTS, readable=compas.readable,
+        layout=_TEXTS, readable=readable.compas,
     ),
     Entry(
         name="law", description="passes the bar at the first attempt", rows=20_798, columns=12, target="pass_bar",

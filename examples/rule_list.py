@@ -17,7 +17,7 @@ from bornfair import Domain, Verdict, audit, datasets, quantify, verify
 from bornfair.core.errors import InputError
 from bornfair.importers.registry import READERS, Reader, a_file
 from bornfair.models.columns import Wanted, columns_for, with_classes
-from bornfair.models.opaque.rows import OpaqueRows
+from bornfair.models.opaque.model import OpaqueRows
 from bornfair.models.protocol import Countable, Decided, Replay, as_versions
 from bornfair.models.verdict import undecided
 from bornfair.people.tables import as_pandas

@@ -17,10 +17,10 @@ from bornfair.core import limits
 from bornfair.core.errors import InputError
 from bornfair.importers.opaque import opaque_model
 from bornfair.models.columns import Columns, Who
-from bornfair.models.opaque.command import lines_read
+from bornfair.models.opaque.command import as_csv, lines_read
+from bornfair.models.opaque.endpoint import as_records
 from bornfair.models.opaque.model import Steadiness
 from bornfair.models.opaque.said import from_mapping, said, said_together
-from bornfair.models.opaque.sent import as_csv, as_records
 from bornfair.models.protocol import Unsteady
 from bornfair.models.reading import Reading
 from outside_models import SMALL, WIDE, by_age, command, served

@@ -21,7 +21,7 @@ from bornfair.importers.onnx_node import UNKNOWN_ROWS
 from bornfair.models.columns import Columns, Wanted
 from bornfair.models.deciding import served
 from bornfair.models.onnx_worker import CannotRun, ForeignGraph
-from bornfair.models.opaque.said import Said, finite, labels_of
+from bornfair.models.opaque.said import Outside, Said, finite, labels_of
 from bornfair.models.reading import Reading
 from bornfair.people.features import Value
 
@@ -64,13 +64,11 @@ class GraphRun:
 
 
 @dataclass(frozen=True, eq=False)
-class OpaqueGraph:
+class OpaqueGraph(Outside):
     """An .onnx file that is run as it is."""
 
     path: Path
     asked: Reading = field(default_factory=Reading)
-
-    classes, point = None, None
 
     @cached_property
     def file(self) -> OnnxFile:

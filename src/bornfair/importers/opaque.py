@@ -177,12 +177,12 @@ def object_outside(source: Any) -> PredictingObject | Function:
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
+class Function(Outside):
     """A function from a data frame to labels, probabilities of the last class, or one number for each class."""
 
     function: Callable[[pd.DataFrame], Any]
 
-    most, digest, classes, point = TOGETHER, "", None, None
+    most = TOGETHER
 
     @property
     def name(self) -> str:
@@ -193,22 +193,18 @@ class Function:
     def how(self) -> str:
         return f"{self.name}, called in this process"
 
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.name, None, numbers=False)
-
     def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
         found = _answer(self.function, table[list(columns.names)].copy(), self.name)
         return said(found, len(table), self.name)
 
 
 @dataclass(frozen=True, eq=False)
-class PredictingObject:
+class PredictingObject(Outside):
     """A fitted classifier or pipeline, by its `predict`; what it shows beside is its score."""
 
     model: Any
 
-    most, digest = TOGETHER, ""
+    most = TOGETHER
 
     @cached_property
     def _opened(self) -> Opened | None:

@@ -1,6 +1,6 @@
-"""What does a program decide? It reads a table on standard input and writes a decision for each row on standard output.
+"""Programs that decide: a table on standard input, a decision for each row on standard output.
 
-It is started for each batch, without a shell, and ended at its limit of time.
+The program is started for each batch, without a shell, and ended at its limit of time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from bornfair.core.checks import number
 from bornfair.core.errors import InputError
 from bornfair.core.limits import Deadline
 from bornfair.core.redacted import command_shown, masked
-from bornfair.models.columns import Columns, Wanted
-from bornfair.models.opaque.said import Said, finite
-from bornfair.models.opaque.sent import as_csv
+from bornfair.models.columns import Columns
+from bornfair.models.opaque.said import Outside, Said, as_sent, finite
 
 TOGETHER = 65_536  # rows: a program takes long to start
 LONGEST = 4_096  # bytes of one decision
@@ -36,7 +35,7 @@ HEADERS = {"decision", "label", "prediction", "probability", "score"}
 
 
 @dataclass(frozen=True)
-class Command:
+class Command(Outside):
     """A program that decides: CSV on its standard input (a header, a line for each person), and on its standard output
     a line for each person, in order: a decision, a probability of the last class, or one number for each class, with
     commas between. A first line of names (`decision`, `probability`, or `decision,probability`) says which.
@@ -57,8 +56,6 @@ class Command:
 
     text: str = field(repr=False)
     seconds: float = limits.REQUEST_SECONDS
-
-    classes, point = None, None  # it does not say
 
     def __post_init__(self) -> None:
         number("seconds", self.seconds, 0.0, float("inf"), open_low=True)
@@ -97,10 +94,6 @@ class Command:
     def most(self) -> int:
         return TOGETHER
 
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.name, None, numbers=False)
-
     def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
         content = as_csv(table, columns)
         try:
@@ -108,6 +101,17 @@ class Command:
         except InputError as error:  # a program may repeat its arguments
             raise InputError(masked(str(error), self._words[1:])) from None
         return lines_read(written, len(table), self.name)
+
+
+def as_csv(table: pd.DataFrame, columns: Columns) -> bytes:
+    """A header and a line for each row; gaps are empty.
+
+    >>> from bornfair.people.domain import Domain
+    >>> people = pd.DataFrame({"age": [30.0, None], "sex": ["f", "m"]})
+    >>> as_csv(people, Columns(Domain.infer(people), ("age", "sex")))
+    b'age,sex\\n30,f\\n,m\\n'
+    """
+    return as_sent(table, columns).to_csv(index=False, lineterminator="\n").encode()
 
 
 def lines_read(written: bytes, rows: int, origin: str) -> Said:

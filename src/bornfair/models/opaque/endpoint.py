@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -28,9 +28,8 @@ from bornfair.core.checks import number, whole
 from bornfair.core.errors import InputError
 from bornfair.core.limits import Deadline
 from bornfair.core.redacted import masked, secrets_of_url, url_shown
-from bornfair.models.columns import Columns, Wanted
-from bornfair.models.opaque.said import Said, from_mapping, said
-from bornfair.models.opaque.sent import as_records
+from bornfair.models.columns import Columns
+from bornfair.models.opaque.said import Outside, Said, as_sent, from_mapping, said
 
 BUSY = (429, 503)
 TRIES = 3  # of a request that a busy service turns away
@@ -48,7 +47,7 @@ class _Answered:
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class Endpoint(Outside):
     """A service that decides: `{"rows": [{"age": 30, …}, …]}` by POST, answered by `{"decisions": [...]}`,
     `{"probabilities": [...]}` (of the last class, or one for each class), both, or a plain list.
 
@@ -69,8 +68,6 @@ class Endpoint:
     rows: int = 1_000
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     _last: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
-
-    classes, point = None, None  # it does not say
 
     def __post_init__(self) -> None:
         for name in ("seconds", "rate"):
@@ -103,16 +100,8 @@ class Endpoint:
         )
 
     @property
-    def digest(self) -> str:
-        return ""
-
-    @property
     def most(self) -> int:
         return self.rows
-
-    @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.name, None, numbers=False)
 
     def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
         content = json.dumps({"rows": as_records(table, columns)}).encode()
@@ -217,6 +206,12 @@ class Endpoint:
         if wait:
             time.sleep(wait)
         self._last.append(time.monotonic())
+
+
+def as_records(table: pd.DataFrame, columns: Columns) -> list[dict[Hashable, Any]]:
+    """An object for each row; gaps are null."""
+    sent = as_sent(table, columns).astype(object)
+    return sent.where(sent.notna(), None).to_dict("records")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -1,32 +1,35 @@
-"""What decides, when it can only be run? A model that is asked from outside: raw rows in, decisions out.
+"""Models that can only be run: raw rows in, decisions out.
 
-Nothing is known of what happens between two questions. So nothing is ever proven of it; what is said rests on answers,
-and on the model giving the same one to the same row, which is put to the test first.
+Nothing is proven of such a model. Results rest on its answers, and on the model giving the same answer to the same row,
+which is tested first.
 """
 
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from bornfair.core.clock import Clock
 from bornfair.models.columns import Columns
 from bornfair.models.network.network import decisions
 from bornfair.models.opaque.said import Meant, Outside
 from bornfair.models.protocol import ASKED, Countable, Decided, Replay, Unsteady, as_versions
+from bornfair.models.rows import Person, RowMethod
 from bornfair.models.verdict import Verdict, undecided
-from bornfair.people.features import Value
+from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.tables import as_pandas
 
 if TYPE_CHECKING:
     from bornfair.models.graph.model import WiredModel
-    from bornfair.models.opaque.rows import OpaqueRows
     from bornfair.people.domain import Domain
     from bornfair.people.twins.versions import Versions
 
@@ -34,6 +37,8 @@ BATCH_SECONDS = 0.5  # that a batch of rows should take
 FEWEST, BEGIN = 16, 512  # rows of a batch
 SMALL_PART = 4.0  # times as long as it takes to begin a batch it should go on
 REMEMBERED = 12  # batches
+TRIED = {1: 32, 2: 5}  # values of a feature that are tried, by how many features change
+MOST_TRIED = 2_000
 
 
 @dataclass(frozen=True)
@@ -95,8 +100,7 @@ class Pace:
             self.slope = max(float(slope), 0.1 * float((took / sizes).min()), 1e-9)
             self.fixed = max(float(fixed), 0.0)
             wanted = max(BATCH_SECONDS, SMALL_PART * self.fixed) / self.slope
-        fewest = min(FEWEST, self.most)
-        self.rows = int(np.clip(min(wanted, 4 * max(self.rows, rows)), fewest, self.most))
+        self.rows = int(np.clip(min(wanted, 4 * max(self.rows, rows)), min(FEWEST, self.most), self.most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +135,6 @@ class OpaqueModel(Countable):
     certificate: None = None
     original: None = None
 
-    # --- what others know of a model ---
-
     @property
     def domain(self) -> Domain:
         return self.columns.domain
@@ -163,8 +165,7 @@ class OpaqueModel(Countable):
 
     @property
     def ignores_sensitive(self) -> bool:
-        """Whether it is not even given what is sensitive. Even then it is asked: what it is given, it may tell apart by
-        its place in a batch."""
+        """Whether it is given no sensitive values. It is run all the same: it may tell rows apart by their order."""
         return not set(self.domain.sensitive) & set(self.reads)
 
     @property
@@ -205,12 +206,9 @@ class OpaqueModel(Countable):
         )
         return {ASKED: told}
 
-    # --- asking ---
-
     def ask(self, table: pd.DataFrame, *, scores: bool = True) -> Decided:
         """Its answers for raw rows, batch by batch."""
-        parts: list[Decided] = []
-        start = 0
+        parts, start = list[Decided](), 0
         while start < len(table) or not parts:
             some = table.iloc[start : start + self.pace.rows]
             began = time.monotonic()
@@ -226,9 +224,7 @@ class OpaqueModel(Countable):
         """
         rows, pace = float(self.pace.rows), self.pace
         if left < math.inf and pace.slope > 0:
-            affordable = (
-                max(left / 2 - pace.fixed, pace.fixed) / pace.slope
-            )  # to begin costs as much for one as for many
+            affordable = max(left / 2 - pace.fixed, pace.fixed) / pace.slope  # starting costs the same for any number
             rows = min(rows, max(affordable, min(FEWEST, pace.most)))
         return max(int(rows) // max(versions, 1), 1)
 
@@ -266,8 +262,6 @@ class OpaqueModel(Countable):
         return Replay(tuple(map(dict, people)), {"executed": tuple(map(int, together))}, tuple(versions))
 
     def row_method(self) -> OpaqueRows:
-        from bornfair.models.opaque.rows import OpaqueRows
-
         return OpaqueRows(self)
 
     def structure(self) -> Verdict:
@@ -294,3 +288,64 @@ def joined(parts: Sequence[Decided]) -> Decided:
     shown = [part.scores for part in parts]
     scores = None if any(one is None for one in shown) else np.concatenate([one for one in shown if one is not None])
     return Decided(np.concatenate([part.classes for part in parts]), scores)
+
+
+# --- rows of a table ---
+
+
+class OpaqueRows(RowMethod):
+    """Rows judged by decisions alone, as all their versions. People whom it affects most are asked about again before
+    they are shown: noise is no unfairness.
+    """
+
+    fewest, replayed, tries, engine, compares_leads = 8, 4, 4, "asking", False
+
+    def size(self, left: float, each: float) -> int:
+        return self.model.together(self.versions.size, left)
+
+    def decide(self, rows: pd.DataFrame) -> Decided:
+        found = super().decide(rows)
+        return Decided(found.classes, found.ranked(len(self.model.class_names)))
+
+    def progress(self, clock: Clock, done: int, count: int) -> None:
+        clock.report(partial("{:,} of {:,} rows were asked about".format, done, count))
+
+    def tried(self, rows: int) -> str:
+        return f"rows of the table; asked about {rows:,} of them, and about these two again"
+
+    def changes(self, person: Person, clock: Clock) -> Iterator[Person]:
+        features = self.model.domain.free_features
+        for together, most in TRIED.items():
+            trials: list[tuple[float, Person]] = []
+            for chosen in itertools.combinations(features, together):
+                options = [_other_values(feature, person[feature.name], most) for feature in chosen]
+                for values in itertools.product(*options):
+                    changes = {feature.name: value for feature, (_, value) in zip(chosen, values, strict=True)}
+                    trials.append((sum(cost for cost, _ in values), changes))
+            affordable = clock.left / max(self.model.seconds_each * self.versions.size, 1e-9)
+            trials = sorted(trials, key=lambda trial: trial[0])[: int(max(min(affordable, MOST_TRIED), 0))]
+            if not trials:
+                continue
+            people = pd.DataFrame([person | changes for _, changes in trials])
+            decided = self.model.decide(people, self.versions, scores=False).classes
+            for row in np.flatnonzero((decided == decided[:, :1]).all(axis=1))[: self.replayed]:
+                yield person | trials[row][1]
+
+
+def _other_values(feature: Feature, own: Value, most: int) -> list[tuple[float, Value]]:
+    """Other values of a feature with how far they are, the nearest first."""
+    if not isinstance(feature, NUMERIC):
+        return [(1.0, level) for level in feature.levels() if level != own][:most]
+    span = float(feature.high - feature.low) or 1.0
+    at = float(feature.low if own is None else own)
+    steps = span * 0.5 ** np.arange(2, 10)
+    held = np.concatenate([np.linspace(feature.low, feature.high, most), at + steps, at - steps])
+    if feature.kind == "integer":
+        near = at + np.array([-3, -2, -1, 1, 2, 3])
+        numbers: list[int | float] = [int(value) for value in np.round(np.concatenate([held, near]))]
+    else:
+        numbers = [float(f"{value:.6g}") for value in held]
+    there = {value for value in numbers if feature.low <= value <= feature.high and value != own}
+    ranked: list[tuple[float, Value]]
+    ranked = sorted((1.0 if own is None else abs(value - at) / span, value) for value in there)
+    return ranked if most > TRIED[2] else ranked[:: max(len(ranked) // most, 1)][:most]

@@ -1,4 +1,4 @@
-"""Answers of a model about rows and their meaning: labels, or numbers that decide; one answer for each row.
+"""Rows as a model is sent them, its answers, and their meaning: labels, or numbers that decide.
 
 What it means is found out once, on a trial, and held on to: whoever answers otherwise later is told so.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from bornfair.models.deciding import Meaning, Rule, are_probabilities
 from bornfair.models.operating import Asked, Top
 from bornfair.models.protocol import Decided
 from bornfair.models.reading import Reading
-from bornfair.people.features import Label, Value
+from bornfair.people.features import IntegerFeature, Label, Value
 from bornfair.people.levels import places_among
 
 LABEL_BITS = 64  # of labels that are whole numbers
@@ -34,40 +34,70 @@ class Said:
     classes: tuple[Value, ...] | None = None
     """The classes behind the columns of numbers, where the model names them."""
 
+    @property
+    def as_labels(self) -> np.ndarray | None:
+        """The labels; a single column of numbers where there are none."""
+        if self.labels is not None or self.numbers is None or self.numbers.shape[1] > 1:
+            return self.labels
+        return np.array(self.numbers[:, 0].tolist(), dtype=object)
 
-class Outside(Protocol):
-    """A model that can only be asked."""
+
+class Outside:
+    """A model that can only be asked: a program, an endpoint, a graph, an object or a function."""
 
     @property
     def name(self) -> str:
         """What messages call it."""
+        raise NotImplementedError
 
     @property
     def how(self) -> str:
         """How it is asked, for a report."""
-
-    @property
-    def digest(self) -> str:
-        """What identifies it: SHA-256 sums of its files; "" where there is none."""
+        raise NotImplementedError
 
     @property
     def most(self) -> int:
         """Rows of one question at most."""
+        raise NotImplementedError
+
+    @property
+    def digest(self) -> str:
+        """What identifies it: SHA-256 sums of its files; "" where there is none."""
+        return ""
 
     @property
     def wanted(self) -> Wanted:
         """Which columns it takes."""
+        return Wanted(self.name, None, numbers=False)
 
     @property
     def classes(self) -> tuple[Value, ...] | None:
         """Its classes in order, where it knows them."""
+        return None
 
     @property
     def point(self) -> float | None:
         """Above which of its numbers it decides for the last class, where it says so itself."""
+        return None
 
     def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
         """Its answers; numbers=False: numbers need not be shown where labels decide."""
+        raise NotImplementedError
+
+
+def as_sent(table: pd.DataFrame, columns: Columns) -> pd.DataFrame:
+    """The columns that are read, in order; whole numbers as such, also beside gaps: the same person is the same bytes,
+    whichever table they came from.
+    """
+    found = table[list(columns.names)]
+    changed: dict[str, Any] = {}
+    for name in columns.names:
+        column = found[name]
+        if isinstance(columns.domain.feature(name), IntegerFeature) and column.dtype.kind == "f":
+            there = column.dropna().to_numpy()
+            if bool((there == np.round(there)).all()):
+                changed[name] = column.astype("Int64")
+    return found.assign(**changed) if changed else found
 
 
 def said(values: Any, rows: int, origin: str) -> Said:
@@ -92,14 +122,9 @@ def said(values: Any, rows: int, origin: str) -> Said:
     if found.dtype.kind == "f" or found.ndim == 2:
         numbers = found.astype(np.float64).reshape(rows, -1)
         finite(numbers, origin)
-        return Said(numbers=numbers, classes=_class_names(named))
+        classes = tuple(plain_value(name) for name in named)
+        return Said(numbers=numbers, classes=None if classes == tuple(range(len(classes))) else classes)
     return Said(labels=labels_of(found, origin))
-
-
-def _class_names(columns: tuple[Any, ...]) -> tuple[Value, ...] | None:
-    """The classes that the columns of a data frame are named after; None where they are numbered."""
-    names = tuple(plain_value(name) for name in columns)
-    return None if names == tuple(range(len(names))) else names
 
 
 def said_together(parts: Sequence[Said], origin: str) -> Said:
@@ -167,9 +192,6 @@ class Meant:
 
     def answers(self, given: Said) -> Decided:
         given = given if self.by_label else in_numbers(given)
-        labels = given.labels
-        if labels is None and self.by_label and given.numbers is not None and given.numbers.shape[1] == 1:
-            labels = np.array(given.numbers[:, 0].tolist(), dtype=object)
         scores = self._scores(given)
         if not self.by_label:
             if scores is None:
@@ -177,6 +199,7 @@ class Meant:
             if scores.shape[1] == 1:
                 return Decided((scores[:, 0] > 0).astype(np.int64), scores)
             return Decided(np.argmax(scores, axis=1), scores)
+        labels = given.as_labels
         if labels is None:
             raise InputError(
                 f"{self.origin} answered numbers, and labels before; say what they are by decision='probability' or "
@@ -233,9 +256,11 @@ def meaning_of(trial: Said, source: Outside, label: Label | None, asked: Reading
     origin = source.name
     asked.only_for(origin, "decision", "threshold", "decision_output")
     labels, numbers = trial.labels, trial.numbers
-    if asked.decision == "label" or (asked.decision is None and labels is None and _are_whole(numbers)):
-        if labels is None and numbers is not None and numbers.shape[1] == 1:
-            labels, numbers = np.array(numbers[:, 0].tolist(), dtype=object), None
+    single = numbers is not None and numbers.shape[1] == 1
+    whole = numbers is not None and single and bool((numbers == np.round(numbers)).all())
+    if asked.decision == "label" or (asked.decision is None and labels is None and whole):
+        if labels is None and single:
+            labels, numbers = trial.as_labels, None
         if labels is None:
             raise InputError(f"{origin} answers numbers, so that decision='label' does not fit; leave it out.")
     by_label = labels is not None and not asked.moves_the_decision
@@ -283,10 +308,6 @@ def at_threshold(meant: Meant, asked: Reading, values: Callable[[Meant], np.ndar
         above = moved.rule.limit(amount, place, meant.columns)
     rule = replace(moved.rule, above=above)
     return replace(moved, rule=rule, operating=((str(meant.classes[-1]), float(f"{rule.threshold:.6g}")),))
-
-
-def _are_whole(numbers: np.ndarray | None) -> bool:
-    return numbers is not None and numbers.shape[1] == 1 and bool((numbers == np.round(numbers)).all())
 
 
 def _kind(numbers: np.ndarray | None, asked: Reading, origin: str, *, by_label: bool) -> Meaning | None:
@@ -373,17 +394,11 @@ def from_mapping(given: Mapping[str, Any], rows: int, origin: str) -> Said:
     if number is None:
         assert first is not None
         return first
-    second = said(_numbers(number, origin), rows, origin)
-    if first is None:
-        return second
-    labels = first.labels
-    if labels is None and first.numbers is not None and first.numbers.shape[1] == 1:
-        labels = np.array(first.numbers[:, 0].tolist(), dtype=object)
-    return Said(labels=labels, numbers=second.numbers)
-
-
-def _numbers(values: Sequence[Any], origin: str) -> np.ndarray:
     try:
-        return np.asarray(values, dtype=np.float64)
+        numbers = np.asarray(number, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):  # the last for whole numbers of hundreds of digits
         raise InputError(f"{origin} answered probabilities that are no numbers; give numbers.") from None
+    second = said(numbers, rows, origin)
+    if first is None:
+        return second
+    return Said(labels=first.as_labels, numbers=second.numbers)

@@ -29,8 +29,8 @@ from bornfair.questions.inspection.findings import (
     about_sensitive,
     about_target,
     named,
-    plural,
     repeated,
+    told,
 )
 from bornfair.questions.proxies.tells import alone, binned, spread_folds
 
@@ -97,7 +97,7 @@ class Inspection:
         for kind, saying in sayings.items():
             names = [name for finding in self.findings if finding.kind == kind for name in finding.columns]
             if names:
-                ending = plural(names, "s", "ve" if kind == "constant" else "")
+                ending = "s" if len(names) == 1 else "ve" if kind == "constant" else ""
                 parts.append(saying.format(named(names), "", "" if kind == "rare class" else ending))
         return f"{'; '.join(parts)}. bornfair inspect says more." if parts else ""
 
@@ -189,30 +189,27 @@ def _findings(
     classes = {
         name: _classes(by_name[name], rows[name]) for name in [*([] if target is None else [target]), *sensitive]
     }
-    found += [_left_out(name, told) for name, told in classes.items() if told.left_out]
+    found += [one for name, some in classes.items() if some.left_out for one in _left_out(name, some)]
     leaks = [] if target is None else [c.name for c in _telling(rows, by_name[target], classes[target], asked, seed)]
-    if leaks:
-        found.append(Finding(
-            "leak", tuple(leaks),
-            f"{named(leaks)} alone {plural(leaks, 'predicts', 'predict')} the target almost perfectly; if "
-            f"{plural(leaks, 'it is', 'they are')} not known before the decision, leave {plural(leaks, 'it', 'them')} "
-            f"out: --drop {leaks[0]}.",
-            "important", repeated("--drop", [name for name in leaks if name not in sensitive]),
-        ))  # fmt: skip
+    found += told(
+        "leak", leaks,
+        "{names} alone {predicts|predict} the target almost perfectly; if {it is|they are} not known before the "
+        "decision, leave {it|them} out: --drop {first}.",
+        "important", repeated("--drop", [name for name in leaks if name not in sensitive]),
+    )  # fmt: skip
     blocks = dummy_blocks(rows, [column.name for column in features])
     found += [_one_feature(block, sensitive) for block in blocks]
     for name in sensitive:
         together = next((block.names for block in blocks if name in block.names), ())
         apart = {*sensitive, *leaks, *together}
         others = [column for column in asked if column.name not in apart]
-        if proxies := [column.name for column in _telling(rows, by_name[name], classes[name], others, seed)]:
-            found.append(Finding(
-                "proxy", tuple(proxies),
-                f"{named(proxies)} alone {plural(proxies, 'gives', 'give')} '{name}' away almost perfectly, so that a "
-                f"model that ignores '{name}' still knows it; leave {plural(proxies, 'it', 'them')} out "
-                f"(--drop {proxies[0]}), or call {plural(proxies, 'it', 'them')} sensitive too.",
-                "important", repeated("--drop", proxies),
-            ))  # fmt: skip
+        proxies = [column.name for column in _telling(rows, by_name[name], classes[name], others, seed)]
+        found += told(
+            "proxy", proxies,
+            "{names} alone {gives|give} '{name}' away almost perfectly, so that a model that ignores '{name}' still "
+            "knows it; leave {it|them} out (--drop {first}), or call {it|them} sensitive too.",
+            "important", repeated("--drop", proxies), name=name,
+        )  # fmt: skip
     gone = {name for finding in found for name in finding.columns if "--drop" in finding.options}
     left = [column for column in asked if column.name not in gone and column.values > 1]
     return [*found, *_alike(rows, left, sensitive), *_twice(rows, columns, target)]
@@ -279,32 +276,31 @@ def _classes(about: Column, column: pd.Series) -> _Classes:
 
 
 def _one_feature(block: Block, sensitive: Sequence[str]) -> Finding:
-    named_ones = [name for name in block.names if name in sensitive]
-    more = ""
-    if named_ones:
-        more = (
-            f" '{named_ones[0]}' is sensitive, so that all of them change between twins; --combinations all keeps the "
-        )
-        more += "others as they are."
+    first = next((name for name in block.names if name in sensitive), None)
+    more = "" if first is None else (
+        f" '{first}' is sensitive, so that all of them change between twins; --combinations all keeps the others as "
+        "they are."
+    )  # fmt: skip
     return Finding("one feature", block.names, block.text + more)
 
 
-def _left_out(name: str, classes: _Classes) -> Finding:
+def _left_out(name: str, classes: _Classes) -> list[Finding]:
     values = [
-        f"{value!r} ({count:,} {plural(range(count), 'row', 'rows')})"
+        f"{value!r} ({count:,} {'row' if count == 1 else 'rows'})"
         for value, count in classes.left_out.items() if count >= SHOWN_FROM or isinstance(value, bool)
     ]  # fmt: skip
     unnamed = len(classes.left_out) - len(values)  # names of few people may identify them
     if unnamed:
-        values.append(f"{unnamed:,} {plural(range(unnamed), 'value', 'values')} of fewer than {SHOWN_FROM} rows")
-    told = ", ".join(values) if len(values) < 2 else f"{', '.join(values[:-1])} and {values[-1]}"
+        values.append(f"{unnamed:,} {'value' if unnamed == 1 else 'values'} of fewer than {SHOWN_FROM} rows")
+    rare = ", ".join(values) if len(values) < 2 else f"{', '.join(values[:-1])} and {values[-1]}"
+    are, them = ("is", "it") if len(values) == 1 else ("are", "them")
+    text = (
+        "{names} has fewer than two frequent values: {rare} {are} rare. No search for columns that reveal {names} is "
+    )
+    text += "possible."
     if classes.several:
-        text = f"{told} {plural(values, 'is', 'are')} rare in '{name}'; the search for columns that reveal '{name}' "
-        text += f"leaves {plural(values, 'it', 'them')} out."
-    else:
-        text = f"'{name}' has fewer than two frequent values: {told} {plural(values, 'is', 'are')} rare. No search for "
-        text += f"columns that reveal '{name}' is possible."
-    return Finding("rare values", (name,), text)
+        text = "{rare} {are} rare in {names}; the search for columns that reveal {names} leaves {them} out."
+    return told("rare values", [name], text, rare=rare, are=are, them=them)
 
 
 def _sample(values: np.ndarray, size: int, seed: int) -> np.ndarray:
@@ -332,7 +328,7 @@ def _alike(rows: pd.DataFrame, columns: Sequence[Column], sensitive: Sequence[st
         codes = pd.factorize(rows[column.name].iloc[chosen], use_na_sentinel=False)[0]
         if codes.max() + 1 < len(codes):  # where all rows differ, any two such columns would be alike
             groups.setdefault((column.values, column.gaps, codes.tobytes()), []).append(column.name)
-    found = []
+    found = list[Finding]()
     for names in groups.values():
         if len(names) == 1:
             continue
@@ -342,12 +338,12 @@ def _alike(rows: pd.DataFrame, columns: Sequence[Column], sensitive: Sequence[st
             same = [names[0], *same]
             spare = [name for name in same if name not in sensitive][1 if not set(same) & set(sensitive) else 0 :]
             equal = all(rows[name].equals(rows[same[0]].rename(name)) for name in same)
-            found.append(Finding(
-                "same content", tuple(same),
-                f"{named(same)} say the same in every row{'' if equal else ', in other words'}; one of them is enough: "
-                f"--drop {spare[0] if spare else same[-1]}.",
-                options=repeated("--drop", spare) if equal else (),
-            ))  # fmt: skip
+            found += told(
+                "same content", same,
+                "{names} say the same in every row{how}; one of them is enough: --drop {spare}.",
+                options=repeated("--drop", spare) if equal else (), how="" if equal else ", in other words",
+                spare=spare[0] if spare else same[-1],
+            )  # fmt: skip
     return found
 
 
@@ -360,14 +356,13 @@ def _twice(rows: pd.DataFrame, columns: Sequence[Column], target: str | None) ->
     with np.errstate(over="ignore"):
         keys = np.zeros(len(rows), np.uint64)
         for name in rows.columns:
-            cells = rows[name]
-            keys = keys * np.uint64(0x9E3779B97F4A7C15) + pd.util.hash_array(_hashable(cells))
+            keys = keys * np.uint64(0x9E3779B97F4A7C15) + pd.util.hash_array(_hashable(rows[name]))
     count = len(keys) - len(np.unique(keys))
     if count < max(1, 0.001 * len(rows), by_chance):
         return []
     return [Finding(
         "duplicates", (),
-        f"{count:,} {plural(range(count), 'row is', 'rows are')} there more than once; if these are the same people, "
+        f"{count:,} {'row is' if count == 1 else 'rows are'} there more than once; if these are the same people, "
         "remove them: what is measured on rows kept aside would count rows that were trained on.",
     )]  # fmt: skip
 

@@ -26,13 +26,13 @@ _HOMES = {
     "Question": "questions.Question",
     "Report": "report.report.Report",
     "Verdict": "models.verdict.Verdict",
-    "audit": "questions.auditing.audit.audit",
-    "drift": "questions.inspection.drift.drift",
-    "explain": "questions.explaining.explanation.explain",
+    "audit": "questions.auditing.audit",
+    "drift": "questions.drift.drift",
+    "explain": "questions.explaining.explain",
     "gamma_report": "training.gamma.gamma_report",
-    "inspect": "questions.inspection.table.inspect",
+    "inspect": "questions.inspection.inspect",
     "load": "proof.bundle.load_bundle",
-    "proxy_report": "questions.proxies.tells.proxy_report",
+    "proxy_report": "questions.proxies.proxy_report",
     "quantify": "questions.quantify",
     "repair": "questions.repairing.mending.repair",
     "verify": "questions.verify",
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from bornfair.questions import Question as Question
     from bornfair.questions import quantify as quantify
     from bornfair.questions import verify as verify
-    from bornfair.questions.auditing.audit import audit as audit
-    from bornfair.questions.explaining.explanation import explain as explain
-    from bornfair.questions.inspection.drift import drift as drift
-    from bornfair.questions.inspection.table import inspect as inspect
-    from bornfair.questions.proxies.tells import proxy_report as proxy_report
+    from bornfair.questions.auditing import audit as audit
+    from bornfair.questions.drift import drift as drift
+    from bornfair.questions.explaining import explain as explain
+    from bornfair.questions.inspection import inspect as inspect
+    from bornfair.questions.proxies import proxy_report as proxy_report
     from bornfair.questions.repairing.mending import repair as repair
     from bornfair.report.report import Report as Report
     from bornfair.training.fitting import FairnessWarning as FairnessWarning

@@ -35,7 +35,7 @@ from bornfair.people.policies import UnseenPolicy
 from bornfair.people.twins.versions import Folding, Versions
 from bornfair.proof.bundle import AnyBundle
 from bornfair.proof.certificate import Certificate, certified
-from bornfair.questions.repairing.exporting import FittedEstimator, exported
+from bornfair.questions.repairing.graphs import FittedEstimator, exported
 from bornfair.training.provenance import KEPT_ASIDE, operating_facts, with_measured
 from bornfair.training.table_classifier import TableClassifier
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import binomtest
 
 from bornfair.people.domain import Domain
-from bornfair.questions.auditing.by_group import by_group
+from bornfair.questions.audit_metrics import by_group
 from bornfair.report.facts import Favourable, GroupMetrics
 from bornfair.report.rates import impact_sentence, lowest_ratio
 

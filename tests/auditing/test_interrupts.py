@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-import bornfair.questions.auditing.audit as auditing
+import bornfair.questions.auditing as auditing
 from bornfair import audit
 from bornfair.models.verdict import Verdict
 from bornfair.verification.frontier import INTERRUPTED

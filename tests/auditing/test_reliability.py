@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from bornfair.questions.auditing.reliability import reliability_of
+from bornfair.questions.audit_metrics import reliability_of
 from bornfair.report import charts
 from bornfair.report.blocks import Table, Text
 from bornfair.report.facts import Reliability, ReliabilityBin

@@ -10,8 +10,8 @@ from bornfair.models.network.network import Layer, Network
 from bornfair.people.columns import Scale
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, IntegerFeature, RealFeature
-from bornfair.questions.explaining.explanation import explain
-from bornfair.questions.explaining.person import limits_around
+from bornfair.questions.explaining import explain
+from bornfair.questions.person import limits_around
 from bornfair.verification.decide import decide
 from twin_cases import random_domain
 

@@ -14,7 +14,7 @@ from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairModel
-from bornfair.questions.proxies.tells import area_under_curve, proxy_report
+from bornfair.questions.proxies import area_under_curve, proxy_report
 from bornfair.questions.repairing import project
 
 pytestmark = pytest.mark.slow

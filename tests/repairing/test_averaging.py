@@ -25,7 +25,7 @@ from bornfair.core.errors import InputError
 from bornfair.models.columns import Who
 from bornfair.models.onnx_child import session_of
 from bornfair.proof import checker
-from bornfair.questions.repairing.averaging import COMPARED_ROWS, _rows_of
+from bornfair.questions.repairing.graphs import COMPARED_ROWS, _rows_of
 
 PEOPLE = pd.DataFrame({
     "age": np.arange(90) % 40 + 20.0,

@@ -16,7 +16,7 @@ from bornfair.people.features import RealFeature
 from bornfair.proof import checker
 from bornfair.proof.certificate import as_checked
 from bornfair.questions.repairing import RepairedForest
-from bornfair.questions.repairing.forest_mean import mean_forest
+from bornfair.questions.repairing.means import mean_forest
 from bornfair.questions.repairing.restriction import all_values, merges_of, values_of
 from bundle_cases import AGE, HOURS, JOB, OWNER, grown
 from random_forests import random_forest_model

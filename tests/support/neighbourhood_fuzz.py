@@ -15,7 +15,7 @@ from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
 from bornfair.people.twins.versions import Versions
-from bornfair.questions.explaining.person import limits_around
+from bornfair.questions.person import limits_around
 from bornfair.verification.decide import decide
 from bornfair.verification.replay import exact_input
 from brute_force import random_model

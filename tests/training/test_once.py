@@ -17,7 +17,7 @@ from bornfair.models.network.network import Network
 from bornfair.people import column_kinds
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
-from bornfair.questions.inspection import table as inspection
+from bornfair.questions import inspection
 
 TRAINED_ON, KEPT_ASIDE = 800, 200
 TWINS = "sex: male<->female, housing: own<->rent"

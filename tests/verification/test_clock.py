@@ -17,7 +17,7 @@ from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
 from bornfair.people.space.boxes import Boxes
 from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.people import treatment
-from bornfair.questions.proxies.tells import proxy_report
+from bornfair.questions.proxies import proxy_report
 from bornfair.verification.frontier import Frontier
 from clocks import ticking
 

@@ -98,7 +98,7 @@ def audit(
     clock = started(timeout, quiet=json)
     from bornfair.core.files import check_report_replaceable
     from bornfair.parallel import Workers
-    from bornfair.questions.auditing.audit import audit as ask
+    from bornfair.questions.auditing import audit as ask
 
     for path, endings in ((report, (".html", ".htm", ".md", ".json")), (card, (".md",))):
         if path is not None and path.suffix.lower() not in endings:
@@ -197,7 +197,7 @@ def _of_sample(report: Any, looked: TableSample, *, synthetic: bool) -> Any:
 
 def _rows_of(data: str | None, reading: TableReading) -> tuple[Any, str]:
     """The rows of a file, and the digest of the bytes they were read from."""
-    from bornfair.questions.auditing.examination import data_digest
+    from bornfair.questions.audit_runs import data_digest
 
     before = data_digest(data) if data is not None and Path(data).is_file() else ""
     rows = rows_of(data, reading)

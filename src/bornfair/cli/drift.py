@@ -25,7 +25,7 @@ def drift(
 
     Status 0: all rows are inside. Status 1: some are outside.
     """
-    from bornfair.questions.inspection.drift import drift as ask
+    from bornfair.questions.drift import drift as ask
 
     found = ask(bundle, rows_of(table, reading))
     if json:

@@ -58,7 +58,7 @@ def explain(
     clock = started(timeout, quiet=json)
     if (person is None) == (row is None):
         raise InputError("name one person: --person FILE.json, or --row N with --data TABLE.")
-    from bornfair.questions.explaining.explanation import explain as ask
+    from bornfair.questions.explaining import explain as ask
 
     if synthetic and data is None:
         raise InputError("--synthetic compares the person with a table; name it with --data.")

@@ -24,7 +24,7 @@ from bornfair.people.reading import TableReading
 
 if TYPE_CHECKING:
     from bornfair.people.column_kinds import Column
-    from bornfair.questions.inspection.table import Inspection
+    from bornfair.questions.inspection import Inspection
 
 WIDTH = 96  # of the sentences on a terminal
 MOST_TEXT = 44  # of the categories of a column
@@ -48,7 +48,7 @@ def inspect(
 
     Status 0, whatever is found. Values of names, free text and identifiers are not shown.
     """
-    from bornfair.questions.inspection.table import inspect as look
+    from bornfair.questions.inspection import inspect as look
 
     people, target = table_of(table, dataset, target, reading, seed)
     found = look(

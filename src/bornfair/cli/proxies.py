@@ -28,7 +28,7 @@ from bornfair.core.limits import REQUEST_SECONDS
 from bornfair.people.reading import TableReading
 
 if TYPE_CHECKING:
-    from bornfair.questions.proxies.tells import SensitiveTells, Tell
+    from bornfair.questions.proxies import SensitiveTells, Tell
 
 MOST_LINES = 20
 
@@ -50,7 +50,7 @@ def proxies(
     reading: TableReading,
 ) -> None:
     """Which features tell the sensitive value, alone and together, and which swaps would make twins of more people?"""
-    from bornfair.questions.proxies.tells import proxy_report
+    from bornfair.questions.proxies import proxy_report
 
     if not sensitive:
         raise InputError("name the sensitive columns with --sensitive.")

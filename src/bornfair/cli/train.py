@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from bornfair.cli.train_stream import Streamed
     from bornfair.people.domain import Domain
-    from bornfair.questions.inspection.table import Inspection
+    from bornfair.questions.inspection import Inspection
 
 
 @choices("combinations", options=TrainingOptions, reading=TableReading)
@@ -325,7 +325,7 @@ def _told(
 ) -> tuple[set[str], bool]:
     """The columns of which somebody has said what they are, and whether each number of the target is a class."""
     from bornfair.people.features import unknown_column
-    from bornfair.questions.inspection.findings import MOST_CLASSES
+    from bornfair.questions.findings import MOST_CLASSES
 
     told = {name for names in (keep, categorical, numeric) for name in names or []}
     for name in sorted(told):
@@ -349,7 +349,7 @@ def _looked_at(
 ) -> Inspection:
     """What is to be known about the table; texts and identifiers are refused unless somebody said who could exist."""
     from bornfair.people.column_kinds import refusal
-    from bornfair.questions.inspection.table import inspect
+    from bornfair.questions.inspection import inspect
 
     classes = [target] if numbers_are_classes else []
     found = inspect(

@@ -1,7 +1,7 @@
 """Which model is asked about, which people, whose twins? Every question about fairness comes in here.
 
 `Question.of` reads a model of any kind with its domain and table; `verify` and `quantify` put the two plain questions.
-`bornfair.questions.auditing.audit` and `bornfair.questions.repairing` ask theirs through the same record.
+`bornfair.questions.auditing` and `bornfair.questions.repairing` ask theirs through the same record.
 """
 
 from __future__ import annotations

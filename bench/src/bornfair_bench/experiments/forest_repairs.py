@@ -17,7 +17,7 @@ import pandas as pd
 
 from bornfair.core.clock import Say
 from bornfair.core.errors import InputError
-from bornfair.questions.repairing.forest_repair import RepairedForest
+from bornfair.questions.repairing.forests import RepairedForest
 from bornfair.questions.repairing.mending import repair
 from bornfair_bench.experiments.forest_anchors import ASKED, ensembles
 from bornfair_bench.experiments.printout import Columns, Outcome, Printout, lines, of_rows

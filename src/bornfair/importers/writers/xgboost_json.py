@@ -33,7 +33,7 @@ def xgboost_json(
 ) -> bytes:
     """The document of a forest whose trees come from those of the native file.
 
-    origin, replaced: as in `bornfair.questions.repairing.forest_mean.Mean`.
+    origin, replaced: as in `bornfair.questions.repairing.means.Mean`.
     rebased: whether it has another base (`held_base`).
     """
     document = _document(native)

@@ -34,11 +34,10 @@ from bornfair.people.tables import as_pandas, read_table
 from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairModel
 from bornfair.questions import Asking, Question
-from bornfair.questions.repairing.averaging import RepairedGraph, repair_by_average
 from bornfair.questions.repairing.changes import RepairedModel, compare, quality_of, recorded
 from bornfair.questions.repairing.fine_tune import Lesson, Tuned, asked_about, scores_of, taught
 from bornfair.questions.repairing.fine_tune import fine_tune as tune
-from bornfair.questions.repairing.forest_repair import (
+from bornfair.questions.repairing.forests import (
     METHODS,
     RepairedForest,
     RepairRows,
@@ -46,6 +45,7 @@ from bornfair.questions.repairing.forest_repair import (
     refused,
     repair_forest,
 )
+from bornfair.questions.repairing.graphs import RepairedGraph, repair_by_average
 from bornfair.training.projection import (
     BLENDS,
     FairLayer,

@@ -28,10 +28,8 @@ from bornfair.quantification.records import Over
 from bornfair.quantification.synthetic import shown_by_rows, with_people_of
 from bornfair.quantification.thresholds import threshold_curve
 from bornfair.questions import Asking, Question
-from bornfair.questions.auditing.by_group import by_group
-from bornfair.questions.auditing.examination import examined, name_of, today
-from bornfair.questions.auditing.many import Kept, all_of, located
-from bornfair.questions.auditing.reliability import reliability_of
+from bornfair.questions.audit_metrics import by_group, reliability_of
+from bornfair.questions.audit_runs import Kept, all_of, examined, located, name_of, today
 from bornfair.report import DomainFacts, Report, certificate_document
 from bornfair.report import facts as parts
 from bornfair.report.measured import TABLE
@@ -40,7 +38,7 @@ from bornfair.verification.decide import check_question, decide
 from bornfair.verification.frontier import INTERRUPTED
 
 if TYPE_CHECKING:
-    from bornfair.questions.proxies.tells import Proxies
+    from bornfair.questions.proxies import Proxies
 
 
 LEAST_ROWS_FOR_PROXIES = 50
@@ -412,7 +410,7 @@ def _proxies(model: Countable, rows: pd.DataFrame, seed: int, clock: Clock) -> d
 
 def _what_tells(model: Countable, rows: pd.DataFrame, seed: int, clock: Clock) -> Proxies | None:
     """What gives the sensitive values away: on all rows, on as many as there is time for, or None."""
-    from bornfair.questions.proxies.tells import proxy_report
+    from bornfair.questions.proxies import proxy_report
 
     found, count = None, len(rows)
     order = np.random.default_rng([seed, 6]).permutation(count)

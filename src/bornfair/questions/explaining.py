@@ -29,7 +29,7 @@ from bornfair.quantification.people import undo_of
 from bornfair.quantification.records import Affected
 from bornfair.quantification.synthetic import ComparedRows, with_people_of, without_people
 from bornfair.questions import Asking, Question
-from bornfair.questions.explaining.person import Person, limits_around, person_of_domain, read_person, row_of
+from bornfair.questions.person import Person, limits_around, person_of_domain, read_person, row_of
 from bornfair.verification.decide import check_question, decide
 from bornfair.verification.replay import falsified
 

@@ -22,7 +22,7 @@ from bornfair.people.dummies import Block, dummy_blocks
 from bornfair.people.features import unknown_column
 from bornfair.people.reading import AS_SHOWN, TableReading
 from bornfair.people.tables import as_pandas, read_table
-from bornfair.questions.inspection.findings import (
+from bornfair.questions.findings import (
     MOST_CLASSES,
     Finding,
     about_features,
@@ -32,7 +32,7 @@ from bornfair.questions.inspection.findings import (
     repeated,
     told,
 )
-from bornfair.questions.proxies.tells import alone, binned, spread_folds
+from bornfair.questions.proxies import alone, binned, spread_folds
 
 SAMPLE = 20_000  # rows that are learnt from …
 FIRST = 4_000  # … where so many leave it open

@@ -34,7 +34,7 @@ from bornfair.proof.bundle import FairForest
 from bornfair.questions import Asking, Question
 from bornfair.questions.repairing.changes import RepairedModel, compare, quality_of, recorded
 from bornfair.questions.repairing.fine_tune import domain_asked
-from bornfair.questions.repairing.forest_mean import Mean, mean_forest
+from bornfair.questions.repairing.means import Mean, mean_forest
 from bornfair.questions.repairing.restriction import all_values, values_of
 from bornfair.training.provenance import KEPT_ASIDE, operating_facts
 

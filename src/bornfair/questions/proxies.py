@@ -22,7 +22,7 @@ from bornfair.people.features import NUMERIC, Feature, Value, known_levels, unkn
 from bornfair.people.policies import decidable
 from bornfair.people.tables import as_pandas
 from bornfair.questions.loading import any_model
-from bornfair.questions.proxies.pairs import Fact, Sensitive, Suggestion, facts_about, suggested_swaps
+from bornfair.questions.proxy_pairs import Fact, Sensitive, Suggestion, facts_about, suggested_swaps
 
 FOLDS = 4
 BINS = 32  # a number alone is read in so many bins of equal content

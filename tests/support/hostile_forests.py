@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from bornfair.core.errors import InputError
-from bornfair.importers.forest_files import forest_file
+from bornfair.importers.boosting import forest_file
 from bornfair.importers.onnx_file import read_onnx
 from bornfair.importers.onnx_forest import onnx_forest
 from bornfair.models.forest.bounds.judge import Judge

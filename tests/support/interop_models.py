@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from bornfair.importers.original import forward
+from bornfair.importers.source import forward
 from bornfair.models.network.network import decisions
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,13 @@ from bornfair.importers.onnx_node import UNKNOWN_ROWS, listed
 from bornfair.models.columns import Wanted
 from bornfair.models.deciding import Graph
 from bornfair.models.graph.wiring import reads_of
+from bornfair.models.onnx_worker import CannotRun, ForeignGraph
 from bornfair.people.features import Value
 
 MOST_NODES = 20_000
 STANDARD_NAMES = ("", "ai.onnx")
+TOGETHER = 8_192  # people in one run of a graph
+RUNTIME = f"onnxruntime {metadata.version('onnxruntime')}"
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,40 @@ class OnnxFile:
         return made.SerializeToString()
 
 
+@dataclass(eq=False)
+class GraphRun:
+    """A graph made of a file, as onnxruntime runs it on raw values."""
+
+    file: OnnxFile
+    content: bytes
+
+    @cached_property
+    def _graph(self) -> ForeignGraph:
+        return ForeignGraph(self.content)
+
+    def outputs(self, columns: Sequence[tuple[str, Any]]) -> dict[str, np.ndarray]:
+        """All outputs [people, columns] for raw values of columns, by name and in the order of the inputs."""
+        feed, rows = self.file.fed(columns), self.file.rows
+        together, people = TOGETHER if rows == UNKNOWN_ROWS else rows, len(columns[0][1])
+        parts: list[dict[str, np.ndarray]] = []
+        for start in range(0, max(people, 1), together):
+            some = {name: values[start : start + together] for name, values in feed.items()}
+            count = len(next(iter(some.values())))
+            if rows != UNKNOWN_ROWS and count < together:  # a fixed number of people: the last ones are run with copies
+                some = {k: np.concatenate([v, np.repeat(v[-1:], together - count, axis=0)]) for k, v in some.items()}
+            try:
+                found = self._graph.run(some)
+            except CannotRun as error:
+                raise InputError(f"{self.file.origin} cannot be run by {RUNTIME}: {error}.") from error
+            fed = len(next(iter(some.values())))
+            lying = {name for name, values in found.items() if values.shape == (1, fed)}  # labels, as one row
+            parts.append({
+                name: values.reshape(fed if name in lying else len(values), -1)[:count]
+                for name, values in found.items()
+            })  # fmt: skip
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
 def read_onnx(path: str | Path) -> OnnxFile:
     """The graph of a file, with weights that are kept in a file beside it; one that is cut or hostile is refused."""
     from google.protobuf.message import DecodeError
@@ -154,11 +192,11 @@ def read_onnx(path: str | Path) -> OnnxFile:
     if len(rows) > 1:
         raise InputError(f"'{place}' has inputs for {shown(sorted(rows))} people at once; they must agree.")
     versions = {item.domain: int(item.version) for item in model.opset_import}
-    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    settings = {entry.key: entry.value for entry in model.metadata_props}
     for function in model.functions:
         if function.domain in (*STANDARD_NAMES, "ai.onnx.ml"):
             raise InputError(f"'{place}' gives the operator {function.name} a meaning of its own; that is not read.")
-    return OnnxFile(place, content, model, inputs, rows.pop() if rows else UNKNOWN_ROWS, versions, metadata)
+    return OnnxFile(place, content, model, inputs, rows.pop() if rows else UNKNOWN_ROWS, versions, settings)
 
 
 # --- the parts of the file ---

@@ -17,10 +17,9 @@ import numpy as np
 
 from bornfair.core.errors import InputError, shown
 from bornfair.importers.affine import CannotRead
-from bornfair.importers.forest_source import ForestJudge, ForestSource, Ran, composed
-from bornfair.importers.onnx_file import GraphInput, OnnxFile, array_of, attribute_of
-from bornfair.importers.onnx_run import RUNTIME, GraphRun
+from bornfair.importers.onnx_file import RUNTIME, GraphInput, GraphRun, OnnxFile, array_of, attribute_of
 from bornfair.importers.onnx_trees import OnnxTrees, classifier, ensemble, regressor
+from bornfair.importers.tree_source import ForestJudge, ForestSource, Ran, composed
 from bornfair.models.deciding import CARRIERS, FLOATS, Kind, Output, deciding
 from bornfair.models.forest.columns import SplitColumn, Step
 from bornfair.models.forest.forest import Cut, Forest, Precision

@@ -26,8 +26,8 @@ from bornfair.importers.affine import (
     relu,
     times_matrix,
 )
-from bornfair.importers.onnx_moving import MOVING
 from bornfair.importers.onnx_node import (
+    MOVING,
     Node,
     aligned,
     beside,

@@ -17,13 +17,20 @@ import pandas as pd
 from bornfair.core.errors import InputError, plain_value, shown
 from bornfair.importers.affine import MOST_WORK, AffineCells, CannotRead, Decision, Forms, NeedsLevels, Tape
 from bornfair.importers.head import SAME, Head, Show, read_head, same_parts, scale_between, without_functions
-from bornfair.importers.onnx_file import STANDARD_NAMES, GraphInput, OnnxFile, array_of, as_input, attribute_of
+from bornfair.importers.onnx_file import (
+    RUNTIME,
+    STANDARD_NAMES,
+    GraphInput,
+    GraphRun,
+    OnnxFile,
+    array_of,
+    as_input,
+    attribute_of,
+)
 from bornfair.importers.onnx_ml_operators import MACHINE_LEARNING
 from bornfair.importers.onnx_node import Node, Zipped, moved
 from bornfair.importers.onnx_operators import STANDARD
-from bornfair.importers.onnx_run import RUNTIME, GraphRun
-from bornfair.importers.original import Original
-from bornfair.importers.source import Read
+from bornfair.importers.source import Original, Read
 from bornfair.models.columns import Columns, Wanted
 from bornfair.models.deciding import Graph, Output, deciding
 from bornfair.models.reading import Reading

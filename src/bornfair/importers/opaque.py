@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -15,9 +16,11 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, plain_value
+from bornfair.importers.onnx_file import RUNTIME, TOGETHER, GraphRun, OnnxFile, read_onnx
 from bornfair.importers.registry import is_graph
 from bornfair.importers.scikit_pipeline import Opened
 from bornfair.models.columns import Columns, Wanted, Who, columns_for, with_classes
+from bornfair.models.deciding import served
 from bornfair.models.graph.model import WiredModel
 from bornfair.models.opaque.command import Command
 from bornfair.models.opaque.endpoint import Endpoint
@@ -59,8 +62,6 @@ def outside_of(source: Any, asked: Reading | None = None) -> Outside | None:
     if isinstance(source, (str, Path)):
         if not is_graph(source) or not Path(source).is_file():
             return None
-        from bornfair.importers.onnx_run import OpaqueGraph
-
         return OpaqueGraph(Path(source), asked or Reading())
     return object_outside(source) if can_be_asked(source) else None
 
@@ -158,10 +159,96 @@ def _takes_gaps(model: OpaqueModel, table: pd.DataFrame | None) -> bool:
     return True
 
 
-# --- objects of this process ---
+# --- graphs and objects of this process ---
 
-TOGETHER = 8_192
 NOT_ROWS = ("torch", "tensorflow", "keras", "jax")  # callables that take tensors
+
+
+@dataclass(frozen=True, eq=False)
+class OpaqueGraph(Outside):
+    """An .onnx file that is run as it is."""
+
+    path: Path
+    asked: Reading = field(default_factory=Reading)
+
+    @cached_property
+    def file(self) -> OnnxFile:
+        return read_onnx(self.path)
+
+    @property
+    def name(self) -> str:
+        return self.file.origin
+
+    @property
+    def how(self) -> str:
+        return f"the graph {self.path.name}, run by {RUNTIME} in a process of its own"
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.file.content).hexdigest()
+
+    @property
+    def most(self) -> int:
+        return TOGETHER
+
+    @property
+    def wanted(self) -> Wanted:
+        return self.file.wanted
+
+    def ask(self, table: pd.DataFrame, columns: Columns, *, numbers: bool) -> Said:
+        return self._said(self._run.outputs([(name, table[name]) for name in columns.names]), len(table))
+
+    @cached_property
+    def _run(self) -> GraphRun:  # weights that lie beside the file were read into the model
+        return GraphRun(self.file, self.file.model.SerializeToString())
+
+    @cached_property
+    def _shown(self) -> tuple[str | None, str | None]:
+        """The label that decides, and the scores."""
+        return served(self.file.outputs, self.asked)
+
+    def _said(self, outputs: dict[str, np.ndarray], rows: int) -> Said:
+        label, scores = self._shown
+        numbers: np.ndarray | None = None
+        classes: tuple[Value, ...] | None = None
+        found = None if scores is None else outputs[scores]
+        if found is not None and len(found) == rows and found.shape[1]:
+            if found.dtype.kind == "O" and found.shape[1] == 1 and isinstance(found[0, 0], dict):
+                numbers, classes = _of_maps(found[:, 0], self.name)
+            elif found.dtype.kind == "f":
+                numbers = found.astype(np.float64)
+        labels = None if label is None else self._labels(label, outputs[label], rows)
+        if labels is None and numbers is None:
+            raise InputError(
+                f"{self.name}: output '{scores}' is not a number or a map of numbers for each of {rows:,} people."
+            )
+        if numbers is not None:
+            finite(numbers, self.name)
+        return Said(labels, numbers, classes if labels is None or _named(classes, labels) else None)
+
+    def _labels(self, name: str, found: np.ndarray, rows: int) -> np.ndarray:
+        if len(found) != rows or found.shape[1] != 1:
+            raise InputError(
+                f"{self.name}: output '{name}' has the shape {list(found.shape)} for {rows:,} people; a label for each "
+                "is needed. Name the output that decides (--decision-output)."
+            )
+        labels = labels_of(found, self.name)
+        whole = found.dtype.kind == "f" and bool((found == np.round(found)).all())
+        return np.array([int(value) for value in labels], object) if whole else labels
+
+
+def _of_maps(found: Any, origin: str) -> tuple[np.ndarray, tuple[Value, ...]]:
+    """Maps from classes to numbers; the keys of whole numbers came as texts."""
+    names = list(found[0])
+    if any(list(one) != names for one in found):
+        raise InputError(f"{origin} maps other classes for some people than for others.")
+    numbers = np.array([[float(one[name]) for name in names] for one in found])
+    return numbers, tuple(int(name) if name.lstrip("-").isdigit() else name for name in names)
+
+
+def _named(classes: tuple[Value, ...] | None, labels: np.ndarray) -> bool:
+    """Whether the keys of maps are written as the labels are."""
+    return classes is not None and all(value in classes for value in labels.tolist())
 
 
 def can_be_asked(source: Any) -> bool:

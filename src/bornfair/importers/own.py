@@ -27,10 +27,9 @@ from bornfair.importers.affine import (
     layer,
 )
 from bornfair.importers.head import read_head
-from bornfair.importers.onnx_run import RUNTIME
-from bornfair.importers.original import Original
+from bornfair.importers.onnx_file import RUNTIME
 from bornfair.importers.registry import made_here
-from bornfair.importers.source import Read, imported
+from bornfair.importers.source import Original, Read, imported
 from bornfair.models.columns import Columns, Wanted, Who, nothing_sensitive, sensitive_name
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.graph.model import WiredModel

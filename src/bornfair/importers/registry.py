@@ -112,10 +112,10 @@ def _as_read(model: Decider, who: Who, asked: Reading) -> Decider:
 
 def graph_model(file: OnnxFile, who: Who, asked: Reading) -> Decider:
     """The model of an ONNX graph: a network, a forest, or its wires alone."""
-    from bornfair.importers.forest_source import imported_forest
     from bornfair.importers.onnx_forest import has_trees, onnx_forest
     from bornfair.importers.onnx_source import OnnxSource
     from bornfair.importers.source import imported
+    from bornfair.importers.tree_source import imported_forest
 
     if has_trees(file):
         return imported_forest(onnx_forest(file, asked), who, asked)
@@ -149,31 +149,31 @@ def _keras(source: Any, who: Who, asked: Reading) -> Decider:
 
 
 def _forest_file(source: Any, who: Who, asked: Reading) -> Decider:
-    from bornfair.importers.forest_files import forest_file
-    from bornfair.importers.forest_source import imported_forest
+    from bornfair.importers.boosting import forest_file
+    from bornfair.importers.tree_source import imported_forest
 
     return imported_forest(forest_file(Path(source)), who, asked)
 
 
 def _forest_object(source: Any, who: Who, asked: Reading) -> Decider:
-    from bornfair.importers.forest_files import forest_object
-    from bornfair.importers.forest_source import imported_forest
+    from bornfair.importers.boosting import forest_object
+    from bornfair.importers.tree_source import imported_forest
 
     return imported_forest(forest_object(source), who, asked)
 
 
 def _torch(source: Any, who: Who, asked: Reading) -> Decider:
+    from bornfair.importers.dense_stack import read_torch
     from bornfair.importers.source import imported
-    from bornfair.importers.torch_module import read_torch
 
     return imported(read_torch(source), who, asked)
 
 
 def _scikit(source: Any, who: Who, asked: Reading) -> Decider:
-    from bornfair.importers.forest_source import imported_forest
     from bornfair.importers.scikit import ScikitSource
     from bornfair.importers.scikit_forest import ends_in_forest, scikit_forest
     from bornfair.importers.source import imported
+    from bornfair.importers.tree_source import imported_forest
 
     if ends_in_forest(source):
         return imported_forest(scikit_forest(source), who, asked)

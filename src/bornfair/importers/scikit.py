@@ -14,7 +14,6 @@ from bornfair.core.errors import InputError, plain, plain_value, shown
 from bornfair.importers.affine import AffineCells, CannotRead, Cell, Forms, Tape, clipped, concatenated, layer
 from bornfair.importers.dense_stack import Kind, Step, formed
 from bornfair.importers.head import Head, read_head
-from bornfair.importers.original import Original
 from bornfair.importers.scikit_encoders import Lookup
 from bornfair.importers.scikit_pipeline import (
     TRANSFORMERS,
@@ -24,7 +23,7 @@ from bornfair.importers.scikit_pipeline import (
     fills_of,
     label_of,
 )
-from bornfair.importers.source import Read
+from bornfair.importers.source import Original, Read
 from bornfair.models.columns import Columns
 from bornfair.models.deciding import Meaning
 from bornfair.models.reading import Reading

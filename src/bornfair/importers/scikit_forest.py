@@ -18,8 +18,7 @@ import pandas as pd
 
 from bornfair.core.errors import InputError, plain, plain_value
 from bornfair.importers.affine import CannotRead
-from bornfair.importers.forest_files import FAMILIES
-from bornfair.importers.forest_source import ForestJudge, ForestSource, Ran, composed, is_raw
+from bornfair.importers.boosting import FAMILIES
 from bornfair.importers.scikit_encoders import Lookup
 from bornfair.importers.scikit_pipeline import (
     THRESHOLDED,
@@ -32,6 +31,7 @@ from bornfair.importers.scikit_pipeline import (
     steps_of,
     thawed,
 )
+from bornfair.importers.tree_source import ForestJudge, ForestSource, Ran, composed, is_raw
 from bornfair.models.forest.columns import SplitColumn, Step
 from bornfair.models.forest.forest import Cut, Forest, Summation
 from bornfair.models.forest.links import just_below, moved_to

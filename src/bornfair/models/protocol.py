@@ -23,7 +23,7 @@ from bornfair.people.twins.versions import Versions
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bornfair.importers.original import Original
+    from bornfair.importers.source import Original
     from bornfair.models.forest.influence import Influence
     from bornfair.models.operating import Asked, Operating, Threshold
     from bornfair.models.rows import RowMethod

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bornfair.importers.affine import CannotRead, Forms, Tape, activation, clipped, leaky_relu
 from bornfair.importers.fold import folded, rounded
 from bornfair.importers.head import Head
-from bornfair.importers.original import forward
+from bornfair.importers.source import forward
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, BooleanFeature, CategoricalFeature, IntegerFeature, RealFeature
 

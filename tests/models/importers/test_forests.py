@@ -16,8 +16,8 @@ from packaging.version import Version
 from threadpoolctl import threadpool_limits
 
 from bornfair.core.errors import InputError
-from bornfair.importers import forest_files
-from bornfair.importers.forest_source import Ran, _nearness, imported_forest, people_at_thresholds
+from bornfair.importers import boosting as boosting_module
+from bornfair.importers.tree_source import Ran, _nearness, imported_forest, people_at_thresholds
 from bornfair.models.columns import Who
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.reading import Reading
@@ -245,7 +245,7 @@ def test_a_file_is_the_model_that_wrote_it(name, tmp_path, monkeypatch):
     if "catboost" not in name:  # which rounds numbers differently when it reads its own JSON
         assert model.original.largest_difference == 0
     if "catboost, classes" not in name:  # hashes of categories need the library
-        monkeypatch.setattr(forest_files, "runtime", lambda library: None)
+        monkeypatch.setattr(boosting_module, "runtime", lambda library: None)
         alone = read(str(path), people)
         assert alone.original is None and "not installed" in alone.note
         assert np.array_equal(alone.raw_scores(rows), model.raw_scores(rows))

@@ -15,8 +15,8 @@ import pytest
 
 from bornfair.core import limits
 from bornfair.core.errors import InputError
+from bornfair.importers.boosting import forest_file
 from bornfair.importers.document import read_ubjson
-from bornfair.importers.forest_files import forest_file
 from bornfair.importers.lightgbm_file import lightgbm_model
 from bornfair.models.forest.forest import MOST_DEPTH
 

@@ -15,7 +15,7 @@ import pytest
 
 from bornfair.core import limits
 from bornfair.core.errors import InputError
-from bornfair.importers import keras_layers
+from bornfair.importers import keras_file
 from bornfair.importers.dense_stack import Step
 from bornfair.questions.loading import load_model
 from interop_models import WIDTH, disagreements, people, random_layer
@@ -226,7 +226,7 @@ def test_steps_that_were_misread_are_refused_by_the_formulas_of_the_layers(
     """The judge computes from the raw configuration, so that it does not share a mistake of the reader."""
     path = write_h5(tmp_path / "m.h5", config_of(small("linear", layer("ReLU", "r", max_value=0.2)), 3), SMALL, 3)
     load_model(path, domain=people())
-    monkeypatch.setitem(keras_layers.READERS, "ReLU", lambda one: [Step("relu", one.label)])
+    monkeypatch.setitem(keras_file.READERS, "ReLU", lambda one: [Step("relu", one.label)])
     with pytest.raises(InputError, match="what was read of this model is not the model"):
         load_model(path, domain=people())
 

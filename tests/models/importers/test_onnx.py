@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto
 
 from bornfair.core.errors import InputError
-from bornfair.importers.original import forward
+from bornfair.importers.source import forward
 from bornfair.models.network.model import probabilities
 from bornfair.models.network.network import Layer, Network
 from bornfair.people.domain import Domain

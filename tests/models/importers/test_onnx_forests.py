@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from bornfair import Domain
 from bornfair.core.errors import InputError
-from bornfair.importers.forest_source import people_at_thresholds
+from bornfair.importers.tree_source import people_at_thresholds
 from bornfair.models.forest.model import ForestModel
 from bornfair.people.features import BooleanFeature, RealFeature
 from bornfair.questions.loading import load_model

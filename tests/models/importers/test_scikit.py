@@ -33,7 +33,7 @@ from sklearn.svm import LinearSVC
 
 from bornfair import verify
 from bornfair.core.errors import InputError
-from bornfair.importers import original as original_module
+from bornfair.importers import source as source_module
 from bornfair.people.domain import Domain
 from bornfair.people.twins.versions import Versions
 from bornfair.questions.loading import load_model
@@ -142,7 +142,7 @@ def test_versions_of_people_are_decided_many_at_once(monkeypatch: pytest.MonkeyP
     apart = np.stack([ask(table) for table in tables], axis=1)
     model.original.decide = lambda table: asked.append(len(table)) or ask(table)
     assert np.array_equal(model.original.decide_versions(iter(tables)), apart) and asked == [50 * versions.size]
-    monkeypatch.setattr(original_module, "TOGETHER", 120)
+    monkeypatch.setattr(source_module, "TOGETHER", 120)
     assert np.array_equal(model.original.decide_versions(tables), apart) and set(asked[1:]) == {100}
     assert model.original.decide_versions([table[:0] for table in tables]).shape == (0, versions.size)
 

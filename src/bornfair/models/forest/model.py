@@ -26,7 +26,7 @@ from bornfair.people.policies import complete
 from bornfair.people.tables import as_pandas
 
 if TYPE_CHECKING:
-    from bornfair.importers.original import Original
+    from bornfair.importers.source import Original
     from bornfair.models.forest.influence import Influence
     from bornfair.models.forest.rows import ForestRows
     from bornfair.models.verdict import Arithmetic, Verdict

@@ -30,7 +30,7 @@ from bornfair.people.tables import as_pandas
 from bornfair.people.twins.versions import Versions
 
 if TYPE_CHECKING:
-    from bornfair.importers.original import Original
+    from bornfair.importers.source import Original
     from bornfair.models.network.rows import NetworkRows
     from bornfair.models.verdict import Arithmetic, Verdict
     from bornfair.people.domain import Domain

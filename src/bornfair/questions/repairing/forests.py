@@ -19,10 +19,9 @@ import pandas as pd
 
 from bornfair.core.clock import Say
 from bornfair.core.errors import InputError, shown
-from bornfair.importers.forest_files import forest_file
-from bornfair.importers.forest_source import ForestSource, compared
-from bornfair.importers.writers.lightgbm_text import lightgbm_text, takes_mean
-from bornfair.importers.writers.xgboost_json import held_base, xgboost_json
+from bornfair.importers.boosting import forest_file
+from bornfair.importers.tree_source import ForestSource, compared
+from bornfair.importers.writers import held_base, lightgbm_text, takes_mean, xgboost_json
 from bornfair.models.columns import nothing_sensitive
 from bornfair.models.forest.forest import Forest
 from bornfair.models.forest.model import ForestModel, Native

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, shown
-from bornfair.importers.original import PEOPLE, Original
+from bornfair.importers.source import PEOPLE, Original
 from bornfair.models.columns import Wanted, Who, columns_for, with_classes
 from bornfair.models.forest.columns import SplitColumn
 from bornfair.models.forest.forest import Forest

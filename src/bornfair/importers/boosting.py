@@ -20,8 +20,8 @@ import pandas as pd
 from bornfair.core.errors import InputError, plain_value, shown
 from bornfair.importers.catboost_file import NO_HASH, CatboostModel, catboost_model
 from bornfair.importers.document import parsed, read_bytes, read_document
-from bornfair.importers.forest_source import ForestJudge, ForestSource, Ran
 from bornfair.importers.lightgbm_file import lightgbm_model
+from bornfair.importers.tree_source import ForestJudge, ForestSource, Ran
 from bornfair.importers.xgboost_file import SEVERAL, XgboostModel, xgboost_model
 from bornfair.models.forest.columns import SplitColumn, columns_of
 from bornfair.models.forest.forest import Forest

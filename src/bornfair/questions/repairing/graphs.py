@@ -37,9 +37,8 @@ from bornfair.models.protocol import Exportable
 from bornfair.models.reading import Reading
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
-from bornfair.people.gaps import decidable
-from bornfair.people.labels import class_positions
-from bornfair.people.levels import as_listed
+from bornfair.people.levels import as_listed, class_positions
+from bornfair.people.policies import decidable
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.versions import Folding
 from bornfair.proof.bundle import AnyBundle, FairGraph, bundle_of

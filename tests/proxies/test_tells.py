@@ -188,7 +188,7 @@ def test_rare_sensitive_values_are_left_out_and_named():
 
 
 def test_the_command_prints_a_table_or_one_json_document(tmp_path):
-    from bornfair.cli.proxies import proxies
+    from bornfair.cli.tables import proxies
 
     app = typer.Typer()
     app.command()(proxies)

@@ -1,4 +1,4 @@
-"""The command line. Each command lives in the module of its name and imports the heavy parts only when it runs."""
+"""The command line. Related commands share a module, and import the heavy parts only when it runs."""
 
 from __future__ import annotations
 
@@ -13,27 +13,13 @@ from typing import Any
 
 import typer
 
-from bornfair.cli import (
-    audit,
-    bench,
-    certify,
-    check,
-    datasets,
-    demo,
-    drift,
-    explain,
-    export,
-    gamma,
-    inspect,
-    predict,
-    proxies,
-    quantify,
-    repair,
-    train,
-    verify,
-)
+from bornfair import __version__
+from bornfair.cli import audit, bundles, datasets, predict, questions, repair, tables, train
 from bornfair.cli.guarded import NO_RESULT, answer_as_child, needs_guard, run_guarded
 from bornfair.cli.output import only_documents, printable, say, tell
+from bornfair.core.checks import installed
+from bornfair.core.errors import BornfairError, InputError
+from bornfair.core.growing import Terminated, one_run
 
 app = typer.Typer(
     name="bornfair",
@@ -43,39 +29,28 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("demo")(demo.demo)
-app.command("inspect")(inspect.inspect)
-app.command("train")(train.train)
-app.command("predict")(predict.predict)
-app.command("verify")(verify.verify)
-app.command("quantify")(quantify.quantify)
-app.command("audit")(audit.audit)
-app.command("explain")(explain.explain)
-app.command("repair")(repair.repair)
-app.command("proxies")(proxies.proxies)
-app.command("gamma")(gamma.gamma)
-app.command("certify")(certify.certify)
-app.command("check")(check.check)
-app.command("drift")(drift.drift)
-app.command("export")(export.export)
+for command in (
+    datasets.demo, tables.inspect, train.train, predict.predict, questions.verify, questions.quantify, audit.audit,
+    questions.explain, repair.repair, tables.proxies, tables.gamma, bundles.certify, bundles.check, bundles.drift,
+    bundles.export,
+):  # fmt: skip
+    app.command(command.__name__)(command)
 app.add_typer(datasets.app, name="datasets")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        tell(f"bornfair {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
 def _options(
     version: bool = typer.Option(
-        False, "--version", help="Show the version and stop.", is_eager=True, callback=lambda v: _version(v)
+        False, "--version", help="Show the version and stop.", is_eager=True, callback=_version
     ),
 ) -> None:
     pass
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from bornfair import __version__
-
-        tell(f"bornfair {__version__}")
-        raise typer.Exit
 
 
 def main() -> None:
@@ -125,9 +100,6 @@ def run(arguments: list[str]) -> int:
     count signals, 130 interrupted, 143 terminated, 141 the reader of our output has gone. No answer is taken for
     another.
     """
-    from bornfair.core.errors import BornfairError
-    from bornfair.core.growing import Terminated, one_run
-
     try:
         with warnings.catch_warnings(), one_run():
             warnings.simplefilter("ignore")  # libraries' notes to programmers
@@ -182,8 +154,26 @@ def _answered(arguments: list[str]) -> int:
 @functools.cache
 def _commands() -> Any:
     found: Any = typer.main.get_command(app)
-    found.commands["bench"] = bench.commands()  # only now, since they import modules of this package
+    found.commands["bench"] = _bench()  # only now, since these commands import modules of this package
     return found
+
+
+def _bench() -> Any:
+    """The commands of bornfair-bench, or one command that says how to install it."""
+    try:
+        return typer.main.get_command(installed("bornfair_bench.cli", "bornfair bench").app)
+    except InputError as error:
+        missing = error
+    alone = typer.Typer(add_completion=False)
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+    @alone.command(
+        help="Measurements behind the claims (needs bornfair-bench).", context_settings=anything, add_help_option=False
+    )
+    def bench() -> None:
+        raise missing
+
+    return typer.main.get_command(alone)
 
 
 def _failed(sentence: str, status: int) -> int:

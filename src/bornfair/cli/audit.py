@@ -7,29 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from bornfair.cli.code_hosts import Junit, Sarif, write_for_code_hosts
-from bornfair.cli.options import (
-    Cluster,
-    Data,
-    Drop,
-    Jobs,
-    Json,
-    ModelOptions,
-    Option,
-    OutsideOptions,
-    Seed,
-    Stream,
-    SyntheticFiles,
-    choices,
-    domain_of_all,
-    is_bundle,
-    rows_of,
-    sample_of,
-    started,
-    without,
-)
-from bornfair.cli.output import STATUS, print_json, tell, written_to
+from bornfair.cli import options
+from bornfair.cli.output import STATUS, print_json, print_table, say, tell, write_for_code_hosts, written_to
 from bornfair.core.errors import InputError
 from bornfair.people.reading import TableReading
 
@@ -42,7 +23,7 @@ ON_A_TERMINAL = ("people", "twins", "quality", "by-group", "shares", "combinatio
 """Sections of the report that are printed, too."""
 
 
-@choices("data", about=ModelOptions, outside=OutsideOptions, reading=TableReading)
+@options.choices("data", about=options.QuestionOptions, reading=TableReading)
 def audit(
     models: Annotated[
         list[Path] | None,
@@ -50,13 +31,13 @@ def audit(
             help="Models: bundles, .onnx, .nnet, .h5. Several are compared side by side.", show_default=False
         ),
     ] = None,
-    data: Data = None,
-    drop: Drop = None,
+    data: options.Data = None,
+    drop: options.Drop = None,
     report: Annotated[Path, Option(help="Where to write the report: .html, .md or .json.")] = USUAL,
     card: Annotated[Path | None, Option(help="Also write a model card (.md).")] = None,
-    sarif: Sarif = None,
-    junit: Junit = None,
-    synthetic: SyntheticFiles = None,
+    sarif: options.Sarif = None,
+    junit: options.Junit = None,
+    synthetic: options.SyntheticFiles = None,
     favourable: Annotated[
         str | None,
         Option(help="The decision people hope for, as approve; inferred from its name, and said, otherwise."),
@@ -69,8 +50,8 @@ def audit(
         ),
     ] = None,
     timeout: Annotated[float, Option(help="Seconds for all of it, reading included; for each model.")] = 60.0,
-    jobs: Jobs = None,
-    cluster: Cluster = None,
+    jobs: options.Jobs = None,
+    cluster: options.Cluster = None,
     send_data: Annotated[
         bool,
         Option(
@@ -83,19 +64,18 @@ def audit(
         Path | None,
         Option("--folder", help="Keep what is found of each model there; the same command goes on where it stopped."),
     ] = None,
-    stream: Stream = None,
-    seed: Seed = 0,
-    json: Json = False,
+    stream: options.Stream = None,
+    seed: options.Seed = 0,
+    json: options.Json = False,
     *,
-    about: ModelOptions,
-    outside: OutsideOptions,
+    about: options.QuestionOptions,
     reading: TableReading,
 ) -> None:
     """Is it fair, to how many, to whom not, and how good is it? For one model or several side by side.
 
     Status 0: all verified. Status 1: one is falsified. Status 3: one is undecided, and none falsified.
     """
-    clock = started(timeout, quiet=json)
+    clock = options.started(timeout, quiet=json)
     from bornfair.core.files import check_report_replaceable
     from bornfair.parallel import Workers
     from bornfair.questions.auditing import audit as ask
@@ -105,19 +85,19 @@ def audit(
             raise InputError(f"'{path}' ends in '{path.suffix}'; the name must end in one of {', '.join(endings)}.")
         if path is not None:
             check_report_replaceable(path)
-    looked = sample_of(data, reading, stream, drop, seed, clock)
+    looked = options.sample_of(data, reading, stream, drop, seed, clock)
     rows, read = (None, "") if looked is not None else _rows_of(data, reading)
-    people = looked.sample if looked is not None else None if rows is None else without(rows, drop)
+    people = looked.sample if looked is not None else None if rows is None else options.without(rows, drop)
     if people is None and drop:
         raise InputError(f"--drop {drop[0]}: there is no table to leave it out of; name one with --data.")
-    asked = about.keywords | {"opaque": outside.opaque}
-    if looked is not None and about.domain is None and not (models and all(map(is_bundle, models))):
-        asked |= {
-            "domain": domain_of_all(str(data), reading, about.target, about.sensitive or [], drop or [], seed, clock)
-        }
+    asked = about.keywords
+    if looked is not None and about.domain is None and not (models and all(map(options.is_bundle, models))):
+        sensitive = about.sensitive or []
+        everybody = options.domain_of_all(str(data), reading, about.target, sensitive, drop or [], seed, clock)
+        asked |= {"domain": everybody}
     sources: dict[str, Any] = dict(_named(models or []))
-    if outside.named or not sources:
-        other = outside.model(None, timeout)
+    if about.named or not sources:
+        other = about.model(None, timeout)
         sources[other.name] = other
     made_up = bool(sarif or junit) if synthetic is None else synthetic
     examination = _examination(data, drop, read if looked is None else looked.told_at_length)
@@ -138,16 +118,56 @@ def audit(
     if json:
         print_json({"reports": written, **found.to_json()})
     else:
-        from bornfair.cli.terminal import print_contents
-        from bornfair.models.protocol import ASKED
-        from bornfair.report.sections import contents_of
-
         for document in documents:
-            how = ("making",) if ASKED in document.making else ()
-            print_contents(contents_of(document), ON_A_TERMINAL + how, document.model)
+            _print(document)
         tell(f"To look at: {' and '.join(written)}")
     statuses = {STATUS[document.verdict.answer] for document in documents}
     raise typer.Exit(next(status for status in (1, 3, 0) if status in statuses))
+
+
+def _print(document: Any) -> None:
+    """Sections of the report as text, without pictures. Warnings of the lead go to stderr; sections repeat them."""
+    from bornfair.models.protocol import ASKED
+    from bornfair.report.blocks import Block, BlockGroup, Cell, Chart, Listing, Meter, Table, Text
+    from bornfair.report.sections import contents_of
+
+    def text_of(cell: Cell) -> str:
+        return f"{cell.text} {cell.more}".strip() if isinstance(cell, Meter) else cell.replace("\n", ", ")
+
+    def show(block: Block) -> None:
+        match block:
+            case Text(_, "warning"):
+                return
+            case Text(text, kind):
+                tell(text, *([] if kind == "heading" else [""]))
+            case Listing(kind, entries):
+                more = [f" ({entry.more})" if kind == "tiles" and entry.more else "" for entry in entries]
+                tell(*(f"{one.name}: {text_of(one.text)}{also}" for one, also in zip(entries, more, strict=True)), "")
+            case Table(columns, rows, caption, numbers):
+                cells = [tuple(map(text_of, row.cells)) for row in rows]
+                last = [i for i in range(len(columns)) if i not in numbers]
+                print_table(caption, columns, cells, numbers_from=max(last, default=-1) + 1)
+            case BlockGroup(title, inner, "aside"):
+                tell(title)
+                for block in inner:
+                    show(block)
+            case BlockGroup(title, _, "person"):
+                tell(f"  {title}")
+            case Chart(_, words, _, repeats) if not repeats:
+                tell(words, "")
+
+    contents = contents_of(document)
+    tell(f"{document.model}: {contents.headline}" if document.model else contents.headline, "")
+    for block in contents.lead:
+        if isinstance(block, Text) and block.kind == "warning":
+            say(f"bornfair: warning: {block.text}")
+        else:
+            show(block)
+    for section in contents.sections:
+        if section.name in ON_A_TERMINAL or (section.name == "making" and ASKED in document.making):
+            tell(f"== {section.title} ==")
+            for block in section.blocks:
+                show(block)
 
 
 def _named(paths: list[Path]) -> dict[str, Path]:
@@ -200,7 +220,7 @@ def _rows_of(data: str | None, reading: TableReading) -> tuple[Any, str]:
     from bornfair.questions.audit_runs import data_digest
 
     before = data_digest(data) if data is not None and Path(data).is_file() else ""
-    rows = rows_of(data, reading)
+    rows = options.rows_of(data, reading)
     if data is not None and data_digest(data) != before:
         raise InputError(f"'{data}' changed while it was read; run the command again when no program writes to it.")
     return rows, f"SHA-256 {before}"

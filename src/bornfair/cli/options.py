@@ -179,6 +179,9 @@ Normalise = Annotated[
     str | None, Option("--normalise", help="yes or no: whether the means and ranges of a .nnet file are applied.")
 ]
 
+Sarif = Annotated[Path | None, Option("--sarif", help="Also write the answer as SARIF 2.1.0, for code hosts.")]
+Junit = Annotated[Path | None, Option("--junit", help="Also write the answer as JUnit XML, for test reports.")]
+
 DecisionOutput = Annotated[
     str | None,
     Option("--decision-output", help="The output of an .onnx file that decides, if several may."),
@@ -202,7 +205,8 @@ class ModelOptions:
     @property
     def keywords(self) -> dict[str, Any]:
         """The keyword arguments of `Question.of`."""
-        given = {name: None if value == [] else value for name, value in vars(self).items()}
+        given = {one.name: getattr(self, one.name) for one in fields(ModelOptions)}
+        given = {name: None if value == [] else value for name, value in given.items()}
         return {"sensitive_features": given.pop("sensitive"), **given}
 
 
@@ -239,10 +243,14 @@ class ServiceOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutsideOptions(ServiceOptions):
-    """A model that is asked from outside."""
+class QuestionOptions(ServiceOptions, ModelOptions):
+    """Both: options of a question about any model."""
 
     opaque: Opaque = False
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        return super().keywords | {"opaque": self.opaque}
 
 
 def started(timeout: float, *, quiet: bool) -> Clock:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bornfair.report.code_hosts import Examined
     from bornfair.training.epochs import Epoch
 
 
@@ -231,3 +232,15 @@ def unfairness_warned() -> Iterator[None]:
         warnings.simplefilter("ignore", QualityWarning)
         warnings.simplefilter("always", FairnessWarning)
         yield
+
+
+def write_for_code_hosts(command: str, examined: list[Examined], sarif: Path | None, junit: Path | None) -> list[str]:
+    """Write the files that are asked for; their names."""
+    from bornfair.core.files import write_atomically
+    from bornfair.report.code_hosts import to_junit, to_sarif
+
+    written = []
+    for path, write in ((sarif, to_sarif), (junit, to_junit)):
+        if path is not None:
+            written.append(str(write_atomically(path, write(command, examined))))
+    return written

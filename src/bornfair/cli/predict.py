@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bornfair.cli.options import Bundle, Json, Seed, Stream, Threshold, choices, rows_of
+from bornfair.cli import options
 from bornfair.cli.output import print_json, print_text, printable, say, tell
 from bornfair.cli.predictions import (
     csv_text,
@@ -22,9 +22,9 @@ from bornfair.cli.predictions import (
 from bornfair.people.reading import TableReading
 
 
-@choices("table", reading=TableReading)
+@options.choices("table", reading=TableReading)
 def predict(
-    bundle: Bundle,
+    bundle: options.Bundle,
     table: Annotated[
         str,
         typer.Argument(
@@ -35,14 +35,14 @@ def predict(
     raw: Annotated[
         bool, typer.Option("--raw", help="Write classes as they are, also those a spreadsheet would take for formulas.")
     ] = False,
-    threshold: Threshold = None,
+    threshold: options.Threshold = None,
     identifiers: Annotated[
         list[str] | None,
         typer.Option("--id", help="A column of the table to write first, to know the rows by; repeat for several."),
     ] = None,
-    stream: Stream = None,
-    seed: Seed = 0,
-    json: Json = False,
+    stream: options.Stream = None,
+    seed: options.Seed = 0,
+    json: options.Json = False,
     *,
     reading: TableReading,
 ) -> None:
@@ -66,7 +66,7 @@ def predict(
     if out is not None:
         check_file(out)
     model = load_bundle(bundle)
-    people = rows_of(table, reading)
+    people = options.rows_of(table, reading)
     assert people is not None
     known = known_by(people, identifiers or [])
     point = Asked.of(threshold).for_classes(model.classes.tolist()) if threshold else None

@@ -6,16 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from bornfair.cli.options import (
-    Json,
-    ModelFile,
-    ModelOptions,
-    Option,
-    Seed,
-    choices,
-    rows_of,
-)
+from bornfair.cli import options
 from bornfair.cli.output import STATUS, print_json, print_table, quality_rows, say, tell, written_to
 from bornfair.core.files import check_replaceable
 from bornfair.people.reading import TableReading
@@ -28,9 +21,9 @@ if TYPE_CHECKING:
 REPAIRED = Path("bornfair-repaired")
 
 
-@choices("data", about=ModelOptions, reading=TableReading)
+@options.choices("data", about=options.ModelOptions, reading=TableReading)
 def repair(
-    model: ModelFile,
+    model: options.ModelFile,
     data: Annotated[Path, Option(help="A CSV or Parquet table of people the model decides about.")],
     out: Annotated[Path, Option(help="The folder (or .zip) to write the repaired bundle to.")] = REPAIRED,
     method: Annotated[
@@ -46,10 +39,10 @@ def repair(
         bool, Option(help="Train on from the projected model, or move a forest's base score; it stays fair.")
     ] = True,
     epochs: Annotated[int, Option(help="At most so many epochs of fine-tuning.")] = 60,
-    seed: Seed = 0,
-    json: Json = False,
+    seed: options.Seed = 0,
+    json: options.Json = False,
     *,
-    about: ModelOptions,
+    about: options.ModelOptions,
     reading: TableReading,
 ) -> None:
     """Make a model fair: project it, fine-tune it so that it stays fair, certify it, and tell whose decision changed.
@@ -62,7 +55,7 @@ def repair(
     from bornfair.questions.repairing import repair as mend
 
     found = mend(
-        model, rows_of(data, reading), method=method, fine_tune=fine_tune, epochs=epochs, seed=seed,  # type: ignore[arg-type]
+        model, options.rows_of(data, reading), method=method, fine_tune=fine_tune, epochs=epochs, seed=seed,  # type: ignore[arg-type]
         say=None if json else say, **about.keywords,
     )  # fmt: skip
     with written_to(out, REPAIRED):

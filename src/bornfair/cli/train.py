@@ -8,27 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Option
 
-from bornfair.cli.options import (
-    BUNDLE,
-    Categorical,
-    Combinations,
-    Dataset,
-    DomainFile,
-    Drop,
-    Json,
-    Keep,
-    Option,
-    Seed,
-    Sensitive,
-    Stream,
-    TableFile,
-    Target,
-    Threshold,
-    Twins,
-    choices,
-    table_of,
-)
+from bornfair.cli import options
 from bornfair.cli.output import (
     STATUS,
     print_json,
@@ -58,19 +40,19 @@ if TYPE_CHECKING:
     from bornfair.questions.inspection import Inspection
 
 
-@choices("combinations", options=TrainingOptions, reading=TableReading)
+@options.choices("combinations", chosen=TrainingOptions, reading=TableReading)
 def train(
-    table: TableFile = None,
-    target: Target = None,
-    sensitive: Sensitive = None,
-    twins: Twins = None,
-    dataset: Dataset = None,
-    out: Annotated[Path, Option(help="The folder to write the bundle to.")] = BUNDLE,
-    drop: Drop = None,
-    keep: Keep = None,
-    categorical: Categorical = None,
-    domain: DomainFile = None,
-    combinations: Combinations = None,
+    table: options.TableFile = None,
+    target: options.Target = None,
+    sensitive: options.Sensitive = None,
+    twins: options.Twins = None,
+    dataset: options.Dataset = None,
+    out: Annotated[Path, Option(help="The folder to write the bundle to.")] = options.BUNDLE,
+    drop: options.Drop = None,
+    keep: options.Keep = None,
+    categorical: options.Categorical = None,
+    domain: options.DomainFile = None,
+    combinations: options.Combinations = None,
     estimator: Annotated[
         str,
         Option(
@@ -86,7 +68,7 @@ def train(
         ),
     ] = "merge",
     class_weight: Annotated[str | None, Option(help="balanced, to give rare classes more weight.")] = None,
-    threshold: Threshold = None,
+    threshold: options.Threshold = None,
     missing: Annotated[str, Option(help="Gaps: learn (a value of their own), impute or error.")] = "learn",
     unlabelled: Annotated[str, Option(help="Rows without an answer in the target: error or drop.")] = "error",
     unseen: Annotated[str, Option(help="Categories that are not in the domain: ignore or error.")] = "ignore",
@@ -100,7 +82,7 @@ def train(
     outside: Annotated[str, Option(help="Numbers outside their range: allow, clip or error.")] = "allow",
     test_fraction: Annotated[float, Option(help="Share of the rows kept aside to measure on.")] = 0.2,
     checkpoint: Annotated[Path | None, Option(help="A file to go on from if training was interrupted.")] = None,
-    stream: Stream = None,
+    stream: options.Stream = None,
     cache: Annotated[
         Path | None,
         Option(help="Of a table read in batches: a folder for its encoded rows, kept for the next training on it."),
@@ -115,10 +97,10 @@ def train(
     verify_seconds: Annotated[
         float, Option(help="How long to look for a proof, or for unequal twins, where training alone proves nothing.")
     ] = 10.0,
-    seed: Seed = 0,
-    json: Json = False,
+    seed: options.Seed = 0,
+    json: options.Json = False,
     *,
-    options: TrainingOptions,
+    chosen: TrainingOptions,
     reading: TableReading,
 ) -> None:
     """Train a fair classifier, prove it fair, and write it to a bundle.
@@ -130,7 +112,7 @@ def train(
     from bornfair.people.sources import is_streamed
 
     began = time.perf_counter()
-    options.hidden, options.gamma = _widths(options.hidden), _gamma(options.gamma)  # type: ignore[arg-type]
+    chosen.hidden, chosen.gamma = _widths(chosen.hidden), _gamma(chosen.gamma)  # type: ignore[arg-type]
     notes: list[str] = []  # said when nothing can be refused any more: an error stands alone
     streamed: Streamed | None = None
     check_replaceable(out, marker="domain.json")
@@ -161,7 +143,7 @@ def train(
             "threshold": (threshold, None), "missing": (missing, "learn"), "outside": (outside, "allow"),
             "checkpoint": (checkpoint, None), "least_count": (least_count, 1),
         }  # fmt: skip
-        check_options(estimator, options, others)
+        check_options(estimator, chosen, others)
     told, numbers_are_classes = _told(people, target, keep, categorical, reading.numeric)
     categorical = [name for name in categorical or [] if name != target]
     if streamed is not None and domain is None:
@@ -195,7 +177,7 @@ def train(
         _say_notes(notes)
         with owned(checkpoint if streamed.is_first else None):
             result = streamed.trained(
-                known, twins, options, missing=missing, unseen=unseen, outside=outside, threshold=threshold or None,
+                known, twins, chosen, missing=missing, unseen=unseen, outside=outside, threshold=threshold or None,
                 test_fraction=test_fraction, balanced=class_weight == "balanced", checkpoint=checkpoint,
             )  # fmt: skip
             result |= {"findings": [one.to_json() for one in found.findings]}
@@ -219,7 +201,7 @@ def train(
         names, twins=twins or None, class_weight=class_weight, domain=known,  # type: ignore[arg-type]
         threshold=threshold or None,
         missing=missing, unseen=unseen, outside=outside, checkpoint=checkpoint, random_state=seed,  # type: ignore[arg-type]
-        **vars(options),
+        **vars(chosen),
     )  # fmt: skip
     with owned(checkpoint):
         with training_progress("training", quiet=json) as advance, unfairness_warned():
@@ -229,7 +211,7 @@ def train(
             # Not proven by construction: say what can be found out, and show the two people if it is unfair.
             classifier.certify(timeout=verify_seconds, seed=seed)
         result = describe(classifier, test if len(test) else training, target, kept_aside=len(test) > 0)
-        with written_to(out, BUNDLE):
+        with written_to(out, options.BUNDLE):
             bundle = str(classifier.save(out))
         result = {"bundle": bundle, **result, "findings": [one.to_json() for one in found.findings]}
         _finished(result, began, checkpoint, json)
@@ -278,7 +260,7 @@ def _people(
 
         usual = ", ".join(datasets.load(dataset).sensitive)
         raise InputError(f"name the sensitive columns with --sensitive; for {dataset} usually one of {usual}.")
-    people, target = table_of(table, dataset, target, reading)
+    people, target = options.table_of(table, dataset, target, reading)
     if target is None:
         raise InputError(
             f"name the column to predict with --target; the columns are {', '.join(map(str, people.columns))}."

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bornfair.cli.options import BUNDLE
+from bornfair.cli import options
 from bornfair.cli.output import written_to
 from bornfair.cli.training_result import TRAINED_ON, training_result
 from bornfair.core.checks import choice
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from bornfair.people.domain import Domain
 
 
-def check_options(estimator: str, options: TrainingOptions, others: dict[str, tuple[Any, Any]]) -> None:
+def check_options(estimator: str, chosen: TrainingOptions, others: dict[str, tuple[Any, Any]]) -> None:
     """Refuse options that say how the network is trained; `others` holds each with what it is when left out."""
     choice("estimator", estimator, ("network", *ESTIMATORS))
-    given = {one.name: (getattr(options, one.name), one.default) for one in fields(options)} | others
+    given = {one.name: (getattr(chosen, one.name), one.default) for one in fields(chosen)} | others
     for name, (value, default) in given.items():
         if value != default:
             option = name.replace("_", "-")
@@ -58,7 +58,7 @@ def train_estimator(
     wrapper.fit(X, y, sample_weight=weights)
     rows, on = (test, KEPT_ASIDE) if len(test) else (training, TRAINED_ON)
     figures = wrapper.record(rows.drop(columns=target), rows[target], on)
-    with written_to(out, BUNDLE):
+    with written_to(out, options.BUNDLE):
         bundle = wrapper.save(out)
     certificate, domain, X = wrapper.certificate_, wrapper.domain_, rows.drop(columns=target)
     return {

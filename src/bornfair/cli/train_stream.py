@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from bornfair.cli.options import BUNDLE
+from bornfair.cli import options
 from bornfair.cli.output import RowPace, say, training_progress, unfairness_warned, written_to
 from bornfair.cli.training_result import check_not_dropped, check_test_fraction, check_unlabelled, training_result
 from bornfair.core.errors import InputError
@@ -135,7 +135,7 @@ class Streamed:
         self,
         known: Domain,
         twins: list[str] | None,
-        options: TrainingOptions,
+        chosen: TrainingOptions,
         *,
         missing: str,
         unseen: str,
@@ -149,7 +149,7 @@ class Streamed:
         check_test_fraction(test_fraction)
         domain = known.replaced(label=self.table.label)
         domain = domain.with_twins(twins) if twins else domain
-        recipe = Recipe.of(options, self.seed)
+        recipe = Recipe.of(chosen, self.seed)
         encoding = RowPace("encoding the table", self.table.survey.rows, quiet=self.quiet)
         epochs: dict[int, RowPace] = {}
 
@@ -168,7 +168,7 @@ class Streamed:
         assert certificate is not None
         bundle = str(self.out)
         if self.is_first:
-            with written_to(self.out, BUNDLE):
+            with written_to(self.out, options.BUNDLE):
                 bundle = str(model.save(self.out))
         self.table.hosts.gathered(b"done")  # nobody leaves before the bundle is written
         if self.own is not None:

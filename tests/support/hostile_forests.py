@@ -34,7 +34,7 @@ from bornfair.models.forest.model import ForestModel
 from bornfair.models.reading import Reading
 from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature
-from bornfair.verification.forest_search import search_forest
+from bornfair.verification.cells import search_forest
 from fuzzing import Summary
 from hostile_making import Chance, bad_bytes, bad_graph, bad_json_text, bad_lines
 

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.clock import Clock, Say, Timeout
-from bornfair.models.forest.bounds.branching import Branching
-from bornfair.models.forest.bounds.judge import Bounds, Judge, told_apart
+from bornfair.models.forest.bounds.branching import Branching, halves
+from bornfair.models.forest.bounds.judge import Judge, told_apart
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.forest.shares.panel import Panel
 from bornfair.models.forest.shares.weights import CellWeights
@@ -28,7 +28,6 @@ from bornfair.people.space.variables import Marginal
 from bornfair.quantification.confident import Draw, FirstSample, Sample
 from bornfair.quantification.measuring import Allowance, Measurement, Remainder, Tally, added, all_certified, waiting
 from bornfair.quantification.records import SURE, Shares
-from bornfair.verification.forest_search import cut_boxes, split_of
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Look, Portion
 
 SAMPLES = 100_000
@@ -210,7 +209,7 @@ class ForestHalving(Look):
     """Sums of one version in a box that are looked at one by one rather than cut apart."""
 
     def look(self, portion: Portion) -> tuple[Tally, Boxes]:
-        return self.bounded(cut_boxes(portion.boxes))
+        return self.bounded(halves(portion.boxes))
 
     def bounded(self, boxes: Boxes) -> tuple[Tally, Boxes]:
         """What is decided of some boxes, and what is still open."""
@@ -239,10 +238,8 @@ class ForestHalving(Look):
             undecided[i] *= outlook.undecided
             feature[i], cut[i] = outlook.feature, outlook.cut
         blind = np.flatnonzero(feature < 0)  # no feature matters by itself
-        some = Bounds(*(getattr(found, name)[left[blind]] for name in Bounds.__annotations__))
-        feature[blind], cut[blind] = split_of(
-            self.branching, rest.low[blind], rest.high[blind], masks[left[blind]], some
-        )
+        open_ = left[blind]
+        feature[blind], cut[blind] = self.branching.cuts(rest.low[blind], rest.high[blind], masks[open_], found[open_])
         return tally, waiting(rest, mass[left], undecided, feature=feature, cut=cut)
 
     def _one_by_one(self, boxes: Boxes) -> tuple[float, float, float]:
@@ -278,8 +275,7 @@ def _points(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def together(judge: Judge) -> int:
     """How many people to judge between two looks at the clock."""
-    words = judge.bits.words + judge.versions * max(judge.bits.acting_words, 1)
-    return int(np.clip(WORDS // words, 16, 1 << 14))
+    return int(np.clip(WORDS // judge.words, 16, 1 << 14))
 
 
 @dataclass(frozen=True, eq=False)

@@ -216,7 +216,7 @@ def _as_read(model: Model, verdict: Verdict, among: Part | None = None) -> Verdi
 def _of_forest(model: ForestModel, effort: Effort) -> Verdict:
     """What is verified holds in real arithmetic and in the one in which the forest adds up, where that is known."""
     from bornfair.models.forest.bounds.judge import Judge
-    from bornfair.verification.forest_search import search_forest
+    from bornfair.verification.cells import search_forest
 
     model.domain.require_sensitive()
     if effort.engine == "smt" or effort.relax:
@@ -249,8 +249,7 @@ def _of_forest(model: ForestModel, effort: Effort) -> Verdict:
 
 
 def _forest_in_order(judge: Judge, proof: Verdict, effort: Effort) -> Verdict:
-    from bornfair.verification.forest_attack import find_forest_twins
-    from bornfair.verification.forest_search import search_forest
+    from bornfair.verification.cells import find_forest_twins, search_forest
 
     clock, attacking = effort.clock, effort.engine == "auto"
 

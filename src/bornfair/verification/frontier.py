@@ -1,13 +1,13 @@
-"""Which boxes are still open, which come next, and how long may it take? For everybody who cuts the domain into boxes.
+"""Open boxes of the domain, and the one branch-and-bound search over them.
 
-The search for a proof, the measurement of shares and the search for a proof tree decide boxes in different ways. What
-they have in common is here: an order, a deadline, a bound on memory, progress, and a state that an interrupt cannot
-leave half-way.
+The search for a proof, the measurement of shares and the search for a proof tree decide boxes in different ways. All
+of them take an order, a deadline, a bound on memory, progress, and a state that no interrupt leaves half-way from here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 import time
 from collections import deque
@@ -21,16 +21,19 @@ import numpy as np
 
 from bornfair.core.clock import Clock
 from bornfair.core.growing import OwnFolder
+from bornfair.models.verdict import Verdict, undecided
 from bornfair.parallel import ALONE, Workers
 from bornfair.people.space.boxes import Boxes
 
+ENGINE = "bounds"
+ENOUGH = "enough boxes were bounded"
 TIME_IS_UP = "time is up"
 INTERRUPTED = "interrupted"
 TOO_CLOSE = "what is left is too close to the decision boundary to be told in this arithmetic"
 GRACE = 2.0  # seconds beyond the time that a worker may be late by; then its boxes stay undecided
 MOVED = 32  # all open boxes are moved when some are replaced, so at least one in so many of them is
 
-Waiting = TypeVar("Waiting", bound=Sized)
+Open = TypeVar("Open", bound=Sized)
 Tally = TypeVar("Tally")
 
 
@@ -67,12 +70,12 @@ class Look:
         raise NotImplementedError
 
 
-class Frontier(Generic[Waiting, Tally]):
+class Frontier(Generic[Open, Tally]):
     """Boxes that wait to be decided, and a tally of those that were."""
 
     def __init__(
         self,
-        open_: Waiting,
+        open_: Open,
         tally: Tally,
         clock: Clock,
         most_open: float = float("inf"),
@@ -87,10 +90,10 @@ class Frontier(Generic[Waiting, Tally]):
         self.seconds_each = 0.0  # for one box, in the last batch
         self._shelve = shelve
         # Replaced by one assignment, so that an interrupt finds all of it or nothing.
-        self._state: tuple[Waiting, Tally, tuple[Shelved, ...]] = open_, tally, ()
+        self._state: tuple[Open, Tally, tuple[Shelved, ...]] = open_, tally, ()
 
     @property
-    def open(self) -> Waiting:
+    def open(self) -> Open:
         return self._state[0]
 
     @property
@@ -107,7 +110,7 @@ class Frontier(Generic[Waiting, Tally]):
         """How many boxes are open, wherever they wait."""
         return len(self.open) + sum(one.count for one in self.shelved)
 
-    def become(self, open_: Waiting, tally: Tally) -> None:
+    def become(self, open_: Open, tally: Tally) -> None:
         self._state = open_, tally, self.shelved
 
     @cached_property
@@ -252,3 +255,100 @@ class Shelf:
         save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, file)
         sums = {name: float(np.nansum(fact)) for name, fact in boxes.facts.items() if fact.ndim == 1}
         return Shelved(file, len(boxes), float(boxes.facts[by].max()), sums, note)
+
+
+# --- the search ---
+
+
+@dataclass(frozen=True)
+class BoxTally:
+    """The boxes that were judged, and what shares of the domain are decided and too close to call."""
+
+    boxes: int = 0
+    decided: float = 0.0
+    stuck: float = 0.0
+    any_stuck: bool = False  # whose share may be too small for a float
+    real_only: bool = False  # float32 could not be shown somewhere
+    rounds: int = 0
+
+    def plus(self, boxes: int, decided: float, stuck: np.ndarray, *, real_only: bool = False) -> BoxTally:
+        """With more boxes; `stuck` are the shares of those that are too close to call."""
+        return BoxTally(
+            self.boxes + boxes, self.decided + decided, self.stuck + float(stuck.sum()),
+            self.any_stuck or bool(len(stuck)), self.real_only or real_only, self.rounds,
+        )  # fmt: skip
+
+
+Waiting = Frontier[Boxes, BoxTally]
+
+
+class Falsified(Exception):
+    """Twins who are decided differently end the search. `boxes`: how many led to them, if not those of all rounds."""
+
+    def __init__(self, verdict: Verdict, boxes: int | None = None) -> None:
+        self.verdict, self.boxes = verdict, boxes
+
+
+class Space:
+    """What a kind of model provides to be searched: how boxes are judged and cut."""
+
+    batch: int
+    """Boxes that are judged together."""
+    look: Look | None
+    """What workers do with a batch. Without it, `take` is given the boxes themselves."""
+    partitions = False
+    """Whether the verdict counts boxes as partitions, too."""
+
+    def begin(self, waiting: Waiting) -> None:
+        """Judge the whole, where that is done before the first round."""
+
+    def choose(self, waiting: Waiting, most: float) -> tuple[np.ndarray, Any]:
+        """The next boxes, about `most` of them at most, and what a look at them should know."""
+        raise NotImplementedError
+
+    def take(self, tally: BoxTally, found: Any) -> tuple[BoxTally, Boxes]:
+        """The tally after a batch, and the boxes that are still open. Raises Falsified."""
+        raise NotImplementedError
+
+    def end(self, waiting: Waiting) -> None:
+        """Keep what a later search needs."""
+
+    def progress(self, waiting: Waiting) -> str:
+        raise NotImplementedError
+
+    def verified(self, tally: BoxTally) -> Verdict:
+        raise NotImplementedError
+
+    def left(self, why: str, waiting: Waiting) -> str:
+        """Why the search is undecided, and how far it got."""
+        raise NotImplementedError
+
+
+def search_boxes(space: Space, waiting: Waiting, stop_after: float, workers: Workers = ALONE) -> Verdict:
+    """Verified when every box is decided, falsified with twins, undecided when time or boxes (`stop_after`) run out."""
+
+    def step() -> str | None:
+        if waiting.tally.boxes >= stop_after:
+            return ENOUGH
+        rows, note = space.choose(waiting, stop_after - waiting.tally.boxes)
+        waiting.replace(rows, space.batch, space.take, look=space.look, workers=workers, note=note)
+        waiting.become(waiting.open, dataclasses.replace(waiting.tally, rounds=waiting.tally.rounds + 1))
+        return None
+
+    def counted(verdict: Verdict, boxes: int) -> Verdict:
+        parts = boxes if space.partitions else 1
+        return dataclasses.replace(verdict, boxes=boxes, partitions=parts, seconds=waiting.clock.spent)
+
+    try:
+        space.begin(waiting)
+        stopped = waiting.work(step, lambda: space.progress(waiting))
+    except KeyboardInterrupt:
+        stopped = INTERRUPTED
+    except Falsified as found:
+        return counted(found.verdict, found.boxes or max(waiting.tally.boxes, 1))
+    space.end(waiting)
+    tally = waiting.tally
+    if not waiting.count and not tally.any_stuck:
+        return counted(space.verified(tally), tally.boxes)
+    why = stopped if waiting.count and stopped else TOO_CLOSE
+    return counted(undecided(ENGINE, space.left(why, waiting)), tally.boxes)

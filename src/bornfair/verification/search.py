@@ -28,9 +28,8 @@ from bornfair.parallel import Jobs, Workers
 from bornfair.people.space.boxes import Boxes, Places
 from bornfair.people.space.subpopulation import Limits, box_within
 from bornfair.people.twins.relation import Relation, twin_relation
-from bornfair.verification.frontier import Frontier
+from bornfair.verification.frontier import ENGINE, BoxTally, Falsified, Frontier, Space, Waiting, search_boxes
 from bornfair.verification.looking import Looked, Looking, Outcome, Wave, person_at
-from bornfair.verification.loop import ENGINE, BoxTally, Falsified, Waiting, search_boxes
 from bornfair.verification.replay import falsified, replay, versions_at
 
 WAVE = 8  # batches, at least, between two looks at all open boxes
@@ -119,17 +118,14 @@ def checked_arithmetic(named: Sequence[Arithmetic]) -> tuple[Arithmetic, ...]:
 
 
 @dataclass(eq=False)
-class _Network:
+class _Network(Space):
     """The boxes of a network's free space. Cuts are recorded, so that a search can be resumed."""
 
     model: Model
     look: Looking
     batch: int
     cuts: Cuts
-    partitions: bool = True
-
-    def begin(self, waiting: Waiting) -> None:
-        pass
+    partitions = True
 
     def choose(self, waiting: Waiting, most: float) -> tuple[np.ndarray, Wave]:
         self.cuts.save(every=SAVE_EVERY)

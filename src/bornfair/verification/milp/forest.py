@@ -23,7 +23,7 @@ import numpy as np
 from bornfair.core.clock import Clock
 from bornfair.models.forest.bounds.judge import Judge, told_apart
 from bornfair.models.verdict import Verdict, undecided
-from bornfair.verification.forest_attack import shown_twins
+from bornfair.verification.cells import shown_twins
 from bornfair.verification.frontier import TOO_CLOSE
 from bornfair.verification.milp.encoding import MOST_VALUES, PAIRS
 from bornfair.verification.milp.program import Draft, exponent_of, scaled

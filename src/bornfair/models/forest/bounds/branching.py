@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bornfair.models.forest.bounds.judge import Judge
+from bornfair.models.forest.bounds.judge import Bounds, Judge
+from bornfair.people.space.boxes import Boxes
 
 
 class Branching:
@@ -114,3 +115,33 @@ class Branching:
         place = np.where(some, self.place[best], -1)
         cut = self.change[self.offset[chosen] + low[np.arange(boxes), np.maximum(place, 0)]]
         return place, cut
+
+    def cuts(
+        self, low: np.ndarray, high: np.ndarray, masks: np.ndarray, found: Bounds
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Where to cut open boxes of more than one cell: the free feature, and the last cell of its lower part."""
+        bits, boxes = self.judge.bits, len(low)
+        if not boxes:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        rows = np.arange(boxes)
+        lead = found.low[..., 0] if bits.outputs == 1 else found.low.max(axis=2)
+        ends = found.high[..., 0] if bits.outputs == 1 else found.high.max(axis=2)
+        versions = lead.argmin(axis=1), ends.argmax(axis=1)
+        own, spreads = bits.of_versions(masks, low, high), []
+        for version in versions:
+            least, most = bits.unit_ends(own[rows, version])
+            spreads.append(most - least)
+        least, most = bits.unit_ends(masks[:, bits.acting_words :], bits.acting_words)
+        feature, cut = self.chosen(low, high, versions, [*spreads, most - least])
+        widest = np.argmax(high - low, axis=1)  # where these versions do not part, others may
+        middle = (low[rows, widest] + high[rows, widest]) // 2
+        return np.where(feature < 0, widest, feature), np.where(feature < 0, middle, cut)
+
+
+def halves(boxes: Boxes) -> Boxes:
+    """The halves of boxes that know where to be cut."""
+    feature, cut = boxes.facts["feature"], boxes.facts["cut"]
+    rows = np.arange(len(boxes))
+    below, above = boxes.high.copy(), boxes.low.copy()
+    below[rows, feature], above[rows, feature] = cut, cut + 1
+    return Boxes(np.concatenate([boxes.low, above]), np.concatenate([below, boxes.high]))

@@ -51,6 +51,9 @@ class Bounds:
     def unfair(self) -> np.ndarray:
         return told_apart(self.sure)
 
+    def __getitem__(self, which: np.ndarray) -> Bounds:
+        return Bounds(self.sure[which], self.low[which], self.high[which], self.alike[which])
+
 
 def told_apart(decided: np.ndarray) -> np.ndarray:
     """Whose versions [people, versions] surely get different classes."""
@@ -111,10 +114,14 @@ class Judge:
         return Verdict("verified", "structural", "structural", self.arithmetic, reason)
 
     @property
+    def words(self) -> int:
+        """Words of bits that are read for each box."""
+        return self.bits.words + self.versions * max(self.bits.acting_words, 1)
+
+    @property
     def together(self) -> int:
         """How many boxes are looked at at once."""
-        words = self.bits.words + self.versions * max(self.bits.acting_words, 1)
-        return max(TOGETHER // words, 1)
+        return max(TOGETHER // self.words, 1)
 
     # --- boxes ---
 

@@ -1,8 +1,9 @@
-"""Is there anybody whom a forest decides by the sensitive value? Rows of a table, people at random, and a climb over
-cells; it can find unfairness, never exclude it.
+"""Search of a forest for twins who are decided differently: an attack, and a search over boxes of cells.
 
 Whoever's margins run from L to H over their versions is unfair if L ≤ 0 < H (of K classes, margins are the leads of one
-class over the best other one). All stages lower max(L, −H) over the cells that the forest tells apart.
+class over the best other one). The stages of the attack lower max(L, −H) over the cells that the forest tells apart.
+The search cuts boxes of cells until all are decided. Boxes in which no version can be told from another, or all
+versions surely get one class, are done; the others are looked at in their middle.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import plain_level
+from bornfair.models.forest.bounds.branching import Branching, halves
 from bornfair.models.forest.bounds.judge import Judge, told_apart
+from bornfair.models.verdict import Verdict
 from bornfair.people.features import NUMERIC, Value
+from bornfair.people.space.boxes import Boxes
 from bornfair.people.tables import as_pandas
 from bornfair.verification.attack import Attack, attack
-from bornfair.verification.replay import Replay, replay
+from bornfair.verification.frontier import ENGINE, BoxTally, Falsified, Frontier, Space, Waiting, search_boxes
+from bornfair.verification.replay import Replay, falsified, replay
 
 FIRST = 2048  # people looked at together
 MOST_ROWS = 1 << 16
@@ -29,6 +34,8 @@ TRIALS = 64  # cells tried for each of them in one step
 STEPS = 60
 REPLAYED = 8  # of those found together
 SUMS = 1 << 21  # words of bits looked at between two looks at the clock
+BATCH = 256
+MEMORY = 2**29  # bytes of open boxes
 
 
 def find_forest_twins(judge: Judge, *, table: Any = None, seconds: Timeout = 5.0, seed: int = 0) -> Attack:
@@ -74,7 +81,7 @@ def worth(margins: np.ndarray) -> np.ndarray:
 
 def _batches(judge: Judge, table: Any, seed: int) -> Iterator[tuple[str, np.ndarray, Any]]:
     cells, random = judge.cells, np.random.default_rng([seed, 17])
-    width, together = len(cells.free), int(np.clip(SUMS // _work(judge), 16, FIRST))
+    width, together = len(cells.free), int(np.clip(SUMS // judge.words, 16, FIRST))
     if table is not None and all(name in table.columns for name in cells.domain.free_names):
         rows = table if len(table) <= MOST_ROWS else table.sample(MOST_ROWS, random_state=seed)
         for begin in range(0, len(rows), together):
@@ -89,8 +96,11 @@ def _batches(judge: Judge, table: Any, seed: int) -> Iterator[tuple[str, np.ndar
     best, score = np.zeros((0, width), np.int64), np.zeros(0)
     for i in range(2):
         for by_cells in (False, True):
-            points = _cells_at_random(judge, together, random) if by_cells else _people_at_random(judge, seed + i)
-            points = points[:together][cells.within(points[:together])]
+            if by_cells:
+                points = _cells_at_random(judge, together, random)
+            else:
+                points = cells.place(cells.domain.sample(FIRST, seed=seed + i))[:together]
+            points = points[cells.within(points)]
             if not len(points):
                 continue
             yield "people at random", points, None
@@ -108,15 +118,11 @@ def _batches(judge: Judge, table: Any, seed: int) -> Iterator[tuple[str, np.ndar
         trials = np.repeat(best, max(min(TRIALS, together // max(len(best), 1)), 1), axis=0)
         for _ in range(1 + step % 3):  # one, two or three features at once
             feature = random.integers(width, size=len(trials))
-            trials[np.arange(len(trials)), feature] = _some(judge, feature, random)
+            trials[np.arange(len(trials)), feature] = _random_cells(judge, feature, random)
         yield "a climb over cells", trials, None
         best = np.concatenate([best, trials])
         score = np.concatenate([score, worth(judge.bounds(trials, trials).low)])
         best, score = _fittest(best, score)
-
-
-def _work(judge: Judge) -> int:
-    return judge.bits.words + judge.versions * max(judge.bits.acting_words, 1)
 
 
 def _fittest(points: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -128,10 +134,10 @@ def _fittest(points: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def _cells_at_random(judge: Judge, count: int, random: np.random.Generator) -> np.ndarray:
     features = np.tile(np.arange(len(judge.sizes)), (count, 1))
-    return _some(judge, features, random)
+    return _random_cells(judge, features, random)
 
 
-def _some(judge: Judge, features: np.ndarray, random: np.random.Generator) -> np.ndarray:
+def _random_cells(judge: Judge, features: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """A cell of each of these free features, of those that people who are asked about have."""
     if not judge.cells.where:
         return random.integers(judge.sizes[features])
@@ -139,10 +145,6 @@ def _some(judge: Judge, features: np.ndarray, random: np.random.Generator) -> np
     chosen = random.integers(np.array([len(part) for part in places])[features])
     offset = np.cumsum([0, *(len(part) for part in places)])[:-1]
     return np.concatenate(places)[offset[features] + chosen]
-
-
-def _people_at_random(judge: Judge, seed: int) -> np.ndarray:
-    return judge.cells.place(judge.cells.domain.sample(FIRST, seed=seed))
 
 
 # --- twins to show ---
@@ -188,3 +190,82 @@ def _raw(judge: Judge, row: Any) -> dict[str, Value]:
         else:
             found[feature.name] = next(level for level in feature.levels() if level == value)
     return found
+
+
+# --- boxes of cells ---
+
+
+def search_forest(judge: Judge, *, timeout: Timeout = 60.0, most_boxes: float = float("inf")) -> Verdict:
+    """Verified, falsified with twins, or undecided with the share that is decided, of the people the judge knows."""
+    width = len(judge.sizes)
+    root = Boxes(np.zeros((1, width), np.int64), (judge.sizes - 1)[None])
+    root = root.knowing(hope=np.zeros(1), feature=np.zeros(1, np.int64), cut=np.zeros(1, np.int64))
+    most_open = MEMORY // (16 * width + 16)
+    waiting: Waiting = Frontier(root, BoxTally(), Clock.of(timeout), most_open, lambda: waiting.shelve_half("hope"))
+    return search_boxes(_Cells(judge), waiting, most_boxes)
+
+
+class _Cells(Space):
+    """The boxes of cells of a forest. Open ones know where they are to be cut."""
+
+    batch, look = BATCH // 2, None
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge, self.branching = judge, Branching(judge)
+        self.upto = [
+            np.concatenate([[0.0], np.cumsum(widths)]) / max(widths.sum(), 1e-300)
+            for widths in (
+                judge.cells.features[i].widths * ok for i, ok in zip(judge.cells.free, judge.cells.inside, strict=True)
+            )
+        ]
+        self.whom = ("these people", "these people") if judge.cells.where else ("everybody", "the domain")
+
+    def begin(self, waiting: Waiting) -> None:
+        waiting.replace(np.arange(1), 1, self._judged)
+
+    def choose(self, waiting: Waiting, most: float) -> tuple[np.ndarray, None]:
+        return waiting.wave("hope", self.batch), None
+
+    def take(self, tally: BoxTally, found: Boxes) -> tuple[BoxTally, Boxes]:
+        return self._judged(tally, halves(found))
+
+    def _judged(self, tally: BoxTally, boxes: Boxes) -> tuple[BoxTally, Boxes]:
+        judge = self.judge
+        if judge.cells.where:
+            boxes = Boxes(*judge.cells.narrowed(boxes.low, boxes.high)[:2])
+        masks = judge.bits.shared(boxes.low, boxes.high)
+        found = judge.bounds(boxes.low, boxes.high, masks)
+        open_ = np.flatnonzero(~found.fair)
+        middles = (boxes.low[open_] + boxes.high[open_]) // 2
+        decided, margins = judge.decided(middles)
+        single = (boxes.low[open_] == boxes.high[open_]).all(axis=1)
+        known = (decided >= 0).all(axis=1) & (decided == decided[:, :1]).all(axis=1)
+        share = self._share(boxes)
+        fair = float(share[found.fair].sum() + share[open_[single & known]].sum())
+        tally = tally.plus(len(boxes), fair, share[open_[single & ~known]])
+        for i in np.flatnonzero(told_apart(decided) & judge.cells.within(middles)):
+            if (twins := shown_twins(judge, middles[i], decided[i])) is not None:
+                reason = f"found by cutting {tally.boxes:,} boxes of cells"
+                raise Falsified(falsified(judge.model, twins, engine=ENGINE, reason=reason), tally.boxes)
+        left = open_[~single]
+        feature, cut = self.branching.cuts(boxes.low[left], boxes.high[left], masks[left], found[left])
+        return tally, boxes[left].knowing(hope=-worth(margins[~single]), feature=feature, cut=cut)
+
+    def _share(self, boxes: Boxes) -> np.ndarray:
+        found = np.ones(len(boxes))
+        for i, upto in enumerate(self.upto):
+            found *= upto[boxes.high[:, i] + 1] - upto[boxes.low[:, i]]
+        return found
+
+    def progress(self, waiting: Waiting) -> str:
+        tally = waiting.tally
+        return f"{100 * tally.decided:.2f} % decided, {tally.boxes:,} boxes bounded, {waiting.count:,} open"
+
+    def verified(self, tally: BoxTally) -> Verdict:
+        cover = f"{tally.boxes:,} boxes of cells between thresholds cover {self.whom[0]}"
+        text = f"{cover}, and in each twins are decided alike"
+        return Verdict("verified", "bounds", ENGINE, self.judge.arithmetic, text)
+
+    def left(self, why: str, waiting: Waiting) -> str:
+        share = 100 * min(waiting.tally.decided, 1.0)
+        return f"{why}; {share:.3g} % of {self.whom[1]} is decided, and all of that is fair"

@@ -20,10 +20,10 @@ from bornfair.models.network.bounds.intervals import box_bounds
 from bornfair.models.network.bounds.views import network_not_finite
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Network
+from bornfair.models.rounding import float_above, float_below
 from bornfair.people.encoding import Encoding
 from bornfair.people.space.subpopulation import places
 from bornfair.people.twins.relation import FreeSpace, element_view, free_space
-from bornfair.verification.neuron_bounds import float_above, float_below
 from bornfair.verification.score import largest_gain, largest_move
 
 MOST_PEOPLE = 1_000_000  # looked at one by one

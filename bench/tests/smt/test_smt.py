@@ -24,8 +24,8 @@ from bornfair.people.space.subpopulation import ends_of, inputs_of, whole_domain
 from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.training.start import Exact, NearZero, draw
-from bornfair.verification.neuron_bounds import NeuronBounds
 from bornfair.verification.replay import exact_input
+from bornfair.verification.twin_question import NeuronBounds
 from bornfair_bench.smt.engine import Tally, decide_by_smt, tally_by_smt
 from bornfair_bench.smt.parts import partition_domain
 from bornfair_bench.smt.terms import Pruning

@@ -7,7 +7,9 @@ and by what underflow loses.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
+from fractions import Fraction
 
 OWN_UNIT = 2.0**-53  # relative error of one of our operations
 OWN_FLOOR = 2.0**-1000  # per operation, far above what float64 loses to underflow (2^-1022 even when flushed to zero)
@@ -42,3 +44,20 @@ EXECUTIONS = {
 }
 """By arithmetic. Real arithmetic is the float32 execution that happens to make no error: a bound for the latter serves
 both."""
+
+
+def float_below(exact: Fraction) -> float:
+    """A float that is no larger.
+
+    >>> float_below(Fraction(1, 2)), Fraction(float_below(Fraction(1, 3))) < Fraction(1, 3)
+    (0.5, True)
+    """
+    return -float_above(-exact)
+
+
+def float_above(exact: Fraction) -> float:
+    try:
+        near = float(exact)
+    except OverflowError:
+        near = sys.float_info.max if exact > 0 else -sys.float_info.max
+    return near if Fraction(near) >= exact else math.nextafter(near, math.inf)

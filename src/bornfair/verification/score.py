@@ -21,10 +21,10 @@ from bornfair.models.network.bounds.exact import whole_numbers
 from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Network
+from bornfair.models.rounding import float_above
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value
 from bornfair.verification.milp import change_of_probability, largest_change, largest_probability_change
-from bornfair.verification.neuron_bounds import float_above
 
 ENGINE = "change"
 

@@ -23,9 +23,8 @@ from bornfair.people.features import NUMERIC
 from bornfair.people.space.subpopulation import Part, Relax, Where, question_scope
 from bornfair.people.twins.relation import flip_relation
 from bornfair.people.twins.versions import require_flip_only
-from bornfair.verification.neuron_bounds import NeuronBounds
 from bornfair.verification.replay import Replay, falsified
-from bornfair.verification.twin_question import TwinQuestion, unknown_to_solvers
+from bornfair.verification.twin_question import NeuronBounds, TwinQuestion, unknown_to_solvers
 from bornfair_bench.smt.parts import importance_of_features, partition_domain
 from bornfair_bench.smt.question import targeted_question, with_twins
 from bornfair_bench.smt.terms import NetworkTerms, Pruning, Term, Version, prunings, raw_layers

@@ -18,7 +18,7 @@ import z3
 from bornfair.core.clock import Clock
 from bornfair.models.network.model import Model
 from bornfair.people.space.subpopulation import Part, inputs_of
-from bornfair.verification.neuron_bounds import NeuronBounds, SumBounds
+from bornfair.verification.twin_question import NeuronBounds, SumBounds
 
 Views = slice | list[int]
 EVERY_VIEW = slice(None)

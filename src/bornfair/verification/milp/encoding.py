@@ -17,11 +17,10 @@ import numpy as np
 from bornfair.core.clock import Clock
 from bornfair.models.network.bounds.intervals import box_bounds
 from bornfair.models.network.network import Layer, Network
-from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT
+from bornfair.models.rounding import OWN_FLOOR, OWN_UNIT, float_above, float_below
 from bornfair.people.space.subpopulation import Input, ends_of
 from bornfair.verification.milp.program import Draft, NoProgram, Relaxation, exponent_of, scaled
-from bornfair.verification.neuron_bounds import NeuronBounds, SumBounds, float_above, float_below
-from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion
+from bornfair.verification.twin_question import NeuronBounds, Person, Sensitive, SumBounds, TwinQuestion
 
 PAIRS = 6  # ordered pairs of S that get a program each; above, 0/1 columns choose the values
 MOST_VALUES = 2_000  # of S that one program can choose from

@@ -16,6 +16,7 @@ from bornfair.core.errors import InputError
 from bornfair.models.network.bounds.exact import exact_decisions, exact_scores
 from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import Model
+from bornfair.models.rounding import float_below
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value
@@ -23,7 +24,6 @@ from bornfair.people.twins.versions import Versions, require_flip_only
 from bornfair.verification.milp.encoding import MOST_VALUES, Copies, reaches, write_copies, write_margin
 from bornfair.verification.milp.program import Claim, Cutoff, Program, ask_highs
 from bornfair.verification.milp.search import CLOSE, Box, Hunt, ProgramTree, search
-from bornfair.verification.neuron_bounds import float_below
 from bornfair.verification.replay import exact_input, falsified, replay
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion, unknown_to_solvers
 

@@ -17,7 +17,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from bornfair import FairClassifier, FairWrapper
 from bornfair.core.errors import InputError
 from bornfair.models import onnx_worker
-from bornfair.models.network.executing import PerProcess
+from bornfair.models.network.network import PerProcess
 from bornfair.proof.bundle import load_bundle
 
 pytestmark = [

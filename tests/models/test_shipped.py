@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from bornfair import FairClassifier, FairWrapper, verify
 from bornfair.models.network.network import Layer, Network
-from bornfair.models.network.shipped import shipped
+from bornfair.models.network.onnx_graph import shipped
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label, RealFeature

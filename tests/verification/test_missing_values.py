@@ -9,7 +9,7 @@ import pytest
 from bornfair import verify
 from bornfair.models.network.bounds.exact import exact_decisions
 from bornfair.models.network.network import Layer, Network
-from bornfair.models.network.shipped import shipped
+from bornfair.models.network.onnx_graph import shipped
 from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from bornfair.core.errors import InputError
 from bornfair.models.network import structural
 from bornfair.models.network.bounds.exact import whole_numbers
-from bornfair.models.network.confirm import confirm, confirm_encoded
 from bornfair.models.network.network import Layer, Network
-from bornfair.models.network.structural import prove_structurally, prove_zero_weights
+from bornfair.models.network.structural import confirm, confirm_encoded, prove_structurally, prove_zero_weights
 from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding

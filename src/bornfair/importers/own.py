@@ -34,8 +34,7 @@ from bornfair.models.columns import Columns, Wanted, Who, nothing_sensitive, sen
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.graph.model import WiredModel
 from bornfair.models.network.model import Model
-from bornfair.models.network.onnx_graph import reads_sensitive
-from bornfair.models.network.shipped import shipped
+from bornfair.models.network.onnx_graph import reads_sensitive, shipped
 from bornfair.models.reading import Reading
 from bornfair.people.columns import Column, GapColumns, NumberColumn, Scale
 from bornfair.people.domain import Domain

@@ -18,13 +18,12 @@ from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError
 from bornfair.models.network.bounds.alive import count_alive
 from bornfair.models.network.bounds.views import not_finite
-from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import Model
 from bornfair.models.network.shares.few_sums import serves
 from bornfair.models.network.shares.forms import Bounder
 from bornfair.models.network.shares.leads import cheaper
 from bornfair.models.network.shares.relaxation import MANY
-from bornfair.models.network.structural import prove_structurally
+from bornfair.models.network.structural import confirm_encoded, prove_structurally
 from bornfair.models.verdict import Arithmetic
 from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.parallel.task import keep_freed_memory

@@ -15,8 +15,8 @@ import pandas as pd
 from bornfair.core.checks import choice, number
 from bornfair.core.errors import InputError, plain
 from bornfair.models.metrics import quality_warning
-from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.network import Network
+from bornfair.models.network.structural import confirm_encoded
 from bornfair.models.operating import Asked, Threshold
 from bornfair.parallel.forks import require_jax
 from bornfair.people.domain import Domain

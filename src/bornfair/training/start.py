@@ -17,9 +17,9 @@ import numpy as np
 
 from bornfair.core.checks import choice
 from bornfair.core.errors import InputError, NoFairStart, shown
-from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Activation, Layer, Network, hidden_widths
+from bornfair.models.network.structural import confirm_encoded
 from bornfair.models.verdict import Verdict
 from bornfair.people.encoding import Encoding
 from bornfair.people.sensitive import ENUMERATION_LIMIT

@@ -19,8 +19,8 @@ from bornfair.core import limits
 from bornfair.core.errors import InputError, plain_value, shown
 from bornfair.core.files import read_regular, write_atomically
 from bornfair.models import metrics
-from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.network import Network, decisions
+from bornfair.models.network.structural import confirm_encoded
 from bornfair.models.operating import Asked, Threshold
 from bornfair.parallel.forks import require_jax
 from bornfair.people.domain import Domain

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bornfair.models.network.executing import BLOCK
 from bornfair.models.network.lens import LeadRange, Lens, lead_ranges
-from bornfair.models.network.network import decisions
+from bornfair.models.network.network import BLOCK, decisions
 from bornfair.verification.replay import Replay, replay
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ import numpy as np
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError, shown
 from bornfair.models.network.bounds.exact import whole_numbers
-from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Network
+from bornfair.models.network.structural import confirm_encoded
 from bornfair.models.rounding import float_above
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value

@@ -11,7 +11,7 @@ import pytest
 
 from bornfair import Domain, FairModel, audit, quantify, verify
 from bornfair.models.network.network import Layer, Network
-from bornfair.models.network.shipped import shipped
+from bornfair.models.network.onnx_graph import shipped
 from bornfair.people.columns import Scale
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature

@@ -23,9 +23,9 @@ import pandas as pd
 from bornfair import datasets
 from bornfair.datasets import Dataset
 from bornfair.models import metrics
-from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import scores_under_every_code
 from bornfair.models.network.network import decisions
+from bornfair.models.network.structural import confirm_encoded
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.proof import checker

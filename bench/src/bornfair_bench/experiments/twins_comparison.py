@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.models import metrics
-from bornfair.models.network.confirm import confirm_encoded
+from bornfair.models.network.structural import confirm_encoded
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.proof.bundle import FairModel

@@ -17,10 +17,9 @@ import pandas as pd
 from bornfair.core.errors import InputError, shown
 from bornfair.models.network.activations import sigmoid
 from bornfair.models.network.bounds.exact import exact_decisions
-from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.network import CHUNK, Layer, Network, decisions
-from bornfair.models.network.onnx_graph import onnx_bytes
-from bornfair.models.network.shipped import shipped
+from bornfair.models.network.onnx_graph import onnx_bytes, shipped
+from bornfair.models.network.structural import confirm_encoded
 from bornfair.models.operating import USUAL, Asked, Operating, Threshold, thresholds_of
 from bornfair.models.protocol import Bounded, Decided, Replay
 from bornfair.people.encoding import Encoding

@@ -1,4 +1,4 @@
-"""What the network is: plain arrays, not a framework object.
+"""Networks as plain arrays, run by onnxruntime.
 
 Hidden layers compute activation(W x + b); the last layer is linear. One output is the logit of the positive class
 (decision: logit > 0); K outputs are compared by argmax (the first of equal ones wins).
@@ -7,16 +7,18 @@ Hidden layers compute activation(W x + b); the last layer is linear. One output 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import os
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from bornfair.core.errors import InputError, shown
 from bornfair.models.network.activations import ACTIVATIONS, ActivationFunction
 from bornfair.models.network.activations import Activation as Activation
-from bornfair.models.network.executing import outputs_of
+from bornfair.models.onnx_child import session_of
 
 if TYPE_CHECKING:
     import jax
@@ -32,6 +34,9 @@ WIDTHS: dict[str, tuple[int, ...]] = {
 """Hidden widths by name: the paper's network, and those of its Figure 5."""
 
 CHUNK = 65_536  # encoded rows held at once where every row has several versions
+BLOCK = 64  # the number of rows in a call is a multiple of it, so that a row's score is independent of other rows
+TOGETHER = 2**19  # numbers of the widest layer that are computed in one call: they fit into the processor's cache
+OPSET, IR = 18, 9
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +125,13 @@ class Network:
             raise InputError(
                 f"the network takes rows of {self.widths[0]} numbers, found an array of shape {rows.shape}."
             )
-        return outputs_of(self, rows)
+        parts = [np.zeros((0, self.outputs), np.float32)]
+        together = max(TOGETHER // max(self.widths) // BLOCK, 1) * BLOCK
+        for start in range(0, len(rows), together):
+            some = np.ascontiguousarray(rows[start : start + together])
+            padded = np.pad(some, ((0, -len(some) % BLOCK), (0, 0))) if len(some) % BLOCK else some
+            parts.append(_session(self).run(None, {"rows": padded})[0][: len(some)])
+        return np.concatenate(parts)
 
     def decide(self, inputs: np.ndarray) -> np.ndarray:
         """The class index of each row."""
@@ -203,3 +214,53 @@ def _frozen(array: np.ndarray) -> np.ndarray:
     fixed = np.array(array, dtype=np.float32)
     fixed.flags.writeable = False
     return fixed
+
+
+# --- execution, in one thread of this process ---
+
+
+Key = TypeVar("Key")
+Made = TypeVar("Made")
+
+
+class PerProcess(Generic[Key, Made]):
+    """Objects made once for each key and process. A session of onnxruntime may hang in a process forked later."""
+
+    def __init__(self, make: Callable[[Key], Made]) -> None:
+        self._make, self._owner = make, os.getpid()
+        self._made: weakref.WeakKeyDictionary[Key, Made] = weakref.WeakKeyDictionary()
+        self._inherited: list[object] = []
+
+    def __call__(self, key: Key) -> Made:
+        if self._owner != os.getpid():
+            self._inherited.append(self._made)  # ending a session of the parent process could hang too
+            self._made, self._owner = weakref.WeakKeyDictionary(), os.getpid()
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = self._make(key)
+        return found
+
+
+def _made(network: Network) -> Any:
+    """A session of onnxruntime for the network."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes, constants, value = list[Any](), list[Any](), "rows"
+    for i, layer in enumerate(network.layers):
+        if i:
+            nodes.append(helper.make_node(network.function.operator, [value], [f"activation {i}"]))
+            value = f"activation {i}"
+        names = [f"weight {i}", f"bias {i}"]
+        constants += map(numpy_helper.from_array, (layer.weight, layer.bias), names)
+        nodes.append(helper.make_node("Gemm", [value, *names], [f"layer {i}"], transB=1))
+        value = f"layer {i}"
+    given, found = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["count", width])
+        for name, width in (("rows", network.widths[0]), (value, network.outputs))
+    )
+    graph = helper.make_graph(nodes, "network", [given], [found], constants)
+    versions = [helper.make_opsetid("", max(OPSET, network.function.opset))]
+    return session_of(helper.make_model(graph, opset_imports=versions, ir_version=IR).SerializeToString())
+
+
+_session: PerProcess[Network, Any] = PerProcess(_made)

@@ -15,18 +15,22 @@ the declarations out too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bornfair.core.errors import InputError, shown
+from bornfair.core.errors import InputError, plain_level, shown
 from bornfair.models.graph_draft import GraphDraft
+from bornfair.models.network.network import PerProcess
+from bornfair.models.onnx_child import session_of
 from bornfair.people.columns import GapColumns, LevelColumns, NumberColumn, Step
 from bornfair.people.domain import Domain
-from bornfair.people.features import NUMERIC, Feature, Value
+from bornfair.people.features import NUMERIC, CategoricalFeature, Feature, Value
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bornfair.models.network.model import Model
     from bornfair.people.encoding import Encoding
     from bornfair.people.sensitive import CodedFeature
@@ -35,6 +39,8 @@ OPSET = 18  # the lowest that has every operator needed; an activation may need 
 FLOAT, INT64, STRING, BOOL, DOUBLE = 1, 7, 8, 9, 11  # element types of ONNX
 METADATA = "bornfair.encoding"
 LARGEST = float(np.finfo(np.float64).max)
+DTYPES: dict[str, Any] = {"tensor(int64)": np.int64, "tensor(double)": np.float64, "tensor(bool)": np.bool_}
+TOGETHER = 8_192  # people in one run
 
 
 def onnx_bytes(model: Model, *, sensitive: bool = True) -> bytes:
@@ -282,3 +288,58 @@ class _Graph(GraphDraft):
 
     def _cast(self, value: str, element: int, name: str) -> str:
         return self.node("Cast", [value], name, to=element)
+
+
+# --- the graph as it is served ---
+
+
+class Shipped:
+    """The graph of one model in a session of onnxruntime, which decides what is reported as decided "in float32"."""
+
+    def __init__(self, model: Model) -> None:
+        self._session = session_of(model.graph_bytes())
+        self._order = {label: i for i, label in enumerate(served_classes(model.domain).tolist())}
+        self._label = self._session.get_outputs()[0].name
+        self._texts = {
+            feature.name: dict(zip(feature.categories, map(str, feature.categories), strict=True))
+            for feature in model.domain.features
+            if isinstance(feature, CategoricalFeature) and feature.missing
+        }
+        """How categories are written that may be missing: beside gaps a table holds whole numbers as others."""
+
+    def decide(self, people: Sequence[Mapping[str, Value]]) -> tuple[int, ...]:
+        """The class index of each person, all in one run: raw values of the domain's features."""
+        columns = {given.name: [person[given.name] for person in people] for given in self._session.get_inputs()}
+        return tuple(self._decided(columns).tolist())
+
+    def decided(self, table: pd.DataFrame) -> np.ndarray:
+        """The class index of each row of a table."""
+        columns = {given.name: table[given.name].tolist() for given in self._session.get_inputs()}
+        parts = [
+            self._decided({name: column[i : i + TOGETHER] for name, column in columns.items()})
+            for i in range(0, len(table), TOGETHER)
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
+    def _decided(self, columns: Mapping[str, Sequence[Value]]) -> np.ndarray:
+        feed = {}
+        for given in self._session.get_inputs():
+            column = columns[given.name]
+            texts = given.type == "tensor(string)"
+            written = self._texts.get(given.name, {})
+            if texts:
+                values = np.array([_text(written.get(value, value)) for value in column], object)
+            else:
+                values = np.array(column, DTYPES[given.type])
+            feed[given.name] = values[:, None]
+        (labels,) = self._session.run([self._label], feed)
+        return np.array([self._order[label] for label in labels.tolist()], np.int64)
+
+
+def _text(value: object) -> str:
+    """A category as the graph reads it: a gap is the empty text."""
+    return "" if plain_level(value) is None else str(value)
+
+
+shipped: PerProcess[Model, Shipped] = PerProcess(Shipped)
+"""The model as it ships; its session is made once in each process."""

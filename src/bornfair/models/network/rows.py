@@ -13,10 +13,10 @@ import pandas as pd
 
 from bornfair.core.clock import Clock
 from bornfair.core.errors import InputError
-from bornfair.models.network.confirm import input_sizes
 from bornfair.models.network.lens import Lens
 from bornfair.models.network.network import decisions
 from bornfair.models.network.shares.forms import Bounder, largest_rounding, sure_people
+from bornfair.models.network.structural import encoded_sizes
 from bornfair.models.protocol import Decided
 from bornfair.models.rows import Person, RowMethod
 from bornfair.people.space.variables import variables
@@ -87,7 +87,7 @@ class NetworkRows(RowMethod):
         free = encoding.encode(rows, sensitive=False).free.astype(np.float64)
         largest = np.concatenate([np.abs(part).max(axis=0, initial=0.0) for part in (free, encoding.codes)])
         if encoding.domain.twins:  # some versions have other values than the row's own
-            largest = np.maximum(largest, input_sizes(encoding))
+            largest = np.maximum(largest, encoded_sizes(encoding))
         error = largest_rounding(model.network, largest)
         ranked = np.sort(scores.astype(np.float64), axis=2)
         lead = np.abs(ranked[..., 0]) if ranked.shape[2] == 1 else (ranked[..., -1] - ranked[..., -2]) / 2

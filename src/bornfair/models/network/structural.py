@@ -1,4 +1,4 @@
-"""Is the network fair because what differs between twins cannot reach the decision?
+"""Cheap proofs that a network is fair: because what differs between twins cannot reach the decision, or by intervals.
 
 A layer whose neurons are all the same function of u in every view makes everything behind it so (Lemma 3.2 of the
 paper, theory: composition). So it is followed, layer by layer, which neurons may differ between twins. In the first
@@ -8,16 +8,17 @@ w(a_i − a_j) = 0. Zero means exactly zero, in integers.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import time
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bornfair.core.errors import InputError
 from bornfair.models.network.bounds.exact import whole_numbers
-from bornfair.models.network.bounds.intervals import box_bounds
+from bornfair.models.network.bounds.intervals import box_bounds, prove_by_intervals
 from bornfair.models.network.bounds.views import (
     differing_inputs,
     distinct_matrices,
@@ -30,12 +31,67 @@ from bornfair.models.network.bounds.views import (
 )
 from bornfair.models.network.network import Network
 from bornfair.models.rounding import EXECUTIONS
-from bornfair.models.verdict import Arithmetic, Verdict, undecided
-
-if TYPE_CHECKING:
-    from bornfair.people.twins.relation import Relation, View
+from bornfair.models.verdict import Verdict, undecided
+from bornfair.people.columns import GapColumns, NumberColumn
+from bornfair.people.encoding import Encoding
+from bornfair.people.sensitive import ENUMERATION_LIMIT
+from bornfair.people.twins.relation import Relation, View, twin_relation
 
 ENGINE = "structural"
+TWINS, CODES = "what differs between twins", "the sensitive codes"
+
+
+def confirm_encoded(network: Network, encoding: Encoding) -> Verdict:
+    """Whether twins of this domain always get the same decision. Codes that cannot reach it need no list of the twins,
+    where the network is shown only what declared twins have in common.
+    """
+    began = time.perf_counter()
+    verdict = prove_zero_weights(network, encoding.free_width, encoded_sizes(encoding))
+    group = encoding.domain.twin_group
+    listed = encoding.domain.sensitive_space.size * (1 if encoding.merges_twins else group.size)
+    if encoding.merges_twins and verdict and ("float32" in verdict.arithmetic or listed > ENUMERATION_LIMIT):
+        if named := " and ".join(group.moved):
+            reason = f"{verdict.reason}, and {named} of declared twins look the same to the network"
+            verdict = dataclasses.replace(verdict, reason=reason)
+    elif listed <= ENUMERATION_LIMIT:
+        try:
+            return confirm(network, twin_relation(encoding))
+        except InputError as error:  # the views cannot be written down exactly
+            verdict = undecided(ENGINE, str(error).rstrip("."))
+    else:
+        what = "sensitive values" if encoding.merges_twins else "versions of a person"
+        verdict = undecided(ENGINE, f"{verdict.reason} and the {listed:,} {what} are too many to list")
+    return dataclasses.replace(verdict, seconds=time.perf_counter() - began)
+
+
+def confirm(network: Network, relation: Relation) -> Verdict:
+    """Try the cheap proofs: structure first, then interval bounds. Never falsifies; timed in `seconds`."""
+    began = time.perf_counter()
+    verdict = prove_structurally(network, relation)
+    if "float32" not in verdict.arithmetic:  # nothing yet, or only about real numbers
+        bounded = prove_by_intervals(network, relation)
+        if len(bounded.arithmetic) > len(verdict.arithmetic):
+            verdict = bounded
+        elif not verdict:
+            reason = f"{verdict.reason}; {bounded.reason}"
+            verdict = dataclasses.replace(verdict, engine="structural, intervals", reason=reason)
+    return dataclasses.replace(verdict, seconds=time.perf_counter() - began)
+
+
+def encoded_sizes(encoding: Encoding) -> np.ndarray:
+    """How large each input may become for people of the domain, whatever was rounded."""
+    parts = [np.zeros(0)]
+    for column in encoding.columns.values():
+        if isinstance(column, GapColumns):
+            parts.append(np.array([np.abs([*column.number.ends, column.shown]).max(), 1.0]))
+        elif isinstance(column, NumberColumn):
+            parts.append(np.abs(column.ends).max(keepdims=True))
+        else:
+            parts.append(np.abs(column.table).max(axis=0))
+    return np.concatenate(parts) * (1 + 2.0**-20)
+
+
+# --- structure ---
 
 
 def prove_structurally(network: Network, relation: Relation) -> Verdict:
@@ -58,7 +114,7 @@ def prove_structurally(network: Network, relation: Relation) -> Verdict:
     layer = _first_alike(network, reading)
     if layer is not None:
         finite = _finite_in_float32(network, layer, input_sizes(relation), differing)
-        return _by_zeros(network, layer, finite, "what differs between twins")
+        return _verified(network, layer, TWINS, finite=finite)
     bands = radii(relation.views)[:, differing].any(axis=0)
     banded = _read(weights[:, bands])
     told = _told_apart(np.where(banded[:, None], 0, weights), np.flatnonzero(differing), relation.views)
@@ -66,7 +122,7 @@ def prove_structurally(network: Network, relation: Relation) -> Verdict:
     telling[list(told)] = True
     layer = _first_alike(network, telling, cancelling=True)
     if layer is not None:
-        return _by_cancelling(network, layer, "what differs between twins")
+        return _verified(network, layer, TWINS, cancelling=True)
     neuron = int(np.argmax(telling & _heard(network)))
     if banded[neuron]:
         return undecided(ENGINE, f"first-layer neuron {neuron} reads what takes every value of a band")
@@ -91,10 +147,10 @@ def prove_zero_weights(network: Network, free_width: int, sizes: np.ndarray | No
     if layer is not None:
         known = np.full(network.widths[0], np.inf) if sizes is None else sizes
         finite = layer == 0 or _finite_in_float32(network, layer, known, np.arange(network.widths[0]) >= free_width)
-        return _by_zeros(network, layer, finite, "the sensitive codes")
+        return _verified(network, layer, CODES, finite=finite)
     layer = _first_alike(network, reading, cancelling=True)
     if layer is not None:
-        return _by_cancelling(network, layer, "the sensitive codes")
+        return _verified(network, layer, CODES, cancelling=True)
     neuron = int(np.argmax(reading & _heard(network)))
     return undecided(
         ENGINE,
@@ -102,29 +158,19 @@ def prove_zero_weights(network: Network, free_width: int, sizes: np.ndarray | No
     )
 
 
-# --- verdicts ---
-
-
-def _verified(arithmetic: tuple[Arithmetic, ...], reason: str) -> Verdict:
-    return Verdict("verified", "structural", ENGINE, arithmetic, reason)
-
-
-def _by_zeros(network: Network, layer: int, finite: bool, what: str) -> Verdict:
-    reason = f"all first-layer weights on {what} are 0" if layer == 0 else _from(network, layer, what)
-    if finite:
-        return _verified(("real", "float32"), reason)
-    return _verified(("real",), f"{reason}; in float32 {'it' if layer == 0 else 'a sum before'} may overflow")
-
-
-def _by_cancelling(network: Network, layer: int, what: str) -> Verdict:
-    if layer == 0:
-        return _verified(("real",), f"the first-layer weights on {what} cancel exactly")
-    return _verified(("real",), f"{_from(network, layer, what)}: weights on it cancel exactly")
-
-
-def _from(network: Network, layer: int, what: str) -> str:
-    """Layers are counted from 1 here, as people do."""
-    return f"from layer {layer + 1} of {len(network.layers)} on no neuron depends on {what}"
+def _verified(network: Network, layer: int, what: str, *, cancelling: bool = False, finite: bool = True) -> Verdict:
+    """In real arithmetic; where weights are 0 and all is `finite`, in float32 too."""
+    if layer:  # counted from 1, as people do
+        reason = f"from layer {layer + 1} of {len(network.layers)} on no neuron depends on {what}"
+        reason += ": weights on it cancel exactly" if cancelling else ""
+    else:
+        reason = f"the first-layer weights on {what} cancel exactly"
+        reason = reason if cancelling else f"all first-layer weights on {what} are 0"
+    if finite and not cancelling:
+        return Verdict("verified", "structural", ENGINE, ("real", "float32"), reason)
+    if not finite:
+        reason += f"; in float32 {'a sum before' if layer else 'it'} may overflow"
+    return Verdict("verified", "structural", ENGINE, ("real",), reason)
 
 
 # --- from layer to layer ---

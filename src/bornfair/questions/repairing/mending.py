@@ -21,9 +21,9 @@ from bornfair.core.checks import choice, keywords, whole
 from bornfair.core.clock import Say
 from bornfair.core.errors import InputError, shown
 from bornfair.models.columns import Who
-from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Network, decisions
+from bornfair.models.network.structural import confirm_encoded
 from bornfair.models.reading import Reading
 from bornfair.people.domain import Domain
 from bornfair.people.dummies import sentences

@@ -14,8 +14,8 @@ import numpy as np
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError
 from bornfair.models.network.bounds.exact import exact_decisions, exact_scores
-from bornfair.models.network.confirm import confirm_encoded
 from bornfair.models.network.model import Model
+from bornfair.models.network.structural import confirm_encoded
 from bornfair.models.rounding import float_below
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.encoding import Encoding

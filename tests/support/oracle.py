@@ -15,7 +15,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from bornfair.models.network.bounds import intervals
+from bornfair.models.network.bounds.views import not_finite, require_fit
 from bornfair.models.network.network import Layer, Network, decisions
+from bornfair.models.verdict import Arithmetic
 from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
@@ -241,3 +244,20 @@ def _at_the_edge(rng: np.random.Generator, network: Network, relation: Relation)
     for _ in range(int(rng.integers(0, 3))):
         bias = np.nextafter(bias, np.float32(np.inf if rng.random() < 0.5 else -np.inf))
     return Network((*network.layers[:-1], Layer(last.weight, np.array([bias]))))
+
+
+# --- interval bounds ---
+
+
+def output_bounds(
+    network: Network, relation: Relation, arithmetic: Arithmetic = "real"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays low, high [views, outputs] by the passes that `prove_by_intervals` makes."""
+    require_fit(network, relation)
+    if not_finite(network, relation) is not None:
+        unknown = np.full((len(relation.views), network.outputs), np.inf)
+        return -unknown, unknown
+    ends = [traced.ends(np) for traced in intervals._passes(network, relation, arithmetic)]
+    order = np.argsort(np.concatenate(intervals._by_matrix(relation)))
+    low, high = (np.concatenate(parts, axis=1)[0, order] for parts in zip(*ends, strict=True))
+    return low, high

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bornfair.core.errors import InputError
 from bornfair.models.network.activations import ACTIVATIONS, GELU_LEAST, GELU_TURN
 from bornfair.models.network.bounds import intervals
-from bornfair.models.network.bounds.intervals import output_bounds, prove_by_intervals
+from bornfair.models.network.bounds.intervals import prove_by_intervals
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.structural import prove_structurally
 from bornfair.models.rounding import EXECUTIONS
@@ -26,6 +26,7 @@ from oracle import (
     exact_scores,
     float32_inputs,
     machines,
+    output_bounds,
     refutes,
     small_network,
     small_relation,

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bornfair.models.network.bounds.intervals import output_bounds
 from bornfair.models.network.bounds.linear import LinearBounds
 from bornfair.models.network.network import Layer, Network
 from bornfair.people.space.boxes import Boxes, Places
 from bornfair.people.twins.relation import FreeSpace, Relation, View
-from oracle import everybody, exact_inputs, exact_scores, float32_inputs, machines, small_relation
+from oracle import everybody, exact_inputs, exact_scores, float32_inputs, machines, output_bounds, small_relation
 
 pytestmark = pytest.mark.slow
 

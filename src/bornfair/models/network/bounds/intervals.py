@@ -1,6 +1,6 @@
-"""Is the decision the same for everybody? Interval bounds of the outputs over the whole free space, for each view.
+"""Interval bounds of the sums of a network, and the proof that one class is decided for everybody.
 
-The pass itself, and why it is safe in floating point, stands in `backward`.
+`backward` has the pass itself, and why it is safe in floating point.
 """
 
 from __future__ import annotations
@@ -8,18 +8,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bornfair.core.errors import InputError
-from bornfair.models.network.bounds.backward import Arrays, Box, Shape, Traced, arrays_of, trace
+from bornfair.models.network.bounds.backward import Box, Shape, Traced, arrays_of, trace
 from bornfair.models.network.bounds.views import distinct_matrices, not_finite, require_fit
 from bornfair.models.network.network import Network
 from bornfair.models.verdict import Arithmetic, Verdict, undecided
-
-if TYPE_CHECKING:
-    from bornfair.people.twins.relation import FreeSpace, Relation
+from bornfair.people.twins.relation import FreeSpace, Relation, View
 
 CHUNK = 2**22  # numbers per array: views are taken in groups so that memory stays small
 
@@ -35,28 +32,11 @@ def prove_by_intervals(network: Network, relation: Relation) -> Verdict:
     # Real arithmetic is the float32 execution that happens to make no error, so a proof for float32 serves both.
     reason = _why_not_constant(network, relation, "float32")
     if reason is None:
-        return _verified(("real", "float32"), "one class is decided for everybody")
+        return Verdict("verified", "bounds", "intervals", ("real", "float32"), "one class is decided for everybody")
     if _why_not_constant(network, relation, "real") is None:
-        return _verified(("real",), f"one class is decided for everybody; not shown in float32: {reason}")
+        reason = f"one class is decided for everybody; not shown in float32: {reason}"
+        return Verdict("verified", "bounds", "intervals", ("real",), reason)
     return undecided("intervals", reason)
-
-
-def layer_bounds(network: Network, relation: Relation, arithmetic: Arithmetic = "real") -> list[Ends]:
-    """For each layer arrays low, high [views, neurons] that every sum lies between; infinite where overflow cannot be
-    excluded. The last are the outputs.
-    """
-    require_fit(network, relation)
-    if not_finite(network, relation) is not None:
-        nothing_known = [np.full((len(relation.views), width), np.inf) for width in network.widths[1:]]
-        return [(-unknown, unknown) for unknown in nothing_known]
-    parts = list(_passes(network, relation, arithmetic))
-    order = np.argsort(np.concatenate(_by_matrix(relation)))
-    return [(low[0, order], high[0, order]) for low, high in _layers(parts, axis=1)]
-
-
-def output_bounds(network: Network, relation: Relation, arithmetic: Arithmetic = "real") -> Ends:
-    """Arrays low, high [views, outputs] that every output lies between; infinite where overflow cannot be excluded."""
-    return layer_bounds(network, relation, arithmetic)[-1]
 
 
 def box_bounds(network: Network, low: np.ndarray, high: np.ndarray, arithmetic: Arithmetic = "real") -> Ends:
@@ -76,31 +56,23 @@ def box_bounds(network: Network, low: np.ndarray, high: np.ndarray, arithmetic: 
 
 def box_layers(network: Network, low: np.ndarray, high: np.ndarray, arithmetic: Arithmetic = "real") -> list[Ends]:
     """The same for the sums of every layer."""
-    from bornfair.people.twins.relation import FreeSpace, Relation, View  # loads pandas
-
     low, high, inputs = np.asarray(low, np.float64), np.asarray(high, np.float64), network.widths[0]
     # One view that shows u itself. The ends are given, not computed, so they need no pad.
     zero = np.zeros(inputs)
     itself = Relation((View(np.eye(inputs), zero),), FreeSpace(zero, zero, zero, ()))
-    arrays = arrays_of(network, itself, arithmetic)
+    shape, arrays = Shape(np, network.widths, network.activation, (), ()), arrays_of(network, itself, arithmetic)
     parts, rows = [], max(1, CHUNK // max(network.widths))
     with np.errstate(all="ignore"):  # seen by the result
         for start in range(0, max(len(low), 1), rows):
             ends = low[start : start + rows], high[start : start + rows]
             reach = np.maximum(np.abs(ends[0]), np.abs(ends[1])).sum(axis=1)
-            parts.append(_pass(network, (), arrays._replace(inputs=reach[:, None]), *ends))
-    return [(below[:, 0], above[:, 0]) for below, above in _layers(parts, axis=0)]
-
-
-def _layers(parts: Sequence[Traced], axis: int) -> Iterator[Ends]:
-    """The bounds of each layer, all parts joined."""
-    for i in range(len(parts[0].low)):
-        low, high = zip(*(traced.ends(np, i) for traced in parts), strict=True)
-        yield np.concatenate(low, axis=axis), np.concatenate(high, axis=axis)
-
-
-def _verified(arithmetic: tuple[Arithmetic, ...], reason: str) -> Verdict:
-    return Verdict("verified", "bounds", "intervals", arithmetic, reason)
+            own = arrays._replace(inputs=reach[:, None])
+            parts.append(trace(shape, own, Box.of(shape, own, *ends)))
+    found = []
+    for i in range(len(network.layers)):
+        below, above = (np.concatenate(ends)[:, 0] for ends in zip(*(part.ends(np, i) for part in parts), strict=True))
+        found.append((below, above))
+    return found
 
 
 def _why_not_constant(network: Network, relation: Relation, arithmetic: Arithmetic) -> str | None:
@@ -162,13 +134,14 @@ def _passes(
     free, views = relation.free, relation.views
     low, high = free.low[None], _possible(free)[None]
     groups = tuple((group.start, group.stop) for group in free.groups)
+    shape = Shape(np, network.widths, network.activation, groups, ())
     rows = max(1, CHUNK // max(network.widths))
     for same in _by_matrix(relation):
         for start in range(0, len(same), rows):
             some = dataclasses.replace(relation, views=tuple(views[i] for i in same[start : start + rows]))
             arrays = arrays_of(network, some, arithmetic, pairs)
             with np.errstate(all="ignore"):  # seen by the result
-                yield _pass(network, groups, arrays, low, high, hull=hull)
+                yield trace(shape, arrays, Box.of(shape, arrays, low, high), hull=hull)
 
 
 def _by_matrix(relation: Relation) -> list[list[int]]:
@@ -178,19 +151,6 @@ def _by_matrix(relation: Relation) -> list[list[int]]:
     for i, view in enumerate(relation.views):
         places.setdefault(matrices[id(view.matrix)], []).append(i)
     return list(places.values())
-
-
-def _pass(
-    network: Network,
-    groups: tuple[tuple[int, int], ...],
-    arrays: Arrays,
-    low: np.ndarray,
-    high: np.ndarray,
-    *,
-    hull: bool = False,
-) -> Traced:
-    shape = Shape(np, network.widths, network.activation, groups, ())
-    return trace(shape, arrays, Box.of(shape, arrays, low, high), hull=hull)
 
 
 def _possible(free: FreeSpace) -> np.ndarray:

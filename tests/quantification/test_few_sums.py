@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import bornfair.models.network.shares.grids as grids
+import bornfair.models.network.shares.shares as engine
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.shares.few_sums import Bottlenecks, BoxNetwork, FewSums, prove_by_few, serves
-from bornfair.models.network.shares.forms import Bounder
-from bornfair.models.network.shares.grids import Choices, Grid
-from bornfair.models.network.shares.leads import prove
+from bornfair.models.network.shares.forms import Bounder, prove
 from bornfair.models.network.shares.relaxation import ReluPass
+from bornfair.models.network.shares.shares import Choices, Grid
 from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
@@ -73,8 +72,8 @@ def test_a_grid_counts_nobody_whose_sums_lie_elsewhere(seed):
     true = rows @ owner.variables.places.values(people).T
     above = np.array([np.quantile(row, rng.random()) for row in true])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grids, "COMBINED", int(rng.choice([1, 8, grids.COMBINED])))
-        patch.setattr(grids, "PIECES", int(rng.choice([2, 4, grids.PIECES])))
+        patch.setattr(engine, "GRID_COMBINED", int(rng.choice([1, 8, engine.GRID_COMBINED])))
+        patch.setattr(engine, "GRID_PIECES", int(rng.choice([2, 4, engine.GRID_PIECES])))
         cells = {1: 10, 2: 14}[sums]
         grid = Grid.of(Choices.of(owner.variables, box, *ends), 0, rows, cells, lambda middle, reach: reach + 1e-9)
 

@@ -13,8 +13,7 @@ import bornfair.quantification.crowds as drawing
 import bornfair.quantification.lean as lean_module
 from bornfair.models.network.bounds.exact import exact_decisions, exact_scores, inputs_of_views
 from bornfair.models.network.network import Layer, Network, decisions
-from bornfair.models.network.shares.forms import Bounder
-from bornfair.models.network.shares.leads import judge_boxes
+from bornfair.models.network.shares.forms import Bounder, judge_boxes
 from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding

@@ -14,7 +14,14 @@ from scipy.special import ndtr
 import bornfair.models.network.shares.shares as engine
 from bornfair.models.network.shares.nodes import Nodes
 from bornfair.models.network.shares.relaxation import Sums
-from bornfair.models.network.shares.shares import Axis, combined, likely_above, lowest_of_views, surely_above
+from bornfair.models.network.shares.shares import (
+    Axis,
+    combined,
+    interpolated,
+    likely_above,
+    lowest_of_views,
+    surely_above,
+)
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.variables import Variables, Weights
 from bornfair.people.twins.relation import FreeSpace
@@ -149,17 +156,15 @@ def test_a_short_range_is_cut_into_single_people_and_a_long_one_into_equal_parts
 
 def test_functions_are_interpolated_on_either_side_of_the_middle():
     rng = np.random.default_rng(1)
-    variables = of_numbers((REAL, 0.0, 1.0))
-    axis = Axis.of(variables, 0, boxes_of([(0.0, 1.0)], [(0.25, 0.5)]), 6)
     values, other = rng.normal(size=(2, 3)), rng.normal(size=(2, 3, 3))
     where = rng.uniform(-1, 1, (2, 6))
     for box in range(2):
-        assert axis.at(values, where)[box] == pytest.approx(np.interp(where[box], (-1, 0, 1), values[box]))
-        along = axis.at(other, where)
+        assert interpolated(values, where)[box] == pytest.approx(np.interp(where[box], (-1, 0, 1), values[box]))
+        along = interpolated(other, where)
         for j in range(3):
             assert along[box, :, j] == pytest.approx(np.interp(where[box], (-1, 0, 1), other[box, :, j]))
         for i in range(6):
-            mixed = engine._mixed(along, where)[box, i]
+            mixed = interpolated(along.swapaxes(1, 2), where)[box, :, i]
             assert mixed == pytest.approx(np.interp(where[box], (-1, 0, 1), along[box, i]))
 
 
@@ -372,7 +377,7 @@ def test_boxes_do_not_change_each_others_shares(monkeypatch):
 
 
 def test_parts_are_joined_where_there_is_room_and_all_their_sums_stay():
-    part = engine._Part
+    part = engine.Part
     sizes = (3, 2, 5, 4, 1)
     parts = [part(np.arange(float(n))[None] * 10**k, np.full((1, n), 1 / n)) for k, n in enumerate(sizes)]
     for most, left in ((1000, [120]), (10, [10, 4, 3]), (20, [20, 6]), (1, [5, 4, 3, 2, 1]), (5, [5, 4, 3, 2])):

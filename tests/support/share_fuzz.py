@@ -13,7 +13,6 @@ import pytest
 
 import bornfair.models.network.bounds.alive as alive
 import bornfair.models.network.shares.few_sums as few_sums
-import bornfair.models.network.shares.grids as grids
 import bornfair.models.network.shares.shares as shares
 import bornfair.quantification.bounding as bounding
 import bornfair.quantification.measure as engine
@@ -133,10 +132,10 @@ def case(seed, activation):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "FEW", int(rng.choice([1, 1, 4, 64])))
         patch.setattr(alive, "NARROW", int(rng.choice([0, alive.NARROW])))  # dead neurons are left out of small layers
-        for part in (grids, shares):  # how much is rounded, and how coarse grids are
-            patch.setattr(part, "COMBINED", int(rng.choice([1, 8, part.COMBINED])))
+        for most in ("GRID_COMBINED", "COMBINED"):  # how much is rounded, and how coarse grids are
+            patch.setattr(shares, most, int(rng.choice([1, 8, getattr(shares, most)])))
         patch.setattr(few_sums, "CELLS", {1: int(rng.integers(6, 14)), 2: int(rng.integers(10, 15))})
-        patch.setattr(grids, "MOST_CELLS", {1: 14, 2: 15})
+        patch.setattr(shares, "MOST_CELLS", {1: 14, 2: 15})
         patch.setattr(bounding, "CROWD", int(rng.choice([1, 30, bounding.CROWD])))
         options = {"timeout": FOREVER, "samples": 50, "marginals": marginals, "arithmetic": arithmetic}
         part = shares_of(model, most_boxes=int(rng.integers(1, 40)), **options)

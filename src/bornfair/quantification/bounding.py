@@ -13,8 +13,7 @@ from bornfair.core.clock import Clock
 from bornfair.models.network.bounds.exact import agree, executes_exactly
 from bornfair.models.network.model import Model
 from bornfair.models.network.shares.few_sums import LOOKS, MOST_SUMS, prove_by_few
-from bornfair.models.network.shares.forms import Bounder, sure_people
-from bornfair.models.network.shares.leads import judge_boxes, prove
+from bornfair.models.network.shares.forms import Bounder, judge_boxes, prove, sure_people
 from bornfair.models.network.shares.relaxation import MANY
 from bornfair.people.space.boxes import Boxes
 from bornfair.quantification.measuring import Tally, waiting

@@ -20,8 +20,7 @@ from bornfair.models.network.bounds.alive import count_alive
 from bornfair.models.network.bounds.views import not_finite
 from bornfair.models.network.model import Model
 from bornfair.models.network.shares.few_sums import serves
-from bornfair.models.network.shares.forms import Bounder
-from bornfair.models.network.shares.leads import cheaper
+from bornfair.models.network.shares.forms import Bounder, cheaper
 from bornfair.models.network.shares.relaxation import MANY
 from bornfair.models.network.structural import confirm_encoded, prove_structurally
 from bornfair.models.verdict import Arithmetic

@@ -2,7 +2,7 @@
 
 In a box most neurons are silent, or pass their sums on unchanged. What the network decides hangs on few sums then: on
 all sums of a layer in which few neurons are alive; or on those of the neurons that bend up to some layer, and on what
-is passed on to it beside them. How few sums are distributed together is known (`grids`), and what follows from them is
+is passed on to it beside them. How few sums are distributed together is known (`shares`), and what follows from them is
 bounded cell by cell, by affine forms: a line over the cell with one error for all that is not linear. Other than with
 bounds that are sums of functions of one block, no layer makes it wider: what is left open is what the grid cannot tell,
 at any depth.
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from bornfair.core.clock import Clock
-from bornfair.models.network.shares.grids import Choices, Grid
 from bornfair.models.network.shares.relaxation import ReluPass, Sums, bottleneck, fewest
-from bornfair.models.network.shares.shares import lowest_of_views, surely_above
+from bornfair.models.network.shares.shares import Choices, Grid, lowest_of_views, surely_above
 from bornfair.models.rounding import FLOOR
 from bornfair.people.space.boxes import Boxes
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import bornfair
-from bornfair.core import growing
+from bornfair.core import files, growing
 from bornfair.core.errors import InputError
 from bornfair.core.growing import Busy, GrowingFile, Lock, OwnFolder, remove_leftovers
 
@@ -246,14 +246,14 @@ def test_a_shared_lock_is_shared_and_an_exclusive_one_is_not(tmp_path):
 
 
 def test_a_lock_on_a_file_that_its_former_owner_moved_is_taken_anew(tmp_path, monkeypatch):
-    path, flock = tmp_path / "lock", growing.fcntl.flock
+    path, flock = tmp_path / "lock", files.fcntl.flock
 
     def moved(*arguments):
         monkeypatch.undo()
         path.rename(tmp_path / "moved")
         return flock(*arguments)
 
-    monkeypatch.setattr(growing.fcntl, "flock", moved)
+    monkeypatch.setattr(files.fcntl, "flock", moved)
     lock = Lock(path)
     assert os.path.samestat(os.fstat(lock.handle), path.stat())
     with pytest.raises(Busy):

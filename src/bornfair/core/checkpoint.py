@@ -1,4 +1,4 @@
-"""How an interrupted training or search goes on: one file with all that changes meanwhile, replaced atomically."""
+"""Checkpoints of training and search: one file with the whole state, replaced atomically."""
 
 from __future__ import annotations
 
@@ -43,7 +43,17 @@ def owned(path: str | Path | None) -> Iterator[None]:
         yield
         return
     check_file(path)
-    lock = _locked(target, path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock = Lock(target.with_name(f"{target.name}.lock"))
+    except Busy:
+        raise InputError(
+            f"another run is using the checkpoint '{path}'; wait until it ends, or name another file."
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"cannot lock the checkpoint '{path}': {error.strerror or error}; name a place that can be written."
+        ) from error
     outer = _owned.set(_owned.get() | {target})
     try:
         yield
@@ -53,27 +63,12 @@ def owned(path: str | Path | None) -> Iterator[None]:
         lock.close()
 
 
-def _locked(target: Path, path: str | Path) -> Lock:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return Lock(target.with_name(f"{target.name}.lock"))
-    except Busy:
-        raise InputError(
-            f"another run is using the checkpoint '{path}'; wait until it ends, or name another file."
-        ) from None
-    except OSError as error:
-        raise InputError(
-            f"cannot lock the checkpoint '{path}': {error.strerror or error}; name a place that can be written."
-        ) from error
-
-
 def save(path: str | Path, saved: Saved, *, expected: str) -> None:
     """`expected` is the fingerprint of the run: its settings, start and data."""
     facts = json.dumps({"format": FORMAT, "run": expected, "facts": saved.facts})
-    tensors = dict(saved.tensors) | {"facts": np.frombuffer(facts.encode(), dtype=np.uint8)}
-    write_atomically(
-        path, tensor_bytes({name: np.asarray(array, order="C") for name, array in tensors.items()}), private=True
-    )
+    tensors = {name: np.asarray(array, order="C") for name, array in saved.tensors.items()}
+    tensors["facts"] = np.frombuffer(facts.encode(), dtype=np.uint8)
+    write_atomically(path, tensor_bytes(tensors), private=True)
 
 
 def load(path: str | Path, *, expected: str) -> Saved:
@@ -84,9 +79,7 @@ def content(path: str | Path) -> bytes:
     try:
         return read_regular(path, limits.MODEL_BYTES)
     except OSError as error:
-        raise InputError(
-            f"'{path}' is not a bornfair checkpoint ({error}); delete it to start from the beginning."
-        ) from error
+        raise _no_checkpoint(path, error) from error
 
 
 def read(content: bytes, path: str | Path, *, expected: str) -> Saved:
@@ -97,9 +90,7 @@ def read(content: bytes, path: str | Path, *, expected: str) -> Saved:
         stored, facts = header["run"], header["facts"]
         known = header["format"] == FORMAT
     except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"'{path}' is not a bornfair checkpoint ({error}); delete it to start from the beginning."
-        ) from error
+        raise _no_checkpoint(path, error) from error
     if not known:
         raise InputError(
             f"'{path}' is a checkpoint of another version ({header['format']!r}); delete it to start again."
@@ -110,3 +101,7 @@ def read(content: bytes, path: str | Path, *, expected: str) -> Saved:
             "the same ones, or delete it to start from the beginning."
         )
     return Saved(tensors, facts)
+
+
+def _no_checkpoint(path: str | Path, error: Exception) -> InputError:
+    return InputError(f"'{path}' is not a bornfair checkpoint ({error}); delete it to start from the beginning.")

@@ -95,7 +95,7 @@ def write_folder(path: str | Path, files: Mapping[str, bytes], *, marker: str) -
         flush_folder(temporary)
         if not (target.exists() and _swap(temporary, target)):
             if target.exists():
-                target.rename(_put_aside(target))
+                target.rename(_beside(target, "old"))
             temporary.rename(target)
         flush_folder(target.parent)
     return Path(path)
@@ -125,7 +125,7 @@ def check_writable(path: str | Path) -> None:
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_file() or target.is_dir()):
         return  # a device
-    with _told(Path(path)):
+    with writing(Path(path)):
         there = next(one for one in target.parents if one.exists())
         tempfile.TemporaryFile(dir=there).close()
 
@@ -143,8 +143,12 @@ def earlier_kept(path: str | Path, say: Callable[[str], None]) -> Iterator[None]
 
     An earlier result with the same content is not kept twice, and one that is not replaced is put back.
     """
-    target = Path(path)
-    aside = _moved_aside(target) if recover(target) else None
+    target, aside = Path(path), None
+    if recover(target):
+        with _alone(Path(os.path.realpath(target))):
+            names = (target.with_name(f"{target.stem}-{number}{target.suffix}") for number in itertools.count(1))
+            aside = next(name for name in names if not name.exists())
+            target.rename(aside)
     try:
         yield
     finally:
@@ -154,14 +158,6 @@ def earlier_kept(path: str | Path, say: Callable[[str], None]) -> Iterator[None]
             shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
         elif aside is not None:
             say(f"the earlier '{target}' is kept as '{aside}'.")
-
-
-def _moved_aside(target: Path) -> Path:
-    with _alone(Path(os.path.realpath(target))):
-        names = (target.with_name(f"{target.stem}-{number}{target.suffix}") for number in itertools.count(1))
-        other = next(name for name in names if not name.exists())
-        target.rename(other)
-    return other
 
 
 def _content(path: Path) -> dict[str, bytes]:
@@ -219,7 +215,7 @@ def recover(path: str | Path) -> bool:
 @contextlib.contextmanager
 def _alone(target: Path) -> Iterator[None]:
     """A turn to write beside `target`; it begins and ends by clearing away what was left unfinished."""
-    with _told(target):
+    with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with _turn(target.parent):
             _clear(target)
@@ -230,7 +226,8 @@ def _alone(target: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told(target: Path) -> Iterator[None]:
+def writing(target: str | Path) -> Iterator[None]:
+    """Name the place in errors of the system, as an InputError."""
     try:
         yield
     except OSError as error:
@@ -244,7 +241,7 @@ def _turn(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     deadline = time.monotonic() + PATIENCE
     try:
-        while not _locked(handle):
+        while locked(handle) is False:
             if time.monotonic() > deadline:
                 raise InputError(
                     f"another process has been writing to '{folder}' for {PATIENCE:.0f} seconds; try again later."
@@ -255,16 +252,20 @@ def _turn(folder: Path) -> Iterator[None]:
         os.close(handle)  # which ends the lock
 
 
-def _locked(handle: int) -> bool:
+def locked(handle: int, *, shared: bool = False) -> bool | None:
+    """Take the lock (flock) on an open file or folder without waiting; False if another process holds it, None where
+    the system has no locks.
+    """
     if fcntl is None:
-        return True
+        return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:
         if error.errno not in NO_LOCKS:  # some network folders have none
             raise
+        return None
     return True
 
 
@@ -276,28 +277,29 @@ def _beside(target: Path, end: str) -> Path:
     return target.parent / f".bornfair-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]}-{end}"
 
 
-def _put_aside(target: Path) -> Path:
-    return _beside(target, "old")
-
-
 def _put_back(target: Path) -> None:
-    if _put_aside(target).exists() and not target.exists():
-        _put_aside(target).rename(target)
+    old = _beside(target, "old")
+    if old.exists() and not target.exists():
+        old.rename(target)
 
 
 def _clear(target: Path) -> None:
     """Put the old folder back if the new one did not come, and remove the rest, which nobody is writing any more."""
     _put_back(target)
-    old = _put_aside(target)
+    old = _beside(target, "old")
     if old.exists():
         old.rename(_beside(target, secrets.token_hex(4)))  # what is half removed is never put back
     start = _beside(target, "").name
     for name in [name for name in os.listdir(target.parent) if name.startswith(start)]:  # noqa: PTH208 - names suffice
-        leftover = target.parent / name
-        if leftover.is_dir() and not leftover.is_symlink():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink(missing_ok=True)
+        removed(target.parent / name)
+
+
+def removed(path: Path) -> None:
+    """Remove a file, a link or a folder, as far as that is possible."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _write(path: Path, data: bytes) -> None:

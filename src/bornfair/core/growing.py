@@ -1,5 +1,4 @@
-"""How are files written that grow during a long run? One run owns them, other users cannot read them, and a damaged
-note is never believed.
+"""Files that grow during a long run: one run owns them, other users cannot read them, and damaged notes are ignored.
 
 A lock (flock) on a file is held for the whole run and ends with its process, however that process ends. Temporary
 folders hold such a lock too: a folder whose lock is free belongs to a process that died, and the next run removes it.
@@ -12,7 +11,6 @@ import errno
 import hashlib
 import json
 import os
-import shutil
 import signal
 import stat
 import tempfile
@@ -25,12 +23,16 @@ from typing import IO, Any, Generic, Self, TypeVar
 
 from bornfair.core import limits
 from bornfair.core.errors import InputError
-from bornfair.core.files import NO_LOCKS, check_file, flush_folder, fresh_mode, read_regular, write_atomically
-
-try:
-    import fcntl
-except ImportError:  # Windows has no flock: two runs at once are not told apart there
-    fcntl = None  # type: ignore[assignment]
+from bornfair.core.files import (
+    check_file,
+    flush_folder,
+    fresh_mode,
+    locked,
+    read_regular,
+    removed,
+    write_atomically,
+    writing,
+)
 
 LOCK = ".bornfair-lock"  # in a folder that one run owns
 TEMPORARY, KEPT = b"temporary", b"kept"  # what the lock file says about its folder
@@ -69,40 +71,24 @@ class Lock:
                 if not stat.S_ISREG(found.st_mode) or (hasattr(os, "geteuid") and found.st_uid != os.geteuid()):
                     raise OSError(errno.EPERM, "it is no regular file of yours; remove it", str(path))
                 self._lock(sure)
-                if self._is_in_place(found):
-                    path.chmod(0o600)
-                    return
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(path.lstat(), found):
+                        path.chmod(0o600)
+                        return
             except BaseException:
                 self.close()
                 raise
             self.close()  # its former owner has just moved or removed it
 
     def _lock(self, sure: bool) -> None:
-        if fcntl is None:
-            if sure:
-                raise Busy
-            return
-        try:
-            fcntl.flock(self.handle, (fcntl.LOCK_SH if self._shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy from None
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
-            if sure:
-                raise Busy from None
+        found = locked(self.handle, shared=self._shared)
+        if found is False or (sure and found is None):
+            raise Busy
 
     def share(self) -> None:
         """From now on others may hold it, too. Raises Busy if somebody takes it in this moment."""
         self._shared = True
         self._lock(sure=False)
-
-    def _is_in_place(self, found: os.stat_result) -> bool:
-        try:
-            there = self.path.lstat()
-        except FileNotFoundError:
-            return False
-        return os.path.samestat(there, found)
 
     @property
     def held(self) -> bool:
@@ -164,7 +150,7 @@ class GrowingFile(Generic[State]):
         self._part, self._note = (self._target.with_name(f"{self._target.name}.{end}") for end in ("part", "progress"))
         self._digest, self._lock = hashlib.sha256(), None
         check_file(out)
-        with self._told():
+        with writing(self.out):
             if self._target.exists() and not self._target.is_file():
                 self._stream: IO[bytes] = self._target.open("wb")
                 return
@@ -207,7 +193,7 @@ class GrowingFile(Generic[State]):
 
     def add(self, piece: bytes, state: State) -> None:
         """Write a piece; `state` is how far it reaches."""
-        with self._told():
+        with writing(self.out):
             self._stream.write(piece)
             self._stream.flush()
             if self._lock is None:
@@ -220,7 +206,7 @@ class GrowingFile(Generic[State]):
 
     def finish(self) -> None:
         """Put the file in its place."""
-        with self._told():
+        with writing(self.out):
             if self._lock is not None:
                 self._part.chmod(fresh_mode(0o666))
                 self._part.replace(self._target)
@@ -249,15 +235,6 @@ class GrowingFile(Generic[State]):
         if self._lock is not None and self._lock.held and not self._note.exists():
             self.discard()  # nothing was written yet
         self.close()
-
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise InputError(
-                f"cannot write '{self.out}': {error.strerror or error}; name a place that can be written."
-            ) from error
 
 
 # --- folders of one run ---
@@ -313,17 +290,10 @@ def _remove(folder: Path) -> None:
     """Remove a folder whose lock we hold; the lock last, so that nobody else owns what is half removed."""
     for entry in os.scandir(folder) if folder.is_dir() else ():
         if entry.name != LOCK:
-            _removed(Path(entry))
+            removed(Path(entry))
     (folder / LOCK).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # somebody else owns it by now
         folder.rmdir()
-
-
-def _removed(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def remove_leftovers(parent: Path, pattern: str) -> None:

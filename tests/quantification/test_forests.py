@@ -9,8 +9,7 @@ import pytest
 from tests.support.random_forests import everybody, random_forest_model, some_limits, within
 
 from bornfair.core.errors import InputError
-from bornfair.models.forest.bounds.judge import Judge
-from bornfair.models.forest.bounds.restriction import restricted
+from bornfair.models.forest.bounds.judge import Judge, restricted
 from bornfair.models.forest.shares.functions import Functions
 from bornfair.models.forest.shares.moments import LeafTable
 from bornfair.models.forest.shares.weights import CellWeights

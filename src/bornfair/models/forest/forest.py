@@ -1,4 +1,4 @@
-"""What a forest is: plain arrays, whatever wrote it; boosted trees and random forests alike, as the original computes.
+"""Forests as plain arrays, whichever library wrote them: boosted trees and random forests, as the original computes.
 
 **Routing is exact.** `columns` makes of raw inputs the numbers that splits read (`bornfair.models.forest.columns`). A
 node of `column` ≥ 0 sends a person left if that number is missing (NaN) and `missing_left`; if it is not missing, and
@@ -36,6 +36,7 @@ import numpy as np
 
 from bornfair.core.errors import InputError
 from bornfair.models.forest.columns import SplitColumn, columns_of
+from bornfair.models.network.network import decisions
 from bornfair.models.rounding import OWN_UNIT
 
 Link = Literal["sigmoid", "softmax", "probability", "none"]
@@ -151,7 +152,14 @@ class Forest:
     @cached_property
     def depth(self) -> int:
         """Of the deepest leaf; a root that is a leaf has 0."""
-        return _depth(self)
+        at, depth = self.roots[self.column[self.roots] >= 0], 0
+        while len(at):
+            depth += 1
+            if depth > MOST_DEPTH:
+                raise InputError(f"a tree is deeper than {MOST_DEPTH:,}; at most that can be read.")
+            below = np.concatenate([self.left[at], self.right[at]])
+            at = below[self.column[below] >= 0]
+        return depth
 
     @property
     def reads(self) -> frozenset[str]:
@@ -207,8 +215,15 @@ class Forest:
 
     def decide(self, scores: np.ndarray) -> np.ndarray:
         """Class indices from scores [rows, outputs]."""
-        margins = self.margins(scores)
-        return (margins[..., 0] > 0).astype(np.int64) if margins.shape[-1] == 1 else np.argmax(margins, axis=-1)
+        return decisions(self.margins(scores))
+
+    def goes_left(self, nodes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Whether inner nodes send people with these numbers in their columns left: [nodes, numbers]."""
+        left = numbers[None] <= self.threshold[nodes][:, None]
+        for row, chosen in zip(left, self.members[nodes], strict=True):
+            if chosen >= 0:
+                row[:] = np.isin(numbers, self.sets[chosen])
+        return np.where(np.isnan(numbers)[None], self.missing_left[nodes][:, None], left)
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Class probabilities [rows, classes], in float64: to show, not to decide."""
@@ -249,10 +264,9 @@ class Forest:
 
     def _routed(self, columns: np.ndarray) -> Any:
         """Blocks (slice of rows, slice of trees, leaves [trees, rows]), for each person the trees in order."""
-        count = columns.shape[1]
+        count, member = columns.shape[1], self._membership(columns)
         width = min(max(count, 1), TOGETHER)
         together = max(1, TOGETHER // width)
-        member = self._membership(columns)
         for begin in range(0, count, width):
             rows = slice(begin, min(begin + width, count))
             for first in range(0, self.trees, together):
@@ -296,8 +310,6 @@ class Forest:
         """The position of each number in the universe of all sets; behind its end if it is not there."""
         if not self.sets:
             return np.zeros((0, columns.shape[1]), np.int64)
-        if not len(self._universe):  # all sets are empty
-            return np.zeros(columns.shape, np.int64)
         place = np.searchsorted(self._universe, columns)
         near = np.minimum(place, len(self._universe) - 1)
         return np.where(self._universe[near] == columns, near, len(self._universe))
@@ -351,7 +363,7 @@ def _check_structure(forest: Forest) -> None:
     is_root[roots] = True
     if (np.bincount(children, minlength=nodes) != ~is_root).any():
         raise InputError("a node of the forest has no parent, or two; the trees are broken.")
-    _depth(forest)
+    _ = forest.depth
 
 
 def _check_numbers(forest: Forest) -> None:
@@ -371,17 +383,6 @@ def _check_numbers(forest: Forest) -> None:
         for what, given in (("leaf value", forest.values), ("base score", np.array(how.base))):
             if (given != given.astype(np.float32)).any():
                 raise InputError(f"a {what} of the forest is no float32, in which it is summed.")
-
-
-def _depth(forest: Forest) -> int:
-    at, depth = forest.roots[forest.column[forest.roots] >= 0], 0
-    while len(at):
-        depth += 1
-        if depth > MOST_DEPTH:
-            raise InputError(f"a tree is deeper than {MOST_DEPTH:,}; at most that can be read.")
-        below = np.concatenate([forest.left[at], forest.right[at]])
-        at = below[forest.column[below] >= 0]
-    return depth
 
 
 def _frozen(array: Any, kind: Any) -> np.ndarray:

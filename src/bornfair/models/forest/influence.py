@@ -1,4 +1,4 @@
-"""Through which trees, features and thresholds does a sensitive value act on a forest's score, and how much?
+"""Influence of sensitive features on a forest's score: trees, thresholds, and the largest change.
 
 How far one tree tells twins apart is the largest difference of two of its leaves that versions of one person reach; of
 trees with very many leaves that tell versions apart, at most that of any two of these. The sum over the trees of one
@@ -79,9 +79,9 @@ def influences(model: ForestModel) -> tuple[Influence, ...]:
     """
     judge = Judge.of(model)
     domain, forest, cells = judge.cells.domain, judge.model.forest, judge.cells
-    changes = _changes(judge)
-    spread = _spread(judge)
-    found = []
+    changes, found = _changes(judge), []
+    low, high = judge.bits.unit_ends(judge.bits.root[None])
+    spread = max(float((high - low)[0, judge.bits.output == k].sum()) for k in range(judge.bits.outputs))
     for name in (*domain.sensitive, *domain.twin_group.moved):
         position = domain.names.index(name)
         if position not in cells.routes:
@@ -130,12 +130,6 @@ def _changes(judge: Judge) -> dict[int, np.ndarray]:
         tree = int(bits.tree[unit])
         found.setdefault(tree, np.zeros(bits.outputs))[bits.output[unit]] += largest
     return found
-
-
-def _spread(judge: Judge) -> float:
-    low, high = judge.bits.unit_ends(judge.bits.root[None])
-    sums = [float((high - low)[0, judge.bits.output == k].sum()) for k in range(judge.bits.outputs)]
-    return max(sums)
 
 
 def _unpacked(words: np.ndarray) -> np.ndarray:

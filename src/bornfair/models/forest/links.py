@@ -84,15 +84,21 @@ def _last(show: Show, threshold: float, precision: Precision, ties: bool) -> flo
     return float(low)
 
 
+def last_of_two(forest: Forest) -> Forest:
+    """The forest with the output of the last of two classes only."""
+    if forest.outputs != 2:
+        return forest
+    summation = dataclasses.replace(forest.summation, base=forest.summation.base[1:])
+    return dataclasses.replace(forest, values=forest.values[:, 1:], summation=summation)
+
+
 def moved_to(forest: Forest, threshold: float | Sequence[float], *, ties: bool = False) -> Forest:
     """The same forest, deciding the last of two classes above another probability; of more classes, the one whose
     probability is the largest multiple of its threshold. With `ties`, the last class is decided at the threshold, too.
     """
     cut, precision = forest.cut, forest.summation.precision
     if isinstance(threshold, (int, float)):
-        if forest.outputs == 2:  # the shares of two classes: the last one's is compared
-            base = dataclasses.replace(forest.summation, base=forest.summation.base[1:])
-            forest = dataclasses.replace(forest, values=forest.values[:, 1:], summation=base)
+        forest = last_of_two(forest)
         if cut.link == "probability":
             at, slack = just_below(threshold, "float64") if ties else float(threshold), 0.0
         elif cut.link == "sigmoid":

@@ -1,34 +1,39 @@
-"""What decides about people, when it is a forest: raw tables in, decisions out, as of a network's `Model`."""
+"""Forests as models of people: raw tables in, decisions out, and how rows of a table are judged."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
 
-from bornfair.core.errors import InputError, shown
+from bornfair.core.clock import Clock
+from bornfair.core.errors import InputError, plain_level, shown
+from bornfair.models.forest.bounds.cells import Cells
+from bornfair.models.forest.bounds.judge import Judge, exact_class, told_alike
 from bornfair.models.forest.columns import columns_of
 from bornfair.models.forest.forest import Forest
-from bornfair.models.forest.links import moved_to, score_of
+from bornfair.models.forest.influence import Influence, influences
+from bornfair.models.forest.links import last_of_two, moved_to, score_of
+from bornfair.models.forest.onnx_graph import forest_bytes
 from bornfair.models.network.activations import sigmoid
 from bornfair.models.network.network import decisions
 from bornfair.models.operating import USUAL, Asked, Operating, Threshold, Top
 from bornfair.models.protocol import Bounded, Decided, Replay, as_versions
-from bornfair.people.features import Value
+from bornfair.models.rows import Person, RowMethod
+from bornfair.people.features import NUMERIC, Value
 from bornfair.people.policies import complete
 from bornfair.people.tables import as_pandas
 
 if TYPE_CHECKING:
     from bornfair.importers.source import Original
-    from bornfair.models.forest.influence import Influence
-    from bornfair.models.forest.rows import ForestRows
     from bornfair.models.verdict import Arithmetic, Verdict
     from bornfair.people.domain import Domain
     from bornfair.people.twins.versions import Versions
@@ -36,6 +41,12 @@ if TYPE_CHECKING:
 
 
 SAME = 1e-9  # thresholds closer than this to the usual one are it
+TOGETHER = 1 << 22  # scores of versions that are held at once
+FEWEST_ROWS, MOST_ROWS = 64, 8192  # judged together
+MOST_TRIED = 20_000  # changes of two features
+
+Trial = tuple[float, list[tuple[int, int]]]
+"""A change: how far it is, and the new cells by the positions of free features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +138,6 @@ class ForestModel(Bounded):
         used = self.forest.reads
         return frozenset(own for name, own in zip(self.forest.names, self.reads, strict=True) if name in used)
 
-    # --- deciding ---
-
     def raw_scores(self, table: Any) -> np.ndarray:
         """The forest's scores [rows, outputs] as its original adds them up, for raw rows with or without gaps."""
         frame = as_pandas(table)
@@ -169,16 +178,12 @@ class ForestModel(Bounded):
 
     def listed_versions(self) -> Versions:
         """Those that the forest can tell apart."""
-        from bornfair.models.forest.bounds.cells import Cells
-
         return Cells.of(self).twins.versions
 
     def replay(self, people: Sequence[Mapping[str, Value]], versions: Sequence[int] = ()) -> Replay:
         """Decide people by the original where there is one, else by our own evaluation, which adds up as the original
         does; and in real arithmetic, where that agrees.
         """
-        from bornfair.models.forest.bounds.judge import exact_class
-
         if not people:
             return Replay((), {})
         table, forest = pd.DataFrame(list(people), columns=list(self.domain.names)), self.forest
@@ -205,19 +210,13 @@ class ForestModel(Bounded):
         return f"{found.hexdigest()} of the forest as read"
 
     def influences(self) -> tuple[Influence, ...]:
-        from bornfair.models.forest.influence import influences
-
         return influences(self)
 
     def row_method(self) -> ForestRows:
-        from bornfair.models.forest.rows import ForestRows
-
         return ForestRows(self)
 
     def structure(self) -> Verdict:
         """By the splits that people of the domain meet."""
-        from bornfair.models.forest.bounds.judge import Judge
-
         return Judge.of(self).structure()
 
     def rule_on_shares(self) -> Operating | None:
@@ -236,11 +235,7 @@ class ForestModel(Bounded):
         return dataclasses.replace(self, certificate=certificate)
 
     def graph_bytes(self, *, sensitive: bool = True) -> bytes:
-        from bornfair.models.forest.onnx_graph import forest_bytes
-
         return forest_bytes(self, sensitive=sensitive)
-
-    # --- where it decides ---
 
     def at(self, threshold: Threshold | Asked | None, table: Any = None) -> Self:
         """The same model, deciding elsewhere: 0.05, "top 12%" of the people of a table, "approve=0.3"; None for as it
@@ -258,14 +253,15 @@ class ForestModel(Bounded):
         ((place, amount),) = by_class.items()
         if isinstance(amount, Top):
             at = self._top(amount, place, asked, table)
-            share = float(self.forest.probabilities(_as_scores(at, self.forest))[0, 1])
-            return self._cut_at(at, names[1], share)
-        if asked.logit:
+        elif asked.logit:
             at = amount if place else -amount
-            share = float(self.forest.probabilities(_as_scores(at, self.forest))[0, 1])
-            return self._cut_at(at, names[1], share)
-        share = amount if place else 1 - amount
-        moved = moved_to(self.forest, share)
+        else:
+            share = amount if place else 1 - amount
+            return self._moved(moved_to(self.forest, share), {str(names[1]): float(f"{share:.6g}")})
+        score = [at] if self.forest.outputs == 1 else [1 - at, at]
+        share = float(self.forest.probabilities(np.array([score]))[0, 1])
+        moved = last_of_two(self.forest)
+        moved = dataclasses.replace(moved, cut=dataclasses.replace(moved.cut, at=at, slack=0.0))
         return self._moved(moved, {str(names[1]): float(f"{share:.6g}")})
 
     def _top(self, amount: Top, place: int, asked: Asked, table: Any) -> float:
@@ -282,20 +278,6 @@ class ForestModel(Bounded):
             kept = None
         return dataclasses.replace(self, forest=forest, operating=operating, certificate=kept)
 
-    def _cut_at(self, at: float, positive: object, share: float) -> Self:
-        """At a score, which is compared as it is."""
-        forest = self.forest
-        if forest.outputs == 2:
-            forest = dataclasses.replace(
-                forest, values=forest.values[:, 1:],
-                summation=dataclasses.replace(forest.summation, base=forest.summation.base[1:]),
-            )  # fmt: skip
-        cut = dataclasses.replace(forest.cut, at=at, slack=0.0)
-        moved = dataclasses.replace(forest, cut=cut)
-        return self._moved(moved, {str(positive): float(f"{share:.6g}")})
-
-    # --- who is asked about ---
-
     def about(self, domain: Domain) -> Self:
         """The same forest asked about other people: another domain with the features it reads."""
         unknown = [name for name in self.reads if name not in domain.names]
@@ -304,5 +286,102 @@ class ForestModel(Bounded):
         return dataclasses.replace(self, domain=domain, certificate=None)
 
 
-def _as_scores(at: float, forest: Forest) -> np.ndarray:
-    return np.array([[at]]) if forest.outputs == 1 else np.array([[1 - at, at]])
+# --- rows of a table ---
+
+
+class ForestRows(RowMethod):
+    """Rows judged as every version that the forest can tell apart: of a real-valued sensitive feature, every value."""
+
+    model: ForestModel
+
+    def __init__(self, model: ForestModel) -> None:
+        self.judge = Judge.of(model)
+        self.cells = self.judge.cells
+        super().__init__(model, self.cells.twins.versions)
+
+    def size(self, left: float, each: float) -> int:
+        return int(np.clip(TOGETHER // (self.versions.size * self.model.forest.trees), FEWEST_ROWS, MOST_ROWS))
+
+    def own(self, rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        return self.cells.own(rows)
+
+    def pair(self, person: Mapping[str, Value], versions: Sequence[int], row: Any = None) -> list[Person]:
+        if row is None:
+            return super().pair(person, versions)
+        if not all(self.versions.exists(person, version) for version in versions):
+            return []
+        return [self._in_the_table(row, versions[0], person), self.versions.of(person, versions[1])]
+
+    def _in_the_table(self, row: Any, version: int, person: Mapping[str, Value]) -> Person:
+        """The row as it stands, if it is that version; else the person as that version."""
+        cells, found = self.cells, self.versions.of(person, version)
+        own: Person = {}
+        for i, cell in zip(cells.sensitive, cells.twins.values[version % len(cells.twins.values)], strict=True):
+            part, name = cells.features[i], cells.domain.names[i]
+            value: Any = plain_level(row[name]) if name in row.index else None
+            unknown = value is None and not part.feature.missing
+            if version >= len(cells.twins.values) or unknown or int(part.of([value])[0]) != cell:
+                return found
+            if isinstance(part.feature, NUMERIC):
+                own[name] = int(value) if part.feature.kind == "integer" else float(value)
+            else:
+                own[name] = next(level for level in part.feature.levels() if level == value)
+        return found | own
+
+    # --- smallest changes ---
+
+    def changes(self, person: Person, clock: Clock) -> Iterator[Person]:
+        cells = self.cells
+        point = cells.place(pd.DataFrame([person]))[0]
+        if (point < 0).any():
+            return
+        steps = [self._steps(i, person) for i in range(len(cells.free))]
+        for together in (1, 2):
+            trials = _trials(point, steps, together)
+            if not trials:
+                continue
+            points = np.repeat(point[None], len(trials), axis=0)
+            for row, (_, changes) in enumerate(trials):
+                for i, cell in changes:
+                    points[row, i] = cell
+            decided, _ = self.judge.decided(points)
+            for row in np.flatnonzero(told_alike(decided))[: self.replayed]:
+                yield person | {cells.domain.free_names[i]: steps[i][cell][1] for i, cell in trials[row][1]}
+
+    def _steps(self, i: int, person: Person) -> dict[int, tuple[float, Value]]:
+        """For each other cell of a free feature: how far it is, and its value nearest to the person's own."""
+        part = self.cells.features[self.cells.free[i]]
+        own, feature = person[part.feature.name], part.feature
+        here = int(part.of([own])[0])
+        if part.ends is None or not isinstance(feature, NUMERIC):
+            return {c: (1.0, part.samples[c]) for c in range(part.listed) if c != here}
+        if own is None:
+            return {cell: (1.0, part.shown(cell)) for cell in range(part.listed)}
+        span = float(feature.high - feature.low) or 1.0
+        found: dict[int, tuple[float, Value]] = {}
+        for cell in range(part.listed):
+            if cell < here:
+                value = part.samples[cell]
+            elif cell > here:
+                last = float(part.ends[cell - 1])
+                value = int(last) + 1 if feature.kind == "integer" else float(np.nextafter(last, np.inf))
+            else:
+                continue
+            if feature.kind == "real":  # a number that is short to read, if one is as near to a thousandth of the range
+                short = float(f"{value:.6g}")
+                value = short if int(part.of([short])[0]) == cell else value
+            found[cell] = (abs(float(value) - float(own)) / span, value)
+        return found
+
+
+def _trials(point: np.ndarray, steps: list[dict[int, tuple[float, Value]]], together: int) -> list[Trial]:
+    """Changes of so many features, the nearest first."""
+    found: list[Trial] = []
+    for features in itertools.combinations(range(len(point)), together):
+        options = [sorted((cost, cell) for cell, (cost, _) in steps[i].items()) for i in features]
+        if together == 2:
+            options = [some[:9] for some in options]
+        for choice in itertools.product(*options):
+            cells = [(i, cell) for i, (_, cell) in zip(features, choice, strict=True)]
+            found.append((sum(cost for cost, _ in choice), cells))
+    return sorted(found, key=lambda trial: trial[0])[:MOST_TRIED]

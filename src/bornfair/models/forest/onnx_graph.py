@@ -1,9 +1,10 @@
-"""How is a forest shipped? As one ONNX graph: raw columns in, label and probabilities out, like a network's.
+"""Forests as ONNX graphs: raw columns in, label and probabilities out, like a network's.
 
 Numbers are given as double (NaN where one is missing), true/false as bool, categories as string (int64 if all of them
-are whole numbers; the empty text is a missing one). A category becomes a row of a table, with a column for each set of
-levels that splits ask about. All columns go side by side into one TreeEnsemble of ai.onnx.ml 5, in float64: comparisons
-are exact, sums are of float64, whatever the original added in. `bornfair.proof.checker` reads the graph back.
+are whole numbers; the empty text is a missing one). A category, and a whole number of which a split picks some out of
+their order, becomes a row of a table, with a column for each set of levels that splits ask about. All columns go side
+by side into one TreeEnsemble of ai.onnx.ml 5, in float64: comparisons are exact, sums are of float64, whatever the
+original added in. `bornfair.proof.checker` reads the graph back.
 
 Some versions of onnxruntime misread a set of members in a split, a tree of one leaf, and a split whose one side is a
 leaf with the number of the split on its other side. None of these is written, nor accepted by the checker.
@@ -14,25 +15,28 @@ leaf with the number of the split on its other side. None of these is written, n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bornfair.core.errors import InputError, shown
-from bornfair.models.forest.served import ServedColumns, ServedForest
+from bornfair.models.forest.columns import SplitColumn
 from bornfair.models.graph_draft import GraphDraft
 from bornfair.models.network.onnx_graph import BOOL, DOUBLE, FLOAT, INT64, STRING, as_text, served_classes
 from bornfair.people.features import NUMERIC, Feature, known_levels
 
 if TYPE_CHECKING:
-    import onnx
-
     from bornfair.models.forest.model import ForestModel
 
 OPSET, TREES_OPSET, IR = 21, 5, 10
 METADATA = "bornfair.forest"
+MOST_LISTED = 1_000  # whole numbers that are looked up one by one
+MOST_ENTRIES = 2**20  # levels times sets of one category
 LEQ = 0  # the mode of a split: left goes who is at most the threshold
+
+Ways = tuple[bool, ...]  # whether a split sends each level left, then who has none, then any other value
 
 
 def forest_bytes(model: ForestModel, *, sensitive: bool = True) -> bytes:
@@ -59,7 +63,7 @@ def _input_type(feature: Feature, listed: bool) -> int:
 class _Graph(GraphDraft):
     def __init__(self, model: ForestModel, sensitive: bool) -> None:
         super().__init__(model.domain, sensitive)
-        self.model, self.served = model, ServedForest.of(model)
+        self.model, self.served = model, _Served(model)
 
     def build(self) -> bytes:
         declare = self.helper.make_tensor_value_info
@@ -110,29 +114,50 @@ class _Graph(GraphDraft):
 
         A leaf adds to one output: a tree whose leaves have values for several stands there once for each.
         """
-        forest, made = self.served.forest, _Lists()
+        served, forest = self.served, self.model.forest
         wide = np.zeros((forest.trees, forest.outputs), bool)
         np.logical_or.at(wide, forest.tree_of_leaf, forest.values != 0)
         wide[~wide.any(axis=1), 0] = True
         ends = np.append(forest.roots[1:], forest.nodes)
-        for tree in range(forest.trees):
-            for output in np.flatnonzero(wide[tree]).tolist():
-                made.add(self.served, range(forest.roots[tree], ends[tree]), output)
+        roots, targets, weights = list[int](), list[int](), list[float]()
+        splits = list[tuple[int, float, int, tuple[int, bool], tuple[int, bool]]]()
+        for tree, output in np.argwhere(wide).tolist():
+            nodes, start, first = range(forest.roots[tree], ends[tree]), len(splits), len(weights)
+            inner = [node for node in nodes if forest.column[node] >= 0]
+            leaves = [node for node in nodes if forest.column[node] < 0]
+            roots.append(start)
+            if not inner:
+                splits.append((0, 0.0, 0, (first, True), (first + 1, True)))
+                leaves *= 2
+            else:
+                split = {node: start + i for i, node in enumerate(inner)}
+                leaf = _apart(served, inner, leaves, split, first)
+                leaves.sort(key=leaf.__getitem__)
+                for node in inner:
+                    yes, no = (
+                        (leaf[child], True) if child in leaf else (split[child], False)
+                        for child in (int(served.left[node]), int(served.right[node]))
+                    )
+                    asked = int(served.column[node]), float(served.threshold[node]), int(served.missing[node])
+                    splits.append((*asked, yes, no))
+            weights += forest.values[forest.leaf[leaves], output].tolist()
+            targets += [output] * len(leaves)
+        column, threshold, missing, yes_sides, no_sides = zip(*splits, strict=True)
         attributes: dict[str, Any] = {
             "aggregate_function": 1,
-            "leaf_targetids": made.targets,
-            "leaf_weights": self._tensor(made.weights),
+            "leaf_targetids": targets,
+            "leaf_weights": self.numpy_helper.from_array(np.array(weights, np.float64)),
             "n_targets": forest.outputs,
-            "nodes_falseleafs": [int(leaf) for _, leaf in made.no],
-            "nodes_falsenodeids": [place for place, _ in made.no],
-            "nodes_featureids": made.columns,
-            "nodes_missing_value_tracks_true": made.missing,
-            "nodes_modes": self.numpy_helper.from_array(np.full(len(made.columns), LEQ, np.uint8)),
-            "nodes_splits": self._tensor(made.splits),
-            "nodes_trueleafs": [int(leaf) for _, leaf in made.yes],
-            "nodes_truenodeids": [place for place, _ in made.yes],
+            "nodes_falseleafs": [int(leaf) for _, leaf in no_sides],
+            "nodes_falsenodeids": [place for place, _ in no_sides],
+            "nodes_featureids": column,
+            "nodes_missing_value_tracks_true": missing,
+            "nodes_modes": self.numpy_helper.from_array(np.full(len(splits), LEQ, np.uint8)),
+            "nodes_splits": self.numpy_helper.from_array(np.array(threshold, np.float64)),
+            "nodes_trueleafs": [int(leaf) for _, leaf in yes_sides],
+            "nodes_truenodeids": [place for place, _ in yes_sides],
             "post_transform": 0,
-            "tree_roots": made.roots,
+            "tree_roots": roots,
         }
         return self.node("TreeEnsemble", [raw], "trees", domain="ai.onnx.ml", **attributes)
 
@@ -175,61 +200,8 @@ class _Graph(GraphDraft):
         logits = self.node("Cast", [shown_as], "logits", to=FLOAT)
         return self.probabilities(logits, forest.outputs)
 
-    def _tensor(self, numbers: list[float]) -> onnx.TensorProto:
-        return self.numpy_helper.from_array(np.array(numbers, np.float64))
 
-
-@dataclass(eq=False)
-class _Lists:
-    """The lists of a TreeEnsemble; a side is the number of a split or of a leaf, and whether it is a leaf."""
-
-    roots: list[int] = field(default_factory=list)
-    columns: list[int] = field(default_factory=list)
-    splits: list[float] = field(default_factory=list)
-    missing: list[int] = field(default_factory=list)
-    yes: list[tuple[int, bool]] = field(default_factory=list)
-    no: list[tuple[int, bool]] = field(default_factory=list)
-    targets: list[int] = field(default_factory=list)
-    weights: list[float] = field(default_factory=list)
-
-    def add(self, served: ServedForest, nodes: range, output: int) -> None:
-        forest, start, first = served.forest, len(self.columns), len(self.weights)
-        inner = [node for node in nodes if forest.column[node] >= 0]
-        leaves = [node for node in nodes if forest.column[node] < 0]
-        self.roots.append(start)
-        if not inner:
-            weight = float(forest.values[forest.leaf[leaves[0]], output])
-            self._leaves([weight, weight], output)
-            self._split(0, 0.0, 0, (first, True), (first + 1, True))
-            return
-        split = {node: start + i for i, node in enumerate(inner)}
-        leaf = _apart(served, inner, leaves, split, first)
-        for node in sorted(leaves, key=leaf.__getitem__):
-            self._leaves([float(forest.values[forest.leaf[node], output])], output)
-        for node in inner:
-            sides = [
-                (leaf[child], True) if child in leaf else (split[child], False)
-                for child in (int(served.left[node]), int(served.right[node]))
-            ]
-            self._split(
-                int(served.column[node]), float(served.threshold[node]), int(served.missing_left[node]), *sides
-            )  # fmt: skip
-
-    def _leaves(self, weights: list[float], output: int) -> None:
-        self.weights += weights
-        self.targets += [output] * len(weights)
-
-    def _split(self, column: int, split: float, missing: int, yes: tuple[int, bool], no: tuple[int, bool]) -> None:
-        self.columns.append(column)
-        self.splits.append(split)
-        self.missing.append(missing)
-        self.yes.append(yes)
-        self.no.append(no)
-
-
-def _apart(
-    served: ServedForest, inner: list[int], leaves: list[int], split: dict[int, int], first: int
-) -> dict[int, int]:
+def _apart(served: _Served, inner: list[int], leaves: list[int], split: dict[int, int], first: int) -> dict[int, int]:
     """Numbers for the leaves of a tree, none of them that of the split on the other side of its parent.
 
     A leaf rules out one of as many rotations as there are leaves, and fewer leaves than that have a split beside them.
@@ -244,3 +216,111 @@ def _apart(
     ruled_out = {(taken[leaf] - first - i) % count for i, leaf in enumerate(leaves) if leaf in taken}
     turn = next(k for k in range(count) if k not in ruled_out)
     return {leaf: first + (i + turn) % count for i, leaf in enumerate(leaves)}
+
+
+# --- splits in raw values ---
+
+
+@dataclass(frozen=True, eq=False)
+class ServedColumns:
+    """The columns that a feature has in the graph: itself, or one for each set of levels that splits ask about."""
+
+    feature: Feature
+    sets: tuple[Ways, ...] | None
+
+    @property
+    def table(self) -> np.ndarray:
+        """For each level, a missing value and any other: 0 where a set holds it, else 1, so that x ≤ ½ is "in it"."""
+        assert self.sets is not None
+        return 1.0 - np.array(self.sets, np.float64).T
+
+
+class _Served:
+    """Splits of a forest over raw columns, without any encoding: left goes who is at most the threshold.
+
+    A split of a column (a number made of a raw value) becomes one of the raw value: x ≤ c for a number, with c found
+    without error (`SplitColumn.last_below`), and a set of levels for a category, each level looked up. Nodes are those
+    of the forest; `column` counts over all columns.
+    """
+
+    def __init__(self, model: ForestModel) -> None:
+        self.forest, read = model.forest, model.features_read
+        # Somebody must say how many rows there are, also where nothing is read.
+        spare = [f.name for f in (*model.domain.free_features, *model.domain.sensitive_features)][:1]
+        names = [name for name in model.domain.names if name in read] or spare
+        self.column, self.threshold = np.full(model.forest.nodes, -1), np.zeros(model.forest.nodes)
+        self.left, self.right = model.forest.left.copy(), model.forest.right.copy()
+        self.missing = model.forest.missing_left.copy()
+        self.columns, start = list[ServedColumns](), 0
+        for name in names:
+            feature = model.domain.feature(name)
+            nodes = [
+                (column, np.flatnonzero(self.forest.column == place))
+                for place, column in enumerate(self.forest.columns)
+                if model.reads[column.source] == name
+            ]
+            nodes = [(column, several) for column, several in nodes if len(several)]
+            sets = None
+            if feature.kind == "boolean":
+                self._true_or_false(nodes, start)
+            elif not isinstance(feature, NUMERIC) or any(self._is_listed(*each) for each in nodes):
+                sets = self._sets(feature, nodes, start)
+            else:
+                self._number(nodes, start)
+            self.columns.append(ServedColumns(feature, sets))
+            start += 1 if sets is None else len(sets)
+
+    def _is_listed(self, column: SplitColumn, nodes: np.ndarray) -> bool:
+        """Whether splits pick numbers out of their order."""
+        return column.table is not None or bool(column.breaks) or bool((self.forest.members[nodes] >= 0).any())
+
+    def _number(self, nodes: Sequence[tuple[SplitColumn, np.ndarray]], place: int) -> None:
+        for column, several in nodes:
+            self.column[several] = place
+            self.threshold[several] = column.last_below(self.forest.threshold[several])
+            nothing = float(column.values(np.array([np.nan]))[0])
+            if not np.isnan(nothing):
+                self.missing[several] = self.forest.goes_left(several, np.array([nothing]))[:, 0]
+            if column.falls:
+                self._turn(several)
+                self.missing[several] = ~self.missing[several]
+
+    def _true_or_false(self, nodes: Sequence[tuple[SplitColumn, np.ndarray]], place: int) -> None:
+        """0 or 1: one way for both is beyond both."""
+        for column, several in nodes:
+            goes = self.forest.goes_left(several, column.values(np.array([False, True], dtype=object)))
+            self.column[several] = place
+            self.threshold[several] = np.where(goes[:, 0] == goes[:, 1], 2.0, 0.5)
+            self.missing[several] = False
+            self._turn(several[~goes[:, 0]])
+
+    def _sets(self, feature: Feature, nodes: Sequence[tuple[SplitColumn, np.ndarray]], start: int) -> tuple[Ways, ...]:
+        many = isinstance(feature, NUMERIC) and (feature.kind != "integer" or len(feature.levels()) > MOST_LISTED)
+        if many or (isinstance(feature, NUMERIC) and feature.missing):
+            raise InputError(
+                f"a split of '{feature.name}' picks single numbers out, or takes zero for missing, which a bundle can "
+                f"only hold of at most {MOST_LISTED:,} whole numbers that are never missing; list its values in the "
+                "domain as categories."
+            )
+        levels, found = np.array(list(known_levels(feature)), dtype=object), dict[Ways, int]()
+        for column, several in nodes:
+            absent = column.values(np.array([None], dtype=object))
+            other = absent
+            if column.table is not None and column.other is not None:
+                other = SplitColumn(0, column.steps).values(np.array([column.other]))
+            for node, ways in zip(
+                several.tolist(),
+                self.forest.goes_left(several, np.concatenate([column.values(levels), absent, other])),
+                strict=True,
+            ):
+                place = found.setdefault(tuple(ways.tolist()), len(found))
+                self.column[node], self.threshold[node], self.missing[node] = start + place, 0.5, False
+        if len(found) * len(levels) > MOST_ENTRIES:
+            raise InputError(
+                f"splits of '{feature.name}' ask about {len(found):,} sets of {len(levels):,} levels, more than a "
+                "bundle can hold; merge rare categories."
+            )
+        return tuple(found) or ((False,) * (len(levels) + 2),)  # nothing is read, but it says how many rows there are
+
+    def _turn(self, nodes: np.ndarray) -> None:
+        self.left[nodes], self.right[nodes] = self.forest.right[nodes], self.forest.left[nodes]

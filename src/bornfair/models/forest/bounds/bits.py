@@ -1,4 +1,4 @@
-"""Which leaves can anybody in a box reach, and between which scores do they lie? A bit for each leaf, 64 at a time.
+"""Bounds on the scores of everybody in a box of cells, by the leaves that can be reached: a bit for each leaf.
 
 The leaves of a tree that somebody in a box of cells reaches are those that each feature by itself allows. For every
 cell of a feature one word of bits says which leaves it allows; a range of cells allows what one of them does; features
@@ -79,7 +79,7 @@ class LeafBits:
             [self._valid, *(np.bitwise_or.reduce(table, axis=0) for table in everywhere.values())], axis=0
         )
         low, high = self._word_ends(root)
-        low, high = np.minimum.reduceat(low, self._first), np.maximum.reduceat(high, self._first)
+        low, high = np.minimum.reduceat(low, self.starts), np.maximum.reduceat(high, self.starts)
         settled = low == high
         self.constant = self.margins.constant.copy()
         np.add.at(self.constant, self.output[settled], low[settled])
@@ -105,12 +105,7 @@ class LeafBits:
 
     @cached_property
     def acting_words(self) -> int:
-        return int(self._first[self.acting]) if self.acting < self.units else self.words
-
-    @property
-    def starts(self) -> np.ndarray:
-        """The first word of each unit."""
-        return self._first
+        return int(self.starts[self.acting]) if self.acting < self.units else self.words
 
     def values(self, words: slice) -> np.ndarray:
         """What the leaf of each bit adds; no number for bits that stand for none."""
@@ -151,22 +146,20 @@ class LeafBits:
     def ends(self, masks: np.ndarray, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """The lowest and highest sums [..., outputs] of the units whose words these are, from word `first` on."""
         low, high = self.unit_ends(masks, first)
-        unit = int(np.searchsorted(self._first, first))
-        output = self.output[unit : unit + low.shape[-1]]
-        return self._summed(low, output), self._summed(high, output)
+        if self.outputs == 1:
+            return low.sum(axis=-1, keepdims=True), high.sum(axis=-1, keepdims=True)
+        unit = int(np.searchsorted(self.starts, first))
+        parts = [self.output[unit : unit + low.shape[-1]] == k for k in range(self.outputs)]
+        least, most = (np.stack([ends[..., part].sum(axis=-1) for part in parts], axis=-1) for ends in (low, high))
+        return least, most
 
     def unit_ends(self, masks: np.ndarray, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """The lowest and the highest value of each unit [..., units] whose words begin at word `first`."""
         low, high = self._word_ends(masks, first)
         if not self._single:
-            starts = self._first[(self._first >= first) & (self._first < first + masks.shape[-1])] - first
+            starts = self.starts[(self.starts >= first) & (self.starts < first + masks.shape[-1])] - first
             low, high = np.minimum.reduceat(low, starts, axis=-1), np.maximum.reduceat(high, starts, axis=-1)
         return low, high
-
-    def _summed(self, parts: np.ndarray, output: np.ndarray) -> np.ndarray:
-        if self.outputs == 1:
-            return parts.sum(axis=-1, keepdims=True)
-        return np.stack([parts[..., output == k].sum(axis=-1) for k in range(self.outputs)], axis=-1)
 
     def _word_ends(self, masks: np.ndarray, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
         place = (np.arange(first, first + masks.shape[-1]) * (WORD + 1)).astype(np.int32)
@@ -197,7 +190,7 @@ class LeafBits:
                 output.append(k)
                 first.append(first[-1] + words)
         self.tree, self.output = np.array(tree), np.array(output)
-        self._first, values = np.array(first[:-1]), np.concatenate(rising)
+        self.starts, values = np.array(first[:-1]), np.concatenate(rising)
         self._single = len(values) == len(self.tree)
         self._valid = np.packbits(~np.isnan(values), axis=1, bitorder="little").view(np.uint64)[:, 0]
         blank = np.isnan(values)
@@ -237,7 +230,7 @@ class LeafBits:
             for i, node in enumerate(nodes.tolist()):
                 unit = k * forest.trees + int(forest.tree_of_node[node])
                 one, other = below[forest.left[node]], below[forest.right[node]]
-                begin, both = int(self._first[unit]), one | other
+                begin, both = int(self.starts[unit]), one | other
                 while both:
                     if both & whole:
                         word.append(begin)
@@ -270,17 +263,17 @@ class LeafBits:
             if position in tables:
                 rows = tables[position] & root
                 unlike |= np.any([(rows[way] != rows).any(axis=0) for way in maps], axis=0)
-        unit_of_word = np.searchsorted(self._first, np.arange(len(root)), side="right") - 1
+        unit_of_word = np.searchsorted(self.starts, np.arange(len(root)), side="right") - 1
         return np.unique(unit_of_word[unlike])
 
     def _keep(self, units: np.ndarray, tables: dict[int, np.ndarray], root: np.ndarray) -> None:
         """Only these units, in this order."""
-        widths = np.diff(np.append(self._first, len(root)))
-        ranges = [np.arange(self._first[u], self._first[u] + widths[u]) for u in units]
+        widths = np.diff(np.append(self.starts, len(root)))
+        ranges = [np.arange(self.starts[u], self.starts[u] + widths[u]) for u in units]
         words = np.concatenate([np.zeros(0, np.int64), *ranges]).astype(np.int64)
         self.root, self._rising, self._falling = root[words], self._rising[words], self._falling[words]
         self.tree, self.output = self.tree[units], self.output[units]
-        self._first = np.concatenate([[0], np.cumsum(widths[units])])[:-1].astype(np.int64)
+        self.starts = np.concatenate([[0], np.cumsum(widths[units])])[:-1].astype(np.int64)
         self._single = len(words) == len(units)
         for position in tables:
             tables[position] = tables[position][:, words] & self.root

@@ -1,4 +1,4 @@
-"""Where is a box of cells best cut? Where trees whose values spread most inside it split first.
+"""The best cut of a box of cells: where trees whose values spread most inside it split first.
 
 Each unit is followed from its root as far as everybody in the box goes one way; the split at which they part votes for
 itself with the unit's spread. The feature with most votes is cut, at the split with most votes in it.
@@ -18,55 +18,44 @@ class Branching:
     def __init__(self, judge: Judge) -> None:
         cells, forest = judge.cells, judge.model.forest
         self.judge, self.forest = judge, forest
-        width = len(cells.features)
         self.split_of = np.full(forest.nodes, -1)
         feature, before, change, offset = list[int](), list[np.ndarray](), list[np.ndarray](), list[int]()
         known: dict[tuple[int, bytes], int] = {}
         total = 0
-        for position, (nodes, left) in cells.routes.items():
-            for node, row in zip(nodes.tolist(), left, strict=True):
-                key = (position, row.tobytes())
-                if key not in known:
-                    known[key] = len(feature)
-                    feature.append(position)
-                    offset.append(total)
-                    before.append(np.concatenate([[0], np.cumsum(row)]))
-                    turns = np.append(np.where(row[1:] != row[:-1], np.arange(len(row) - 1), len(row)), len(row))
-                    change.append(np.append(np.minimum.accumulate(turns[::-1])[::-1], len(row)))
-                    total += len(row) + 1
-                self.split_of[node] = known[key]
+        for node, (position, row) in cells.sides.items():
+            key = (position, row.tobytes())
+            if key not in known:
+                known[key] = len(feature)
+                feature.append(position)
+                offset.append(total)
+                before.append(np.concatenate([[0], np.cumsum(row)]))
+                turns = np.append(np.where(row[1:] != row[:-1], np.arange(len(row) - 1), len(row)), len(row))
+                change.append(np.append(np.minimum.accumulate(turns[::-1])[::-1], len(row)))
+                total += len(row) + 1
+            self.split_of[node] = known[key]
         self.feature = np.array(feature, np.int64)
         self.offset = np.array(offset, np.int64)
         self.before = np.concatenate([*before, np.zeros(1, np.int64)]).astype(np.int32)
         self.change = np.concatenate([*change, np.zeros(1, np.int64)]).astype(np.int32)
-        self.place = np.full(width, -1)
+        self.place = np.full(len(cells.features), -1)
         self.place[list(cells.free)] = np.arange(len(cells.free))
         self.roots = forest.roots[judge.bits.tree]
 
-    @property
-    def splits(self) -> int:
-        return len(self.feature)
-
-    def everywhere(self, low: np.ndarray, high: np.ndarray, version: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Boxes over all features of the domain, each as one version [boxes]."""
+    def _everywhere(self, free: np.ndarray, version: np.ndarray) -> np.ndarray:
+        """The cells of all features of the domain, from those of the free ones and one version [boxes]."""
         cells = self.judge.cells
-        ends = []
-        for end in (low, high):
-            whole = np.zeros((len(end), len(cells.features)), np.int32)
-            whole[:, list(cells.free)] = end
-            whole[:, list(cells.sensitive)] = cells.twins.values[version % len(cells.twins.values)]
-            ends.append(whole)
-        return ends[0], ends[1]
+        whole = np.zeros((len(free), len(cells.features)), np.int32)
+        whole[:, list(cells.free)] = free
+        whole[:, list(cells.sensitive)] = cells.twins.values[version % len(cells.twins.values)]
+        return whole
 
     def parting(self, low: np.ndarray, high: np.ndarray, version: np.ndarray, units: slice) -> np.ndarray:
         """The split [boxes, units] at which people of each box first part in each unit; −1 where they do not."""
         forest = self.forest
-        first, last = self.everywhere(low, high, version)
-        roots = self.roots[units]
-        boxes, width = len(low), first.shape[1]
+        first, last = (self._everywhere(end, version).ravel() for end in (low, high))
+        roots, boxes, width = self.roots[units], len(low), len(self.judge.cells.features)
         node = np.tile(roots, boxes)
         row = np.repeat(np.arange(boxes) * width, len(roots))
-        first, last = first.ravel(), last.ravel()
         moving = np.flatnonzero(self.split_of[node] >= 0)
         found = np.full(len(node), -1)
         while len(moving):
@@ -94,17 +83,12 @@ class Branching:
         each of these, and of the others.
         """
         acting = self.judge.bits.acting
-        parts = [
-            (self.parting(low, high, versions[0], slice(0, acting)), spreads[0]),
-            (self.parting(low, high, versions[1], slice(0, acting)), spreads[1]),
-            (self.parting(low, high, versions[0], slice(acting, None)), spreads[2]),
-        ]
-        boxes = len(low)
-        split = np.concatenate([part[0] for part in parts], axis=1)
-        weight = np.concatenate([part[1] for part in parts], axis=1)
-        weight = np.where(split >= 0, np.maximum(weight, 1e-30), 0.0)
-        key = np.arange(boxes)[:, None] * self.splits + np.maximum(split, 0)
-        votes = np.bincount(key.ravel(), weight.ravel(), minlength=boxes * self.splits).reshape(boxes, self.splits)
+        asked = ((versions[0], slice(0, acting)), (versions[1], slice(0, acting)), (versions[0], slice(acting, None)))
+        boxes, splits = len(low), len(self.feature)
+        split = np.concatenate([self.parting(low, high, *one) for one in asked], axis=1)
+        weight = np.where(split >= 0, np.maximum(np.concatenate(spreads, axis=1), 1e-30), 0.0)
+        key = np.arange(boxes)[:, None] * splits + np.maximum(split, 0)
+        votes = np.bincount(key.ravel(), weight.ravel(), minlength=boxes * splits).reshape(boxes, splits)
         by_feature = np.zeros((boxes, len(self.place)))
         for position in np.unique(self.feature):
             by_feature[:, position] = votes[:, self.feature == position].sum(axis=1)

@@ -1,4 +1,4 @@
-"""Into which cells do the splits of a forest cut the people? On each cell of each feature every split goes one way.
+"""Cells into which the splits of a forest cut the people: on each cell of a feature every split goes one way.
 
 The values of a feature of the domain fall into finitely many cells: ranges of a number between neighbouring
 thresholds, single categories, and the missing value where there may be one. So everybody who could exist is a point of
@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import InputError, plain_level, shown
-from bornfair.models.forest.columns import SplitColumn
 from bornfair.models.forest.forest import Forest
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
@@ -62,7 +61,8 @@ class FeatureCells:
     @cached_property
     def samples(self) -> np.ndarray:
         """Somebody's raw value in each cell; of a number, the last."""
-        found: list[Any] = list(self.feature.levels()) if self.ends is None else self._numbers(self.ends)
+        kind = int if self.feature.kind == "integer" else float
+        found: list[Any] = list(self.feature.levels()) if self.ends is None else [kind(end) for end in self.ends]
         made = np.empty(self.count, object)
         made[:] = found + [None] * self.gap
         return made
@@ -111,9 +111,6 @@ class FeatureCells:
             inside &= given == np.round(given)
         return np.where(inside, cells, np.where(np.isnan(given) & self.gap, self.listed, -1))
 
-    def _numbers(self, numbers: np.ndarray) -> list[Any]:
-        return [int(n) for n in numbers] if self.feature.kind == "integer" else [float(n) for n in numbers]
-
 
 @dataclass(frozen=True, eq=False)
 class Cells:
@@ -126,14 +123,21 @@ class Cells:
     @staticmethod
     def of(model: ForestModel, where: Where | None = None) -> Cells:
         """where: a sub-population by its free features, of whose limits no cell lies on both sides."""
-        cuts, limits = _cuts(model.forest, model.reads), _limits(model.domain, where or {})
-        mirrored = _mirrored(model.domain)
-        made = []
-        for feature in model.domain.features:
+        domain, cuts = model.domain, _cuts(model.forest, model.reads)
+        if named := [name for name in where or {} if name in domain.sensitive]:
+            raise InputError(
+                f"where names {shown(named)}, which is sensitive: everybody is looked at with each of its values; name "
+                f"other features, such as {shown(domain.free_names, most=5)}."
+            )
+        limits, made = named_limits(domain, where or {}), []
+        for feature in domain.features:
             ends = None
             if isinstance(feature, NUMERIC):
-                own = np.append(cuts.get(feature.name, np.zeros(0)), _beside(feature, limits))
-                ends = _ends(feature, own, mirror=feature.name in mirrored)
+                own = cuts.get(feature.name, np.zeros(0))
+                if None not in limits.get(feature.name, (None,)):  # the last numbers before the limits, and up to them
+                    low, high = limits[feature.name]
+                    own = np.append(own, [np.nextafter(float(low), -np.inf), float(high)])
+                ends = _ends(feature, own, mirror=feature.name in domain.twin_group.moved)
             made.append(FeatureCells(feature, ends))
         return Cells(model, tuple(made), limits)
 
@@ -178,7 +182,28 @@ class Cells:
     @cached_property
     def routes(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """For each feature that is read: the nodes that do, and whether each cell goes left there [nodes, cells]."""
-        return _routes(self)
+        forest, found = self.model.forest, dict[int, list[tuple[np.ndarray, np.ndarray]]]()
+        for place, column in enumerate(forest.columns):
+            nodes = np.flatnonzero(forest.column == place)
+            if len(nodes):
+                position = self.domain.names.index(self.model.reads[column.source])
+                left = forest.goes_left(nodes, column.values(self.features[position].samples))
+                found.setdefault(position, []).append((nodes, left))
+        joined = {}
+        for position, parts in found.items():
+            nodes, left = (np.concatenate(part) for part in zip(*parts, strict=True))
+            order = np.argsort(nodes, kind="stable")
+            joined[position] = (nodes[order], left[order])
+        return joined
+
+    @cached_property
+    def sides(self) -> dict[int, tuple[int, np.ndarray]]:
+        """For each inner node: the feature that it reads, and whether each of its cells goes left."""
+        return {
+            node: (position, row)
+            for position, (nodes, left) in self.routes.items()
+            for node, row in zip(nodes.tolist(), left, strict=True)
+        }
 
     @cached_property
     def twins(self) -> Twins:
@@ -275,24 +300,6 @@ def _cuts(forest: Forest, reads: Sequence[str]) -> dict[str, np.ndarray]:
     return {name: np.unique(np.concatenate(parts)) for name, parts in found.items()}
 
 
-def _limits(domain: Domain, where: Where) -> Where:
-    """What the free features that a sub-population names may be."""
-    if named := [name for name in where if name in domain.sensitive]:
-        raise InputError(
-            f"where names {shown(named)}, which is sensitive: everybody is looked at with each of its values; name "
-            f"other features, such as {shown(domain.free_names, most=5)}."
-        )
-    return named_limits(domain, where)
-
-
-def _beside(feature: Any, limits: Where) -> np.ndarray:
-    """The last numbers before the limits of a feature, and up to them."""
-    if feature.name not in limits or None in limits[feature.name]:
-        return np.zeros(0)
-    low, high = limits[feature.name]
-    return np.array([np.nextafter(float(low), -np.inf), float(high)])
-
-
 def _inside(part: FeatureCells, limits: Where) -> np.ndarray:
     limit = limits.get(part.feature.name)
     if limit is None:
@@ -321,11 +328,6 @@ def _below(number: Fraction) -> float:
     return near if Fraction(near) < number else float(np.nextafter(near, -np.inf))
 
 
-def _mirrored(domain: Domain) -> set[str]:
-    group = domain.twin_group
-    return {name for name in group.moved if isinstance(domain.feature(name), NUMERIC)}
-
-
 def _map(cells: FeatureCells, goes: Permutation) -> np.ndarray:
     """Which cell each cell's people are like once they are moved."""
     own = np.arange(cells.count)
@@ -340,30 +342,3 @@ def _map(cells: FeatureCells, goes: Permutation) -> np.ndarray:
         mirrored = total - ends[cell]
         own[cell] = next(i for i, end in enumerate(ends) if mirrored <= end)
     return own
-
-
-def _routes(cells: Cells) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    forest, domain = cells.model.forest, cells.domain
-    found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
-    for place, column in enumerate(forest.columns):
-        nodes = np.flatnonzero(forest.column == place)
-        if not len(nodes):
-            continue
-        position = domain.names.index(cells.model.reads[column.source])
-        numbers = _column(column, cells.features[position].samples)
-        left = numbers <= forest.threshold[nodes][:, None]
-        for row, chosen in enumerate(forest.members[nodes]):
-            if chosen >= 0:
-                left[row] = np.isin(numbers, forest.sets[chosen])
-        left = np.where(np.isnan(numbers), forest.missing_left[nodes][:, None], left)
-        found.setdefault(position, []).append((nodes, left))
-    joined = {}
-    for position, parts in found.items():
-        nodes, left = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
-        order = np.argsort(nodes, kind="stable")
-        joined[position] = (nodes[order], left[order])
-    return joined
-
-
-def _column(column: SplitColumn, samples: np.ndarray) -> np.ndarray:
-    return SplitColumn(0, column.steps, column.table, column.other, column.missing).values(samples)

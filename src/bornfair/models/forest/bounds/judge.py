@@ -1,25 +1,24 @@
-"""How is everybody in a box decided, and how is somebody in one cell? Sure answers only, in every arithmetic named.
+"""Decisions of a forest about boxes of cells and about single cells: sure answers only, in every arithmetic named.
 
-What is sure is so as real numbers and as the forest's own arithmetic adds up: bounds allow for every rounding of the
-sum (`Margins.doubt`). Somebody whom bounds leave open is summed up in both ways, bit for bit and without any rounding.
+Sure answers hold in real numbers and in the forest's own arithmetic: bounds allow for every rounding of the sum
+(`Margins.doubt`). People whom bounds leave open are summed up in both ways, bit for bit and without any rounding.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import pandas as pd
 
 from bornfair.core.errors import shown
 from bornfair.models.forest.bounds.bits import TOGETHER, LeafBits
 from bornfair.models.forest.bounds.cells import Cells
-from bornfair.models.forest.bounds.restriction import restricted
 from bornfair.models.forest.columns import columns_of
 from bornfair.models.forest.forest import Forest
 from bornfair.models.verdict import Arithmetic, Verdict, undecided
@@ -28,6 +27,7 @@ from bornfair.people.space.subpopulation import Where
 if TYPE_CHECKING:
     from bornfair.models.forest.model import ForestModel
 
+Kept = tuple[Any, ...]
 BANDS = 8  # of many versions
 MOST_CLOSE = 100_000  # sums that are looked at without rounding in one call; beyond, too close to call
 
@@ -45,7 +45,7 @@ class Bounds:
 
     @property
     def fair(self) -> np.ndarray:
-        return self.alike | ((self.sure >= 0).all(axis=1) & (self.sure == self.sure[:, :1]).all(axis=1))
+        return self.alike | told_alike(self.sure)
 
     @property
     def unfair(self) -> np.ndarray:
@@ -61,6 +61,11 @@ def told_apart(decided: np.ndarray) -> np.ndarray:
     return ((decided >= 0) & (decided != first[:, None])).any(axis=1)
 
 
+def told_alike(decided: np.ndarray) -> np.ndarray:
+    """Whose versions [people, versions] surely get the same class."""
+    return (decided >= 0).all(axis=1) & (decided == decided[:, :1]).all(axis=1)
+
+
 class Judge:
     """Decides about boxes of cells, and about single cells, of the free features."""
 
@@ -70,8 +75,8 @@ class Judge:
 
     @staticmethod
     def of(model: ForestModel, where: Where | None = None) -> Judge:
-        """The judge of what the domain leaves of a forest. Of large ones it takes seconds to make, and an audit asks
-        for it half a dozen times: of everybody (no `where`) it is made once for each model.
+        """The judge of what the domain leaves of a forest. Without `where` it is made once for each model: that takes
+        seconds for large ones, and an audit needs it half a dozen times.
         """
         if where:
             return Judge(restricted(model), where)
@@ -185,9 +190,8 @@ class Judge:
             least, most = bits.ends(masks[:, None, : bits.acting_words] & self._bands[:, : bits.acting_words])
             shared = bits.ends(masks[:, bits.acting_words :], bits.acting_words)[0][:, None] + bits.constant
             sure = bits.margins.surely(least + shared, most + shared)  # [people, bands]
-            apart = told_apart(sure)
-            open_ = np.flatnonzero(~apart & ~((sure >= 0).all(axis=1) & (sure == sure[:, :1]).all(axis=1)))
-            unfair[begin : begin + step] = apart
+            unfair[begin : begin + step] = told_apart(sure)
+            open_ = np.flatnonzero(~told_apart(sure) & ~told_alike(sure))
             if len(open_):
                 decided, _ = self.decided(some[open_])
                 unfair[begin + open_] = told_apart(decided)
@@ -256,13 +260,90 @@ def exact_class(forest: Forest, leaves: np.ndarray) -> int:
     return scores.index(max(scores))
 
 
-def table_of(cells: Cells, points: np.ndarray) -> pd.DataFrame:
-    """People given by their cells as rows of raw free values."""
-    columns = {
-        cells.domain.names[position]: cells.features[position].samples[points[:, i]]
-        for i, position in enumerate(cells.free)
-    }
-    return pd.DataFrame(columns, columns=[cells.domain.names[i] for i in cells.free], index=range(len(points)))
+# --- what the domain leaves of a forest ---
+
+
+def restricted(model: ForestModel) -> ForestModel:
+    """The model with the forest that its domain leaves: without splits that everybody passes one way, and without
+    splits whose two sides are equal. Each tree still adds the same number to everybody's score.
+    """
+    keeper = _Keeper(model.forest, Cells.of(model).sides)
+    return replace(model, forest=keeper.forest_of([keeper.tree(int(root)) for root in model.forest.roots]))
+
+
+class _Keeper:
+    """Numbers subtrees; equal ones get the same number (`known`), so that equal sides are recognised at once."""
+
+    def __init__(self, forest: Forest, sides: Mapping[int, tuple[int, np.ndarray]]) -> None:
+        self.forest, self.sides = forest, sides
+        self.known: dict[Kept, int] = {}
+        self.trees: list[Kept] = []  # (row of values,) of a leaf, else (node, left, right) with subtrees by number
+
+    def _number(self, key: Kept, kept: Kept) -> int:
+        if key not in self.known:
+            self.known[key] = len(self.trees)
+            self.trees.append(kept)
+        return self.known[key]
+
+    def tree(self, root: int) -> int:
+        """The number of what is left of a subtree; without recursion, as trees may be deep."""
+        forest, done = self.forest, list[int]()
+        waiting: list[tuple[int, dict[int, np.ndarray], bool]] = [(root, {}, False)]
+        while waiting:
+            node, allowed, is_done = waiting.pop()
+            if is_done:
+                right, left = done.pop(), done.pop()
+                asks = tuple(part[node].item() for part in (forest.column, forest.threshold, forest.members))
+                key = (*asks, forest.missing_left[node].item(), left, right)
+                done.append(left if left == right else self._number(key, (node, left, right)))
+                continue
+            if forest.leaf[node] >= 0:
+                row = int(forest.leaf[node])
+                done.append(self._number(("leaf", forest.values[row].tobytes()), (row,)))
+                continue
+            position, left_cells = self.sides[node]
+            own = allowed.get(position)
+            one = left_cells if own is None else own & left_cells
+            other = ~left_cells if own is None else own & ~left_cells
+            sides = [(one, int(forest.left[node])), (other, int(forest.right[node]))]
+            sides = [(some, child) for some, child in sides if some.any()]
+            if len(sides) == 2:
+                waiting.append((node, allowed, True))
+            for some, child in reversed(sides):
+                waiting.append((child, {**allowed, position: some}, False))
+        return done[0]
+
+    def forest_of(self, roots: list[int]) -> Forest:
+        """The trees written out again, each parent before its children."""
+        forest = self.forest
+        starts, source, left, right, rows = list[int](), list[int](), list[int](), list[int](), list[int]()
+        for root in roots:
+            starts.append(len(source))
+            waiting = [(root, -1, False)]
+            while waiting:
+                number, parent, is_right = waiting.pop()
+                here, kept = len(source), self.trees[number]
+                if parent >= 0:
+                    (right if is_right else left)[parent] = here
+                left.append(-1)
+                right.append(-1)
+                if len(kept) == 1:
+                    source.append(-1)
+                    rows.append(kept[0])
+                    continue
+                source.append(kept[0])
+                waiting += [(kept[2], here, True), (kept[1], here, False)]
+        at = np.array(source)
+        inner = at >= 0
+
+        def of(array: np.ndarray, leaf: Any) -> np.ndarray:
+            return np.where(inner, array[at], leaf)
+
+        return replace(
+            forest, roots=np.array(starts), column=of(forest.column, -1), threshold=of(forest.threshold, 0.0),
+            members=of(forest.members, -1), left=np.array(left), right=np.array(right),
+            missing_left=of(forest.missing_left, False), values=forest.values[rows],
+        )  # fmt: skip
 
 
 JUDGES: WeakKeyDictionary[ForestModel, Judge] = WeakKeyDictionary()

@@ -1,4 +1,4 @@
-"""What do versions of a person get from a forest, as functions of what they share?
+"""Scores of versions of a person as functions of the free features.
 
 For one version, each tree is a tree over the free features alone: its splits on sensitive features are settled, and a
 declared move says where the splits of a moved feature send people. For several versions together, the smallest (or the
@@ -45,17 +45,16 @@ class Functions:
             raise InputError("functions of versions are made of forests with one margin.")
         cells, forest = judge.cells, judge.model.forest
         self.judge, self.cells, self.forest = judge, cells, forest
-        self.values = judge.bits.margins.leaves[:, 0]
-        self.place = {position: i for i, position in enumerate(cells.free)}
-        self.goes: dict[int, tuple[int, np.ndarray]] = {}
-        for position, (nodes, left) in cells.routes.items():
-            self.goes.update(zip(nodes.tolist(), ((position, row) for row in left), strict=True))
-        self.moved = {position: [np.asarray(way) for way in maps] for position, maps in cells.twins.maps.items()}
-        self.low, self.high = self._ranges()
-        acting = np.zeros(forest.trees, bool)
-        acting[judge.bits.tree[: judge.bits.acting]] = True
-        self.acting = np.flatnonzero(acting)
-        self.shared = np.setdiff1d(judge.bits.tree, self.acting)
+        values = judge.bits.margins.leaves[:, 0]
+        low, high = np.zeros(forest.nodes), np.zeros(forest.nodes)  # the least and the largest value below each node
+        for node in range(forest.nodes - 1, -1, -1):
+            if forest.leaf[node] >= 0:
+                low[node] = high[node] = values[forest.leaf[node]]
+            else:
+                one, other = forest.left[node], forest.right[node]
+                low[node], high[node] = min(low[one], low[other]), max(high[one], high[other])
+        self.ends = {True: (low, high), False: (-high, -low)}  # what is largest is least of the negative values
+        self.acting = np.unique(judge.bits.tree[: judge.bits.acting])
         self.known: dict[tuple[tuple[int, ...], bool], Leaves] = {}
 
     @staticmethod
@@ -65,22 +64,10 @@ class Functions:
             KNOWN[judge] = Functions(judge)
         return KNOWN[judge]
 
-    def _ranges(self) -> tuple[np.ndarray, np.ndarray]:
-        """The least and the largest value below each node."""
-        forest = self.forest
-        low, high = np.zeros(forest.nodes), np.zeros(forest.nodes)
-        for node in range(forest.nodes - 1, -1, -1):
-            if forest.leaf[node] >= 0:
-                low[node] = high[node] = self.values[forest.leaf[node]]
-            else:
-                one, other = forest.left[node], forest.right[node]
-                low[node], high[node] = min(low[one], low[other]), max(high[one], high[other])
-        return low, high
-
     @cached_property
     def common(self) -> Leaves:
         """Of the trees that tell no versions apart."""
-        return self._leaves(self.shared, [0], lower=True)
+        return self._leaves(np.setdiff1d(self.judge.bits.tree, self.acting), [0], lower=True)
 
     def of(self, versions: Sequence[int], *, lower: bool = True) -> Leaves:
         """Of the other trees: what these versions get at least, or at most."""
@@ -109,25 +96,17 @@ class Functions:
 
     def _starts(self, versions: Sequence[int]) -> list[tuple[dict[int, np.ndarray], int]]:
         """The sensitive cells of versions: one entry for each that differs, joined where they make up a range."""
-        twins, cells = self.cells.twins, self.cells
-        found = []
+        twins, cells, found = self.cells.twins, self.cells, []
         by_move: dict[int, list[int]] = {}
         for version in versions:
             h, s = divmod(int(version), len(twins.values))
             by_move.setdefault(h, []).append(s)
         for h, rows in by_move.items():
-            if len(cells.sensitive) == 1:  # any set of its values is a set of cells
-                (position,) = cells.sensitive
-                mask = np.zeros(cells.features[position].count, bool)
-                mask[twins.values[rows, 0]] = True
-                found.append(({position: mask}, h))
-                continue
-            for s in rows:
-                entry = {}
-                for j, position in enumerate(cells.sensitive):
-                    mask = np.zeros(cells.features[position].count, bool)
-                    mask[twins.values[s, j]] = True
-                    entry[position] = mask
+            # Any set of values of a single sensitive feature is a set of cells.
+            for some in [rows] if len(cells.sensitive) == 1 else [[s] for s in rows]:
+                entry = {position: np.zeros(cells.features[position].count, bool) for position in cells.sensitive}
+                for position, mask in zip(cells.sensitive, twins.values[some].T, strict=True):
+                    entry[position][mask] = True
                 found.append((entry, h))
         return found
 
@@ -139,19 +118,18 @@ class Functions:
             kept = self._settled(some, path, lower)
             inner = next((item for item in kept if self.forest.leaf[item[0]] < 0), None)
             if inner is None:
-                numbers = [self.low[node] for node, _, _ in kept]
-                yield (min(numbers) if lower else max(numbers)), path
+                least = min(self.ends[lower][0][node] for node, _, _ in kept)
+                yield (least if lower else -least), path
                 continue
             position, row = self._row(inner[0], inner[2])
-            own = path.get(position)
-            one, other = (row, ~row) if own is None else (own & row, own & ~row)
-            waiting += [(kept, {**path, position: other}), (kept, {**path, position: one})]
+            own = path.get(position, np.True_)
+            waiting += [(kept, {**path, position: own & ~row}), (kept, {**path, position: own & row})]
 
     def _row(self, node: int, h: int) -> tuple[int, np.ndarray]:
         """Which cells go left at a split of a free feature, for people moved by an element."""
-        position, row = self.goes[node]
-        way = self.cells.twins.ways[h, position]
-        return position, row[self.moved[position][way]] if position in self.moved else row
+        position, row = self.cells.sides[node]
+        twins = self.cells.twins
+        return position, row[twins.maps[position][twins.ways[h, position]]] if position in twins.maps else row
 
     def _settled(self, items: Items, path: dict[int, np.ndarray], lower: bool) -> Items:
         """The alternatives, each followed as far as nobody on this path parts; those that never count are left out."""
@@ -161,17 +139,15 @@ class Functions:
             if forest.leaf[node] >= 0:
                 found[node] = (node, {}, 0)
                 continue
-            position = self.goes[node][0]
-            if position not in self.place:
-                row, there = self.goes[node][1], sensitive[position]
+            position, row = self.cells.sides[node]
+            if position in sensitive:
+                there = sensitive[position]
                 for mask, child in ((there & row, forest.left[node]), (there & ~row, forest.right[node])):
                     if mask.any():
                         waiting.append((int(child), {**sensitive, position: mask}, h))
                 continue
-            row = self._row(node, h)[1]
-            own = path.get(position)
-            left = row.any() if own is None else (own & row).any()
-            right = not row.all() if own is None else (own & ~row).any()
+            row, own = self._row(node, h)[1], path.get(position, np.True_)
+            left, right = (own & row).any(), (own & ~row).any()
             if left and right:
                 key = (node, h, *((p, mask.tobytes()) for p, mask in sorted(sensitive.items())))
                 found[key] = (node, sensitive, h)
@@ -180,13 +156,10 @@ class Functions:
         kept = list(found.values())
         if len(kept) == 1:
             return kept
-        if lower:
-            best = min(self.high[node] for node, _, _ in kept)
-            first = next(item for item in kept if self.high[item[0]] == best)
-            return [item for item in kept if self.low[item[0]] < best or item is first]
-        best = max(self.low[node] for node, _, _ in kept)
-        first = next(item for item in kept if self.low[item[0]] == best)
-        return [item for item in kept if self.high[item[0]] > best or item is first]
+        least, most = self.ends[lower]
+        best = min(most[node] for node, _, _ in kept)
+        first = next(item for item in kept if most[item[0]] == best)
+        return [item for item in kept if least[item[0]] < best or item is first]
 
 
 KNOWN: WeakKeyDictionary[Judge, Functions] = WeakKeyDictionary()

@@ -1,4 +1,4 @@
-"""How are the scores of the people of a box spread? Means, variances and effects of features, of sums of trees.
+"""Spread of the scores of the people of a box: means, variances and effects of features, of sums of trees.
 
 Bounds on each tree add up to far more than anybody's score differs from another's: of 130 trees, nobody has the worst
 leaf in all. Over a box with independent features, though, mean and variance of a forest are sums over (pairs of)
@@ -149,20 +149,14 @@ class LeafTable:
         value = value[kept] - base[tree[kept]]
         if not joined:
             return Terms(low, high, rows, parts, value, group, constant, size)
-        return self._joined(low, high, rows, parts, value, group, constant, size)
-
-    def _joined(
-        self, low: np.ndarray, high: np.ndarray, rows: np.ndarray, parts: np.ndarray, value: np.ndarray,
-        group: np.ndarray, constant: np.ndarray, size: float,
-    ) -> Terms:  # fmt: skip
-        """Terms of one group that hold the same people become one."""
+        # Terms of one group that hold the same people become one.
         keys = [group.astype(">u4").view(np.uint8).reshape(len(rows), 4)]
         for f in self.read:
             if high[f] > low[f]:
                 keys.append(np.packbits(self.allowed[f][rows, low[f] : high[f] + 1], axis=1))
         key = np.ascontiguousarray(np.concatenate(keys, axis=1))
-        whole = key.view(np.dtype((np.void, key.shape[1]))).ravel()
-        _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+        people = key.view(np.dtype((np.void, key.shape[1]))).ravel()
+        _, first, which = np.unique(people, return_index=True, return_inverse=True)
         value = np.bincount(which.ravel(), value, minlength=len(first)).astype(np.float64)  # whole where none is left
         return Terms(low, high, rows[first], parts[:, first], value, group[first], constant, size)
 

@@ -1,4 +1,4 @@
-"""What can be proven of a part of the domain, and where should it be cut? Functions of versions over boxes of cells.
+"""Shares of a box that are proven by functions of versions, and where to cut it.
 
 Few versions are functions of their own. Of many, bands of them are taken together from below and from above (for the
 proof that all are decided alike), and some of the versions that differ most (for the proof that they are not).
@@ -203,11 +203,8 @@ def _cut(effects: Sequence[Effect], low: np.ndarray) -> tuple[int, int]:
 # --- which share of a box is surely decided alike, or surely not ---
 
 
-class Additive(NamedTuple):
-    """A constant [parts] and functions of single features: masses [cells] and values [parts, cells]."""
-
-    constant: np.ndarray
-    functions: tuple[tuple[np.ndarray, np.ndarray], ...]
+Additive = tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]
+"""A constant [parts] and functions of single features: masses [cells] and values [parts, cells]."""
 
 
 def all_above(found: Moments, away: float) -> np.ndarray:
@@ -293,21 +290,22 @@ def _lower(found: Moments, away: float) -> Additive:
         share = np.where(total > 0, spreads[i] / np.where(total > 0, total, 1.0), 1.0 / len(features))
         more = (means - least) * share * (1 - 2.0**-40)
         functions.append((mass, np.min([m + more[k][:, None] for k, m in enumerate(values[f])], axis=0)))
-    return Additive(least - away, tuple(functions))
+    return least - away, functions
 
 
 def _above(sums: Additive, at: np.ndarray) -> np.ndarray:
     """Lower bounds on the share of each part in which the sum lies above each of the numbers [parts, numbers]."""
-    count = len(sums.constant)
-    lows = [values.min(axis=1) for _, values in sums.functions]
-    spans = [values.max(axis=1) - low for (_, values), low in zip(sums.functions, lows, strict=True)]
+    constant, functions = sums
+    count = len(constant)
+    lows = [values.min(axis=1) for _, values in functions]
+    spans = [values.max(axis=1) - low for (_, values), low in zip(functions, lows, strict=True)]
     reach = np.sum(spans, axis=0) if spans else np.zeros(count)
-    size = np.abs(sums.constant) + sum((np.abs(v).max(axis=1) for _, v in sums.functions), np.zeros(count))
-    base = sums.constant + sum(lows, np.zeros(count)) - LOSS * size
+    size = np.abs(constant) + sum((np.abs(v).max(axis=1) for _, v in functions), np.zeros(count))
+    base = constant + sum(lows, np.zeros(count)) - LOSS * size
     width = np.where(reach > 0, reach, 1.0) * ((1 + 2.0**-30) / (BINS - 1))
     product = np.ones((count, BINS // 2 + 1), np.complex128)
     rows = np.arange(count)[:, None] * BINS
-    for (mass, values), low in zip(sums.functions, lows, strict=True):
+    for (mass, values), low in zip(functions, lows, strict=True):
         index = ((values - low[:, None]) * ((1 - 2.0**-40) / width)[:, None]).astype(np.int64)
         weights = np.broadcast_to(mass, values.shape).ravel()
         spread = np.bincount((np.minimum(index, BINS - 1) + rows).ravel(), weights, minlength=count * BINS)
@@ -319,6 +317,6 @@ def _above(sums: Additive, at: np.ndarray) -> np.ndarray:
     place = np.clip(needed, 0, BINS).astype(np.int64)
     # A transform of length n errs by at most log2(n)·6u relative to its norm (Higham, Accuracy and Stability, §24.1);
     # a product of these, transformed back, without what is negative, and summed over up to n bins, by the following.
-    error = 2.0**-45 * (len(sums.functions) + 2) * np.log2(BINS) * np.sqrt(BINS)
+    error = 2.0**-45 * (len(functions) + 2) * np.log2(BINS) * np.sqrt(BINS)
     found = np.take_along_axis(tail, place, axis=1) - error
     return np.where(needed <= 0, 1.0, found)

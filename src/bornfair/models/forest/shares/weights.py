@@ -1,10 +1,11 @@
-"""How much of everybody is in a box of cells? Every feature by itself: all values alike, or as marginals weigh them.
+"""Mass of boxes of cells. Each feature is weighed by itself: all values alike, or as marginals weigh them.
 
 Masses are whole numbers where people can be counted and float64 holds their number; else shares, rounded down.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -54,15 +55,10 @@ class CellWeights:
     @cached_property
     def exact(self) -> bool:
         """Whether masses are whole numbers that float64 adds and multiplies without rounding."""
-        total = 1.0
-        for part in self.weights:
-            total *= float(part.sum())
-        return total < EXACT and all(bool((part == np.round(part)).all()) for part in self.weights) and self._counted
-
-    @property
-    def _counted(self) -> bool:
-        """Lengths of ranges are no numbers of people, even where they are whole."""
-        return all(self.cells.features[i].feature.kind != "real" for i in self.cells.free)
+        if any(self.cells.features[i].feature.kind == "real" for i in self.cells.free):
+            return False  # lengths of ranges are no numbers of people, even where they are whole
+        whole = all(bool((part == np.round(part)).all()) for part in self.weights)
+        return whole and math.prod(float(part.sum()) for part in self.weights) < EXACT
 
     @cached_property
     def upto(self) -> list[np.ndarray]:

@@ -25,7 +25,7 @@ from bornfair.people.features import IntegerFeature, RealFeature
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairForest, bundle_files
 from bornfair.proof.certificate import as_checked
-from bornfair.proof.tree import find_forest_tree
+from bornfair.proof.tree import find_tree
 from bundle_cases import AGE, FORESTS, HOURS, OWNER, Forgery, answer, bundle, grown, sealed
 from forest_fuzz import run
 from forgeries import TREE_MUTATIONS, ensemble_added, forge, split_hidden
@@ -486,7 +486,7 @@ def test_random_forests_are_checked_beside_everybody():
         except InputError:
             seen["refused"] += 1
             continue
-        tree = find_forest_tree(network, people, float64=False, timeout=2.0, most_leaves=200)
+        tree = find_tree(network, people, executed=False, timeout=2.0, most_leaves=200)
         fair = not everybody(model).unfair.any()
         seen["fair" if fair else "unfair", tree is not None] += 1
         assert fair or tree is None

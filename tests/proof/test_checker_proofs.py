@@ -517,7 +517,7 @@ def test_a_code_that_is_rounded_away_is_bounded_as_it_is_executed():
     assert [column.value(raw, False) for raw in (7.0, 9.5)] == [0.0, 16.0]
     assert Prover(network, people, False).is_decided(people.everybody(), 1)
     assert not Prover(network, people, True).is_decided(people.everybody(), 1)
-    assert find_tree(network, people, float32=False, timeout=5) == [1]
+    assert find_tree(network, people, executed=False, timeout=5) == [1]
     assert find_tree(network, people, float32=True, timeout=5) is None
 
 
@@ -529,7 +529,7 @@ def test_people_between_the_grid_points_of_a_real_trait_count_too():
     prover, person = Prover(network, people, False), {"b": (True,), "s": (0.0, 1.0)}
     assert all(prover.is_decided(person | {"s": (end, end)}, 0) for end in (0.0, 1.0))
     assert not any(prover.is_fair(leaf, person) for leaf in (0, 1, {"each": 0}, {"each": 1}, "exact", "same"))
-    assert find_tree(network, people, float32=False, timeout=5) is None
+    assert find_tree(network, people, executed=False, timeout=5) is None
     twins = [{"b": True, "s": 0.0}, {"b": True, "s": 0.5}]
     checker.check_twins(network, people, twins, ["no", "yes"], ["real", "float32"])
 
@@ -626,7 +626,7 @@ def looked_at(tree, prover):
 
 def tree_of(case, float32, **options):
     try:
-        return find_tree(case.network, case.people, float32=float32, timeout=60, **options)
+        return find_tree(case.network, case.people, executed=float32, timeout=60, **options)
     except Rejected:  # a sum may overflow
         return None
 

@@ -16,7 +16,6 @@ from bornfair.models.network.network import Layer, Network, decisions
 from bornfair.people.columns import Scale
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
-from bornfair.people.twins.relation import Relation, View, flip_relation
 from bornfair.proof.bundle import FairModel
 from bornfair.proof.vnnlib import export_query
 from bornfair.verification.replay import exact_input
@@ -148,7 +147,7 @@ def test_the_product_network_gives_both_twins_scores(model, tmp_path):
     outputs = run(query, pair_inputs(model, people, ones, others))
     versions = model.scores_of_versions(people)
     expected = np.concatenate([versions[ones, range(60)], versions[others, range(60)]], axis=1)
-    assert outputs.shape == (60, query.outputs) == (60, 2 * model.network.outputs)
+    assert outputs.shape == (60, 2 * model.network.outputs)
     np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -196,11 +195,10 @@ def test_everything_is_declared_bounded_and_counted(model, tmp_path):
     query = export_query(model, tmp_path / "query")
     asked = Property(query.property)
     size, outputs = model.domain.sensitive_space.size, model.network.outputs
-    assert asked.declared == [f"X_{i}" for i in range(query.inputs)] + [f"Y_{j}" for j in range(query.outputs)]
-    assert query.inputs == model.encoding.free_width + 2 * model.encoding.sensitive_width
-    assert query.pairs == math.comb(size, 2)
-    assert query.cases == len(asked.cases) == query.pairs * (2 if outputs == 1 else outputs * (outputs - 1))
-    assert [a[:2] for a in asked.simple] == [[op, f"X_{i}"] for i in range(query.inputs) for op in (">=", "<=")]
+    inputs = model.encoding.free_width + 2 * model.encoding.sensitive_width
+    assert asked.declared == [f"X_{i}" for i in range(inputs)] + [f"Y_{j}" for j in range(2 * outputs)]
+    assert len(asked.cases) == math.comb(size, 2) * (2 if outputs == 1 else outputs * (outputs - 1))
+    assert [a[:2] for a in asked.simple] == [[op, f"X_{i}"] for i in range(inputs) for op in (">=", "<=")]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -374,42 +372,6 @@ def test_names_cannot_smuggle_statements_in(tmp_path):
     asked = Property(query.property)
     assert len(asked.declared) == 5 and len(asked.simple) == 6 and len(asked.cases) == 2
     assert len(asked.text.splitlines()) == asked.text.count("\n")
-
-
-# --- relations ---
-
-
-def test_a_given_relation_asks_about_its_views_and_its_people(tmp_path):
-    model = make_model(sensitive=("race",))
-    whole = flip_relation(model.encoding)
-    halfway = View(whole.views[0].matrix, (whole.views[0].offset + whole.views[1].offset) / 2)
-    free = type(whole.free)(whole.free.low / 2, whole.free.high / 2, whole.free.step, whole.free.groups)
-    query = export_query(model, tmp_path / "query", relation=Relation((whole.views[2], halfway), free))
-    asked = Property(query.property)
-    assert (query.pairs, query.cases) == (1, 2) and asked.simple[0] == [">=", "X_0", "-0.6875"]
-    assert "1: 'race' = 'c' / code (0.25, 0.25, -0.5)" in asked.text
-    given = export_query(model, tmp_path / "given", relation=whole)
-    assert Property(given.property).cases == Property(export_query(model, tmp_path / "own").property).cases
-
-
-def test_relations_that_change_what_twins_share_are_refused(tmp_path):
-    model = make_model()
-    whole = flip_relation(model.encoding)
-    first, second = whole.views
-    moved, stretched = second.offset.copy(), second.matrix * 2
-    moved[0] = 1.0
-    for view in (View(second.matrix, moved), View(stretched, second.offset)):
-        with pytest.raises(InputError, match=r"view 1 of the relation changes free columns"):
-            export_query(model, tmp_path / "query", relation=Relation((first, view), whole.free))
-    with pytest.raises(InputError, match=r"the relation has 1 views; twins need at least two"):
-        export_query(model, tmp_path / "query", relation=Relation((first,), whole.free))
-    with pytest.raises(InputError, match=r"not a float32 number"):
-        export_query(
-            model,
-            tmp_path / "query",
-            relation=Relation((first, View(second.matrix, second.offset * 0.1)), whole.free),
-        )
-    assert not (tmp_path / "query").exists()
 
 
 # --- what is refused ---

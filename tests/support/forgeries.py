@@ -12,7 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from bornfair.proof import checker
-from bornfair.proof.tree import find_forest_tree, find_tree
+from bornfair.proof.tree import find_tree
 from bundle_cases import Files, Forgery
 from graph_oracle import values_of
 
@@ -586,11 +586,7 @@ def tree_found(forgery: Forgery, chance: random.Random) -> str | None:
     try:
         people = checker.Individuals(copy.deepcopy(forgery.domain))
         network = checker.read_model(forgery.model.SerializeToString(), people)
-        most: dict[str, Any] = {"timeout": 1.0, "most_leaves": 60}
-        if isinstance(network, checker.ForestGraph):
-            tree = find_forest_tree(network, people, float64="float64" in kinds, **most)
-        else:
-            tree = find_tree(network, people, float32="float32" in kinds, **most)
+        tree = find_tree(network, people, executed=forgery.executed in kinds, timeout=1.0, most_leaves=60)
     except (checker.Rejected, *checker.MALFORMED):
         tree = None
     if tree is None:

@@ -23,7 +23,7 @@ import numpy as np
 from bornfair.core.errors import InputError
 from bornfair.core.files import check_replaceable, read_whole, recover, write_atomically, write_folder
 from bornfair.models.forest.columns import SplitColumn
-from bornfair.models.forest.forest import Cut, Forest, Summation
+from bornfair.models.forest.forest import Cut, Summation
 from bornfair.models.forest.model import ForestModel, Native
 from bornfair.models.forest.onnx_graph import METADATA as FOREST_METADATA
 from bornfair.models.forest.planting import Planting
@@ -133,6 +133,16 @@ def save_bundle(model: Exportable, path: str | Path, *, sensitive: bool = True) 
     return write_folder(target, files, marker=DOMAIN)
 
 
+def _zipped(files: dict[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, date_time=EPOCH)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(entry, data)
+    return content.getvalue()
+
+
 def bundle_files(model: Exportable, *, sensitive: bool = True) -> dict[str, bytes]:
     """The files of a bundle by name."""
     certificate = model.certificate
@@ -205,9 +215,7 @@ def load_bundle(path: str | Path) -> AnyBundle:
         raise
     except (checker.Rejected, OSError, MemoryError, *checker.MALFORMED) as error:
         raise InputError(f"cannot read '{place}': {error}; is the bundle complete and unchanged?") from error
-    if isinstance(found, checker.Wiring):
-        return FairGraph(files[MODEL], domain, certificate)
-    return _shipped(found, domain, str(place / MODEL), certificate, files)
+    return _shipped(found, domain, str(place / MODEL), files, certificate)
 
 
 def own_model(path: Path, content: bytes, domain: Domain | None) -> AnyBundle:
@@ -224,28 +232,27 @@ def own_model(path: Path, content: bytes, domain: Domain | None) -> AnyBundle:
         raise InputError(
             f"cannot read '{path}' with this domain: {error}; give the domain it was trained with."
         ) from error
-    if isinstance(found, checker.Wiring):
-        return FairGraph(content, domain)
-    return _shipped(found, domain, str(path))
+    return _shipped(found, domain, str(path), {MODEL: content})
 
 
 def _shipped(
-    found: checker.NetworkGraph | checker.ForestGraph,
+    found: checker.NetworkGraph | checker.ForestGraph | checker.Wiring,
     domain: Domain,
     origin: str,
+    files: dict[str, bytes],
     certificate: Certificate | None = None,
-    files: dict[str, bytes] | None = None,
-) -> FairModel | FairForest:
+) -> AnyBundle:
+    """The model inside files as the checker read it."""
+    if isinstance(found, checker.Wiring):
+        return FairGraph(files[MODEL], domain, certificate)
     if isinstance(found, checker.NetworkGraph):
-        return _shipped_model(found, domain, origin, certificate)
-    forest, reads, operating = shipped_forest(found, origin)
-    native = next((name for name in checker.NATIVE if name in (files or {})), None)
-    kept = None if native is None or files is None else Native(Path(native).suffix, files[native])  # type: ignore[arg-type]
-    return FairForest(forest, domain, reads, operating=operating, certificate=certificate, native=kept)
+        return _shipped_network(found, domain, origin, certificate)
+    native = next((Native(Path(name).suffix, files[name]) for name in checker.NATIVE if name in files), None)  # type: ignore[arg-type]
+    return _shipped_forest(found, domain, origin, certificate, native)
 
 
-def _shipped_model(
-    found: checker.NetworkGraph, domain: Domain, origin: str, certificate: Certificate | None = None
+def _shipped_network(
+    found: checker.NetworkGraph, domain: Domain, origin: str, certificate: Certificate | None
 ) -> FairModel:
     try:
         settings = json.loads(found.metadata[METADATA])
@@ -292,32 +299,33 @@ def _agrees(found: checker.NetworkGraph, encoding: Encoding) -> bool:
     return True
 
 
-def _zipped(files: dict[str, bytes]) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():
-            entry = zipfile.ZipInfo(name, date_time=EPOCH)
-            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-            archive.writestr(entry, data)
-    return content.getvalue()
-
-
-# --- the forest inside a model.onnx ---
-
-
-def shipped_forest(found: checker.ForestGraph, origin: str) -> tuple[Forest, tuple[str, ...], dict[str, float]]:
-    """The forest, the features that its inputs are, and the thresholds it was asked to decide at."""
+def _shipped_forest(
+    found: checker.ForestGraph,
+    domain: Domain,
+    origin: str,
+    certificate: Certificate | None,
+    native: Native | None,
+) -> FairForest:
+    """Trees over raw columns, summed in float64."""
     planting = Planting(origin, found.outputs)
     for root in found.roots:
         planting.add(**_tree(found, root))
-    names = tuple(dict.fromkeys(place.feature for place in found.places))
-    columns = [_column(names.index(place.feature), place) for place in found.places]
-    at = tuple(float(number) for number in found.at)
-    alone = found.outputs == 1
+    reads = tuple(dict.fromkeys(place.feature for place in found.places))
+    columns = [_split_column(reads.index(place.feature), place) for place in found.places]
+    at, alone = tuple(map(float, found.at)), found.outputs == 1
     offsets = () if alone or not any(at) else at
     cut = Cut(at=at[0] if alone else 0.0, link=found.link, slope=found.slope, offsets=offsets)  # type: ignore[arg-type]
-    forest = planting.forest(names, columns, _summation(found, origin), cut)
-    return forest, names, _operating(found.metadata, origin)
+    forest = planting.forest(reads, columns, _summation(found, origin), cut)
+    try:
+        told = json.loads(found.metadata[FOREST_METADATA])["operating"]
+        operating = {str(name): float(share) for name, share in told.items()}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"'{origin}' was not written by bornfair: its metadata do not say where it decides."
+        ) from error
+    if not all(map(math.isfinite, operating.values())):
+        raise InputError(f"'{origin}': its metadata say that it decides at no number; was the file edited?")
+    return FairForest(forest, domain, reads, operating=operating, certificate=certificate, native=native)
 
 
 def _tree(found: checker.ForestGraph, root: int) -> dict[str, Any]:
@@ -343,39 +351,20 @@ def _tree(found: checker.ForestGraph, root: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _column(source: int, place: checker.TreeColumn) -> SplitColumn:
+def _split_column(source: int, place: checker.TreeColumn) -> SplitColumn:
     if place.table is None or not place.others:  # a number, or true/false, which is one
         return SplitColumn(source, ())
     missing, other = map(float, place.others)
-    return SplitColumn(
-        source,
-        (),
-        tuple((level, float(number)) for level, number in place.table.items() if level is not None),
-        other,
-        missing,
-    )
+    codes = tuple((level, float(number)) for level, number in place.table.items() if level is not None)
+    return SplitColumn(source, (), codes, other, missing)
 
 
 def _summation(found: checker.ForestGraph, origin: str) -> Summation:
-    steps = [(operator, tuple(map(float, numbers))) for operator, numbers in found.steps]
-    operators = [operator for operator, _ in steps]
+    operators = [operator for operator, _ in found.steps]
     if operators.count("Add") > 1:
         raise InputError(f"'{origin}' adds two base scores, which no model of bornfair does; was the file edited?")
-    given = dict(steps)
+    given = {operator: tuple(map(float, numbers)) for operator, numbers in found.steps}
     base = given.get("Add", (0.0,) * found.outputs)
-    first = "Add" not in operators or operators.index("Add") == 0
+    first = "Add" not in operators or operators[0] == "Add"
     divisor, scale = given.get("Div", (1.0,))[0], given.get("Mul", (1.0,))[0]
     return Summation("float64", base, first, divisor, scale, in_order=False)
-
-
-def _operating(metadata: dict[str, str], origin: str) -> dict[str, float]:
-    try:
-        told = json.loads(metadata[FOREST_METADATA])["operating"]
-        found = {str(name): float(share) for name, share in told.items()}
-    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"'{origin}' was not written by bornfair: its metadata do not say where it decides."
-        ) from error
-    if not all(map(math.isfinite, found.values())):
-        raise InputError(f"'{origin}': its metadata say that it decides at no number; was the file edited?")
-    return found

@@ -23,7 +23,7 @@ from bornfair.models.protocol import Exportable
 from bornfair.models.verdict import Arithmetic, Verdict
 from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
-from bornfair.proof.tree import find_forest_tree, find_tree
+from bornfair.proof.tree import find_tree
 from bornfair.verification.decide import decide
 
 SomeModel = TypeVar("SomeModel", bound=Exportable)
@@ -118,8 +118,10 @@ def certificate_of(model: Exportable, verdict: Verdict, *, seconds: float, say: 
     facts = verdict.answer, verdict.proof, verdict.arithmetic, model.domain.sensitive, verdict.reason
     rules = model.domain.model_dump(mode="json")["twins"]
     uncounted = bool(model.domain.real_sensitive)
+    network = as_checked(model)[0] if model.kind == "forest" else None
+    rounds = isinstance(network, checker.ForestGraph) and not network.adds_exactly
     return Certificate(
-        claim=checker.claim_of(*facts, rules, rounds=_rounds(model)),
+        claim=checker.claim_of(*facts, rules, rounds=rounds),
         verdict=dataclasses.replace(verdict, seconds=0.0),  # same model, same bytes
         sensitive=model.domain.sensitive,
         sensitive_values=None if uncounted else model.domain.sensitive_space.size,
@@ -188,13 +190,6 @@ def _blind(model: Exportable) -> Verdict | None:
     return Verdict("verified", "structural", "structural", kinds, f"no split tells values of {names} apart")
 
 
-def _rounds(model: Exportable) -> bool:
-    if model.kind != "forest":
-        return False
-    network, _ = as_checked(model)
-    return isinstance(network, checker.ForestGraph) and not network.adds_exactly
-
-
 def _executed(network: checker.NetworkGraph | checker.ForestGraph | checker.Wiring) -> Arithmetic:
     """The arithmetic in which the graph is executed."""
     if isinstance(network, checker.Wiring):
@@ -241,12 +236,9 @@ def _confirmed_proof(
             return dataclasses.replace(verdict, arithmetic=tuple(k for k in verdict.arithmetic if k in held)), None
     tries: tuple[tuple[Arithmetic, ...], ...] = (("real", executed), ("real",))
     for kinds in tries:
-        if isinstance(network, checker.ForestGraph):
-            tree = find_forest_tree(network, people, float64=executed in kinds, timeout=seconds / 2, say=say)
-        elif executed in verdict.arithmetic or kinds == ("real",):
-            tree = find_tree(network, people, float32=executed in kinds, timeout=seconds / 2, say=say)
-        else:
+        if isinstance(network, checker.NetworkGraph) and executed in kinds and executed not in verdict.arithmetic:
             continue
+        tree = find_tree(network, people, executed=executed in kinds, timeout=seconds / 2, say=say)
         if tree is not None:
             return dataclasses.replace(verdict, proof="bounds", arithmetic=kinds), tree
     reason = (

@@ -6,6 +6,7 @@ them. A tree found here is accepted by `bornfair.proof.checker`, which does not 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +17,7 @@ from bornfair.proof import checker
 from bornfair.proof.checker import Box, ForestGraph, Grove, Individuals, LayerSums, Prover
 from bornfair.verification.frontier import Frontier
 
-# Sensitive values that are looked at one by one in every box, rather than only for single people.
-FEW_VIEWS = checker.PIECES
+FEW_VIEWS = checker.PIECES  # sensitive values that are looked at one by one in every box, not only for single people
 MARGIN = 2.0  # times the checker's own allowance for rounding: what is found here, it will surely accept
 
 Decided = tuple[Any, tuple[str, Any] | None]
@@ -25,29 +25,23 @@ Decided = tuple[Any, tuple[str, Any] | None]
 
 
 def find_tree(
-    network: checker.NetworkGraph,
+    network: checker.NetworkGraph | ForestGraph,
     people: Individuals,
     *,
-    float32: bool,
+    executed: bool,
     timeout: float,
     most_leaves: int = 100_000,
     say: Say | None = None,
 ) -> list[Any] | None:
-    """A tree of cuts with a reason at each leaf, in the certificate's form; None if none is found in time."""
-    prover = Prover(network, people, float32, margin=MARGIN)
+    """A tree of cuts with a reason at each leaf, in the certificate's form; None if none is found in time.
 
-    def decided(box: Box) -> Decided:
-        sums = prover.forward(box)
-        leaf = _reason(prover, box, sums)
-        return (leaf, None) if leaf is not None else (None, _widest(prover, box, sums))
-
-    return grown(people, decided, timeout=timeout, most_leaves=most_leaves, say=say)
-
-
-def grown(
-    people: Individuals, decided: Callable[[Box], Decided], *, timeout: float, most_leaves: int, say: Say | None
-) -> list[Any] | None:
-    """The tree of boxes that are cut until each has a reason; None if one has neither, or the time is up."""
+    executed: whether the reasons must hold as executed (float32, forests float64) and not only in real arithmetic.
+    """
+    decided: Callable[[Box], Decided]
+    if isinstance(network, ForestGraph):
+        decided = functools.partial(_decided_by_trees, Grove(network, people, executed))
+    else:
+        decided = functools.partial(_decided_by_layers, Prover(network, people, executed, margin=MARGIN))
     tree, leaves = list[Any](), 0
     frontier = Frontier([people.everybody()], tree, Clock(timeout, say))  # depth-first, as the tree is written down
 
@@ -74,21 +68,29 @@ def grown(
     return tree if frontier.work(step, progress) is None else None
 
 
-def _reason(prover: Prover, box: Box, sums: list[LayerSums]) -> Any:
-    """Why the box is fair, as the checker will be told; None if it cannot be shown."""
-    low, high = sums[-1].low, sums[-1].high
-    middle = [a / 2 + b / 2 for a, b in zip(low, high, strict=True)]
+def _few_views(prover: Prover | Grove) -> bool:
+    return len(prover.views or ()) * len(prover.people.elements) <= FEW_VIEWS
+
+
+# --- networks ---
+
+
+def _decided_by_layers(prover: Prover, box: Box) -> Decided:
+    sums = prover.forward(box)
+    middle = [a / 2 + b / 2 for a, b in zip(sums[-1].low, sums[-1].high, strict=True)]
     likely = int(middle[0] > 0) if len(middle) == 1 else middle.index(max(middle))
     if prover.is_decided_all(box, likely, sums):
-        return likely
+        return likely, None
     if prover.is_same(box):
-        return "same"
+        return "same", None
     alone = all(prover.is_one(name, box[name]) for name in box if name not in prover.people.sensitive)
-    if alone or len(prover.views or ()) * len(prover.people.elements) <= FEW_VIEWS:
+    if alone or _few_views(prover):
         for best in [likely] if not alone else range(len(prover.network.classes)):
             if prover.is_decided_each(box, best):
-                return {"each": best}
-    return "exact" if alone and prover.is_fair("exact", box) else None
+                return {"each": best}, None
+    if alone and prover.is_fair("exact", box):
+        return "exact", None
+    return None, _widest(prover, box, sums)
 
 
 def _widest(prover: Prover, box: Box, sums: list[LayerSums]) -> tuple[str, Any] | None:
@@ -136,43 +138,23 @@ def _slopes(prover: Prover, box: Box, sums: list[LayerSums]) -> list[float]:
     return total
 
 
-# --- of forests ---
+# --- forests ---
 
 
-def find_forest_tree(
-    forest: ForestGraph,
-    people: Individuals,
-    *,
-    float64: bool,
-    timeout: float,
-    most_leaves: int = 100_000,
-    say: Say | None = None,
-) -> list[Any] | None:
-    """A tree of cuts with a reason at each leaf, in the certificate's form; None if none is found in time."""
-    grove = Grove(forest, people, float64)
-
-    def decided(box: Box) -> Decided:
-        leaf = _forest_reason(grove, box)
-        return (leaf, None) if leaf is not None else (None, _widest_split(grove, box))
-
-    return grown(people, decided, timeout=timeout, most_leaves=most_leaves, say=say)
-
-
-def _forest_reason(grove: Grove, box: Box) -> Any:
-    """Why the box is fair, as the checker will be told; None if it cannot be shown."""
+def _decided_by_trees(grove: Grove, box: Box) -> Decided:
     forest = grove.network
     low, high = grove.bounds(box)
     middle = [(a + b) / 2 - checker.Fraction(c) for a, b, c in zip(low, high, forest.at, strict=True)]
     likely = int(middle[0] > 0) if len(middle) == 1 else middle.index(max(middle))
     if grove.is_decided_all(box, likely):
-        return likely
+        return likely, None
     if grove.is_fair("same", box):
-        return "same"
-    if len(grove.views or ()) * len(grove.people.elements) <= FEW_VIEWS:
+        return "same", None
+    if _few_views(grove):
         for best in dict.fromkeys([likely, *range(len(forest.classes))]):
             if grove.is_decided_each(box, best):
-                return {"each": best}
-    return None
+                return {"each": best}, None
+    return None, _widest_split(grove, box)
 
 
 def _widest_split(grove: Grove, box: Box) -> tuple[str, Any] | None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -28,7 +27,7 @@ from bornfair.models.network.model import Model
 from bornfair.models.network.network import Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
-from bornfair.people.twins.relation import Relation, flip_relation
+from bornfair.people.twins.relation import free_space
 from bornfair.people.twins.versions import require_flip_only
 
 NETWORK, PROPERTY = "query.onnx", "query.vnnlib"
@@ -37,45 +36,35 @@ MOST_CASES = 20_000
 OPSET, IR_VERSION = 17, 8  # old enough for verifiers that follow ONNX slowly
 
 
-@dataclass(frozen=True)
-class Query:
-    """What was written: the two files, and how large the question is."""
+class Query(NamedTuple):
+    """The files that were written."""
 
     network: Path
     property: Path
-    inputs: int
-    outputs: int
-    pairs: int
-    """Pairs of sensitive values that are compared, each counted once."""
-    cases: int
-    """Members of the disjunction: for each pair, every way in which two decisions can differ."""
 
 
-def export_query(model: Model, folder: str | Path, *, relation: Relation | None = None, margin: float = 0.0) -> Query:
+def export_query(model: Model, folder: str | Path, *, margin: float = 0.0) -> Query:
     """Write `query.onnx` and `query.vnnlib` into a folder of their own: unsat means that no unfair twins exist.
 
-    relation: who is whose twin, if not everybody who differs in the sensitive values alone; its views must leave the
-    free columns as they are. margin: how far above 0 the positive twin's score must be. At 0, the default, no twins
-    are left out, but somebody whose score is exactly 0 in both copies counts as a candidate too, and almost every
-    network has such a point; a small margin lets verifiers pass over it, and over twins closer to 0 than that.
+    margin: how far above 0 the positive twin's score must be. At 0, the default, no twins are left out, but somebody
+    whose score is exactly 0 in both copies counts as a candidate too, and almost every network has such a point; a
+    small margin lets verifiers pass over it, and over twins closer to 0 than that.
     """
     encoding, network = model.encoding, model.network
-    require_flip_only(model.encoding, "a query for other verifiers", "ask with bornfair verify")
+    require_flip_only(encoding, "a query for other verifiers", "ask with bornfair verify")
     number("margin", margin, 0.0, 1e30)
     margin = _float32_below(Fraction(float(margin)))  # never more than asked: more would leave more twins out
-    _check_exportable(network, margin)
-    pairs = _counted(encoding, network, relation)
-    twins = flip_relation(encoding) if relation is None else relation
-    codes = _codes(twins, encoding)
-    low, high = _bounds(encoding, twins, exact_ends=relation is None)
-    cases = list(_cases(codes, network.outputs, encoding.free_width, margin))
-    header = _header(model, _names(encoding, codes, in_order=relation is None), margin)
-    lines = [*header, *_statements(low, high, codes, network.outputs, cases)]
+    _check_exportable(model, margin)
+    exact = encoding.sensitive.listed_codes
+    codes = exact.astype(np.float32)
+    if not np.array_equal(codes, exact):
+        raise InputError("a view of the relation has a code that is not a float32 number; round the offsets.")
+    cases = _cases(codes, network.outputs, encoding.free_width, margin)
+    lines = [*_header(model, margin), *_statements(*_bounds(encoding), codes, network.outputs, cases)]
     text = "\n".join(lines) + "\n"
     content = product_network(network, encoding.free_width).SerializeToString(deterministic=True)
     write_folder(folder, {NETWORK: content, PROPERTY: text.encode()}, marker=PROPERTY)
-    inputs = encoding.free_width + 2 * encoding.sensitive_width
-    return Query(Path(folder) / NETWORK, Path(folder) / PROPERTY, inputs, 2 * network.outputs, pairs, len(cases))
+    return Query(Path(folder) / NETWORK, Path(folder) / PROPERTY)
 
 
 def product_network(network: Network, free_width: int) -> onnx.ModelProto:
@@ -108,10 +97,9 @@ def product_network(network: Network, free_width: int) -> onnx.ModelProto:
     return product
 
 
-# --- what can be asked ---
-
-
-def _check_exportable(network: Network, margin: float) -> None:
+def _check_exportable(model: Model, margin: float) -> None:
+    """Refuse what cannot be asked, before anything as large as the question is made."""
+    encoding, network = model.encoding, model.network
     if network.function.opset > OPSET:
         known = [name for name, function in ACTIVATIONS.items() if function.opset <= OPSET]
         raise InputError(
@@ -123,19 +111,13 @@ def _check_exportable(network: Network, margin: float) -> None:
             f"margin={margin:g} needs a network with one score, found {network.outputs}: VNN-LIB readers compare two "
             "scores without a distance; leave margin out."
         )
-
-
-def _counted(encoding: Encoding, network: Network, relation: Relation | None) -> int:
-    """How many pairs there are, asked before anything of that size is made."""
     encoding.domain.require_sensitive()
-    if relation is None and encoding.sensitive.spans:
+    if encoding.sensitive.spans:
         raise InputError(
             f"{shown(encoding.domain.real_sensitive)} is a real number, of which every value counts, and a query lists "
             "sensitive values one by one; ask about whole numbers or bands instead."
         )
-    values = encoding.domain.sensitive_space.size if relation is None else len(relation.views)
-    if values < 2:
-        raise InputError(f"the relation has {values} views; twins need at least two.")
+    values = encoding.domain.sensitive_space.size
     pairs = math.comb(values, 2)
     cases = pairs * max(network.outputs * (network.outputs - 1), 2)
     if cases > MOST_CASES:
@@ -144,44 +126,27 @@ def _counted(encoding: Encoding, network: Network, relation: Relation | None) ->
             "verifiers read; keep only the combinations that exist, use fewer levels or bands, or name fewer features "
             "sensitive."
         )
-    return pairs
 
 
-def _codes(relation: Relation, encoding: Encoding) -> np.ndarray:
-    """What each view puts into the sensitive columns, float32 [views, sensitive width]."""
-    free = encoding.free_width
-    embed = np.eye(encoding.width, free)
-    for i, view in enumerate(relation.views):
-        if not np.array_equal(view.matrix, embed) or view.offset[:free].any():
-            raise InputError(
-                f"view {i} of the relation changes free columns, which twins share in a query; ask about twins who "
-                "differ in the sensitive columns alone."
-            )
-    offsets = np.stack([view.offset[free:] for view in relation.views])
-    codes = offsets.astype(np.float32)
-    if not np.array_equal(codes, offsets):
-        raise InputError("a view of the relation has a code that is not a float32 number; round the offsets.")
-    return codes
+# --- the property ---
 
 
-# --- who exists ---
-
-
-def _bounds(encoding: Encoding, relation: Relation, *, exact_ends: bool) -> tuple[list[float], list[float]]:
+def _bounds(encoding: Encoding) -> tuple[list[float], list[float]]:
     """Float32 bounds of each free column that hold everybody, before and after `encode` rounds.
 
     The free space has the ends as `encode` computes them in float64; the ends as the raw values say may lie a rounding
-    further out. A relation that was given is taken at its word.
+    further out.
     """
+    free = free_space(encoding)
     names = encoding.column_names()
-    for i, ends in enumerate(zip(relation.free.low, relation.free.high, strict=True)):
+    for i, ends in enumerate(zip(free.low, free.high, strict=True)):
         if not np.abs(ends).max() < np.finfo(np.float32).max:
             raise InputError(
                 f"column '{names[i]}' reaches {ends[0]:g} to {ends[1]:g} as network input, more than float32 holds; "
                 "narrow its range in the domain."
             )
-    low, high = ([Fraction(float(end)) for end in ends] for ends in (relation.free.low, relation.free.high))
-    for feature in encoding.domain.free_features if exact_ends else ():
+    low, high = ([Fraction(float(end)) for end in ends] for ends in (free.low, free.high))
+    for feature in encoding.domain.free_features:
         if isinstance(feature, NUMERIC):
             place, column = encoding.free_columns()[feature.name].start, encoding.number(feature.name)
             low[place] = min(low[place], *column.exact(feature.low))
@@ -199,9 +164,6 @@ def _float32_below(exact: Fraction) -> float:
     if Fraction(float(near)) > exact:
         near = np.nextafter(near, np.float32(-np.inf))
     return float(near)
-
-
-# --- the property ---
 
 
 def _cases(codes: np.ndarray, outputs: int, free: int, margin: float) -> Iterator[str]:
@@ -230,7 +192,7 @@ def _differing(outputs: int, margin: float) -> list[str]:
 
 
 def _statements(
-    low: Sequence[float], high: Sequence[float], codes: np.ndarray, outputs: int, cases: Sequence[str]
+    low: Sequence[float], high: Sequence[float], codes: np.ndarray, outputs: int, cases: Iterable[str]
 ) -> Iterator[str]:
     # Some readers ask for a box around all inputs, so the codes get one too; the cases then say which they are.
     lows = [*low, *codes.min(axis=0), *codes.min(axis=0)]
@@ -258,7 +220,7 @@ def _number(value: float | np.floating[Any]) -> str:
 # --- the words ---
 
 
-def _header(model: Model, names: Sequence[str], margin: float) -> list[str]:
+def _header(model: Model, margin: float) -> list[str]:
     """What is asked, in plain words. Names are escaped to ASCII: a line break in one must not become a statement."""
     encoding, outputs = model.encoding, model.network.outputs
     sensitive = ", ".join(ascii(name) for name in model.domain.sensitive)
@@ -280,7 +242,12 @@ def _header(model: Model, names: Sequence[str], margin: float) -> list[str]:
         "Cases: each pair of sensitive values stands once, because the copies are alike, with every way of deciding",
         f"differently ({max(outputs * (outputs - 1), 2)} cases), in this order (first copy / second copy):",
     ]
-    pairs = itertools.combinations(names, 2)
+    sensitive_names = model.domain.sensitive
+    values = [
+        ", ".join(f"{name!a} = {item!a}" for name, item in zip(sensitive_names, value, strict=True))
+        for value in model.domain.sensitive_space.values
+    ]
+    pairs = itertools.combinations(values, 2)
     text += [f"  {i}: {one} / {other}" for i, (one, other) in enumerate(pairs, start=1)]
     return [f"; {line}".rstrip() for line in text]
 
@@ -337,17 +304,3 @@ def _output_lines(model: Model) -> list[str]:
         no, yes = classes[:2]
         each = [f"  Y_0 and Y_1: score of the first and second copy, {yes!a} if above 0, else {no!a}"]
     return ["Outputs:", *each]
-
-
-def _names(encoding: Encoding, codes: np.ndarray, *, in_order: bool) -> list[str]:
-    """Each view in words: its sensitive value, or its code where a given relation has one the domain does not."""
-    names = encoding.domain.sensitive
-
-    def worded(value: Sequence[object]) -> str:
-        return ", ".join(f"{name!a} = {item!a}" for name, item in zip(names, value, strict=True))
-
-    values = encoding.domain.sensitive_space.values
-    if in_order:
-        return [worded(value) for value in values]
-    known = {code.tobytes(): worded(value) for code, value in zip(encoding.codes, values, strict=True)}
-    return [known.get(code.tobytes(), f"code ({', '.join(map(_number, code))})") for code in codes]

@@ -32,14 +32,6 @@ Step = tuple[str, float]
 """An operator of ONNX, and the number on its right."""
 
 
-def _less(value: Any, other: Any) -> Any:
-    return min(value, other) if isinstance(value, Fraction) else np.minimum(value, other)
-
-
-def _more(value: Any, other: Any) -> Any:
-    return max(value, other) if isinstance(value, Fraction) else np.maximum(value, other)
-
-
 def _itself(value: Any, _: Any) -> Any:
     return value
 
@@ -50,8 +42,8 @@ OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]
     "Add": (operator.add, operator.sub),
     "Mul": (operator.mul, operator.truediv),
     "Div": (operator.truediv, operator.mul),
-    "Min": (_less, _itself),
-    "Max": (_more, _itself),
+    "Min": (np.minimum, _itself),
+    "Max": (np.maximum, _itself),
 }
 """What each does, and what undoes it; of what is held between two ends, the end stands for all beyond it."""
 
@@ -226,18 +218,15 @@ class Scale(BaseModel):
         odd = not all(map(math.isfinite, ends)) or ends != sorted(ends)
         if odd or (feature.kind == "integer" and any(end != round(end) for end in ends)):
             raise InputError(f"'{name}' is held between {shown(ends)}; ends are values that it may have, in order.")
-        if feature.kind == "integer":
-            column = NumberColumn(feature, self.holding)
-            self._check_lattice(name, (column.held(feature.low), column.held(feature.high)))
-
-    def _check_lattice(self, name: str, ends: tuple[int, int]) -> None:
-        """Refuse a scale in which whole numbers v are too close together: the rounding of (v − centre)·2^-exponent,
-        which bounds allow for, must stay far below the distance of two of them.
-        """
+        if feature.kind != "integer":
+            return
+        # The rounding of (v − centre)·2^-exponent, which bounds allow for, must stay far below the distance of two v.
+        column = NumberColumn(feature, self.holding)
+        low, high = column.held(feature.low), column.held(feature.high)
         apart = math.isfinite(self.centre) and -900 <= self.exponent <= 900
-        if not apart or any(abs(end - Fraction(self.centre)) > MOST_STEPS for end in ends):
+        if not apart or any(abs(end - Fraction(self.centre)) > MOST_STEPS for end in (low, high)):
             raise InputError(
-                f"'{name}' is a whole number from {ends[0]} to {ends[1]}, and with the centre {self.centre!r} and the "
+                f"'{name}' is a whole number from {low} to {high}, and with the centre {self.centre!r} and the "
                 f"exponent {self.exponent} float64 cannot keep its values apart; use a centre within the range."
             )
 
@@ -245,7 +234,7 @@ class Scale(BaseModel):
 def scale_of(feature: NumericFeature, numbers: np.ndarray, *, mirrored: bool, hold_tails: bool) -> Scale:
     """The scale of a table's numbers; `mirrored`: a twin's is on the other side of the range's middle."""
     if mirrored:  # around its centre: x becomes −x, and their mean is 0
-        return Scale(centre=(feature.low + feature.high) / 2, exponent=_standard(feature, numbers).exponent)
+        return Scale(centre=feature.total / 2, exponent=_standard(feature, numbers).exponent)
     return _held(feature, numbers) if hold_tails else _standard(feature, numbers)
 
 

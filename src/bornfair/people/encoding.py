@@ -75,8 +75,7 @@ class Encoding:
 
     def _check_fill(self, name: str) -> None:
         """Refuse to show a gap as a number that nobody has: bounds are made between the ends of the range."""
-        feature, fill = self.domain.feature(name), self.fill.get(name)
-        assert isinstance(feature, NUMERIC)
+        feature, fill = self.domain.number(name), self.fill.get(name)
         if self.raw:
             raise InputError(
                 f"'{name}' may be missing in the domain, but this network reads numbers as they are, without an input "
@@ -137,8 +136,7 @@ class Encoding:
         """
         scales = dict(self.scales)
         for name in (n for n in domain.sensitive if n in scales and scales[n].holding):
-            feature = domain.feature(name)
-            assert isinstance(feature, NUMERIC)
+            feature = domain.number(name)
             low, high = NumberColumn(feature, scales[name].holding).seen
             domain = domain.edit(name, low=low, high=high)
             scales[name] = Scale(centre=scales[name].centre, exponent=scales[name].exponent)

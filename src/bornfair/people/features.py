@@ -23,8 +23,6 @@ FORMAT: Literal["bornfair-domain/1"] = "bornfair-domain/1"
 LARGEST_WHOLE = 2**53  # up to here float64 holds every whole number
 MOST_LEVELS = 2**23  # of one sensitive feature: their centred codes are exact in float32
 DEFAULT_GRID = 17  # levels of a real-valued sensitive feature: odd, so that the middle of the range is one of them
-
-
 MOST_GRID = 100_000
 
 
@@ -51,6 +49,11 @@ class _Number(_Record):
         if self.low > self.high:
             raise ValueError(f"feature '{self.name}': low {self.low} is above high {self.high}; swap them")
         return self
+
+    @property
+    def total(self) -> Any:
+        """x and total − x are each other's mirror image."""
+        return self.low + self.high
 
 
 class RealFeature(_Number):
@@ -231,6 +234,12 @@ class Population(_Record):
             if feature.name == name:
                 return feature
         raise InputError(unknown_column(name, self.names, "feature"))
+
+    def number(self, name: str) -> NumericFeature:
+        """A feature that is known to be a number."""
+        feature = self.feature(name)
+        assert isinstance(feature, NUMERIC)
+        return feature
 
     @property
     def gappy(self) -> tuple[str, ...]:

@@ -71,13 +71,17 @@ def as_listed(people: Population, table: pd.DataFrame) -> pd.DataFrame:
         strange = column.notna().to_numpy() & ~column.isin(list(known_levels(feature))).to_numpy()
         if not strange.any():
             continue
-        position = level_positions(feature, column)
-        known = strange & (position >= 0)
-        if known.any():
-            values = column.astype(object).to_numpy(copy=True)
-            values[known] = levels[position[known]]
-            changed[feature.name] = pd.Series(values, index=column.index, name=column.name).infer_objects()
+        position = np.where(strange, level_positions(feature, column), -1)
+        if (position >= 0).any():
+            changed[feature.name] = with_levels(column, levels, position)
     return table.assign(**changed) if changed else table
+
+
+def with_levels(column: pd.Series, levels: np.ndarray, positions: np.ndarray) -> pd.Series:
+    """The column with levels by position; values whose position is −1 stay as they are."""
+    values, known = column.astype(object).to_numpy(copy=True), positions >= 0
+    values[known] = levels[positions[known]]
+    return pd.Series(values, index=column.index, dtype=object).infer_objects()
 
 
 def _positions(levels: pd.Index, values: pd.Index) -> np.ndarray:

@@ -161,7 +161,7 @@ def _check_move(feature: Feature, move: Cycles | Mirror, *, sensitive: bool) -> 
     if isinstance(feature, NUMERIC) and not (sensitive and feature.kind == "integer"):
         raise ValueError(
             f"twins: '{feature.name}' is a number, and {_example(move)} are single values; mirror its range with "
-            f"'{feature.name}: -x+{feature.low + feature.high:g}', or make it a category"
+            f"'{feature.name}: -x+{feature.total:g}', or make it a category"
         )
     seen: set[tuple[type, Value]] = set()
     known = {(type(level), level) for level in known_levels(feature)}  # a gap stays a gap
@@ -184,10 +184,10 @@ def _check_mirror(feature: Feature, move: Mirror) -> None:
             f"twins: '{feature.name}' is {feature.kind} and has no -x; swap its values as in "
             f"{'<->'.join(str(level) for level in feature.levels()[:2])!r}"
         )
-    if move.total != feature.low + feature.high:
+    if move.total != feature.total:
         raise ValueError(
             f"twins: '{feature.name}: -x+{move.total:g}' does not map the range [{feature.low:g}, {feature.high:g}] "
-            f"onto itself; write -x+{feature.low + feature.high:g}, or change the range in the domain"
+            f"onto itself; write -x+{feature.total:g}, or change the range in the domain"
         )
 
 
@@ -312,7 +312,7 @@ def _cycle(feature: Feature, action: str) -> tuple[Value, ...]:
     if isinstance(feature, NUMERIC) and not all(re.fullmatch(r"[+-]?\d+", text) for text in texts):
         raise InputError(
             f"twins: '{feature.name}' is a number, and '{action}' speaks of categories; mirror its range with "
-            f"'{feature.name}: -x+{feature.low + feature.high:g}', or name the column those belong to."
+            f"'{feature.name}: -x+{feature.total:g}', or name the column those belong to."
         )
     values = tuple(_value(feature, text) for text in texts)
     if arrows and values[-1] != values[0]:
@@ -360,7 +360,7 @@ def _mirror(feature: Feature, action: str) -> Mirror:
 
 
 def _middle(feature: Feature) -> str:
-    return f"{feature.low + feature.high:g}" if isinstance(feature, NUMERIC) else "c"
+    return f"{feature.total:g}" if isinstance(feature, NUMERIC) else "c"
 
 
 def _number(text: str, *, whole: bool) -> int | float:

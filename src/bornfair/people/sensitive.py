@@ -49,9 +49,14 @@ class CodedFeature:
         return NumberColumn(feature, steps)
 
     @property
+    def exact(self) -> np.ndarray:
+        """The code of each level in real arithmetic: float64 [levels, columns]."""
+        return np.ldexp(self.codes.astype(np.float64), -self.exponent)
+
+    @property
     def table(self) -> np.ndarray:
         """What the network sees for each level: float32 [levels, columns]."""
-        return np.ldexp(self.codes.astype(np.float64), -self.exponent).astype(np.float32)
+        return self.exact.astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -104,10 +109,13 @@ class SensitiveSpace:
         features, rows = people.sensitive_features, people.combinations
         coded = []
         for position, feature in enumerate(features):
-            base = _base_codes(feature)
+            # Any integer code that is affine in the raw value (numbers) or one-hot (categories, two in one column).
+            count = len(feature.levels())
+            affine = isinstance(feature, NUMERIC) or count == 2
+            base = np.arange(count, dtype=np.int64)[:, None] if affine else np.eye(count, dtype=np.int64)
             if rows is None:
                 # Over a full product every level occurs equally often, so centring one feature at a time is exact.
-                count, total = len(base), base.sum(axis=0)
+                total = base.sum(axis=0)
             else:
                 index = {level: i for i, level in enumerate(feature.levels())}
                 count = len(rows)
@@ -149,19 +157,21 @@ class SensitiveSpace:
         lookup = [{level: i for i, level in enumerate(c.feature.levels())} for c in self.features]
         return np.array([[lookup[j][v] for j, v in enumerate(row)] for row in self.combinations], dtype=np.int64)
 
+    def by_level(self, tables: Sequence[np.ndarray], dtype: type[np.generic]) -> np.ndarray:
+        """A row for each value of S, from a table [levels, columns] for each feature."""
+        indices = self.level_indices
+        parts = [table[indices[:, j]] for j, table in enumerate(tables)]
+        return np.concatenate([np.zeros((len(indices), 0), dtype), *parts], axis=1)
+
     @cached_property
     def integer_codes(self) -> np.ndarray:
         """The centred integer codes of all values, int64 [|S|, width]; each column sums to 0."""
-        indices = self.level_indices
-        blocks = [coded.codes[indices[:, j]] for j, coded in enumerate(self.features)]
-        return np.concatenate(blocks, axis=1) if blocks else np.zeros((1, 0), np.int64)
+        return self.by_level([coded.codes for coded in self.features], np.int64)
 
     @cached_property
     def codes(self) -> np.ndarray:
         """What the network sees for each value of S: float32 [|S|, width]."""
-        indices = self.level_indices
-        blocks = [coded.table[indices[:, j]] for j, coded in enumerate(self.features)]
-        return np.concatenate(blocks, axis=1) if blocks else np.zeros((1, 0), np.float32)
+        return self.by_level([coded.table for coded in self.features], np.float32)
 
     def index_of(self, levels: np.ndarray) -> np.ndarray:
         """The position in `values` of rows given as feature levels (int [rows, features])."""
@@ -188,16 +198,6 @@ class SensitiveSpace:
                 f"the sensitive features ({names}) have {self.size:,} combinations, more than the "
                 f"{ENUMERATION_LIMIT:,} that can be listed one by one; use the observed combinations only, or bands."
             )
-
-
-def _base_codes(feature: Feature) -> np.ndarray:
-    """Any integer code that is affine in the raw value (numbers) or one-hot (categories); two categories need one
-    column.
-    """
-    count = len(feature.levels())
-    if isinstance(feature, NUMERIC) or count == 2:
-        return np.arange(count, dtype=np.int64)[:, None]
-    return np.eye(count, dtype=np.int64)
 
 
 # --- as columns of a network's input ---
@@ -254,9 +254,7 @@ class SensitiveColumns:
         if self.raw:
             return np.array(self.listed, dtype=np.float64)
         # Not the codes in float32: of many listed combinations they may have more digits than it holds.
-        exact = [np.ldexp(coded.codes.astype(np.float64), -coded.exponent) for coded in self.space.features]
-        blocks = [codes[self.space.level_indices[:, j]] for j, codes in enumerate(exact)]
-        return np.concatenate(blocks, axis=1) if blocks else np.zeros((1, 0))
+        return self.space.by_level([coded.exact for coded in self.space.features], np.float64)
 
     def exact(self, values: Sequence[Value | None]) -> list[Fraction]:
         """The code of a value in real arithmetic, before anything is rounded to float32; of a number that is None 0. Of

@@ -171,7 +171,7 @@ class _Around(GraphDraft):
     def _unfolded(self, feature: Feature, turn: int) -> str:
         name = feature.name
         if isinstance(feature, NUMERIC):
-            total = self.constant(np.array([[self.folding.total(name) + 0.0]]), f"total {name}")
+            total = self.constant(np.array([[self.folding.domain.number(name).total + 0.0]]), f"total {name}")
             other = self.node("Sub", [total, name], f"mirrored {name}")
             again = self.node("Sub", [total, other], f"again {name}")  # never −0.0, which a twin would have as 0.0
             return self.node("Max" if turn else "Min", [again, other], f"folded {name}")

@@ -267,7 +267,9 @@ class _Merges:
         if not isinstance(self.folding.domain.feature(name), NUMERIC):
             return False
         held = numpy_helper.to_array(self.constants[constant]).ravel()
-        return held.tolist() == [self.folding.total(name)] and not np.signbit(held[0] if held[0] == 0 else 0.0)
+        return held.tolist() == [self.folding.domain.number(name).total] and not np.signbit(
+            held[0] if held[0] == 0 else 0.0
+        )
 
     def _table(self, node: Any) -> bool:
         from onnx import helper

@@ -10,6 +10,7 @@ fairness.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -23,6 +24,10 @@ from bornfair.people.features import Value
 
 MOST_NUMBERS = 2**27  # of all matrices of a relation together: 1 GB
 MOST_BAND_VIEWS = 12  # of a relation of bands, where it can be so few: the quantifier bounds so many apart
+
+
+Elements = Mapping[int, tuple[np.ndarray, np.ndarray]]
+"""Matrix and offset on u (`element_view`), by the number of the element."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,11 +109,45 @@ def free_space(encoding: Encoding) -> FreeSpace:
     return FreeSpace(low, high, step, tuple(groups), tuple(gaps))
 
 
-def flip_relation(encoding: Encoding, copies: int = 2) -> Relation:
-    """Twins that differ in the sensitive values alone: one view per value that can be listed, and per copy of what
-    cannot. With one copy it is no relation between twins, but still says what the network may be shown.
+def flip_relation(encoding: Encoding) -> Relation:
+    """Twins that differ in sensitive values alone: one view per value that can be listed, and two of what cannot."""
+    return _relation(encoding, {0: element_view(encoding, 0)})
+
+
+def twin_relation(encoding: Encoding) -> Relation:
+    """Twins as the domain declares them: one view per version, those left out that are the same view as another.
+
+    With no rules it is `flip_relation`. Where the encoding merges the values that change places, all elements of the
+    group are one view, and what is left is the flip too (of what the network is shown).
     """
-    return Relation(tuple(_views(encoding, *element_view(encoding, 0), copies)), _with_copies(encoding, copies))
+    return _relation(encoding, _elements(encoding))
+
+
+def _relation(encoding: Encoding, elements: Elements) -> Relation:
+    """Everybody moved by each element, as each sensitive value. Views that read the same columns share the matrix."""
+    spans, free = encoding.sensitive.spans, free_space(encoding)
+    copies = 2 if spans else 1
+    views = list[View]()
+    for moved, offset in elements.values():
+        matrices = [_embedded(encoding, moved, copies * len(spans)) for _ in range(copies)]
+        for (copy, matrix), (j, span) in itertools.product(enumerate(matrices), enumerate(spans)):
+            matrix[free.width + span.column, free.width + copy * len(spans) + j] = 1.0
+        codes = encoding.sensitive.listed_codes
+        views += [View(matrix, np.concatenate([offset, code])) for code in codes for matrix in matrices]
+    several = len(views) // len(elements)
+    versions = (version for h in elements for version in range(h * several, (h + 1) * several))
+    low, high = (
+        np.concatenate([getattr(free, end), [getattr(span, end) for span in spans * copies]]) for end in ("low", "high")
+    )
+    step = np.concatenate([free.step, np.zeros(len(spans) * copies)])
+    return Relation(tuple(views), FreeSpace(low, high, step, free.groups, free.gaps), tuple(versions))
+
+
+def _embedded(encoding: Encoding, moved: np.ndarray, more: int = 0) -> np.ndarray:
+    """The matrix of a view whose codes do not depend on u, which has so many more columns."""
+    matrix = np.zeros((encoding.width, encoding.free_width + more))
+    matrix[: encoding.free_width, : encoding.free_width] = moved
+    return matrix
 
 
 def band_relation(encoding: Encoding) -> Relation:
@@ -131,7 +170,7 @@ def band_relation(encoding: Encoding) -> Relation:
         choices.append([*zip(middles.tolist(), reach.tolist(), strict=True), *span.ends])
     views = []
     for moved, offset in elements.values():
-        matrix = np.concatenate([moved, np.zeros((encoding.sensitive_width, encoding.free_width))])
+        matrix = _embedded(encoding, moved)
         for code, places in itertools.product(encoding.sensitive.listed_codes, itertools.product(*choices)):
             at = np.concatenate([offset, code])
             radius = np.zeros(len(at))
@@ -151,32 +190,10 @@ def grid_relation(encoding: Encoding) -> Relation:
     codes = [np.array([float(code) for code in encoding.sensitive.exact(value)]) for value in values]
     views, versions = list[View](), list[int]()
     for h, (moved, offset) in _elements(encoding).items():
-        matrix = np.concatenate([moved, np.zeros((encoding.sensitive_width, encoding.free_width))])
+        matrix = _embedded(encoding, moved)
         views += [View(matrix, np.concatenate([offset, code])) for code in codes]
         versions += range(h * len(values), (h + 1) * len(values))
     return Relation(tuple(views), free_space(encoding), tuple(versions))
-
-
-def _with_copies(encoding: Encoding, copies: int) -> FreeSpace:
-    """The free space, and columns for the codes of what takes every real value: all of a copy together."""
-    free, spans = free_space(encoding), encoding.sensitive.spans * copies
-    low, high = (np.array([getattr(span, end) for span in spans]) for end in ("low", "high"))
-    low, high = np.concatenate([free.low, low]), np.concatenate([free.high, high])
-    return FreeSpace(low, high, np.concatenate([free.step, np.zeros(len(spans))]), free.groups, free.gaps)
-
-
-def _views(encoding: Encoding, moved: np.ndarray, offset: np.ndarray, copies: int) -> list[View]:
-    """Everybody moved by one element, as each sensitive value. Views that read the same columns share the matrix."""
-    spans, free = encoding.sensitive.spans, encoding.free_width
-    matrices = []
-    for copy in range(copies if spans else 1):
-        matrix = np.zeros((encoding.width, free + len(spans) * copies))
-        matrix[:free, :free] = moved
-        for j, span in enumerate(spans):
-            matrix[free + span.column, free + copy * len(spans) + j] = 1.0
-        matrices.append(matrix)
-    codes = encoding.sensitive.listed_codes
-    return [View(matrix, np.concatenate([offset, code])) for code in codes for matrix in matrices]
 
 
 def sensitive_values(encoding: Encoding, free: np.ndarray) -> list[tuple[Value, ...]]:
@@ -191,21 +208,7 @@ def sensitive_values(encoding: Encoding, free: np.ndarray) -> list[tuple[Value, 
     return found
 
 
-def twin_relation(encoding: Encoding) -> Relation:
-    """Twins as the domain declares them: one view per version, those left out that are the same view as another.
-
-    With no rules it is `flip_relation`. Where the encoding merges the values that change places, all elements of the
-    group are one view, and what is left is the flip too (of what the network is shown).
-    """
-    views, versions = list[View](), list[int]()
-    for h, (moved, offset) in _elements(encoding).items():
-        several = _views(encoding, moved, offset, 2)
-        views += several
-        versions += range(h * len(several), (h + 1) * len(several))
-    return Relation(tuple(views), _with_copies(encoding, 2), tuple(versions))
-
-
-def _elements(encoding: Encoding) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+def _elements(encoding: Encoding) -> Elements:
     """The elements of the declared group that the network is shown differently, with their views."""
     group = encoding.domain.twin_group
     shown = 1 if encoding.merges_twins else group.size
@@ -255,7 +258,7 @@ def _gap_offset(encoding: Encoding, gap: GapColumns, exact: bool) -> float:
     """By how much the mirror image of what a gap is shown as is off from itself: s = −s + offset + this."""
     (shown,) = gap.number.exact(gap.fill)
     slope, constant = gap.number.line
-    shift = slope * Fraction(gap.feature.low + gap.feature.high) + 2 * constant
+    shift = slope * Fraction(gap.feature.total) + 2 * constant
     back = 2 * shown - shift
     if exact and (Fraction(float(back)) != back or Fraction(gap.shown) != shown):
         raise InputError(
@@ -269,7 +272,7 @@ def _mirror_offset(encoding: Encoding, name: str, exact: bool) -> float:
     """(total − 2·centre)·2^-exponent: what a mirrored number is off from −x."""
     column = encoding.number(name)
     slope, constant = column.line
-    shift = slope * Fraction(column.feature.low + column.feature.high) + 2 * constant
+    shift = slope * Fraction(column.feature.total) + 2 * constant
     if exact and Fraction(float(shift)) != shift:
         raise InputError(
             f"'{name}' is mirrored, and with its scale of {encoding.scales[name].centre!r} no float64 number says "

@@ -20,7 +20,7 @@ from bornfair.core.errors import InputError, plain_level, shown
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Value, known_levels
-from bornfair.people.levels import level_positions
+from bornfair.people.levels import level_positions, with_levels
 from bornfair.people.rules import Permutation, permutation
 
 
@@ -63,8 +63,7 @@ class Versions:
 
     def parts(self, version: int) -> tuple[int, int]:
         """The element h and the position s of a version."""
-        h, s = divmod(int(version), self.sensitive_size)
-        return h, s
+        return divmod(int(version), self.sensitive_size)
 
     def of(self, person: Mapping[str, Value], version: int) -> dict[str, Value]:
         """One version's raw values; of the person, sensitive values need not be given."""
@@ -109,8 +108,7 @@ class Versions:
     def within(self, person: Mapping[str, Value], version: int) -> bool:
         """Whether that version is somebody of the domain, if numbers need not be floats."""
         for name, number in self._mirrored(person, version).items():
-            feature = self.domain.feature(name)
-            assert isinstance(feature, NUMERIC)
+            feature = self.domain.number(name)
             if not feature.low <= number <= feature.high or (feature.kind == "integer" and number.denominator != 1):
                 return False
         return True
@@ -120,7 +118,7 @@ class Versions:
         moved = [name for name, _ in self._moves(self.parts(version)[0])]
         mirrored = [name for name in moved if isinstance(self.domain.feature(name), NUMERIC)]
         there = {name: value for name in mirrored if (value := person[name]) is not None}
-        return {name: Fraction(self._total(name)) - Fraction(value) for name, value in there.items()}
+        return {name: Fraction(self.domain.number(name).total) - Fraction(value) for name, value in there.items()}
 
     def settled(self, person: Mapping[str, Value]) -> dict[str, Value]:
         """The person, with mirrored real numbers shifted by a rounding or two to where twins' are floats too.
@@ -131,8 +129,8 @@ class Versions:
         for name in self.group.moved:
             feature = self.domain.feature(name)
             if feature.kind == "real" and held[name] is not None:
-                total = self._total(name)
-                held[name] = min(max(total - (total - held[name]), feature.low), feature.high)
+                again = feature.total - (feature.total - held[name])
+                held[name] = min(max(again, feature.low), feature.high)
         return held
 
     @cached_property
@@ -157,9 +155,9 @@ class Versions:
         'each person has 2 versions: 2 values of sex'
         """
         names = " and ".join(self.domain.sensitive)
-        text = f"each person has {self.size:,} versions: {self.sensitive_size:,} values of {names}"
         if self.domain.real_sensitive:
             return f"each person has as many versions as there are values of {names}"
+        text = f"each person has {self.size:,} versions: {self.sensitive_size:,} values of {names}"
         if self.group.size > 1:
             text += f" × {self.group.size:,} ways that the declared rules give {' and '.join(self.group.moved)}"
         return text
@@ -171,15 +169,10 @@ class Versions:
         pairs = zip(self.group.moved, self.group.elements[h], strict=True) if h else ()
         return [(name, goes) for name, goes in pairs if goes != tuple(range(len(goes)))]
 
-    def _total(self, name: str) -> Any:
-        feature = self.domain.feature(name)
-        assert isinstance(feature, NUMERIC)
-        return feature.low + feature.high
-
     def _moved(self, name: str, goes: Permutation, value: Value) -> Value:
         feature = self.domain.feature(name)
         if isinstance(feature, NUMERIC):
-            return None if value is None else self._total(name) - value
+            return None if value is None else feature.total - value
         levels = list(feature.levels())
         return levels[goes[levels.index(value)]]
 
@@ -188,26 +181,19 @@ class Versions:
         for name, goes in self._moves(h):
             feature, column = self.domain.feature(name), people[name]
             if isinstance(feature, NUMERIC):
-                columns[name] = self._total(name) - column
-                continue
-            levels = pd.Index(list(known_levels(feature)))  # what is missing stays so
-            place = levels.get_indexer_for(pd.Index(column.astype(object)))
-            changed = column.astype(object).to_numpy(copy=True)
-            known = place >= 0
-            changed[known] = np.array(levels, dtype=object)[np.array(goes)[place[known]]]
-            columns[name] = pd.Series(changed, index=people.index, dtype=object).infer_objects()
+                columns[name] = feature.total - column
+            else:  # what is missing stays so
+                levels = np.array(known_levels(feature), dtype=object)
+                place = pd.Index(list(levels)).get_indexer_for(pd.Index(column.astype(object)))
+                columns[name] = with_levels(column, levels[list(goes[: len(levels)])], place)
         return columns
-
-
-def _levels(_: str, column: pd.Series) -> Iterable[Value]:
-    return (plain_level(value) for value in column.tolist())
 
 
 def own_versions(
     frame: pd.DataFrame,
     names: Sequence[str],
     values: Iterable[Sequence[Any]],
-    read: Callable[[str, pd.Series], Iterable[Any]] = _levels,
+    read: Callable[[str, pd.Series], Iterable[Any]] = lambda _, column: map(plain_level, column.tolist()),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each row's position among the sensitive values, and whether it is known.
 
@@ -260,7 +246,6 @@ def require_flip_only(encoding: Encoding, what: str, instead: str) -> None:
 # --- what twins have in common ---
 
 MOST_VERSIONS = 4_096
-Turns = Mapping[str, int]
 
 
 class Folding:
@@ -309,12 +294,6 @@ class Folding:
                 goes[place] = orbit[turn % len(orbit)]
         return goes
 
-    def total(self, name: str) -> Any:
-        """Of a mirrored number: x and total − x are twins'."""
-        feature = self.domain.feature(name)
-        assert isinstance(feature, NUMERIC)
-        return feature.low + feature.high
-
     def merged(self, people: pd.DataFrame) -> pd.DataFrame:
         """What twins have in common: no sensitive columns, folded ones as of the first version."""
         there = [name for name in self.domain.sensitive if name in people.columns]
@@ -329,17 +308,15 @@ class Folding:
             }
             yield self._folded(people.assign(**given), turns)[list(self.domain.names)]
 
-    def _folded(self, people: pd.DataFrame, turns: Turns) -> pd.DataFrame:
+    def _folded(self, people: pd.DataFrame, turns: Mapping[str, int]) -> pd.DataFrame:
         changed = {}
         for name, turn in turns.items():
             feature, column = self.domain.feature(name), people[name]
             if isinstance(feature, NUMERIC):
-                other = self.total(name) - column
-                again = self.total(name) - other  # the number itself, but never −0.0, which a twin would have as 0.0
+                other = feature.total - column
+                again = feature.total - other  # the number itself, but never −0.0, which a twin would have as 0.0
                 changed[name] = np.maximum(again, other) if turn else np.minimum(again, other)
-                continue
-            levels, place = np.array(feature.levels(), object), level_positions(feature, column)
-            values, known = column.astype(object).to_numpy(copy=True), place >= 0
-            values[known] = levels[np.array(self.places(name, turn))[place[known]]]
-            changed[name] = pd.Series(values, index=people.index, dtype=object).infer_objects()
+            else:
+                levels = np.array(feature.levels(), object)[self.places(name, turn)]
+                changed[name] = with_levels(column, levels, level_positions(feature, column))
         return people.assign(**changed)

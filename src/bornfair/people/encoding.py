@@ -230,7 +230,7 @@ class Encoding:
         """What the network sees for some sensitive values: float32 [values, sensitive width]."""
         columns = pd.DataFrame([list(value) for value in values], columns=list(self.domain.sensitive), dtype=object)
         blocks = [self._encode_sensitive(name, columns[name].infer_objects())[0] for name in self.domain.sensitive]
-        return np.concatenate(blocks, axis=1) if blocks else np.zeros((len(values), 0), np.float32)
+        return np.concatenate([np.zeros((len(values), 0), np.float32), *blocks], axis=1)
 
     @property
     def width(self) -> int:
@@ -257,15 +257,12 @@ class Encoding:
     def encode(self, table: pd.DataFrame, *, sensitive: bool = True) -> Encoded:
         """Encode a table. Without its sensitive columns (all of them absent) the free part alone is encoded."""
         absent, free = self._absent(table), self.encode_free(table)
-        if absent or not sensitive or not self.domain.sensitive:
-            with_codes = None if (absent or not sensitive) else np.zeros((len(table), 0), np.float32)
-            return Encoded(free, with_codes, None if with_codes is None else np.zeros((len(table), 0), np.int64))
-        blocks, levels = [], []
-        for name in self.domain.sensitive:
-            codes, level = self._encode_sensitive(name, table[name])
-            blocks.append(codes)
-            levels.append(level)
-        return Encoded(free, np.concatenate(blocks, axis=1), np.stack(levels, axis=1))
+        if absent or not sensitive:
+            return Encoded(free, None, None)
+        found = [self._encode_sensitive(name, table[name]) for name in self.domain.sensitive]
+        codes, levels = np.zeros((len(table), 0), np.float32), np.zeros((len(table), 0), np.int64)
+        codes = np.concatenate([codes, *(block for block, _ in found)], axis=1)
+        return Encoded(free, codes, np.concatenate([levels, *(level[:, None] for _, level in found)], axis=1))
 
     def encode_free(self, table: pd.DataFrame, zeros: int = 0) -> np.ndarray:
         """The free part, and so many columns of zeros behind it: float32 [rows, free width + zeros]."""
@@ -396,9 +393,8 @@ class Encoding:
             "policies": self.policies.model_dump(),
             "raw": self.raw,
         }
-        if self.merged:
-            facts["merged"] = {name: [list(group) for group in groups] for name, groups in self.merged.items()}
-        return facts
+        merged = {name: [list(group) for group in groups] for name, groups in self.merged.items()}
+        return facts | ({"merged": merged} if merged else {})
 
     @staticmethod
     def from_json(domain: Domain, data: Any, *, origin: str = "encoding") -> Encoding:

@@ -56,12 +56,9 @@ def inferred(
     kinds = kinds or {}
     frame = as_pandas(table)
     names = [str(column) for column in frame.columns]
-    for name, role in [
-        (target, "target"),
-        *((s, "sensitive feature") for s in sensitive),
-        *((k, "column") for k in kinds),
-    ]:
-        if name is not None and name not in frame.columns:
+    roles = {"target": [] if target is None else [target], "sensitive feature": sensitive, "column": kinds}
+    for name, role in ((name, role) for role, some in roles.items() for name in some):
+        if name not in frame.columns:
             raise InputError(unknown_column(name, names, role))
     if target is not None and target in sensitive:
         raise InputError(f"'{target}' cannot be both the target and a sensitive feature.")
@@ -115,7 +112,7 @@ def infer_feature(name: str, column: pd.Series) -> Feature:
         raise InputError(f"column '{name}' has no values at all; drop it (--drop) or fill it.")
     if isinstance(column.dtype, pd.CategoricalDtype):
         return CategoricalFeature(name=name, categories=tuple(_value(name, c) for c in column.cat.categories))
-    if pd.api.types.is_bool_dtype(present) or _all_python_bools(present):
+    if pd.api.types.is_bool_dtype(present) or (present.dtype == object and all(map(_is_truth, present))):
         return BooleanFeature(name=name)
     if pd.api.types.is_numeric_dtype(present) and not pd.api.types.is_complex_dtype(present):
         return _number(name, present.to_numpy())
@@ -188,19 +185,19 @@ def observed_combinations(people: Population, frame: pd.DataFrame) -> list[list[
         )
     never = [f.name for f in people.sensitive_features if not f.missing]
     rows = frame[list(people.sensitive)].dropna(subset=never).drop_duplicates()
-    place = [{level: i for i, level in enumerate(f.levels())} for f in people.sensitive_features]
+    levels = [list(f.levels()) for f in people.sensitive_features]
+    place = [{level: i for i, level in enumerate(several)} for several in levels]
     told = (
         [None if pd.isna(v) else _value(name, v) for name, v in zip(people.sensitive, row, strict=True)]
         for row in rows.to_numpy(object)
     )
-    known = (row for row in told if all(v in place[j] for j, v in enumerate(row)))
-    seen = {tuple(place[j][v] for j, v in enumerate(row)) for row in known}
+    found = (tuple(place[j].get(v, -1) for j, v in enumerate(row)) for row in told)
+    seen = {row for row in found if -1 not in row}
     if len(seen) < 2:
         raise InputError(
             f"the table has {len(seen)} combinations of values of {shown(people.sensitive)} in the domain, so nobody "
             "has a twin; give a table with several, or use all combinations."
         )
-    levels = [f.levels() for f in people.sensitive_features]
     return [[levels[j][i] for j, i in enumerate(row)] for row in sorted(seen)]
 
 
@@ -282,8 +279,8 @@ def _value(name: str, value: object) -> Value:
     )
 
 
-def _all_python_bools(values: pd.Series) -> bool:
-    return values.dtype == object and all(isinstance(value, (bool, np.bool_)) for value in values)
+def _is_truth(value: object) -> bool:
+    return isinstance(value, (bool, np.bool_))
 
 
 # --- without the categories of few rows ---

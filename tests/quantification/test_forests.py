@@ -14,8 +14,8 @@ from bornfair.models.forest.shares.functions import Functions
 from bornfair.models.forest.shares.moments import LeafTable
 from bornfair.models.forest.shares.weights import CellWeights
 from bornfair.parallel import Workers
-from bornfair.quantification import forest_measure
-from bornfair.quantification.forest_measure import _points, shares_of_forest
+from bornfair.quantification import cells
+from bornfair.quantification.cells import _points, shares_of_forest
 from bornfair.quantification.population import shares_of_rows
 from bornfair.verification.decide import decide
 from clocks import fast_clock, slow_clock
@@ -34,8 +34,8 @@ def test_the_shares_of_small_domains_are_found_to_the_end():
 
 
 def test_a_number_of_boxes_gives_the_same_shares_whatever_the_clock_says(monkeypatch):
-    monkeypatch.setattr(forest_measure, "WORDS", 64)
-    monkeypatch.setattr(forest_measure, "FEW", 1)
+    monkeypatch.setattr(cells, "WORDS", 64)
+    monkeypatch.setattr(cells, "FEW", 1)
     seen = set()
     for seed in range(8):
         model = random_forest_model(np.random.default_rng(seed))
@@ -90,7 +90,7 @@ def test_rows_beyond_the_domain_are_counted_and_strangers_named():
 
 def test_no_share_is_contradicted_wherever_it_is_stopped(monkeypatch):
     """Boxes are credited by means and variances, not looked at one by one; stopped after any number of boxes."""
-    monkeypatch.setattr(forest_measure, "FEW", 0)
+    monkeypatch.setattr(cells, "FEW", 0)
     proven, credited, drawn = 0.0, 0, 0
     for seed in range(80):
         rng = np.random.default_rng([seed, 1])
@@ -109,8 +109,8 @@ def test_no_share_is_contradicted_wherever_it_is_stopped(monkeypatch):
 
 
 def test_how_many_work_side_by_side_changes_nothing_but_the_time(monkeypatch):
-    monkeypatch.setattr(forest_measure, "FEW", 0)
-    monkeypatch.setattr(forest_measure, "TASK", 1)
+    monkeypatch.setattr(cells, "FEW", 0)
+    monkeypatch.setattr(cells, "TASK", 1)
     with Workers.of(2) as workers:
         for seed in (16, 35, 39):
             original = SimpleNamespace(fills={}, run=lambda rows: rows)  # which cannot be sent to anybody
@@ -129,7 +129,7 @@ def test_how_many_work_side_by_side_changes_nothing_but_the_time(monkeypatch):
 def test_many_versions_are_taken_together_in_bands(monkeypatch, bands):
     from bornfair.models.forest.shares import panel as forest_panel
 
-    monkeypatch.setattr(forest_measure, "FEW", 0)
+    monkeypatch.setattr(cells, "FEW", 0)
     monkeypatch.setattr(forest_panel, "FEW_VERSIONS", 1)
     monkeypatch.setattr(forest_panel, "BANDS", bands)
     proven = 0.0

@@ -23,7 +23,7 @@ from bornfair.core.clock import Clock
 from bornfair.models.forest.model import ForestModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label
-from bornfair.quantification.forest_measure import shares_of_forest
+from bornfair.quantification.cells import shares_of_forest
 from bornfair.quantification.population import shares_of_rows
 from bornfair.questions.loading import load_model
 from bornfair.verification.decide import decide

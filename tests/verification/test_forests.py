@@ -11,7 +11,7 @@ from bornfair.core.clock import Clock
 from bornfair.models.forest.bounds.judge import restricted
 from bornfair.models.forest.influence import influences
 from bornfair.people.twins.versions import Versions
-from bornfair.quantification.forest_measure import shares_of_forest
+from bornfair.quantification.cells import shares_of_forest
 from bornfair.verification.decide import decide
 
 

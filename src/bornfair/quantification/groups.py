@@ -33,9 +33,9 @@ Some = Callable[[int, np.random.Generator, Clock], tuple[pd.DataFrame, np.ndarra
 """Some people of the distribution, so many at most: raw free values, and whose twins are decided unlike."""
 _DRAWS: Mapping[str, Callable[..., Some]] = {
     "network": later("quantification.crowds.network_draw"),
-    "forest": later("quantification.forest_measure.forest_draw"),
+    "forest": later("quantification.cells.forest_draw"),
 }
-_ANY_DRAW: Callable[..., Some] = later("quantification.outside.outside_draw")
+_ANY_DRAW: Callable[..., Some] = later("quantification.asking.asking_draw")
 TRIAL = 2048  # people whose tree tells how long one of all of them takes
 
 

@@ -50,9 +50,9 @@ Sides = tuple[np.ndarray, np.ndarray]
 
 _MEASURES: Mapping[str, Callable[..., Shares]] = {
     "network": later("quantification.measure.shares_of"),
-    "forest": later("quantification.forest_measure.shares_of_forest"),
+    "forest": later("quantification.cells.shares_of_forest"),
 }
-_ANY_MEASURE: Callable[..., Shares] = later("quantification.outside.shares_outside")
+_ANY_MEASURE: Callable[..., Shares] = later("quantification.asking.shares_by_asking")
 
 
 def domain_shares(
@@ -114,7 +114,7 @@ def shares_of_rows(
     if not len(frame):
         raise InputError("nobody is left to be counted; give a table with rows that belong to the sub-population.")
     if not model.is_read:
-        asked = later("quantification.outside.rows_outside_measured")
+        asked = later("quantification.asking.shares_of_rows_by_asking")
         return asked(model, frame, where=where, timeout=clock, seed=seed)
     judging = _JUDGING.get(model.kind, _by_deciding)(model, frame, arithmetic)
     fair, unfair, reason = _judged(judging, len(frame), clock)
@@ -310,7 +310,7 @@ def _by_forest(model: ForestModel, frame: pd.DataFrame, arithmetic: Sequence[Ari
     Ranges of numbers are those of the domain, and of the table where it goes beyond: trees decide about any number.
     """
     from bornfair.models.forest.bounds.judge import Judge
-    from bornfair.quantification.forest_measure import together
+    from bornfair.quantification.cells import together
 
     model.domain.require_sensitive()
     judge = Judge.of(model.about(_widened(model.domain, frame)))

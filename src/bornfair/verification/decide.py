@@ -270,7 +270,7 @@ def _forest_in_order(judge: Judge, proof: Verdict, effort: Effort) -> Verdict:
 
 
 def _of_opaque(model: OpaqueModel, effort: Effort) -> Verdict:
-    from bornfair.verification.outside_search import decide_outside
+    from bornfair.verification.asking import decide_by_asking
 
     verdict = model.structure()
     if verdict:
@@ -281,7 +281,7 @@ def _of_opaque(model: OpaqueModel, effort: Effort) -> Verdict:
             f"{model.source.name} is run and not read, so that engine, where, relax and resume do not fit; leave them "
             "out."
         )
-    return decide_outside(model, timeout=effort.clock, table=effort.table, among=effort.among, seed=effort.seed)
+    return decide_by_asking(model, timeout=effort.clock, table=effort.table, among=effort.among, seed=effort.seed)
 
 
 ENGINES: dict[str, Callable[..., Verdict]] = {"network": _of_network, "forest": _of_forest, "opaque": _of_opaque}

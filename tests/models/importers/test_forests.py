@@ -360,7 +360,7 @@ def test_what_differs_from_the_original_is_refused():
 def test_people_with_gaps_are_judged_and_counted_as_the_original_decides(name):
     from itertools import product
 
-    from bornfair.quantification.forest_measure import shares_of_forest
+    from bornfair.quantification.cells import shares_of_forest
     from bornfair.verification.decide import decide
 
     gone = np.random.default_rng(8).random((2, ROWS)) < 0.2

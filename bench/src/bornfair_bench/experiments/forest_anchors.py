@@ -17,7 +17,7 @@ from bornfair.core.errors import InputError, shown
 from bornfair.models.forest.model import ForestModel
 from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature
-from bornfair.quantification.forest_measure import shares_of_forest
+from bornfair.quantification.cells import shares_of_forest
 from bornfair.quantification.records import Confident
 from bornfair.questions import Question, verify
 from bornfair_bench.experiments.printout import Columns, Outcome, Printout, lines, of_rows

@@ -11,8 +11,8 @@ from bornfair.importers.opaque import opaque_model
 from bornfair.models.columns import Who
 from bornfair.models.reading import Reading
 from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
+from bornfair.quantification.asking import Drawn, shares_by_asking
 from bornfair.quantification.groups import affected_groups
-from bornfair.quantification.outside import Drawn, shares_outside
 from bornfair.quantification.people import own_decisions, people_of, treatment
 from bornfair.questions import Question
 from outside_models import SMALL, WIDE, by_age, unfair_to
@@ -29,7 +29,7 @@ def rich_women(people):
 
 
 def test_a_small_domain_is_counted_out(small):
-    found = shares_outside(small, timeout=20)
+    found = shares_by_asking(small, timeout=20)
     truth = unfair_to(by_age, SMALL)
     assert truth == 6 / 90
     assert found.confident.low == found.confident.high == truth
@@ -38,7 +38,7 @@ def test_a_small_domain_is_counted_out(small):
 
 
 def test_the_interval_holds_the_truth_under_weights_and_in_places(small, monkeypatch):
-    monkeypatch.setattr("bornfair.verification.outside_search.MOST_COUNTED", 0)
+    monkeypatch.setattr("bornfair.verification.asking.MOST_COUNTED", 0)
     ages = {age: 1.0 if age < 35 else 3.0 for age in range(20, 50)}
     jobs = {"smith": 1.0, "nurse": 1.0, "clerk": 6.0}
     cases = [
@@ -48,7 +48,7 @@ def test_the_interval_holds_the_truth_under_weights_and_in_places(small, monkeyp
         ({"marginals": {"age": ages}, "where": {"age": (33, 36)}}, (6 / 8) * (2 / 3)),
     ]
     for options, truth in cases:
-        found = shares_outside(small, timeout=60, precision=0.05, seed=4, **options)
+        found = shares_by_asking(small, timeout=60, precision=0.05, seed=4, **options)
         assert found.confident.low < truth < found.confident.high
         assert found.confident.high - found.confident.low <= 0.05 and "narrow enough" in found.reason
         assert found.estimate.low <= found.estimate.unfair <= found.estimate.high

@@ -7,7 +7,7 @@ asked about one by one. Those who are found unfair are asked about again: noise 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,9 @@ from bornfair.quantification.confident import (
     needed_samples,
     take_looks,
 )
-from bornfair.quantification.records import SURE, Confident, Estimate, Shares
+from bornfair.quantification.records import NOTHING_SEEN, SURE, Confident, Estimate, Shares
+from bornfair.verification.asking import everybody, people_in_order
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP
-from bornfair.verification.outside_search import everybody, people_in_order
 
 SAMPLES = 100_000  # for the estimate, at most
 SAMPLING = 0.2  # share of the time for these
@@ -50,6 +50,8 @@ class _Asked:
     def __init__(self, model: Countable, clock: Clock) -> None:
         self.model, self.clock, self.versions, self.again = model, clock, Versions(model.domain), 0
         self.count = self.unfair = 0
+        self.some_only = bool(model.domain.real_sensitive)
+        """Whether who is fair for the values asked about may be unfair for others."""
 
     def __call__(self, people: pd.DataFrame) -> np.ndarray:
         found = unfair_among(self.model, people, self.versions)
@@ -62,8 +64,37 @@ class _Asked:
         self.clock.report(lambda: f"{self.unfair:,} of {self.count:,} people have a twin who is decided otherwise")
         return found
 
+    def together(self, left: float) -> int:
+        return self.model.together(self.versions.size, left)
 
-def shares_outside(
+    def shares(self, guess: Estimate, confident: Confident, reason: str, where: Where | None) -> Shares:
+        note = f"; {self.model.note}" if self.model.note else ""
+        what = "others" if self.model.is_read else "a model that is not read"
+        told = f"{reason}; {self.count:,} people were asked about, nothing is proven of {what}{note}"
+        return Shares(
+            0.0, 0.0, guess, 0, self.clock.spent, told, (), reason == INTERRUPTED, confident=confident, where=where,
+            asked=self.count,
+        )  # fmt: skip
+
+    def one_by_one(self, people: Iterator[pd.DataFrame], total: int, reason: str, where: Where | None) -> Shares:
+        """Everybody of few, asked about once; those for whom there is no time count as either. `reason`: that all
+        were asked about.
+        """
+        try:
+            for some in people:
+                self(some)
+                if self.clock.is_up and self.count < total:
+                    reason = TIME_IS_UP
+                    break
+        except KeyboardInterrupt:
+            reason = INTERRUPTED
+        low = self.unfair / total
+        high = 1.0 if self.some_only else min(low + (total - self.count) / total, 1.0)
+        guess = Estimate(low, low, high, self.count)
+        return self.shares(guess, Confident(low, high, SURE, self.count), reason, where)
+
+
+def shares_by_asking(
     model: Countable,
     *,
     timeout: Timeout = 60.0,
@@ -88,24 +119,23 @@ def shares_outside(
     drawn, asked = Drawn(model.domain, marginals, where), _Asked(model, clock)
     total = everybody(model, clock) if drawn.is_uniform else None
     if total is not None:
-        told = f"all {total:,} people of the domain were asked about"
-        return _one_by_one(asked, people_in_order(model), total, told, None)
-    looks, reason = Looks(confidence), TIME_IS_UP
-    guess = Estimate(0.0, 0.0, 1.0, 0)
-    some_only = bool(model.domain.real_sensitive)  # who is fair for some values may be unfair for others
+        return asked.one_by_one(
+            people_in_order(model), total, f"all {total:,} people of the domain were asked about", None
+        )
+    looks, reason, guess = Looks(confidence), TIME_IS_UP, NOTHING_SEEN
 
     def draw(count: int, rng: np.random.Generator) -> tuple[int, int]:
         unfair = int(asked(drawn(count, rng)).sum())
-        return unfair, count - unfair if some_only else 0
+        return unfair, count - unfair if asked.some_only else 0
 
     try:
-        guess = _estimated(asked, drawn, looks, clock.part(SAMPLING), seed, some_only=some_only)
+        guess = _estimated(asked, drawn, looks, clock.part(SAMPLING), np.random.default_rng([seed, 271828]))
         narrow = max(precision, NARROW)
         needed = needed_samples(guess.unfair, 1.0, looks, narrow)
         affordable = PLANNED * clock.left / max(model.seconds_each * asked.versions.size, 1e-9)
         take_looks(
             looks, draw, Parts(), max(min(needed, affordable), 1.0), clock, seed, narrow=narrow, most=MOST,
-            together=model.together(asked.versions.size, clock.left / 2),
+            together=asked.together(clock.left / 2),
         )  # fmt: skip
         if looks.width <= narrow:
             reason = "the interval is narrow enough"
@@ -113,54 +143,22 @@ def shares_outside(
             reason = "enough people were asked about"
     except KeyboardInterrupt:
         reason = INTERRUPTED
-    seen = looks.within(0.0, 0.0)
-    return Shares(
-        0.0, 0.0, guess, 0, clock.spent, _reason(model, reason, asked), (), reason == INTERRUPTED, confident=seen,
-        where=where, asked=asked.count,
-    )  # fmt: skip
+    return asked.shares(guess, looks.within(0.0, 0.0), reason, where)
 
 
-def _estimated(asked: _Asked, drawn: Drawn, looks: Looks, clock: Clock, seed: int, *, some_only: bool) -> Estimate:
+def _estimated(asked: _Asked, drawn: Drawn, looks: Looks, clock: Clock, rng: np.random.Generator) -> Estimate:
     """A first sample, as large as the time allows."""
-    rng = np.random.default_rng([seed, 271828])
 
     def some(most: int) -> tuple[np.ndarray, np.ndarray]:
-        found = asked(drawn(min(max(asked.model.together(asked.versions.size, clock.left), 16), most), rng))
-        return found, ~found & some_only
+        found = asked(drawn(min(max(asked.together(clock.left), 16), most), rng))
+        return found, ~found & asked.some_only
 
     first = FirstSample.drawn(SAMPLES, some, clock)
     looks.look_first(first)
     return Sample.of(first).estimate()
 
 
-def _one_by_one(
-    asked: _Asked, people: Iterator[pd.DataFrame], total: int, all_asked: str, where: Where | None
-) -> Shares:
-    """Everybody of few, asked about once; those for whom there is no time count as either."""
-    reason, interrupted = all_asked, False
-    try:
-        for some in people:
-            asked(some)
-            if asked.clock.is_up and asked.count < total:
-                reason = TIME_IS_UP
-                break
-    except KeyboardInterrupt:
-        reason, interrupted = INTERRUPTED, True
-    low = asked.unfair / total
-    some_only = bool(asked.model.domain.real_sensitive)  # who is fair for some values may be unfair for others
-    high = 1.0 if some_only else min(low + (total - asked.count) / total, 1.0)
-    return Shares(
-        0.0, 0.0, Estimate(low, low, high, asked.count), 0, asked.clock.spent, _reason(asked.model, reason, asked), (),
-        interrupted, confident=Confident(low, high, SURE, asked.count), where=where, asked=asked.count,
-    )  # fmt: skip
-
-
-def _reason(model: Countable, reason: str, asked: _Asked) -> str:
-    note, what = f"; {model.note}" if model.note else "", "others" if model.is_read else "a model that is not read"
-    return f"{reason}; {asked.count:,} people were asked about, nothing is proven of {what}{note}"
-
-
-def rows_outside_measured(
+def shares_of_rows_by_asking(
     model: Countable, table: Any, *, where: Where | None = None, timeout: Timeout = 60.0, seed: int = 0
 ) -> Shares:
     """How many rows of a table have a twin who is decided otherwise, each asked about as all their versions.
@@ -175,11 +173,11 @@ def rows_outside_measured(
     def batches() -> Iterator[pd.DataFrame]:
         start = 0
         while start < len(frame):
-            some = order[start : start + model.together(asked.versions.size, clock.left)]
+            some = order[start : start + asked.together(clock.left)]
             start += len(some)
             yield frame.iloc[some]
 
-    found = _one_by_one(asked, batches(), len(frame), "every row was asked about", where)
+    found = asked.one_by_one(batches(), len(frame), "every row was asked about", where)
     return dataclasses.replace(found, boxes=len(frame))
 
 
@@ -223,53 +221,46 @@ class Drawn:
 
 
 def _column(feature: Feature, marginal: Marginal | None, limit: Limit | None) -> Column:
-    if marginal is not None and not (isinstance(feature, NUMERIC) and feature.low == feature.high):
-        return _weighted(feature, marginal, limit)
-    if isinstance(feature, NUMERIC):
-        low, high = (feature.low, feature.high) if limit is None else limit
+    if not isinstance(feature, NUMERIC):
+        levels = feature.levels() if limit is None else limit
+        if marginal is not None:
+            return _weighted(feature, [value for value in marginal if value in levels], marginal, object)
+        every = np.array(levels, dtype=object)
+        return lambda count, rng: every[rng.integers(len(every), size=count)]
+    low, high = (feature.low, feature.high) if limit is None else limit
+    if marginal is None or feature.low == feature.high:
         if feature.kind == "integer":
             return lambda count, rng: rng.integers(int(low), int(high), count, endpoint=True)
         return lambda count, rng: rng.uniform(float(low), float(high), count)
-    levels = np.array(feature.levels() if limit is None else limit, dtype=object)
-    return lambda count, rng: levels[rng.integers(len(levels), size=count)]
+    if feature.kind == "integer":
+        return _weighted(feature, [value for value in marginal if low <= value <= high], marginal, np.int64)
+    pieces = []
+    for (first, last), weight in marginal.items():  # ranges that are cut at the ends of a sub-population
+        a, b = max(first, float(low)), min(last, float(high))
+        whole = last - first
+        if b > a or (whole == 0 and float(low) <= first <= float(high)):
+            pieces.append((a, b, float(weight) * ((b - a) / whole if whole else 1.0)))
+    chances = _chances(feature, [weight for _, _, weight in pieces])
+    starts, ends, _ = np.array(pieces).T
+
+    def ranges(count: int, rng: np.random.Generator) -> np.ndarray:
+        at = rng.choice(len(chances), size=count, p=chances)
+        return starts[at] + rng.random(count) * (ends - starts)[at]
+
+    return ranges
 
 
-def _weighted(feature: Feature, marginal: Mapping[Any, float], limit: Limit | None) -> Column:
-    """By weights of values; of a real number, of ranges that are cut at the ends of a sub-population."""
-    if feature.kind == "real":
-        assert isinstance(feature, NUMERIC)
-        low, high = (feature.low, feature.high) if limit is None else limit
-        pieces = []
-        for (first, last), weight in marginal.items():
-            a, b = max(first, float(low)), min(last, float(high))
-            whole = last - first
-            if b > a or (whole == 0 and float(low) <= first <= float(high)):
-                pieces.append((a, b, float(weight) * ((b - a) / whole if whole else 1.0)))
-        starts, ends, weights = (np.array(part) for part in zip(*pieces, strict=True)) if pieces else ((), (), ())
-        chances = _chances(feature, np.array(weights))
-
-        def ranges(count: int, rng: np.random.Generator) -> np.ndarray:
-            at = rng.choice(len(chances), size=count, p=chances)
-            return np.array(starts)[at] + rng.random(count) * (np.array(ends) - np.array(starts))[at]
-
-        return ranges
-    kept = {value: float(weight) for value, weight in marginal.items() if _within(feature, value, limit)}
-    values = np.array(list(kept), dtype=np.int64 if isinstance(feature, NUMERIC) else object)
-    chances = _chances(feature, np.array(list(kept.values())))
-    return lambda count, rng: values[rng.choice(len(values), size=count, p=chances)]
+def _weighted(feature: Feature, values: Sequence[Any], weights: Mapping[Any, float], kind: type) -> Column:
+    found: np.ndarray = np.array(values, dtype=kind)
+    chances = _chances(feature, [weights[value] for value in values])
+    return lambda count, rng: found[rng.choice(len(found), size=count, p=chances)]
 
 
-def _within(feature: Feature, value: Any, limit: Limit | None) -> bool:
-    if isinstance(feature, NUMERIC):
-        low, high = (feature.low, feature.high) if limit is None else limit
-        return bool(low <= value <= high)
-    return value in (feature.levels() if limit is None else limit)
-
-
-def _chances(feature: Feature, weights: np.ndarray) -> np.ndarray:
-    if not len(weights) or not np.isfinite(weights).all() or weights.min() < 0 or not weights.sum() > 0:
+def _chances(feature: Feature, weights: Sequence[float]) -> np.ndarray:
+    found = np.array(weights, np.float64)
+    if not len(found) or not np.isfinite(found).all() or found.min() < 0 or not found.sum() > 0:
         raise InputError(f"nobody is left: no value of '{feature.name}' that belongs here has any weight; widen it.")
-    return weights / weights.sum()
+    return found / found.sum()
 
 
 def unfair_among(model: Countable, people: pd.DataFrame, versions: Versions) -> np.ndarray:
@@ -283,7 +274,7 @@ def unfair_among(model: Countable, people: pd.DataFrame, versions: Versions) -> 
     return np.concatenate(parts)
 
 
-def outside_draw(
+def asking_draw(
     model: Countable, marginals: Mapping[str, Marginal] | None, where: Where | None
 ) -> Callable[[int, np.random.Generator, Clock], tuple[pd.DataFrame, np.ndarray]]:
     """Draws people in raw values, and tells whose twins are decided unlike."""

@@ -12,7 +12,7 @@ from bornfair.models.opaque.model import OpaqueModel
 from bornfair.models.reading import Reading
 from bornfair.people.features import CategoricalFeature, IntegerFeature, RealFeature
 from bornfair.questions import Question
-from bornfair.verification.outside_search import people_in_order
+from bornfair.verification.asking import people_in_order
 from outside_models import SMALL, WIDE, by_age, unfair_to
 
 

@@ -22,7 +22,7 @@ from bornfair.models.protocol import Countable, Unsteady
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
-from bornfair.people.space.subpopulation import Limit, Limits, whole_domain
+from bornfair.people.space.subpopulation import Limit, Limits, places, whole_domain
 from bornfair.people.tables import as_pandas
 from bornfair.people.twins.versions import Versions
 from bornfair.verification.frontier import INTERRUPTED
@@ -92,7 +92,7 @@ class _Search:
             raise _Found(twins, what)
 
 
-def decide_outside(
+def decide_by_asking(
     model: OpaqueModel, *, timeout: Clock, table: Any = None, among: Limits | None = None, seed: int = 0
 ) -> Verdict:
     """Falsified with replayed twins, or undecided with what was tried; the arguments are those of `decide`."""
@@ -117,14 +117,10 @@ def decide_outside(
     except KeyboardInterrupt:
         ended = INTERRUPTED
     note = f"; {model.note}" if model.note else ""
-    only = _of_some_values(model.domain)
+    names = " and ".join(model.domain.real_sensitive)
+    only = f" (of {names} some values only)" if names else ""
     reason = f"{ended}; {search.told}{only}, and found no twins decided differently: that is no proof{note}"
     return Verdict("undecided", "none", "asking", (), reason, seconds=timeout.spent)
-
-
-def _of_some_values(domain: Domain) -> str:
-    names = " and ".join(domain.real_sensitive)
-    return f" (of {names} some values only)" if names else ""
 
 
 def _searched(search: _Search, table: pd.DataFrame | None) -> str:
@@ -295,35 +291,34 @@ def _distance(decided: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 def everybody(model: Countable, clock: Clock) -> int | None:
     """How many people there are, if all of them can be asked about in the time."""
-    count = people_count(model.domain)
-    rows = count * Versions(model.domain).size
-    if rows > MOST_COUNTED or rows * model.seconds_each > COUNTING * clock.left or model.domain.real_sensitive:
+    domain = model.domain
+    if domain.real_sensitive or any(f.kind == "real" and f.low < f.high for f in domain.free_features):
         return None
-    return int(count)
+    count = math.prod(len(_levels(feature)) for feature in domain.free_features)
+    rows = count * Versions(domain).size
+    return None if rows > MOST_COUNTED or rows * model.seconds_each > COUNTING * clock.left else count
 
 
-def people_count(domain: Domain) -> float:
-    """How many people the domain has, apart from their sensitive values; infinitely many with a real number."""
-    if any(feature.kind == "real" and feature.low < feature.high for feature in domain.free_features):
-        return math.inf
-    return math.prod(len(_levels(feature)) for feature in domain.free_features)
+def _levels(feature: Feature, limit: Limit | None = None) -> Sequence[Value]:
+    """The values of a feature, if they are not infinitely many."""
+    if feature.kind == "real" and limit is None:
+        return (feature.low,)
+    if limit is None or None in limit or not isinstance(feature, NUMERIC):
+        return feature.levels() if limit is None else limit
+    return limit[:1] if feature.kind == "real" else range(int(limit[0]), int(limit[1]) + 1)
 
 
-def _levels(feature: Feature) -> Sequence[Value]:
-    return (feature.low,) if feature.kind == "real" else feature.levels()
-
-
-def people_in_order(model: Countable) -> Iterator[pd.DataFrame]:
-    """Everybody of a domain, one after the other, some at a time."""
-    features, count = model.domain.free_features, int(people_count(model.domain))
-    sizes = [len(_levels(feature)) for feature in features]
-    versions, start = Versions(model.domain).size, 0
-    while start < count:
-        numbers = np.arange(start, min(start + model.together(versions), count))
+def people_in_order(model: Countable, among: Limits | None = None) -> Iterator[pd.DataFrame]:
+    """Everybody of a domain, or of these people, one after the other, some at a time."""
+    features = model.domain.free_features
+    levels = [_levels(feature, among[feature.name] if among else None) for feature in features]
+    sizes, versions, start = [len(values) for values in levels], Versions(model.domain).size, 0
+    while start < math.prod(sizes):
+        numbers = np.arange(start, min(start + model.together(versions), math.prod(sizes)))
         start += len(numbers)
-        places = np.unravel_index(numbers, sizes) if sizes else ()
+        chosen = places(numbers, sizes) if among is None else places(numbers, sizes[::-1])[::-1]
         yield pd.DataFrame(
-            {f.name: np.array(_levels(f), dtype=object)[at] for f, at in zip(features, places, strict=True)},
+            {f.name: np.array(some, dtype=object)[at] for f, some, at in zip(features, levels, chosen, strict=True)},
             index=range(len(numbers)),
         ).infer_objects()
 
@@ -334,7 +329,7 @@ def people_in_order(model: Countable) -> Iterator[pd.DataFrame]:
 def _among(model: OpaqueModel, among: Limits, timeout: Clock, seed: int) -> Verdict:
     """Falsified with two who were asked about again, or undecided with how many were asked about."""
     versions, asked = Versions(model.domain), 0
-    for people in _some_people(model, versions, among, seed):
+    for people in _some_people(model, {**whole_domain(model.domain).limits, **among}, versions.size, seed):
         decided = model.decide(people, versions, scores=False).classes
         asked += len(people)
         for row in np.flatnonzero((decided != decided[:, :1]).any(axis=1))[:REPLAYED]:
@@ -353,41 +348,24 @@ def _among(model: OpaqueModel, among: Limits, timeout: Clock, seed: int) -> Verd
     return Verdict("undecided", "none", "asking", (), reason, seconds=timeout.spent)
 
 
-def _some_people(model: OpaqueModel, versions: Versions, among: Limits, seed: int) -> Iterator[pd.DataFrame]:
+def _some_people(model: OpaqueModel, among: Limits, versions: int, seed: int) -> Iterator[pd.DataFrame]:
     """These people, all if they are few, else drawn at random; some at a time."""
     features, random = model.domain.free_features, np.random.default_rng([seed, 23])
-    among = {**whole_domain(model.domain).limits, **among}
-    count = math.prod(_size(feature, among[feature.name]) for feature in features)
-    whole = count <= LISTED
-    together, start, most = model.together(versions.size), 0, int(count) if whole else MOST_DRAWN
-    while start < most:
-        size = min(together, most - start)
-        places = np.arange(start, start + size)
-        columns = {}
-        for feature in features:
-            limit = among[feature.name]
-            levels = _size(feature, limit)
-            if whole:
-                places, at = np.divmod(places, int(levels))
-                columns[feature.name] = _values(feature, limit, at / max(levels - 1, 1))
-            else:
-                columns[feature.name] = _values(feature, limit, random.random(size))
-        yield pd.DataFrame(columns, index=range(size)).infer_objects()
+    endless = any(f.kind == "real" and len(set(among[f.name])) > 1 for f in features)
+    if not endless and math.prod(len(_levels(f, among[f.name])) for f in features) <= LISTED:
+        yield from people_in_order(model, among)
+        return
+    start, together = 0, model.together(versions)
+    while start < MOST_DRAWN:
+        size = min(together, MOST_DRAWN - start)
         start += size
+        columns = {f.name: _drawn(f, among[f.name], random.random(size)) for f in features}
+        yield pd.DataFrame(columns, index=range(size)).infer_objects()
 
 
-def _size(feature: Feature, limit: Limit) -> float:
-    if None in limit or not isinstance(feature, NUMERIC):
-        return len(limit)
-    low, high = float(limit[0]), float(limit[1])
-    return high - low + 1 if feature.kind == "integer" else 1 if low == high else math.inf
-
-
-def _values(feature: Feature, limit: Limit, share: np.ndarray) -> np.ndarray:
+def _drawn(feature: Feature, limit: Limit, share: np.ndarray) -> np.ndarray:
     """Values so far between the ends."""
     if None in limit or not isinstance(feature, NUMERIC):
-        chosen = np.empty(len(limit), object)
-        chosen[:] = list(limit)
-        return chosen[np.round(share * (len(limit) - 1)).astype(np.int64)]
+        return np.array(limit, dtype=object)[np.round(share * (len(limit) - 1)).astype(np.int64)]
     numbers = float(limit[0]) + share * (float(limit[1]) - float(limit[0]))
     return np.round(numbers).astype(np.int64) if feature.kind == "integer" else numbers

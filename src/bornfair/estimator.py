@@ -22,10 +22,9 @@ from bornfair.models.network.network import decisions
 from bornfair.models.operating import Threshold
 from bornfair.people.domain import Domain
 from bornfair.people.policies import GapsInTraining, OutsidePolicy, Policies, UnseenPolicy
-from bornfair.training.epochs import Callback
+from bornfair.training.epochs import Callback, Plan
 from bornfair.training.fitting import Fitted, Recipe, TableWarning, continue_fit, fit_table, resolve_response
 from bornfair.training.options import TrainingOptions
-from bornfair.training.plan import Plan
 from bornfair.training.provenance import KEPT_ASIDE, with_measured
 from bornfair.training.table_classifier import TableClassifier
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bornfair.cli.train_estimator import ESTIMATORS, named_estimator
 from bornfair.core.errors import InputError
-from bornfair.training.estimators import ESTIMATORS, named_estimator
 from samples import bornfair, make_people
 
 ASKED = ("train", "people.csv", "--target", "grant", "--sensitive", "sex")

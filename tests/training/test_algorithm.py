@@ -14,7 +14,7 @@ from bornfair.models.network.network import Layer, Network, decisions
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature
 from bornfair.training.algorithm import TrainingData, train
-from bornfair.training.plan import Plan
+from bornfair.training.epochs import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, NearZero, Plain, draw
 

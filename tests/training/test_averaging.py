@@ -8,8 +8,8 @@ import pytest
 from bornfair import FairClassifier
 from bornfair.core.errors import InputError
 from bornfair.training.algorithm import TrainingData, train
+from bornfair.training.epochs import Plan, shared_split, split
 from bornfair.training.fitting import Recipe
-from bornfair.training.plan import Plan, shared_split, split
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, draw_members
 from samples import make_people

@@ -13,8 +13,8 @@ from bornfair.models.network.model import probabilities
 from bornfair.models.network.network import Layer, Network
 from bornfair.proof.checker import check
 from bornfair.report.report import from_json
-from bornfair.training.calibration import calibration
-from bornfair.training.plan import Plan, shared_split
+from bornfair.training.epochs import Plan, shared_split
+from bornfair.training.provenance import calibration
 from counted_time import count_time
 from samples import make_people
 

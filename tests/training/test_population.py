@@ -21,7 +21,7 @@ from bornfair.models.network.network import Network, forward
 from bornfair.people.domain import Domain
 from bornfair.people.features import CategoricalFeature, IntegerFeature
 from bornfair.training.algorithm import TrainingData, train
-from bornfair.training.plan import Plan, split
+from bornfair.training.epochs import Plan, split
 from bornfair.training.response import Released, Response, released_shares, response_probabilities
 from bornfair.training.start import Exact, NearZero, Plain, draw
 from samples import bornfair as run

@@ -17,11 +17,11 @@ from bornfair.people.sources import Source
 from bornfair.training import cache as caching
 from bornfair.training import streamed_fit, streaming
 from bornfair.training.cache import KEPT_ASIDE, TRAINING, VALIDATION, Layout, RowShares
-from bornfair.training.calibration import Calibration
 from bornfair.training.fitting import Recipe
 from bornfair.training.hosts import Hosts
 from bornfair.training.loops import inputs_of
 from bornfair.training.options import TrainingOptions
+from bornfair.training.provenance import Calibration
 from bornfair.training.streamed_fit import fit_streamed, survey_table
 from samples import make_people
 

@@ -7,7 +7,7 @@ import pytest
 
 from bornfair.models.network.network import Layer, Network
 from bornfair.training.algorithm import TrainingData, train
-from bornfair.training.plan import Plan
+from bornfair.training.epochs import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Bernoulli, Exact, NearZero, draw
 

@@ -21,7 +21,7 @@ from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import CategoricalFeature, IntegerFeature
-from bornfair.training.plan import Plan
+from bornfair.training.epochs import Plan
 from bornfair_bench.experiments import boundary_attacks, preservation
 from bornfair_bench.experiments.boundary_attacks import Found, Twins, attack_integers, attack_reals
 from bornfair_bench.experiments.printout import lines

@@ -187,7 +187,7 @@ def training_progress(label: str, *, quiet: bool) -> Iterator[Callable[[Epoch], 
         bar.start()
         bar.update(trees, total=total, completed=done, visible=True)
 
-    from bornfair.training.teacher import trees_told
+    from bornfair.training.embedding import trees_told
 
     try:
         with trees_told(grown):

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from bornfair.people.column_kinds import Column
     from bornfair.questions.inspection import Inspection
     from bornfair.questions.proxies import SensitiveTells, Tell
-    from bornfair.training.gamma import GammaReport
-    from bornfair.training.gamma_population import PopulationGamma
+    from bornfair.training.gamma import GammaReport, PopulationGamma
 
 
 WIDTH = 96  # of the sentences on a terminal

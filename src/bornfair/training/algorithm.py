@@ -22,9 +22,8 @@ from bornfair.models.network.network import CHUNK, Network, Parameters
 from bornfair.parallel.forks import require_jax
 from bornfair.people.encoding import aligned_zeros
 from bornfair.training.embedding import Embedding
-from bornfair.training.epochs import Callback, Run, State, Training
+from bornfair.training.epochs import Callback, Plan, Run, State, Training, rates, split
 from bornfair.training.loops import Regularised, compiled_loops
-from bornfair.training.plan import Plan, rates, split
 from bornfair.training.response import Released, Response
 
 EVALUATION_ROWS = 8192  # rows per step when evaluating: bounds memory for wide networks and long tables

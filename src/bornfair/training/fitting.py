@@ -26,13 +26,11 @@ from bornfair.people.numbers import constant_sentence, sentinel_sentence
 from bornfair.people.policies import Policies
 from bornfair.proof.bundle import FairModel
 from bornfair.training.algorithm import TrainingData, train
-from bornfair.training.calibration import calibration
-from bornfair.training.embedding import Bins, Embedding, piecewise
-from bornfair.training.epochs import Callback, Training
+from bornfair.training.embedding import Bins, Embedding, Teacher, piecewise
+from bornfair.training.epochs import Callback, Plan, Training, shared_split, split, with_numbers
 from bornfair.training.options import OF_OTHER_LAYERS, PRESETS, TrainingOptions, advice
-from bornfair.training.plan import Plan, shared_split, split, with_numbers
 from bornfair.training.projection import projection
-from bornfair.training.provenance import certify, measured_in_training
+from bornfair.training.provenance import calibration, certify, measured_in_training
 from bornfair.training.response import Response
 from bornfair.training.start import (
     Bernoulli,
@@ -46,7 +44,6 @@ from bornfair.training.start import (
     fair_start,
     parse_start,
 )
-from bornfair.training.teacher import Teacher
 
 EMBEDDINGS: dict[str, Bins] = {"boosted": "boosted", "piecewise": "tree", "quantiles": "quantiles", "none": "tree"}
 """The embeddings by name, and where their knots come from."""

@@ -5,11 +5,17 @@ There is at most one answer. Write g(ω) for the derivative, G for its sum, p = 
 equation of s is (p − q)·g(s) + q·G = 0. If p ≠ q then g is the same for every s, and such parameters put no demand
 on γ (Lemma 3.3). So p = q = 1/|S|, that is γ = 0, and then G = 0: solving means checking G = 0. A solution preserves
 fairness in expectation and to first order; with sensitive weights that start at exactly 0 it does so exactly.
-This is about responses that randomise a row's own value; the population reading is in `gamma_population`.
+This is about responses that randomise a row's own value.
+
+Population reading (Algorithm 1 as printed; docs/theory.md §4), where a row meets everybody's randomised value: the mean
+released code must vanish, Σ_ω r(ω)·c(ω) = (p − q)·c̄ + q·Σc = 0, with c̄ the mean code of the people. As p = e^γ·q this
+is (e^γ − 1)·c̄ + Σc = 0: a code with Σc = 0 needs γ = 0 or c̄ = 0. A code centred at its own release satisfies it for
+every γ, which is how bornfair trains.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
@@ -23,10 +29,10 @@ import pandas as pd
 from bornfair.core.checks import number, whole
 from bornfair.core.errors import InputError, NoGamma
 from bornfair.people.domain import Domain
+from bornfair.people.encoding import Encoding
 from bornfair.people.features import RealFeature, Value, listed_names, unknown_column
 from bornfair.people.tables import as_pandas, read_table
-from bornfair.training.drift import draws_needed, drift_probability, response_variance
-from bornfair.training.gamma_population import PopulationGamma, solve_population, solve_table
+from bornfair.training.response import draws_needed, drift_probability, response_variance
 
 CENTRED = "centred codes (for two values −1 and +1, for k values k·e_i − 1)"
 EQUATION = "p·c(s) + (1 − p)/(k − 1)·Σ_{ω≠s} c(ω) = 0 for every s, so Σ c = 0 and p = 1/k"
@@ -34,6 +40,8 @@ NOT_FAIRNESS = (
     "this is about one number and one step: noise adds up over steps, and no tolerance above 0 is fairness; "
     "the expected response, which is the default, draws nothing and has no noise"
 )
+POPULATION_EQUATION = "(p − q)·c̄ + q·Σ c = 0, with c̄ the mean code of the people, p = e^γ·q"
+POPULATION_NOTE = "codes centred at their mean release solve it for every γ, which is how response='population' trains"
 MOST_TERMS = 6  # of a sum that are written out
 
 
@@ -151,6 +159,82 @@ def code_columns(domain: Domain) -> tuple[CodeColumn, ...]:
 def _listed_columns(codes: np.ndarray) -> tuple[CodeColumn, ...]:
     values, once = tuple(range(len(codes))), (1,) * len(codes)
     return tuple(CodeColumn(f"column {i}", values, tuple(column), once) for i, column in enumerate(codes.T.tolist()))
+
+
+# --- the population reading ---
+
+
+@dataclass(frozen=True)
+class MeanCode:
+    """c̄ of one input of the network."""
+
+    column: str
+    mean: float
+
+
+@dataclass(frozen=True)
+class PopulationGamma:
+    """The γ that solves the equation for codes as they are, None if none does, and why."""
+
+    gamma: float | None
+    reason: str
+    means: tuple[MeanCode, ...]
+    equation: str = POPULATION_EQUATION
+    note: str = POPULATION_NOTE
+
+
+def solve_population(columns: Sequence[CodeColumn], counts: Sequence[Sequence[float]]) -> PopulationGamma:
+    """Solve for columns of codes, given how many people (or which share of them) have each value of each column.
+
+    Exact: a mean of 0 is 0. A column with one code for all values puts no demand on γ, as in `gamma`.
+
+    >>> sex = CodeColumn("sex", ("f", "m"), (-1.0, 1.0), (1, 1))
+    >>> solve_population([sex], [[1, 3]]).reason
+    'the codes sum to 0 and the mean code of the people is not 0: only γ = 0 solves'
+    """
+    told, demands = [], set()  # the mean and the sum of every column that says something about s
+    for column, numbers in zip(columns, counts, strict=True):
+        weights = [Fraction(number) for number in numbers]
+        mean = sum((Fraction(c) * n for c, n in zip(column.codes, weights, strict=True)), Fraction(0)) / sum(weights)
+        told.append(MeanCode(column.name, float(mean)))
+        if len(set(column.codes)) > 1:
+            demands.add((mean, column.total))
+    open_demands = demands - {(0, 0)}
+    odds = {1 - total / mean if mean else None for mean, total in open_demands}  # e^γ
+    (only,) = odds if len(odds) == 1 else (None,)
+    gamma: float | None = 0.0
+    if not demands:
+        reason = "every γ solves: nothing depends on s"
+    elif not open_demands:
+        reason = "the codes sum to 0 and the mean code of the people is 0: every γ solves"
+    elif all(total == 0 for _, total in open_demands):
+        reason = "the codes sum to 0 and the mean code of the people is not 0: only γ = 0 solves"
+    elif only is None or only <= 0:
+        gamma, reason = None, "no γ solves for these codes as they are: (e^γ − 1)·c̄ + Σ c = 0 has no solution"
+    else:
+        gamma, reason = (
+            math.log(only),
+            ("the codes do not sum to 0, and this γ alone makes up for it in this population"),
+        )
+    return PopulationGamma(gamma, reason, tuple(told))
+
+
+def solve_table(columns: Sequence[CodeColumn], table: pd.DataFrame, domain: Domain) -> PopulationGamma | None:
+    """Solve for the people of a table who have all sensitive values; None if nobody has."""
+    known = table[list(domain.sensitive)].dropna()
+    if not len(known):
+        return None
+    sensitive_alone = Domain(
+        features=domain.sensitive_features, sensitive=domain.sensitive, combinations=domain.combinations
+    )  # fmt: skip
+    levels = Encoding.fit(sensitive_alone, known).encode(known).sensitive_levels
+    assert levels is not None
+    people: list[dict[Value, int]] = []
+    for j, coded in enumerate(domain.sensitive_space.features):
+        counted = np.bincount(levels[:, j], minlength=len(coded.codes)).tolist()
+        people += [dict(zip(coded.feature.levels(), counted, strict=True))] * coded.codes.shape[1]
+    counts = [[those[value] for value in column.values] for column, those in zip(columns, people, strict=True)]
+    return solve_population(columns, counts)
 
 
 # --- the whole answer ---

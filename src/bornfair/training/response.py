@@ -3,13 +3,14 @@
 P(ŝ = ω_j | s = ω_i) = e^{γ·1[i=j]} / (e^γ + |S| − 1). Three readings of Algorithm 1 (docs/theory.md §2): a row gets
 its own value randomised, drawn (*sampled*) or in exact expectation (*expected*), or, as printed, the randomised value
 of everybody in the table (*population*, and drawn: *population_sampled*). Which γ preserves fairness is answered in
-`gamma` and `gamma_population`, how noisy draws are in `drift`.
+`gamma`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -194,3 +195,48 @@ class Released:
     def _moved(self, weight: Any, bias: Any, sign: int) -> np.ndarray:
         sensitive = np.asarray(weight, np.float64)[:, -len(self.centre) :]
         return (np.asarray(bias, np.float64) + sign * (sensitive @ self.centre)).astype(np.float32)
+
+
+# --- the noise of drawn responses ---
+#
+# Chebyshev: a mean of m draws with variance σ² each leaves its expectation by more than τ with probability at most
+# σ²/(m·τ²) (paper §3.3, where the number of draws is δ). The bound is about one step and one parameter: it does not
+# add up over the steps of a training, where drifts accumulate, nor hold for all parameters at once. And a small drift
+# is not fairness: any drift other than 0 can flip somebody close to the decision boundary. Only the exact expectation
+# has no drift.
+
+
+def response_variance(codes: np.ndarray, gamma: float, true: int) -> np.ndarray:
+    """The variance of the released code given the position of the true value, per column of codes [|S|, columns].
+
+    >>> response_variance(np.array([[-1.0], [1.0]]), gamma=0.0, true=0).tolist()
+    [1.0]
+    """
+    kept, other = kept_and_other(len(codes), gamma)
+    probability = np.full(len(codes), other)
+    probability[true] = kept
+    # Squares of deviations, not a difference of squares: nothing cancels, and a certain answer has variance exactly 0.
+    return np.asarray(probability @ (codes - probability @ codes) ** 2)
+
+
+def drift_probability(variance: float, draws: int, threshold: float) -> float:
+    """A bound on P(|drift| > threshold) for the mean of `draws` independent draws: min(1, σ²/(m·τ²)).
+
+    >>> drift_probability(variance=1.0, draws=100, threshold=0.5)
+    0.04
+    """
+    return float(min(_bound(variance, threshold) / draws, Fraction(1)))
+
+
+def draws_needed(variance: float, threshold: float, probability: float) -> int:
+    """The smallest number of draws for which the bound on P(|drift| > threshold) is at most `probability`.
+
+    >>> draws_needed(variance=1.0, threshold=0.5, probability=0.04)
+    100
+    """
+    return max(1, math.ceil(_bound(variance, threshold) / Fraction(probability)))
+
+
+def _bound(variance: float, threshold: float) -> Fraction:
+    """σ²/τ² without rounding, so that `draws_needed` and `drift_probability` never disagree."""
+    return Fraction(variance) / Fraction(float(threshold)) ** 2

@@ -32,12 +32,11 @@ from bornfair.people.sources import Batch, Source, shared_out
 from bornfair.people.survey import Survey, from_bytes, merged, surveyed, to_bytes
 from bornfair.proof.bundle import FairModel
 from bornfair.training.cache import KEPT_ASIDE, PARTS, TRAINING, VALIDATION, Cache, Layout, RowShares, balancing, made
-from bornfair.training.calibration import calibration
 from bornfair.training.epochs import Callback
 from bornfair.training.fitting import Fitted, Recipe, resolve_response
 from bornfair.training.hosts import ALONE, Hosts
 from bornfair.training.provenance import KEPT_ASIDE as ON_KEPT_ASIDE
-from bornfair.training.provenance import VALIDATION_ONLY, VALIDATION_ROWS, certify, with_measured
+from bornfair.training.provenance import VALIDATION_ONLY, VALIDATION_ROWS, calibration, certify, with_measured
 from bornfair.training.start import Exact, FromModel, fair_start
 from bornfair.training.streaming import NEEDS_SENSITIVE, StreamedRun, Told
 

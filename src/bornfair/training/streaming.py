@@ -25,7 +25,7 @@ from bornfair.core.errors import InputError
 from bornfair.models.network.network import Activation, Network, Parameters
 from bornfair.training.cache import TRAINING, VALIDATION, Cache, class_weights
 from bornfair.training.embedding import Embedding
-from bornfair.training.epochs import TREES, Run, State
+from bornfair.training.epochs import TREES, Plan, Run, State, rates
 from bornfair.training.hosts import ALONE, Hosts
 from bornfair.training.loops import (
     OptimiserKey,
@@ -37,7 +37,6 @@ from bornfair.training.loops import (
     step_of,
     transformation_of,
 )
-from bornfair.training.plan import Plan, rates
 from bornfair.training.response import Response
 
 BLOCK = 2_048  # rows that stay together on the way from the file

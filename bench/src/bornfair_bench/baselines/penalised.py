@@ -18,8 +18,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from bornfair.models.network.network import Network, Parameters
+from bornfair.training.epochs import batch_size_for
 from bornfair.training.loops import OptimiserKey, transformation_of
-from bornfair.training.plan import batch_size_for
 from bornfair.training.start import Plain, draw
 from bornfair.verification.milp.probability import probability_ends
 from bornfair_bench.baselines.base import Baseline, BaselineData, Certified

@@ -22,7 +22,7 @@ from bornfair.models.network.model import Model, scores_under_every_code
 from bornfair.models.network.network import Network, decisions
 from bornfair.people.encoding import Encoding
 from bornfair.training.algorithm import TrainingData, train
-from bornfair.training.plan import Plan
+from bornfair.training.epochs import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Bernoulli, Exact, NearZero, Plain, SharedScalar, Start, draw
 from bornfair.verification.decide import decide

@@ -23,9 +23,8 @@ from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, Feature, IntegerFeature
 from bornfair.training.algorithm import TrainingData, train
-from bornfair.training.epochs import Training
+from bornfair.training.epochs import Plan, Training
 from bornfair.training.fitting import training_data
-from bornfair.training.plan import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, draw
 from bornfair_bench.experiments import timing

@@ -20,8 +20,8 @@ from bornfair.core.clock import Say
 from bornfair.models.network.network import hidden_widths
 from bornfair.training.algorithm import TrainingData, train
 from bornfair.training.embedding import Embedding
+from bornfair.training.epochs import Plan
 from bornfair.training.fitting import Recipe
-from bornfair.training.plan import Plan
 from bornfair.training.response import Response
 from bornfair.training.start import Exact, Plain, Start, draw
 from bornfair_bench.experiments import timing

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bornfair.cli.train_estimator import named_estimator
 from bornfair.models import metrics
 from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
-from bornfair.training.estimators import named_estimator
 from bornfair_bench.experiments import plots
 from bornfair_bench.experiments.methods import Split
 from bornfair_bench.experiments.printout import Columns, Lines, Outcome, groups, how_many_proven, lines, percent

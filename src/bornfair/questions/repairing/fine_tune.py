@@ -25,8 +25,7 @@ from bornfair.people.features import listed_names, unknown_column
 from bornfair.people.levels import class_positions
 from bornfair.questions import Asking, Question
 from bornfair.training.algorithm import TrainingData, train
-from bornfair.training.epochs import Epoch, EpochRecord
-from bornfair.training.plan import Plan, batch_size_for
+from bornfair.training.epochs import Epoch, EpochRecord, Plan, batch_size_for
 from bornfair.training.projection import fair_encoding, told_in, with_first_layer
 from bornfair.training.response import Response
 

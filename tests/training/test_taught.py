@@ -8,10 +8,9 @@ from bornfair import FairClassifier
 from bornfair.core.errors import InputError
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
-from bornfair.training import teacher
-from bornfair.training.embedding import piecewise
+from bornfair.training import embedding
+from bornfair.training.embedding import Teacher, TreeInputs, boosted_cuts, piecewise
 from bornfair.training.loops import classification_loss, taught_loss
-from bornfair.training.teacher import Teacher, TreeInputs, boosted_cuts
 
 ROWS = 600
 SMALL = {"hidden": (6,), "epochs": 3, "embedding": "boosted", "bins": 8, "taught": 0.5}
@@ -74,7 +73,7 @@ def test_nobody_is_judged_by_trees_that_know_them(encoded):
     targets = Teacher(encoding, free, guesses, None, 1.0, 0).taught(rows)
     assert abs(np.corrcoef(targets[:, 0], guesses)[0, 1]) < 0.2
     reading = TreeInputs.of(encoding)
-    known = teacher._grown(reading, reading.columns(free), guesses, None, 0)
+    known = embedding._grown(reading, reading.columns(free), guesses, None, 0)
     told = known.predict_proba(reading.columns(free))[:, 1]
     assert np.corrcoef(told, guesses)[0, 1] > 0.4, "trees that know them would have told"
 
@@ -103,7 +102,7 @@ def test_members_learn_nothing_from_the_rows_that_tell_them_when_to_stop(encoded
 def test_each_member_learns_what_is_told_to_it_and_one_hears_how_far_it_is(people):
     X, y = people.drop(columns="grant"), people["grant"]
     rotating, heard = SMALL | {"members": 3, "rotate": True, "validation_fraction": 0.25}, []
-    with teacher.trees_told(lambda done, total: heard.append((done, total))):
+    with embedding.trees_told(lambda done, total: heard.append((done, total))):
         one = FairClassifier(["sex"], **rotating).fit(X, y)
     assert heard == [(done, 6) for done in range(1, 7)], "each pair of four parts"
     other = FairClassifier(["sex"], **rotating).fit(X, y)

@@ -21,7 +21,7 @@ from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.people.twins.relation import flip_relation
 from bornfair.proof.bundle import FairModel
-from bornfair.verification.milp import Change, decide_by_milp, largest_change, network, search
+from bornfair.verification.milp import network, search
 from bornfair.verification.milp.encoding import (
     Copies,
     reach_of,
@@ -31,6 +31,7 @@ from bornfair.verification.milp.encoding import (
     write_copies,
     write_margin,
 )
+from bornfair.verification.milp.network import Change, decide_by_milp, largest_change
 from bornfair.verification.milp.program import Claim, Draft, Judge, Program, ask_highs, safe_minimum
 from bornfair.verification.milp.search import ProgramTree
 from bornfair.verification.replay import exact_input

@@ -16,8 +16,8 @@ from bornfair.models.network.activations import sigmoid
 from bornfair.models.network.bounds.exact import exact_decisions, exact_scores, fractions
 from bornfair.models.network.network import Layer, Network
 from bornfair.proof.bundle import FairModel
-from bornfair.verification.milp import change_of_probability, largest_probability_change, search
-from bornfair.verification.milp.probability import pieces
+from bornfair.verification.milp import search
+from bornfair.verification.milp.probability import change_of_probability, largest_probability_change, pieces
 from bornfair.verification.milp.program import Claim
 from bornfair.verification.replay import exact_input
 from bornfair_bench.baselines.milp import MILP, number_reach, outcome_change, relaxed_slopes

@@ -135,7 +135,7 @@ def _print_verdict(verdict: Any, scope: str, output: str, tolerance: float) -> N
 def _change(model: Any, asked: Any, data: str | None, clock: Clock, seed: int, *, json: bool) -> None:
     """The largest possible change of the score between twins: attained, and proven not to be exceeded."""
     from bornfair.questions import Question
-    from bornfair.verification.milp import largest_change
+    from bornfair.verification.milp.network import largest_change
 
     about = Question.within(clock, model, table=data, **asked)
     found = largest_change(about.network_model, timeout=clock, seed=seed, table=about.people)

@@ -134,7 +134,7 @@ def _of_network(model: Model, effort: Effort) -> Verdict:
             hard_timeout=clock, where=effort.where, relax=effort.relax, seed=effort.seed,
         )  # fmt: skip
     elif effort.engine == "milp":
-        from bornfair.verification.milp import decide_by_milp
+        from bornfair.verification.milp.network import decide_by_milp
 
         verdict = decide_by_milp(model, timeout=clock, seed=effort.seed)
     elif effort.engine == "bounds":

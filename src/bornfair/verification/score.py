@@ -24,7 +24,8 @@ from bornfair.models.network.structural import confirm_encoded
 from bornfair.models.rounding import float_above
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import Value
-from bornfair.verification.milp import change_of_probability, largest_change, largest_probability_change
+from bornfair.verification.milp.network import largest_change
+from bornfair.verification.milp.probability import change_of_probability, largest_probability_change
 
 ENGINE = "change"
 

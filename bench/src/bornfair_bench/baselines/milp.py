@@ -28,7 +28,9 @@ from bornfair.models.network.network import Network, Parameters, forward_from_fi
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC
 from bornfair.people.twins.relation import free_space
-from bornfair.verification.milp import MOST_VALUES, ProbabilityChange, largest_probability_change
+from bornfair.verification.milp.encoding import MOST_VALUES
+from bornfair.verification.milp.network import Change
+from bornfair.verification.milp.probability import largest_probability_change
 from bornfair_bench.baselines.base import BaselineData, Certified
 from bornfair_bench.baselines.logit_bounds import WIDEN, logit_bounds_of_versions
 from bornfair_bench.baselines.penalised import (
@@ -113,7 +115,7 @@ class MILP(Penalised):
             "bound how much its probability changes, the number is the largest; largest_change speaks of everybody.",
         )
 
-    def largest_change(self, *, timeout: float = 60.0) -> ProbabilityChange:
+    def largest_change(self, *, timeout: float = 60.0) -> Change:
         """δ*: how much the probability of anybody in the domain can change with the sensitive value alone."""
         self._require_twins()
         return largest_probability_change(self.model_, timeout=timeout)

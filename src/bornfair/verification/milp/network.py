@@ -1,34 +1,42 @@
-"""Networks: what a solver's proposals mean, and whether twins with different decisions exist."""
+"""Networks: whether twins with different decisions exist, and how far apart the scores of twins can be.
+
+What a solver proposes is decided, or measured, exactly.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bornfair.core.clock import Clock, Say, Timeout
-from bornfair.core.errors import InputError
+from bornfair.core.errors import InputError, plain, plain_level
 from bornfair.models.network.bounds.exact import exact_decisions, exact_scores
 from bornfair.models.network.model import Model
 from bornfair.models.network.structural import confirm_encoded
 from bornfair.models.rounding import float_below
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import NUMERIC, Value
+from bornfair.people.features import NUMERIC, Value, unknown_column
 from bornfair.people.twins.versions import Versions, require_flip_only
 from bornfair.verification.milp.encoding import MOST_VALUES, Copies, reaches, write_copies, write_margin
-from bornfair.verification.milp.program import Claim, Cutoff, Program, ask_highs
-from bornfair.verification.milp.search import CLOSE, Box, Hunt, ProgramTree, search
+from bornfair.verification.milp.program import Claim, Cutoff, NoProgram, Program, ask_highs
+from bornfair.verification.milp.search import CLOSE, Box, Hunt, ProgramTree, bound_largest, search
 from bornfair.verification.replay import exact_input, falsified, replay
 from bornfair.verification.twin_question import Person, Sensitive, TwinQuestion, unknown_to_solvers
 
 ENGINE = "milp"
 EXHAUSTIVE_WORK = 4_000_000  # products of exact numbers: a few seconds
+MOST_ROWS = 20_000  # of a table, looked at; drawn at random where there are more
+MET = 1e-6  # relative distance of what is found and what is proven that counts as none
+NEAR_ENOUGH = 1e-9  # relative distance to the cutoff at which a box is given up; its bound still counts
+STRETCH = 40  # tiny changes are seen through a lens: their cost is multiplied by up to 2^40
 
 
 def decide_by_milp(model: Model, *, timeout: Timeout = 60.0, seed: int = 0, say: Say | None = None) -> Verdict:
@@ -249,3 +257,166 @@ def pass_everybody(model: Model, clock: Clock, stops: Callable[[Person, Sequence
     names, values = model.domain.free_names, model.domain.sensitive_space.values
     people = (dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*_seen_levels(model.encoding)))
     return not any(clock.left <= 0 or stops(person, values) for person in people)
+
+
+# --- how far apart can scores be? ---
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """The row of a table whose score differs most from a twin's, among the `rows` of it that were looked at."""
+
+    row: Any
+    low: float
+    twins: list[dict[str, Value]]
+    rows: int
+    drawn_from: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """The largest possible difference of a score, or of a probability, between twins, in real arithmetic.
+
+    low:         attained by `twins` (their exact scores were compared, and the difference rounded down).
+    high:        proven: nobody's twins differ by more.
+    solver_high: what HiGHS claims in place of `high`: a floating-point answer, not a proof.
+    output:      which class's score changes that much (0 where there is one output).
+    among_rows:  the same among real people, if a table was given and one of them has a twin with another score.
+    """
+
+    low: float
+    high: float
+    solver_high: float
+    output: int
+    twins: list[dict[str, Value]] | None
+    reason: str
+    seconds: float = 0.0
+    among_rows: RowChange | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        found = asdict(self)
+        if self.among_rows is None:
+            del found["among_rows"]
+        return found
+
+
+def largest_change(
+    model: Model,
+    *,
+    timeout: Timeout = 60.0,
+    seed: int = 0,
+    enough: float | None = None,
+    say: Say | None = None,
+    table: pd.DataFrame | None = None,
+) -> Change:
+    """How far apart the scores (logits) of twins can be: attained, proven, claimed. Ends early when the two meet, or
+    are on one side of what is `enough`.
+
+    table: real people; the one whose score changes most is shown beside.
+    """
+    clock, refused = clock_of(timeout, say), refusal(model)
+    if refused is not None:
+        raise InputError(f"the largest change cannot be computed: {refused}.")
+    if model.ignores_sensitive:
+        return Change(0.0, 0.0, 0.0, 0, None, "twins have the same scores: the sensitive weights are 0", clock.spent)
+    hunt = NetworkHunt(model, enough)
+    among_rows = None if table is None else _among_rows(hunt, table, seed)
+    _measure_furthest(hunt, model.domain.sample(256, seed=seed))  # a start: random people
+    try:
+        bounds = _bounds_of_changes(hunt, clock, seed)
+    except NoProgram as error:
+        proven, claimed, reason = math.inf, math.inf, f"no bound: {error}"
+    else:
+        proven, claimed = (max(part) for part in zip(*bounds, strict=True))
+        if proven > hunt.wanted * (1 + MET) and exhaustible(model) and pass_everybody(model, clock, hunt.measure):
+            proven = math.nextafter(hunt.low, math.inf)
+        proven, claimed = max(proven, hunt.low), max(claimed, hunt.low)
+        reason = (
+            "time ran out" if clock.left <= 0 else "what is left is lost to the rounding of floating-point programs"
+        )
+        reason = "found and proven meet" if proven <= hunt.low * (1 + MET) else reason
+    if hunt.best is None and proven > 0:
+        reason = f"nobody whose scores change was found; {reason}"
+    elif hunt.best is None:
+        reason = "proven: nobody's scores change"
+    output = 0 if hunt.best is None else hunt.best[2]
+    return Change(hunt.low, proven, claimed, output, hunt.furthest(), reason, clock.spent, among_rows)
+
+
+def _bounds_of_changes(hunt: NetworkHunt, clock: Clock, seed: int) -> list[tuple[float, float]]:
+    """Upper bounds of the change for every pair of values and every output: proven, and as HiGHS claims."""
+    trees = list[ChangeTree]()
+    for pair, reach in reaches(hunt.question, clock):
+        copies = write_copies(hunt.question, pair, reach)
+        program, most = copies.draft.program(), np.maximum(reach[-1].gap_high, 0.0).tolist()
+        trees += [ChangeTree(hunt, copies, program, *output) for output in enumerate(most)]
+    trees.sort(key=lambda tree: -tree.most)
+    bounds = [(tree.most,) * 2 for tree in trees]
+    for _ in range(2):  # the second round has what time the first has left over
+        unmet = [i for i in range(len(trees)) if bounds[i][0] > hunt.wanted * (1 + MET)]
+        for i, seconds in clock.shared(unmet):
+            if bounds[i][0] > hunt.wanted and seconds > 0 and not hunt.answered:
+                proven, claimed = bound_largest(trees[i], clock, seconds, seed)
+                proven = math.nextafter(proven, math.inf)  # scaling rounds nothing but subnormal numbers
+                bounds[i] = min(bounds[i][0], proven), min(bounds[i][1], claimed)
+    return bounds
+
+
+class ChangeTree(NetworkTree):
+    """How far apart can an output of two copies be? `most` is known from bounds alone."""
+
+    near = NEAR_ENOUGH
+
+    def __init__(self, hunt: NetworkHunt, copies: Copies, program: Program, output: int, most: float) -> None:
+        stretch = max(0, min(STRETCH, copies.exponent - math.frexp(most)[1] + 4))
+        first, second = (int(column) for column in copies.sums[-1][:, output])
+        cost = program.cost([(first, math.ldexp(-1.0, stretch)), (second, math.ldexp(1.0, stretch))])
+        super().__init__(hunt, copies, program, cost, math.ldexp(1.0, copies.exponent - stretch))
+        self.most, self.name = most, f"{self.name}, output {output}"
+
+    def examine(self, solution: np.ndarray) -> bool:
+        return self.hunt.measure(*self.copies.twins(solution))
+
+    def cutoff(self) -> float:
+        return -self.hunt.wanted / self.unit
+
+
+def _among_rows(hunt: NetworkHunt, table: pd.DataFrame, seed: int) -> RowChange | None:
+    """The person of a table whose score changes most: found in floating point, measured exactly."""
+    domain, count = hunt.model.domain, len(table)
+    names = list(domain.free_names)
+    for name in names:
+        if name not in table.columns:
+            raise InputError(unknown_column(name, [str(column) for column in table.columns]))
+    chosen = np.arange(count)
+    if count > MOST_ROWS:
+        chosen = np.sort(np.random.default_rng([seed, 8]).permutation(count)[:MOST_ROWS])
+    people = table.iloc[chosen]
+    people = people[~domain.outside(people[names])]
+    row, twins = _measure_furthest(hunt, people) if len(people) else None, hunt.furthest()
+    if row is None or twins is None:
+        return None
+    return RowChange(plain(people.index[row]), hunt.low, twins, len(people), count)
+
+
+def _measure_furthest(hunt: NetworkHunt, people: pd.DataFrame) -> int | None:
+    """Measure those whose scores seem to change most; the position of the one who is the best so far, if any."""
+    model, found = hunt.model, None
+    free = model.encoding.encode(people, sensitive=False).free
+    with np.errstate(all="ignore"):  # only a guess: overflow does no harm
+        high, low = (np.full((len(people), model.network.outputs), end) for end in (-np.inf, np.inf))
+        high_at, low_at = np.zeros((2, *high.shape), np.int64)
+        for i, code in enumerate(model.encoding.codes):
+            inputs = np.concatenate([free, np.broadcast_to(code, (len(free), len(code)))], axis=1)
+            scores = model.network.estimated(inputs.astype(np.float64))
+            high_at, low_at = np.where(scores > high, i, high_at), np.where(scores < low, i, low_at)
+            high, low = np.maximum(high, scores), np.minimum(low, scores)
+        gaps = np.nan_to_num(high - low)  # [people, outputs]
+    values = Versions(model.domain).values
+    for row in np.argsort(-gaps.max(axis=1))[:4].tolist():
+        output = int(np.argmax(gaps[row]))
+        person = {name: plain_level(people[name].iloc[row]) for name in model.domain.free_names}
+        before = hunt.low
+        hunt.measure(person, [values[int(high_at[row, output])], values[int(low_at[row, output])]])
+        found = row if hunt.low > before else found
+    return found

@@ -9,20 +9,23 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.models.network.activations import sigmoid
 from bornfair.models.network.model import Model
-from bornfair.people.features import Value
 from bornfair.people.twins.versions import Versions
-from bornfair.verification.milp.change import NEAR_ENOUGH, largest_change
 from bornfair.verification.milp.encoding import Copies, pairs_of_values, reach_of, sums_of, write_copies
-from bornfair.verification.milp.network import Apart, NetworkHunt, NetworkTree
+from bornfair.verification.milp.network import (
+    NEAR_ENOUGH,
+    Apart,
+    Change,
+    NetworkHunt,
+    NetworkTree,
+    largest_change,
+)
 from bornfair.verification.milp.program import NoProgram
 from bornfair.verification.milp.search import bound_largest
 from bornfair.verification.replay import exact_input
@@ -35,31 +38,9 @@ SIGMOID_ERROR = 2.0**-48  # of our sigmoid in float64, absolutely; libraries sta
 TURN = math.log(2 + math.sqrt(3))  # where the sigmoid bends most: downward here, upward at −TURN
 
 
-@dataclass(frozen=True)
-class ProbabilityChange:
-    """The largest |p(u, i) − p(u, j)| between twins, in real arithmetic.
-
-    low:         attained by `twins`; rounded down.
-    high:        proven: nobody's twins differ by more. This is δ*.
-    solver_high: what HiGHS claims in place of `high`: a floating-point answer, not a proof.
-    score_high:  proven likewise of the logit.
-    """
-
-    low: float
-    high: float
-    solver_high: float
-    score_high: float
-    twins: list[dict[str, Value]] | None
-    reason: str
-    seconds: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 def largest_probability_change(
     model: Model, *, timeout: Timeout = 60.0, seed: int = 0, enough: float | None = None, say: Say | None = None
-) -> ProbabilityChange:
+) -> Change:
     """δ*, over everybody of the model's domain. Ends early once found and proven are within a thousandth, or on one
     side of what is `enough`.
     """
@@ -70,7 +51,7 @@ def largest_probability_change(
     if score.twins is not None:
         hunt.measure({name: score.twins[0][name] for name in model.domain.free_names})
     if score.high == 0:
-        return ProbabilityChange(0.0, 0.0, 0.0, 0.0, None, score.reason, clock.spent)
+        return Change(0.0, 0.0, 0.0, 0, None, score.reason, clock.spent)
     high = claimed = change_of_probability(score.high)
     why = "the logit's largest change says enough"
     if enough is None or hunt.low <= enough < high:
@@ -80,7 +61,7 @@ def largest_probability_change(
         except NoProgram as error:
             why = f"from the logit's largest change alone: {error}"
     high, claimed = max(high, hunt.low), max(claimed, hunt.low)
-    return ProbabilityChange(hunt.low, high, claimed, score.high, hunt.furthest(), why, clock.spent)
+    return Change(hunt.low, high, claimed, 0, hunt.furthest(), why, clock.spent)
 
 
 def change_of_probability(gap: float, low: float = -math.inf, high: float = math.inf) -> float:

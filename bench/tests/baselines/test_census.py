@@ -44,7 +44,7 @@ def test_training_without_sex_treats_husbands_and_wives_differently(census, unaw
     domain, _, (people, _) = census
     same = metrics.survives_every_change(unaware.predict, people, domain)
     spouses = people["relationship"].isin(["Husband", "Wife"]).to_numpy()
-    assert metrics.empirical_fairness(unaware.predict, people, domain, declared=False) == 1.0
+    assert metrics.survives_every_change(unaware.predict, people, domain, declared=False).mean() == 1.0
     assert same[~spouses].all() and 0.5 < same[spouses].mean() < 0.97
     assert unaware.empirical_fairness(people) == pytest.approx(same.mean())
 

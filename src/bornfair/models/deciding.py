@@ -7,9 +7,9 @@ judged by the decision that the original model makes. Thresholds are in `bornfai
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -99,19 +99,15 @@ def deciding(
         else:
             known = (beside is not None and beside(first, other)) or graph.beside(first, other)
         if not known:
-            raise _ambiguous(first, other, graph.origin)
+            unread = next((output for output in (other, first) if output.why is not None), None)
+            why = "" if unread is None else f" '{unread.name}' is not read: {str(unread.why).rstrip('.')}."
+            raise InputError(
+                f"{graph.origin}: the outputs '{first.name}' and '{other.name}' may decide differently; name the one "
+                f"that decides: decision_output='{other.name}' or '{first.name}' (--decision-output).{why}"
+            )
     if first.why is not None:
         raise first.why
     return first
-
-
-def _ambiguous(first: Output, other: Output, origin: str) -> InputError:
-    unread = next((output for output in (other, first) if output.why is not None), None)
-    why = "" if unread is None else f" '{unread.name}' is not read: {str(unread.why).rstrip('.')}."
-    return InputError(
-        f"{origin}: the outputs '{first.name}' and '{other.name}' may decide differently; name the one that decides: "
-        f"decision_output='{other.name}' or '{first.name}' (--decision-output).{why}"
-    )
 
 
 class Graph:
@@ -176,19 +172,14 @@ class Graph:
             return stepped and value == self.tensor(other.name, any_type=True)
         if asked.moves_the_decision:
             return self.tensor(one.name) == self.tensor(other.name)
-        return self._unlinked(one.name) == self._unlinked(other.name)
+        return self.unlinked(one.name)[0] == self.unlinked(other.name)[0]
 
-    def links(self, name: str) -> int:
-        """How many sigmoids or softmaxes stand at the end of an output."""
+    def unlinked(self, name: str) -> tuple[str, int]:
+        """The value below the sigmoids and softmaxes at the end of an output, and how many of these there are."""
         count = 0
         while (node := self.makers.get(name := self.tensor(name))) is not None and node.op_type in LINKS:
             count, name = count + 1, node.input[0]
-        return count
-
-    def _unlinked(self, name: str) -> str:
-        while (node := self.makers.get(name := self.tensor(name))) is not None and node.op_type in LINKS:
-            name = node.input[0]
-        return name
+        return name, count
 
     def beside(self, label: Output, scores: Output) -> bool:
         """Whether scores belong to a label: some node computes all from which both are made, and the scores are shown
@@ -295,7 +286,7 @@ def served(graph: Graph, asked: Reading) -> tuple[str | None, str | None]:
         scores = [output for output in scores if graph.beside(decides, output)]
     elif asked.decision_output is not None:
         scores = [decides]
-    ranked = sorted(scores, key=lambda output: ("prob" in output.name.lower(), graph.links(output.name)))
+    ranked = sorted(scores, key=lambda output: ("prob" in output.name.lower(), graph.unlinked(output.name)[1]))
     return decides.name if decides.kind == "label" else None, ranked[-1].name if ranked else None
 
 
@@ -410,9 +401,11 @@ def feeding(inputs: Sequence[str], columns: Sequence[str], origin: str) -> tuple
     """
     fed: dict[str, str] = {name: name for name in set(inputs) & set(columns)}
     fits: dict[str, list[str]] = {}
-    for form in (_composed, _rewritten):
+    for form in (partial(unicodedata.normalize, "NFC"), _rewritten):
         left = [name for name in dict.fromkeys(inputs) if name not in fed]
-        by_form = _by_form([column for column in columns if column not in set(fed.values())], form)
+        by_form: dict[str, list[str]] = {}
+        for column in dict.fromkeys(column for column in columns if column not in fed.values()):
+            by_form.setdefault(form(column), []).append(column)
         fits = {name: [c for c in by_form.get(form(name), ()) if _may_be(name, c)] for name in left}
         wanted_by = {column: [name for name in left if column in fits[name]] for name in left for column in fits[name]}
         for name, found in fits.items():
@@ -427,22 +420,10 @@ def feeding(inputs: Sequence[str], columns: Sequence[str], origin: str) -> tuple
                 )
     for name in inputs:
         if name not in fed:
-            reason = unknown_column(name, columns, "input").replace(
-                "is not in the table", "is not among the columns given"
-            )
+            reason = unknown_column(name, columns, "input")
+            reason = reason.replace("is not in the table", "is not among the columns given")
             raise InputError(f"{origin}: {reason}")
     return tuple(fed[name] for name in inputs)
-
-
-def _by_form(names: Iterable[str], form: Callable[[str], str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name in dict.fromkeys(names):
-        found.setdefault(form(name), []).append(name)
-    return found
-
-
-def _composed(name: str) -> str:
-    return unicodedata.normalize("NFC", name)
 
 
 def _folded(name: str) -> str:

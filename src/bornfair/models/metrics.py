@@ -117,19 +117,10 @@ def survives_every_change(
 ) -> np.ndarray:
     """For each row: is its decision the same for every version of the person? (a boolean array)
 
+    It speaks of these rows only: all of them are no proof.
     declared=False: for every value of S only, the declared rules left aside ("flip-stable").
     """
     domain.require_sensitive()
     versions = Versions(domain)
     count = versions.size if declared else domain.sensitive_space.size
     return same_for_all(decide(versions.table(table, version)) for version in range(count))
-
-
-def empirical_fairness(
-    decide: Callable[[pd.DataFrame], np.ndarray], table: pd.DataFrame, domain: Domain, *, declared: bool = True
-) -> float:
-    """Share of rows whose decision is the same for every version of the person.
-
-    It speaks of these rows only: 1.0 here is no proof.
-    """
-    return float(np.mean(survives_every_change(decide, table, domain, declared=declared)))

@@ -285,15 +285,6 @@ def logit(share: float) -> float:
     return 0.0 if share == USUAL else math.log(share) - math.log1p(-share)
 
 
-def thresholds_of(offsets: Sequence[float], classes: Sequence[Value]) -> dict[str, float]:
-    """The thresholds behind offsets, by class: those that are not ½."""
-    if len(classes) == 2:
-        found = {1: 1.0 / (1.0 + math.exp(-offsets[0]))} if any(offsets) else {}
-    else:
-        found = {place: USUAL * math.exp(offset) for place, offset in enumerate(offsets) if offset}
-    return {str(classes[place]): float(f"{share:.6g}") for place, share in found.items()}
-
-
 def _place(name: Value, classes: Sequence[Value]) -> int:
     known = list(classes)
     return known.index(name) if name in known else [str(value) for value in known].index(str(name))

@@ -1,4 +1,6 @@
-"""The interface of models, `Decider`, with its records. Questions use nothing else of a model.
+"""The interface of models, `Decider`, with its records, and `RowMethod`, by which rows of a table are judged.
+
+Questions use nothing else of a model.
 
 Kinds: `Model` (network), `ForestModel`, `WiredModel` (graph whose wires are read) and `OpaqueModel` (run, not read). A
 kind implements what is abstract here: how rows are evaluated, people replayed, and fairness proven by structure.
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,26 +18,29 @@ import numpy as np
 
 from bornfair.core.errors import InputError
 from bornfair.models.metrics import same_for_all
+from bornfair.people.features import Value
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.people.tables import as_pandas
-from bornfair.people.twins.versions import Versions
+from bornfair.people.twins.versions import Versions, own_versions
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bornfair.core.clock import Clock
     from bornfair.importers.source import Original
     from bornfair.models.forest.influence import Influence
     from bornfair.models.operating import Asked, Operating, Threshold
-    from bornfair.models.rows import RowMethod
     from bornfair.models.verdict import Arithmetic, Verdict
     from bornfair.people.domain import Domain
-    from bornfair.people.features import NumericFeature, Value
+    from bornfair.people.features import NumericFeature
     from bornfair.people.policies import Policies
     from bornfair.proof.certificate import Certificate
 
 ASKED = "Asked from outside"  # heading under which a report says how a model is run that is not read
 MOST_LISTED = 20_000  # versions of a person
 TOGETHER = 2**22  # decisions of versions that are held at once
+
+Person = dict[str, Value]
 
 
 class Unsteady(InputError):
@@ -350,3 +355,58 @@ def as_versions(frame: pd.DataFrame, versions: Versions | None, which: Sequence[
     if versions is None:
         return [frame]
     return [versions.table(frame, version) for version in (range(versions.size) if which is None else which)]
+
+
+class RowMethod:
+    """Judges rows of a table; each kind of model has its own."""
+
+    fewest = 0  # rows that are judged whatever the time
+    replayed = 16  # rows that are replayed to show that a model is not fair
+    tries = 1  # rows replayed at most for each that is described
+    engine = "attack"  # to which twins among rows are attributed
+    compares_leads = True  # whether a row whose version is not known is shown as the pair with the largest lead
+
+    def __init__(self, model: Countable, versions: Versions | None = None) -> None:
+        self.model = model
+        self.versions = Versions(model.domain) if versions is None else versions
+
+    def alike(self, table: pd.DataFrame) -> Decided | None:
+        """The rows as they are, if no twins can be listed and a proof shows that all are decided alike."""
+        return None
+
+    def size(self, left: float, each: float) -> int:
+        """How many rows to judge next, with so many seconds left, of which a row takes `each` (infinite where that is
+        not known yet).
+        """
+        raise NotImplementedError
+
+    def own(self, rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        """The version that each row is, and whether it is known."""
+        return own_versions(rows, self.model.domain.sensitive, self.versions.values)
+
+    def decide(self, rows: pd.DataFrame) -> Decided:
+        """The rows as each version, with scores."""
+        return self.model.decide(rows, self.versions)
+
+    def settled(self, rows: pd.DataFrame, scores: np.ndarray, fair: np.ndarray) -> np.ndarray:
+        """Who is treated fairly, where scores that are too close to call were looked at again."""
+        return fair
+
+    def check(self, table: pd.DataFrame) -> None:
+        """Raise the error of the rows that cannot be judged with their place in the whole table."""
+
+    def progress(self, clock: Clock, done: int, count: int) -> None:
+        """Report how many rows are judged, where that takes long."""
+
+    def tried(self, rows: int) -> str:
+        """Among whom twins were found, in words."""
+        return f"rows of the table; {rows:,} people tried"
+
+    def pair(self, person: Mapping[str, Value], versions: Sequence[int], row: Any = None) -> list[Person]:
+        """A person as these versions, those who are nobody left out; `row`: the row of the table that is the first."""
+        settled = self.versions.settled(person)
+        return [self.versions.of(settled, v) for v in versions if self.versions.exists(settled, v)]
+
+    def changes(self, person: Person, clock: Clock) -> Iterator[Person]:
+        """The person with other free features, all versions of whom seem to be decided alike: the nearest first."""
+        raise NotImplementedError

@@ -1,7 +1,7 @@
 """Treatment of the rows of a table: who is decided unlike a twin, whom it affects most, and what would undo it.
 
 Everybody is decided as every version. Nothing is shown that was not replayed from raw values by what is executed: the
-original of an imported model. Kinds differ in how rows are looked at (`bornfair.models.rows`).
+original of an imported model. Kinds differ in how rows are looked at (`bornfair.models.protocol.RowMethod`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import pandas as pd
 from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import InputError, plain
 from bornfair.models.network.lens import lead_ranges
-from bornfair.models.protocol import Countable, Decided, Replay, Unsteady
-from bornfair.models.rows import RowMethod
+from bornfair.models.protocol import Countable, Decided, Replay, RowMethod, Unsteady
 from bornfair.models.verdict import Verdict
 from bornfair.people.features import Value
 from bornfair.people.tables import as_pandas

@@ -20,7 +20,7 @@ from bornfair.models.network.bounds.exact import exact_decisions
 from bornfair.models.network.network import CHUNK, Layer, Network, decisions
 from bornfair.models.network.onnx_graph import onnx_bytes, shipped
 from bornfair.models.network.structural import confirm_encoded
-from bornfair.models.operating import USUAL, Asked, Operating, Threshold, thresholds_of
+from bornfair.models.operating import USUAL, Asked, Operating, Threshold
 from bornfair.models.protocol import Bounded, Decided, Replay
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NumericFeature, Value
@@ -69,7 +69,8 @@ class Model(Bounded):
         """The probability above which a class is decided, by its name, where that is not ½; of more than two classes,
         what a class's probability is divided by before they are compared.
         """
-        return thresholds_of(self.offsets, self.classes.tolist()) if self.offsets else {}
+        rule = self.rule_on_shares()
+        return {} if rule is None else rule.thresholds(self.classes.tolist())
 
     def at(self, threshold: Threshold | Asked | None, table: Any = None) -> Self:
         """The same model, deciding elsewhere: 0.05, "top 12%" of the people of a table, "approve=0.3"; None for ½.

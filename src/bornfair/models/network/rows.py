@@ -17,8 +17,7 @@ from bornfair.models.network.lens import Lens
 from bornfair.models.network.network import decisions
 from bornfair.models.network.shares.forms import Bounder, largest_rounding, sure_people
 from bornfair.models.network.structural import encoded_sizes
-from bornfair.models.protocol import Decided
-from bornfair.models.rows import Person, RowMethod
+from bornfair.models.protocol import Decided, Person, RowMethod
 from bornfair.people.space.variables import variables
 from bornfair.people.twins.relation import Relation, grid_relation
 from bornfair.people.twins.versions import person_of_row

@@ -22,8 +22,7 @@ from bornfair.core.clock import Clock
 from bornfair.models.columns import Columns
 from bornfair.models.network.network import decisions
 from bornfair.models.opaque.said import Meant, Outside
-from bornfair.models.protocol import ASKED, Countable, Decided, Replay, Unsteady, as_versions
-from bornfair.models.rows import Person, RowMethod
+from bornfair.models.protocol import ASKED, Countable, Decided, Person, Replay, RowMethod, Unsteady, as_versions
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.tables import as_pandas

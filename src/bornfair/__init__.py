@@ -34,7 +34,7 @@ _HOMES = {
     "load": "proof.bundle.load_bundle",
     "proxy_report": "questions.proxies.proxy_report",
     "quantify": "questions.quantify",
-    "repair": "questions.repairing.mending.repair",
+    "repair": "questions.repairing.repair",
     "verify": "questions.verify",
 }
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from bornfair.questions.explaining import explain as explain
     from bornfair.questions.inspection import inspect as inspect
     from bornfair.questions.proxies import proxy_report as proxy_report
-    from bornfair.questions.repairing.mending import repair as repair
+    from bornfair.questions.repairing import repair as repair
     from bornfair.report.report import Report as Report
     from bornfair.training.fitting import FairnessWarning as FairnessWarning
     from bornfair.training.gamma import gamma_report as gamma_report

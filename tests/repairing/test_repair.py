@@ -17,7 +17,7 @@ from bornfair.people.twins.versions import Versions
 from bornfair.proof import checker
 from bornfair.proof.bundle import FairModel, bundle_files
 from bornfair.questions.repairing import compare, repair
-from bornfair.questions.repairing.fine_tune import Lesson, fine_tune
+from bornfair.questions.repairing.networks import Lesson, fine_tune
 from samples import make_people
 
 pytestmark = pytest.mark.slow
@@ -178,7 +178,7 @@ def test_a_teacher_who_is_certain_teaches_as_labels_do():
     random = np.random.default_rng(0)
     free = random.normal(size=(64, 3)).astype(np.float32)
     classes = (free[:, 0] > 0).astype(np.int64)
-    data = Lesson.of_labels(free, classes, 2).data()
+    data = Lesson(free, np.eye(2)[classes]).data()
     assert data.weights is None and np.array_equal(data.free, free) and np.array_equal(data.classes, classes)
     shares = np.stack([np.full(64, 0.25), np.full(64, 0.75)], axis=1)
     soft = Lesson(free, shares).data()
@@ -190,7 +190,7 @@ def test_a_teacher_who_is_certain_teaches_as_labels_do():
 def test_fine_tuning_keeps_the_sensitive_weights_bitwise_zero_and_the_start_if_nothing_is_better():
     random = np.random.default_rng(1)
     free = random.normal(size=(200, 3)).astype(np.float32)
-    lesson = Lesson.of_labels(free, (free @ [1, -1, 0.5] > 0).astype(np.int64), 2)
+    lesson = Lesson(free, np.eye(2)[(free @ [1, -1, 0.5] > 0).astype(np.int64)])
     weight = np.concatenate([random.normal(size=(6, 3)), np.zeros((6, 2))], axis=1)
     start = Network((Layer(weight, np.zeros(6)), Layer(random.normal(size=(1, 6)), np.zeros(1))))
     tuned = fine_tune(start, lesson, lesson, epochs=5, seed=0)

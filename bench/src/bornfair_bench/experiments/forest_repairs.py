@@ -17,8 +17,8 @@ import pandas as pd
 
 from bornfair.core.clock import Say
 from bornfair.core.errors import InputError
+from bornfair.questions.repairing import repair
 from bornfair.questions.repairing.forests import RepairedForest
-from bornfair.questions.repairing.mending import repair
 from bornfair_bench.experiments.forest_anchors import ASKED, ensembles
 from bornfair_bench.experiments.printout import Columns, Outcome, Printout, lines, of_rows
 from bornfair_bench.experiments.timing import pin_to_one_core

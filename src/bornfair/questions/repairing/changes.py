@@ -1,7 +1,8 @@
-"""Who is decided differently after a repair, in which direction, and how far did the outputs move?"""
+"""What all repairs share: the domain and rows they are asked about, and the account of what changed for whom."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,16 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bornfair.core.errors import plain
+from bornfair.core.errors import InputError, plain
+from bornfair.models.columns import sensitive_name
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.graph.model import WiredModel
 from bornfair.models.metrics import quality, quality_warning
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import decisions
 from bornfair.people.domain import Domain
+from bornfair.people.dummies import with_sensitive
+from bornfair.people.features import listed_names
 from bornfair.people.levels import grouped
 from bornfair.proof.bundle import AnyBundle
 from bornfair.proof.certificate import Certificate
+from bornfair.questions import Asking, Question
 from bornfair.training.provenance import with_measured
 
 EXAMPLES = 5
@@ -59,12 +64,30 @@ class Changes:
     examples: tuple[Example, ...]
 
 
+AnyModel = Model | ForestModel | WiredModel
+
+
+@dataclass(frozen=True, eq=False)
+class RepairRows:
+    """Which people serve what. Labels and answers are class indices, None where no target is named."""
+
+    people: pd.DataFrame
+    labels: np.ndarray | None
+    training: np.ndarray
+    """Positions of the people to learn from, …"""
+    validation: np.ndarray
+    """… and of those to choose by."""
+    measured: pd.DataFrame
+    answers: np.ndarray | None
+    """Of the measured."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RepairedModel:
     """A fair model, certified, and what it cost: the same facts for every kind of model."""
 
     model: AnyBundle
-    original: Model | ForestModel | WiredModel
+    original: AnyModel
     """The model that was repaired, asked about the same twins."""
     quality_before: dict[str, Any] | None
     quality_after: dict[str, Any] | None
@@ -73,8 +96,8 @@ class RepairedModel:
     """Share of the measured rows whose decision was the same for every version of the person."""
     changes: Changes
     note: str
-    seconds: float
-    seed: int
+    seconds: float = 0.0
+    seed: int = 0
 
     @property
     def sensitive(self) -> tuple[str, ...]:
@@ -136,23 +159,40 @@ class RepairedModel:
         return {}
 
 
-def quality_of(model: Any, decided: np.ndarray, answers: np.ndarray | None) -> dict[str, Any] | None:
-    """How good decisions are (positions of classes), where the answers are known."""
-    return None if answers is None else quality(model.classes[answers], model.classes[decided])
+def domain_asked(question: Question, domain: Domain, asking: Asking) -> Domain:
+    """The domain with the sensitive features and the combinations that are asked about."""
+    combinations = asking.get("combinations")
+    names = tuple(sensitive_name(item, domain) for item in listed_names(asking.get("sensitive_features")))
+    if question.target in names:
+        raise InputError(f"'{question.target}' cannot be both the target and a sensitive feature.")
+    if not names and combinations is None:
+        return domain
+    found = with_sensitive(domain, names or domain.sensitive, question.table, combinations, detect=question.inferred)
+    same = set(found.sensitive) == set(domain.sensitive)
+    return domain if same and (combinations is None or found.combinations == domain.combinations) else found
 
 
-def recorded(certificate: Certificate, figures: dict[str, Any] | None, on: str, rows: int) -> Certificate:
-    """The certificate with these figures, if any, on so many rows."""
-    return certificate if figures is None else with_measured(certificate, {"on": on, "rows": rows, **figures})
+def account(
+    original: AnyModel, fair: AnyBundle, rows: pd.DataFrame, answers: np.ndarray | None, on: str
+) -> dict[str, Any]:
+    """What every repair records: how good both models are on these rows, in the certificate too, and what changed."""
+    assert fair.certificate is not None
+    before, after = (quality_of(model, rows, answers) for model in (original, fair))
+    if after is not None:
+        told = with_measured(fair.certificate, {"on": on, "rows": len(rows), **after})
+        fair = dataclasses.replace(fair, certificate=told)
+    return {
+        "model": fair, "original": original, "quality_before": before, "quality_after": after,
+        "changes": compare(original, fair, rows),
+    }  # fmt: skip
 
 
-def compare(
-    before: Model | ForestModel | WiredModel,
-    after: Model | ForestModel | WiredModel,
-    table: pd.DataFrame,
-    *,
-    examples: int = EXAMPLES,
-) -> Changes:
+def quality_of(model: AnyModel, rows: pd.DataFrame, answers: np.ndarray | None) -> dict[str, Any] | None:
+    """How good decisions are, where the answers are known."""
+    return None if answers is None else quality(model.classes[answers], model.classes[decisions(model.scores(rows))])
+
+
+def compare(before: AnyModel, after: AnyModel, table: pd.DataFrame, *, examples: int = EXAMPLES) -> Changes:
     """What changes for the rows of a table when one model takes the place of the other."""
     old, new = before.scores(table), after.scores(table)
     was, now = decisions(old), decisions(new)
@@ -185,7 +225,7 @@ def compare(
     )
 
 
-def _likely(model: Model | ForestModel | WiredModel, people: pd.DataFrame, classes: np.ndarray) -> np.ndarray:
+def _likely(model: AnyModel, people: pd.DataFrame, classes: np.ndarray) -> np.ndarray:
     """The probability of a class for each person."""
     if not len(people):
         return np.zeros(0)

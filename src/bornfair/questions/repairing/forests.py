@@ -9,30 +9,27 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bornfair.core.clock import Say
-from bornfair.core.errors import InputError, shown
+from bornfair.core.errors import shown
 from bornfair.importers.boosting import forest_file
 from bornfair.importers.tree_source import ForestSource, compared
 from bornfair.importers.writers import held_base, lightgbm_text, takes_mean, xgboost_json
 from bornfair.models.columns import nothing_sensitive
 from bornfair.models.forest.forest import Forest
 from bornfair.models.forest.model import ForestModel, Native
-from bornfair.models.network.network import decisions
 from bornfair.models.reading import Reading
 from bornfair.people.sensitive import ENUMERATION_LIMIT
 from bornfair.people.twins.versions import Versions
 from bornfair.proof.bundle import FairForest
 from bornfair.questions import Asking, Question
-from bornfair.questions.repairing.changes import RepairedModel, compare, quality_of, recorded
-from bornfair.questions.repairing.fine_tune import domain_asked
+from bornfair.questions.repairing.changes import RepairedModel, RepairRows, account, domain_asked, quality_of
 from bornfair.questions.repairing.means import Mean, mean_forest
 from bornfair.questions.repairing.restriction import all_values, values_of
 from bornfair.training.provenance import KEPT_ASIDE, operating_facts
@@ -81,15 +78,6 @@ class RepairedForest(RepairedModel):
         }
 
 
-@dataclass(frozen=True, eq=False)
-class RepairRows:
-    """Which people serve what, and their answers as class indices."""
-
-    known: pd.DataFrame  # by whom the base score is moved, and sensitive values are counted
-    measured: pd.DataFrame
-    answers: np.ndarray | None  # of the measured
-
-
 def asked_of(question: Question, asking: Asking) -> ForestModel:
     """The forest, asked about these features and twins."""
     assert isinstance(question.model, ForestModel)
@@ -103,15 +91,14 @@ def repair_forest(
     model: ForestModel,
     rows: RepairRows,
     *,
-    method: Literal["plain", "drop"] = "plain",
+    method: str = "plain",
     fine_tune: bool = True,
-    seed: int = 0,
     say: Say | None = None,
 ) -> RepairedForest:
     """The mean over the sensitive values: each counts the same ('plain'), or as often as it occurs ('drop')."""
-    began = time.perf_counter()
+    known = rows.people.iloc[np.sort(np.concatenate([rows.training, rows.validation]))]
     model = _of_its_library(model)
-    over = all_values(model) if method == "plain" else values_of(model, rows.known)
+    over = all_values(model) if method == "plain" else values_of(model, known)
     native, forest = model.native, model.forest
     lightgbm = native is not None and native.suffix == ".txt"
     outputs = [tree % forest.outputs for tree in range(forest.trees)] if lightgbm else None
@@ -120,7 +107,7 @@ def repair_forest(
     if say:
         say(f"{len(mean.replaced):,} of {forest.trees:,} trees read {shown(model.domain.sensitive)}; averaged.")
     plain = dataclasses.replace(model, forest=mean.forest, original=None, native=None, certificate=None)
-    shift = _shift(model, plain, rows.known) if fine_tune and not fixed else np.zeros(forest.outputs)
+    shift = _shift(model, plain, known) if fine_tune and not fixed else np.zeros(forest.outputs)
     fair, written = _rebased(mean, shift, native)
     notes = [MERGED.format(library=native.library)] if native is not None and mean.merges else []
     repaired = FairForest.of(dataclasses.replace(plain, forest=fair, note=""))
@@ -134,33 +121,25 @@ def repair_forest(
         notes.append(
             f"The bundle decides at the threshold asked for ({said}); the library's own file does not know it."
         )
-    averaged, quality = _quality(plain, rows), _quality(repaired, rows)
+    done = repaired.certified()
+    assert done.certificate is not None
+    told = {"repair": {"forest": "mean", "over": over.told, "trees_replaced": len(mean.replaced)}}
+    done = dataclasses.replace(
+        done, certificate=dataclasses.replace(done.certificate, training=told | operating_facts(done))
+    )
+    averaged = quality_of(plain, rows.measured, rows.answers)
+    few = not model.domain.real_sensitive and Versions(model.domain).size <= ENUMERATION_LIMIT
     return RepairedForest(
-        model=_certified(repaired, mean, over.told, len(rows.measured), quality),
-        original=model,
+        **account(model, done, rows.measured, rows.answers, KEPT_ASIDE),
         averaged=over.told,
-        quality_before=_quality(model, rows),
         accuracy_averaged=None if averaged is None else averaged["accuracy"],
-        quality_after=quality,
-        fairness_before=_fairness(model, rows.measured),
-        changes=compare(model, repaired, rows.measured),
+        fairness_before=model.empirical_fairness(rows.measured) if few else None,
         replaced=len(mean.replaced),
         shift=tuple((np.array(fair.summation.base) - np.array(forest.summation.base)).tolist())
         if not lightgbm
         else tuple(shift.tolist()),
         note=" ".join(notes),
-        seconds=time.perf_counter() - began,
-        seed=seed,
     )
-
-
-def _certified(model: FairForest, mean: Mean, over: str, rows: int, quality: dict[str, Any] | None) -> FairForest:
-    """The forest with its certificate, which also records how it came about."""
-    done = model.certified()
-    assert done.certificate is not None
-    told = {"repair": {"forest": "mean", "over": over, "trees_replaced": len(mean.replaced)}} | operating_facts(done)
-    certificate = dataclasses.replace(done.certificate, training=told)
-    return dataclasses.replace(done, certificate=recorded(certificate, quality, KEPT_ASIDE, rows))
 
 
 # --- the base score ---
@@ -283,20 +262,3 @@ def _splits(forest: Forest) -> list[Any]:
         for column, members in zip(forest.column.tolist(), forest.members.tolist(), strict=True)
         if column >= 0
     ]
-
-
-def _quality(model: ForestModel, rows: RepairRows) -> dict[str, Any] | None:
-    return quality_of(model, decisions(model.scores(rows.measured)), rows.answers)
-
-
-def _fairness(model: ForestModel, people: pd.DataFrame) -> float | None:
-    if model.domain.real_sensitive or Versions(model.domain).size > ENUMERATION_LIMIT:
-        return None
-    return model.empirical_fairness(people)
-
-
-def refused(method: str) -> InputError:
-    return InputError(
-        f"a forest is repaired by method 'plain' (the mean over the sensitive values) or 'drop' (each value as often "
-        f"as it occurs in the table), found {method!r}."
-    )

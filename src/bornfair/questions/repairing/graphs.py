@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,7 +44,7 @@ from bornfair.proof.bundle import AnyBundle, FairGraph, bundle_of
 from bornfair.proof.certificate import certified
 from bornfair.questions import Question
 from bornfair.questions.loading import load_model
-from bornfair.questions.repairing.changes import RepairedModel, compare, quality_of, recorded
+from bornfair.questions.repairing.changes import RepairedModel, account
 from bornfair.training.provenance import operating_facts
 
 COMPARED = 256  # people
@@ -318,30 +317,20 @@ def repair_by_average(model: Any, who: Who, asked: Reading, *, test: Any, seed: 
     """The mean of a model of any kind over all versions of each person; measured on the rows of a table, which it does
     not learn from.
     """
-    began = time.perf_counter()
     core, domain, at = _core(model, who, asked)
     original = WiredModel(around(core, domain, "as it is", at=at), domain)
     done = certified(FairGraph(around(core, domain, "average", at=at), domain), timeout=60.0, seed=seed)
     rows, answers, left_out = _measured(domain, who, test)
-    after = decisions(done.scores(rows))
     assert done.certificate is not None
-    quality = quality_of(done, after, answers)
     told = dataclasses.replace(done.certificate, training={"repair": {"method": "average"}} | operating_facts(done))
-    done = dataclasses.replace(done, certificate=recorded(told, quality, MEASURED_ON, len(rows)))
     notes = [f"{left_out:,} rows with gaps were left out." if left_out else ""]
     if original.ignores_sensitive:
         notes.append(f"The original reads none of {', '.join(domain.sensitive)}.")
     return RepairedGraph(
-        model=done,
-        original=original,
+        **account(original, dataclasses.replace(done, certificate=told), rows, answers, MEASURED_ON),
         versions=Folding(domain).size,
-        quality_before=quality_of(original, decisions(original.scores(rows)), answers),
-        quality_after=quality,
         fairness_before=original.empirical_fairness(rows),
-        changes=compare(original, done, rows),
         note=" ".join(filter(None, notes)),
-        seconds=time.perf_counter() - began,
-        seed=seed,
     )
 
 

@@ -8,7 +8,7 @@ from scipy.stats import binomtest
 from bornfair.people.domain import Domain
 from bornfair.questions.audit_metrics import by_group
 from bornfair.report.facts import Favourable, GroupMetrics
-from bornfair.report.rates import impact_sentence, lowest_ratio
+from bornfair.report.people import impact_sentence, lowest_ratio
 
 
 @pytest.fixture(scope="module")

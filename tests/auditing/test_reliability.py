@@ -11,7 +11,7 @@ from bornfair.questions.audit_metrics import reliability_of
 from bornfair.report import charts
 from bornfair.report.blocks import Table, Text
 from bornfair.report.facts import Reliability, ReliabilityBin
-from bornfair.report.rates import reliability
+from bornfair.report.people import reliability
 
 TWO, THREE = np.array(["no", "yes"]), np.array(["a", "b", "c"])
 

@@ -1,13 +1,12 @@
-"""What is a report made of? Sections of a few kinds of blocks, in plain text.
-
-HTML and Markdown are two ways to write them.
-"""
+"""The blocks of a report, in plain text, which HTML, Markdown and the terminal write in their own ways."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from bornfair.report.formatting import MISSING
 
 
 class Code(str):
@@ -132,3 +131,23 @@ class Contents:
 def filled_sections(parts: Iterable[tuple[str, str, Iterable[Block]]]) -> tuple[Section, ...]:
     """Names, titles and blocks of sections; one without blocks leaves no gap."""
     return tuple(Section(name, title, blocks) for name, title, made in parts if (blocks := tuple(made)))
+
+
+def stacked(
+    columns: Sequence[str], rows: Iterable[Sequence[Cell]], numbers: Iterable[int] = (), caption: str = ""
+) -> Table:
+    """A table of plain rows whose cells stack on a phone."""
+    return Table(tuple(columns), tuple(Row(tuple(cells)) for cells in rows), caption, frozenset(numbers), "stack")
+
+
+def filled_table(rows: Sequence[Mapping[str, Cell]], texts: Collection[str], always: Collection[str] = ()) -> Table:
+    """A table of cells by column, without columns in which no row has anything. texts: the columns without numbers."""
+    columns = [name for name in rows[0] if name in always or any(row[name] != MISSING for row in rows)]
+    numbers = (i for i, name in enumerate(columns) if name not in texts)
+    return stacked(columns, ([row[name] for name in columns] for row in rows), numbers)
+
+
+def chart_numbers(columns: tuple[str, ...], rows: Iterable[Sequence[Cell]], numbers: Iterable[int]) -> BlockGroup:
+    """What a chart shows, for whoever wants to read it off."""
+    table = Table(columns, tuple(Row(tuple(cells)) for cells in rows), numbers=frozenset(numbers))
+    return BlockGroup("The numbers", (table,), "numbers")

@@ -6,12 +6,21 @@ from collections.abc import Iterator
 from functools import partial
 
 from bornfair.report import charts
-from bornfair.report.blocks import Block, Chart, Contents, Listing, ListingEntry, Row, Table, Text, filled_sections
+from bornfair.report.blocks import (
+    Block,
+    Chart,
+    Contents,
+    Listing,
+    ListingEntry,
+    Table,
+    Text,
+    filled_sections,
+    filled_table,
+)
 from bornfair.report.facts import Comparison, Document, Metrics
 from bornfair.report.formatting import MISSING, clipped, count, listed, measure_text, narrow, percent, readable
 from bornfair.report.measured import asked_about, shares_chart
-from bornfair.report.pairs import side_by_side
-from bornfair.report.rates import lowest_ratio
+from bornfair.report.people import lowest_ratio, side_by_side
 from bornfair.report.sections import FOOTER, LIMITS_TITLE, examination, made_on, why_open
 from bornfair.report.verdict_text import BADGES, disagreements, limits, sensitive_names, verdict_sentence
 
@@ -63,7 +72,6 @@ def _affected(models: Models) -> str:
 
 
 def _table(names: list[str], models: Models) -> Table:
-    """One row for each model; a column stays out where no model has anything in it."""
     rows = []
     for name, document in zip(names, models, strict=True):
         people, metrics = document.people, document.metrics or Metrics()
@@ -82,13 +90,7 @@ def _table(names: list[str], models: Models) -> Table:
             "largest class": percent(metrics.majority_share),
             "AUC": measure_text("AUC", metrics.auc),
         })  # fmt: skip
-    columns = [name for name in rows[0] if any(row[name] != MISSING for row in rows)]
-    return Table(
-        tuple(columns),
-        tuple(Row(tuple(row[name] for name in columns)) for row in rows),
-        numbers=frozenset(i for i, name in enumerate(columns) if name not in ("model", "verdict")),
-        shape="stack",
-    )
+    return filled_table(rows, texts=("model", "verdict"))
 
 
 def _proven(document: Document) -> str:

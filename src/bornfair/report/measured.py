@@ -12,13 +12,12 @@ from itertools import pairwise
 
 from bornfair.models.metrics import quality_warning
 from bornfair.people.space.subpopulation import in_words
-from bornfair.quantification.records import Affected, Estimate, Group, Shares
+from bornfair.quantification.records import Estimate, Group, Shares
 from bornfair.report import charts
-from bornfair.report.blocks import Block, BlockGroup, Chart, Listing, ListingEntry, Meter, Row, Table, Text
-from bornfair.report.facts import Document, Pair, Proxy
+from bornfair.report.blocks import Block, BlockGroup, Chart, Listing, ListingEntry, Meter, Text, chart_numbers, stacked
+from bornfair.report.facts import Document, Proxy
 from bornfair.report.formatting import (
     MISSING,
-    clipped,
     count,
     effort,
     feature_name,
@@ -30,15 +29,10 @@ from bornfair.report.formatting import (
     points,
     readable,
     round_percent,
-    value_text,
 )
-from bornfair.report.pairs import side_by_side
-from bornfair.report.verdict_text import people_sentence, sensitive_names
+from bornfair.report.verdict_text import sensitive_names
 
 TABLE = "the table"  # what an audit measures on
-MOST_PEOPLE = 12  # of the most affected, shown one by one
-MOST_CHANGES = 4  # features named in one line
-LONGEST_CHANGE = 40  # letters of a name or value in it
 MOST_EPOCHS = 200  # drawn and listed; of longer histories a part
 WHOSE = {"uniform": "everybody who could exist", "data": "people as in the data"}
 OVER = {
@@ -47,11 +41,6 @@ OVER = {
     "data": "People count as often as their values are in the table, each feature taken by itself: combinations that "
     "the table does not hold count, too.",
 }
-
-
-def _numbers(columns: tuple[str, ...], rows: list[Row], numbers: set[int]) -> BlockGroup:
-    """What a chart shows, for whoever wants to read it off."""
-    return BlockGroup("The numbers", (Table(columns, tuple(rows), numbers=frozenset(numbers)),), "numbers")
 
 
 def _measured_on(rows: int | None, which: str = "") -> str:
@@ -153,11 +142,11 @@ def affected_groups(document: Document) -> Iterator[Block]:
         note += f" In brackets: the interval with {round_percent(first.confidence)} confidence."
     yield Text(note)
     columns = ("group", "covers, of everyone", "unfair inside, estimate", "holds, of all affected")
-    rows = tuple(
-        Row((readable(group.text), percent(group.share), _inside(group), percent(group.contains)))
+    rows = (
+        (readable(group.text), percent(group.share), _inside(group), percent(group.contains))
         for group in document.groups
     )
-    yield Table(columns, rows, numbers=frozenset({1, 3}), shape="stack")
+    yield stacked(columns, rows, {1, 3})
 
 
 def _inside(group: Group) -> str | Meter:
@@ -167,51 +156,15 @@ def _inside(group: Group) -> str | Meter:
     return Meter(percent(guess.unfair), guess.unfair, f"({interval(guess.low, guess.high)})", guess.low, guess.high)
 
 
-# --- the people of a data set ---
-
-
-def people_of_the_data(document: Document) -> Iterator[Block]:
-    people = document.people
-    if people is None:
-        return
-    names, sentence = sensitive_names(document, "or"), people_sentence(document)
-    text = f"{sentence[0].upper()}{sentence[1:]}."
-    if people.values is not None:
-        text += f" Each row was looked at with {count(people.values, 'value')} of {names}, not with all there are."
-    yield Text(text)
-    if not people.unfair and document.verdict.answer != "verified":
-        yield Text("This speaks of these rows only. It is no proof for anyone else.", "soft")
-    if document.gaps is not None:
-        yield from (Text(readable(sentence), "soft") for sentence in document.gaps.sentences)
-    if people.most_affected:
-        yield Text("Most affected", "heading")
-        for one in people.most_affected[:MOST_PEOPLE]:
-            yield _affected(one, document.label)
-    if (more := len(people.most_affected) - MOST_PEOPLE) > 0:
-        yield Text(f"And {more:,} more, in the report's JSON form.", "soft")
-
-
-def _affected(one: Affected, label: str | None) -> BlockGroup:
-    pair = Pair((one.person, one.twin), one.decisions)
-    clip = partial(clipped, most=LONGEST_CHANGE)
-    arrow = lambda values: " → ".join(clip(value_text(value)) for value in values)  # noqa: E731
-    changes = [f"{clip(name)} {arrow(person.get(name) for person in pair.people)}" for name in pair.unlike]
-    parts = [
-        f"Row {readable(one.row)}",
-        ", ".join(changes[:MOST_CHANGES]),
-        f"decision {arrow(one.decisions)}" if one.decisions else "",
-        "" if one.gap is None else f"score gap {one.gap:#.3g}",
-    ]
-    undo = [Text(f"What would undo it: {readable(one.undo_text)}")] if one.undo_text else []
-    return BlockGroup(" · ".join(part for part in parts if part), (*side_by_side(pair, label), *undo), "person")
+# --- how decisions and scores come about ---
 
 
 def acting_trees(document: Document) -> Iterator[Block]:
     """Of a forest: the trees, splits and thresholds through which the sensitive features act."""
     for found in document.influences:
         yield Text(f"{readable(found.text)}.")
-        rows = tuple(Row((readable(split.text), f"{split.places:,}", f"{split.trees:,}")) for split in found.splits)
-        yield Table(("split", "places", "trees"), rows, numbers=frozenset({1, 2}), shape="stack")
+        rows = ((readable(split.text), f"{split.places:,}", f"{split.trees:,}") for split in found.splits)
+        yield stacked(("split", "places", "trees"), rows, {1, 2})
         if found.tree_changes:
             trees = ", ".join(f"tree {tree} ({change:.3g})" for tree, change in found.tree_changes)
             yield Text(f"Trees, counted from 0, that tell twins apart most, and by how much at most: {trees}.", "soft")
@@ -238,8 +191,8 @@ def other_thresholds(document: Document) -> Iterator[Block]:
         "(across). Dashed: where it decides.",
     )
     points = zip(curve.thresholds, curve.affected, strict=True)
-    lines = [Row((percent(threshold, fine=True), f"{affected:,}")) for threshold, affected in points]
-    yield _numbers(("threshold", "people affected"), lines, {0, 1})
+    lines = [(percent(threshold, fine=True), f"{affected:,}") for threshold, affected in points]
+    yield chart_numbers(("threshold", "people affected"), lines, {0, 1})
 
 
 def score_gaps(document: Document) -> Iterator[Block]:
@@ -261,7 +214,7 @@ def score_gaps(document: Document) -> Iterator[Block]:
         "How many rows (up) have twins whose scores differ by how much (across). A difference need not change the "
         "decision; it can, close to the border.",
     )
-    yield _numbers(("difference", "rows"), [Row((between, f"{amount:,}")) for between, _, amount in bins], {1})
+    yield chart_numbers(("difference", "rows"), [(between, f"{amount:,}") for between, _, amount in bins], {1})
 
 
 # --- how good it is ---
@@ -292,21 +245,19 @@ def quality(document: Document) -> Iterator[Block]:
     if len(found) == 1:
         (only,) = found
         known = ((label, getattr(only, name), meaning) for name, (label, meaning) in MEASURES.items())
-        rows = tuple(
-            Row((label, measure_text(label, value), meaning)) for label, value, meaning in known if value is not None
-        )
-        yield Table(("measure", "value", "meaning"), rows, _measured_on(only.rows, only.on), frozenset({1}), "stack")
+        rows = ((label, measure_text(label, value), meaning) for label, value, meaning in known if value is not None)
+        yield stacked(("measure", "value", "meaning"), rows, {1}, _measured_on(only.rows, only.on))
     else:
         names = [name for name in MEASURES if any(getattr(one, name) is not None for one in found)]
         columns = ("measured on", "rows", *(MEASURES[name][0] for name in names))
-        lines = tuple(
-            Row((
+        lines = [
+            (
                 readable(one.on) or "rows", MISSING if one.rows is None else f"{one.rows:,}",
                 *(measure_text(MEASURES[name][0], getattr(one, name)) for name in names),
-            ))
+            )
             for one in found
-        )  # fmt: skip
-        yield Table(columns, lines, numbers=frozenset(range(1, len(columns))), shape="stack")
+        ]  # fmt: skip
+        yield stacked(columns, lines, range(1, len(columns)))
         meanings = "; ".join(f"{MEASURES[name][0]}: {MEASURES[name][1]}" for name in names)
         yield Text(f"{meanings}.", "soft")
     for text in quality_warnings(document):
@@ -329,11 +280,11 @@ def proxies(document: Document) -> Iterator[Block]:
             f"How well other features predict {sensitive_names(document)}. The bar is empty where guessing would do as "
             "well, and full where the value can be read off. A feature that predicts it can stand in for it."
         )
-        rows = tuple(
-            Row((feature_name(proxy.feature), _predicts(proxy), readable(proxy.measure), readable(proxy.note)))
+        rows = (
+            (feature_name(proxy.feature), _predicts(proxy), readable(proxy.measure), readable(proxy.note))
             for proxy in document.proxies
         )
-        yield Table(("feature", "predicts it", "measure", "note"), rows, shape="stack")
+        yield stacked(("feature", "predicts it", "measure", "note"), rows)
     if document.suggestions:
         yield Text("What could be done", "heading")
         yield from (Text(readable(text)) for text in document.suggestions)
@@ -356,9 +307,8 @@ def repair(document: Document) -> Iterator[Block]:
     before, after = found.accuracy_before, found.accuracy_after
     if before is not None or after is not None:
         change = MISSING if before is None or after is None else points(before, after)
-        row = Row(("Accuracy", percent(before), percent(after), change))
-        columns = ("measure", "before", "after", "change")
-        yield Table(columns, (row,), _measured_on(found.rows), frozenset({1, 2, 3}), "stack")
+        row = ("Accuracy", percent(before), percent(after), change)
+        yield stacked(("measure", "before", "after", "change"), [row], {1, 2, 3}, _measured_on(found.rows))
     if found.note:
         yield Text(readable(found.note))
 
@@ -379,5 +329,5 @@ def learning(document: Document) -> Iterator[Block]:
     if every > 1:
         caption += f" One epoch in {every:,} is shown."
     yield Chart(partial(charts.history_lines, history=kept), words, caption)
-    rows = [Row((f"{p.epoch:,}", percent(p.accuracy), percent(p.fairness), number(p.loss))) for p in kept]
-    yield _numbers(("epoch", "accuracy", "fairness", "loss"), rows, {0, 1, 2, 3})
+    rows = [(f"{p.epoch:,}", percent(p.accuracy), percent(p.fairness), number(p.loss)) for p in kept]
+    yield chart_numbers(("epoch", "accuracy", "fairness", "loss"), rows, range(4))

@@ -36,8 +36,7 @@ from bornfair.report.formatting import (
     readable,
     round_percent,
 )
-from bornfair.report.pairs import pairs_of_twins
-from bornfair.report.rates import lowest_ratio, rates_by_group, reliability
+from bornfair.report.people import lowest_ratio, pairs_of_twins, people_of_the_data, rates_by_group, reliability
 from bornfair.report.verdict_text import (
     BADGES,
     NO_ARITHMETIC,
@@ -79,7 +78,7 @@ def contents_of(document: Document) -> Contents:
     title = document.title or ("Fairness certificate" if certificate else "Fairness report")
     written_as = f" Certificate format {readable(certificate.format)}." if certificate and certificate.format else ""
     sections = [
-        ("people", "People in the table", measured.people_of_the_data(document)),
+        ("people", "People in the table", people_of_the_data(document)),
         (
             "twins",
             "The two people" if len(document.pairs) == 1 else "People who show it",

@@ -26,8 +26,7 @@ from bornfair.models.forest.onnx_graph import forest_bytes
 from bornfair.models.network.activations import sigmoid
 from bornfair.models.network.network import decisions
 from bornfair.models.operating import USUAL, Asked, Operating, Threshold, Top
-from bornfair.models.protocol import Bounded, Decided, Replay, as_versions
-from bornfair.models.rows import Person, RowMethod
+from bornfair.models.protocol import Bounded, Decided, Person, Replay, RowMethod, as_versions
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.policies import complete
 from bornfair.people.tables import as_pandas

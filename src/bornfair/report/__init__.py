@@ -2,12 +2,13 @@
 
 from bornfair.quantification.records import Affected, Confident, Estimate, Group, People, Shares
 from bornfair.report.certificate_page import certificate_document, render
-from bornfair.report.domain_facts import DomainFacts, FeatureFacts
 from bornfair.report.facts import (
     CertificateFacts,
     Comparison,
     Document,
+    DomainFacts,
     Favourable,
+    FeatureFacts,
     GroupMetrics,
     Histogram,
     HistoryPoint,

@@ -12,8 +12,7 @@ from typing import Any
 from bornfair.core.errors import InputError
 from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
-from bornfair.report.domain_facts import DomainFacts
-from bornfair.report.facts import OPERATING_POINT, CertificateFacts, Document, HistoryPoint, Metrics
+from bornfair.report.facts import OPERATING_POINT, CertificateFacts, Document, DomainFacts, HistoryPoint, Metrics
 from bornfair.report.formatting import count, number, percent, value_text
 from bornfair.report.report import to_html
 

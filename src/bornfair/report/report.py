@@ -18,11 +18,10 @@ from bornfair.core.files import write_atomically
 from bornfair.models.verdict import Verdict
 from bornfair.quantification.records import Affected, Confident, Estimate, Group, People, Shares
 from bornfair.report.blocks import Contents
-from bornfair.report.comparison import contents_of_comparison
 from bornfair.report.facts import Comparison, Document
 from bornfair.report.html_page import html_page
 from bornfair.report.markdown import markdown_card
-from bornfair.report.sections import contents_of
+from bornfair.report.sections import contents_of, contents_of_comparison
 
 FORMAT = "bornfair-report/1"
 

@@ -1,18 +1,19 @@
-"""In which order does a report speak? The verdict, who shows it, how many, how good, what was proven, how to check.
+"""The contents of a report, in order: verdict, who shows it, how many, how good, what was proven, how to check it.
 
-Here the facts about one model become sections of plain blocks.
+Several models stand side by side: one table, one chart of fairness against accuracy, and each model's verdict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 from bornfair.models.protocol import ASKED
-from bornfair.models.verdict import Arithmetic, Verdict
-from bornfair.report import measured
+from bornfair.report import charts, measured
 from bornfair.report.blocks import (
     Block,
     BlockGroup,
+    Chart,
     Code,
     Contents,
     Listing,
@@ -22,27 +23,38 @@ from bornfair.report.blocks import (
     Table,
     Text,
     filled_sections,
+    filled_table,
 )
-from bornfair.report.domain_facts import FeatureFacts
-from bornfair.report.facts import COLUMNS, OPERATING_POINT, Document
+from bornfair.report.facts import COLUMNS, OPERATING_POINT, Comparison, Document, FeatureFacts, Metrics
 from bornfair.report.formatting import (
+    MISSING,
+    clipped,
     count,
-    effort,
     feature_name,
     interval,
     listed,
+    measure_text,
     narrow,
     percent,
     readable,
     round_percent,
 )
-from bornfair.report.people import lowest_ratio, pairs_of_twins, people_of_the_data, rates_by_group, reliability
+from bornfair.report.measured import asked_about, shares_chart
+from bornfair.report.people import (
+    lowest_ratio,
+    pairs_of_twins,
+    people_of_the_data,
+    rates_by_group,
+    reliability,
+    side_by_side,
+)
 from bornfair.report.verdict_text import (
     BADGES,
-    NO_ARITHMETIC,
     disagreements,
     limits,
+    meaning,
     people_are_real,
+    sensitive_names,
     verdict_sentence,
 )
 
@@ -50,26 +62,18 @@ MOST_FEATURES = 30  # of the domain, shown at once
 FOOTER = "Made with bornfair."
 COMMAND = "Command"  # of the facts about how a report came about
 LIMITS_TITLE = "What this report does not say"
+EXAMINATION_TITLE = "How this report came about"
 MEANING_TITLES = {
     "verified": "What exactly was proven",
     "falsified": "What exactly was shown",
     "undecided": "What exactly was asked",
 }
-PROOFS = {
-    "structural": "Structural: the sensitive values cannot reach the decision. What a network computes from them is "
-    "the same for all of them from some layer on, or no split of a forest tells them apart, or no path of a graph "
-    "leads from them to it, whatever the rest of the person is.",
-    "bounds": "By bounds: everybody who could exist was divided into parts, and in each part bounds that cover every "
-    "rounding show that all twins get the same decision.",
-    "none": "None. Nothing here lets a checker conclude that the model is fair.",
-}
-ARITHMETIC = {
-    "real": "Exact: the weights are taken as the numbers they are and nothing is rounded.",
-    "float32": "Float32: the model as computers run it",
-    "float64": "Float64: the model as computers run it",
-    "executed": "As executed: in whatever formats the model computes, by one program that is asked about both in "
-    "the same way.",
-}
+ABOUT_ALL = (
+    "Verdicts are about everyone who could exist; accuracy, and who is decided otherwise with another sensitive value, "
+    "about the rows of a table."
+)
+
+Models = tuple[Document, ...]
 
 
 def contents_of(document: Document) -> Contents:
@@ -95,17 +99,17 @@ def contents_of(document: Document) -> Contents:
         ("proxies", "What else carries the sensitive value", measured.proxies(document)),
         ("repair", "What repair changed", measured.repair(document)),
         ("combinations", "Every combination of values", measured.shares_of_combinations(document)),
-        ("meaning", MEANING_TITLES[verdict], [Listing("terms", tuple(_meaning(document)))]),
+        ("meaning", MEANING_TITLES[verdict], [Listing("terms", tuple(meaning(document)))]),
         ("domain", "Who could exist", _domain(document)),
         ("making", "How it was made", _making(document)),
         ("history", "While it learnt", measured.learning(document)),
         ("checking", "Files, and how to check them", _checking(document)),
-        ("examination", "How this report came about", examination(document.examination)),
+        ("examination", EXAMINATION_TITLE, _examination(document.examination)),
         ("limits", LIMITS_TITLE, [Listing("points", tuple(limits(document)))]),
     ]
     return Contents(
         title=readable(title),
-        about=" · ".join(readable(part) for part in (title, document.model, made_on(document)) if part),
+        about=" · ".join(readable(part) for part in (title, document.model, _made_on(document)) if part),
         headline=verdict_sentence(document),
         lead=tuple(_lead(document)),
         sections=filled_sections(sections),
@@ -135,7 +139,7 @@ def _lead(document: Document) -> Iterator[Block]:
         yield Text(
             "The model was asked from outside, not read: its answers can show that it is not fair, never that it is."
         )
-    yield from why_open(document)
+    yield from _why_open(document)
     for note in disagreements(document):
         yield Text(note, "warning")
     if useless := next(measured.quality_warnings(document), ""):  # one is enough here; all are told with the figures
@@ -144,7 +148,7 @@ def _lead(document: Document) -> Iterator[Block]:
         yield Listing("tiles", tiles)
 
 
-def why_open(document: Document) -> Iterator[Text]:
+def _why_open(document: Document) -> Iterator[Text]:
     if document.verdict.answer == "undecided" and document.verdict.reason:
         yield Text(f"Why it is open: {readable(document.verdict.reason)}")
 
@@ -177,60 +181,17 @@ def _tiles(document: Document) -> Iterator[ListingEntry]:
         yield ListingEntry("Twins agree in the data", percent(metrics.empirical_fairness), "of the rows; not a proof")
 
 
-def made_on(document: Document) -> str:
+def _made_on(document: Document) -> str:
     return document.made or document.examination.get("Date", "")
 
 
-def examination(facts: Mapping[str, str]) -> Iterator[Block]:
+def _examination(facts: Mapping[str, str]) -> Iterator[Block]:
     """When, of what, with what: all a reader needs to repeat it."""
     if not facts:
         return
-    terms = [(name, text) for name, text in facts.items() if name != COMMAND]
-    yield _terms(terms)
+    yield _terms((name, text) for name, text in facts.items() if name != COMMAND)
     if COMMAND in facts:
         yield Text(readable(facts[COMMAND]), "command")
-
-
-# --- what it means ---
-
-
-def _arithmetic(verdict: Verdict, kind: Arithmetic) -> str:
-    """What the verdict says in this arithmetic, under the same condition as the certificate's claim."""
-    if kind not in ("float32", "float64"):
-        return ARITHMETIC[kind]
-    condition = ", whatever the order in which sums are added up"
-    if verdict.answer == "verified" and kind == "float32":
-        condition = ", where the sums of both people are added up in the same order"
-    elif verdict.answer == "verified" and verdict.proof == "structural":
-        condition = ", where no sum rounds or the trees of both people are added up in the same order"
-    return f"{ARITHMETIC[kind]}{condition}."
-
-
-def _meaning(document: Document) -> Iterator[ListingEntry]:
-    found, domain, certificate = document.verdict, document.domain, document.certificate
-    twins = "Two individuals who agree in everything except the sensitive features."
-    if domain is not None and domain.twins:
-        twins = "Two individuals who differ only in the sensitive features, or by the declared rules: "
-        twins += "; ".join(readable(rule) for rule in domain.twins)
-    yield ListingEntry("Twins", twins)
-    values = listed(document.sensitive, most=20) or "None were named."
-    if domain is not None and domain.sensitive and domain.sensitive_values is not None:
-        values += f" ({count(domain.sensitive_values, 'possible value')} taken together)"
-    elif domain is not None and domain.sensitive:
-        values += " (a real number among them takes every value of its range)"
-    yield ListingEntry("Sensitive features", values)
-    statement = f"\n{readable(certificate.statement)}" if certificate and certificate.statement else ""
-    yield ListingEntry("Individually fair", f"Twins always get the same decision.{statement}")
-    kinds = "\n".join(_arithmetic(found, kind) for kind in found.arithmetic)
-    yield ListingEntry("Arithmetic", kinds or NO_ARITHMETIC)
-    if found.answer != "falsified":
-        yield ListingEntry("Proof", PROOFS[found.proof])
-    if certificate is not None and certificate.leaves is not None:
-        leaves = f"{count(certificate.leaves, 'part')}, one for each leaf of the proof tree."
-        yield ListingEntry("Size of the proof", leaves)
-    reported = readable(found.engine or "unknown") + (f": {readable(found.reason)}" if found.reason else "")
-    work = effort(found.boxes if found.boxes > 1 else None, found.seconds or None)
-    yield ListingEntry("Reported by the engine", f"{reported} ({work})" if work else reported)
 
 
 # --- who could exist ---
@@ -259,13 +220,8 @@ def _domain(document: Document) -> Iterator[Block]:
 
 
 def _features(features: Iterable[FeatureFacts]) -> Table:
-    rows = tuple(
-        Row(
-            (feature_name(f.name), readable(f.kind), readable(f.values), "yes" if f.sensitive else Quiet("no")),
-            mark=f.sensitive,
-        )
-        for f in features
-    )
+    cells = ((f, (feature_name(f.name), readable(f.kind), readable(f.values))) for f in features)
+    rows = tuple(Row((*told, "yes" if f.sensitive else Quiet("no")), mark=f.sensitive) for f, told in cells)
     return Table(("feature", "kind", "possible values", "sensitive?"), rows, shape="stack")
 
 
@@ -296,14 +252,157 @@ def _checking(document: Document) -> Iterator[Block]:
     yield Text(f"bornfair check {readable(certificate.bundle)}", "command")
     yield Text("Without bornfair: the checker is one file that needs Python alone.")
     yield Text(f"python checker.py {readable(certificate.bundle)}", "command")
-    sums = [*certificate.files.items()]
-    sums += [("certificate content", certificate.sha256)] if certificate.sha256 else []
-    if sums:
+    content = {"certificate content": certificate.sha256} if certificate.sha256 else {}
+    if sums := {**certificate.files, **content}:
         yield Text("The certificate is about the files with these SHA-256 sums, and no others:")
-        yield Listing("terms", tuple(ListingEntry(readable(name), Code(readable(digest))) for name, digest in sums))
+        yield Listing(
+            "terms", tuple(ListingEntry(readable(name), Code(readable(digest))) for name, digest in sums.items())
+        )
     if certificate.facts:
         yield _terms(certificate.facts.items())
 
 
 def _terms(pairs: Iterable[tuple[str, str]]) -> Listing:
     return Listing("terms", tuple(ListingEntry(readable(name), readable(text)) for name, text in pairs))
+
+
+# --- several models side by side ---
+
+
+def contents_of_comparison(comparison: Comparison) -> Contents:
+    """The report on several models."""
+    models = comparison.models
+    title = readable(comparison.title or "Fairness of several models")
+    names = [f"{position}. {readable(document.model)}" for position, document in enumerate(models, start=1)]
+    words = {"verified": "proven fair", "falsified": "not fair", "undecided": "undecided"}
+    amounts = {verdict: sum(document.verdict.answer == verdict for document in models) for verdict in words}
+    counted = [f"{n} {'is' if n == 1 else 'are'} {words[verdict]}" for verdict, n in amounts.items() if n]
+    sections = [
+        ("side-by-side", "Side by side", [_side_by_side(names, models)]),
+        ("chart", "Fairness against accuracy", _chart(models)),
+        *((f"model-{i + 1}", name, _one(model)) for i, (name, model) in enumerate(zip(names, models, strict=True))),
+        ("limits", LIMITS_TITLE, [Listing("points", _limits_of_all(models))]),
+        ("examination", EXAMINATION_TITLE, _examination(_examined(names, models))),
+    ]
+    return Contents(
+        title=title,
+        about=" · ".join(part for part in (title, readable(comparison.made or _made_on(models[0]))) if part),
+        headline=f"Of {count(len(models), 'model')}, {listed(counted)}.",
+        lead=tuple(Text(text) for text in (_affected(models), ABOUT_ALL) if text),
+        sections=filled_sections(sections),
+        footer=FOOTER,
+    )
+
+
+def _affected(models: Models) -> str:
+    """How many people of the table are affected, from the best of the models to the worst."""
+    shares = [document.people.share for document in models if document.people is not None]
+    if len(shares) < len(models):
+        return ""
+    low, high = percent(min(shares)), percent(max(shares))
+    which, depending = (low, "") if low == high else (f"Between {low} and {high}", ", depending on the model,")
+    return (
+        f"{which} of the people in the table{depending} would be decided otherwise with another value of "
+        f"{sensitive_names(models[0], 'or')}."
+    )
+
+
+def _side_by_side(names: list[str], models: Models) -> Table:
+    rows = []
+    for name, document in zip(names, models, strict=True):
+        people, shares, metrics = document.people, document.shares, document.metrics or Metrics()
+        ratio, agree = lowest_ratio(document.group_metrics), metrics.empirical_fairness
+        otherwise = MISSING if agree is None else percent(1 - agree)
+        if people is not None:
+            otherwise = f"{percent(people.share)}\n{people.unfair:,} of {people.rows:,}"
+        unfair = MISSING  # the confident interval on two lines, else the estimate
+        if shares is not None and (sure := shares.confident) is not None:
+            unfair = narrow(sure.low, sure.high).removeprefix("between ").replace(" and ", "\nto ")
+        elif shares is not None and shares.estimate is not None:
+            unfair = percent(shares.estimate.unfair)
+        proven = MISSING if shares is None or shares.asked is not None else percent(shares.certified, "down")
+        rows.append({
+            "model": name,
+            "verdict": BADGES[document.verdict.answer].replace(" ", "\u00a0"),
+            "decided otherwise": otherwise,
+            "unfair": unfair,
+            "proven fair": proven,
+            "impact ratio": MISSING if ratio is None else f"{ratio:.2f}",
+            "accuracy": percent(metrics.accuracy),
+            "balanced accuracy": percent(metrics.balanced_accuracy),
+            "largest class": percent(metrics.majority_share),
+            "AUC": measure_text("AUC", metrics.auc),
+        })  # fmt: skip
+    return filled_table(rows, texts=("model", "verdict"))
+
+
+def _fairness(document: Document) -> tuple[str, float] | None:
+    """The one number for a chart, and what it is: of people first; a proven share would make a good model look bad that
+    was given little time.
+    """
+    agree = document.metrics.empirical_fairness if document.metrics else None
+    if document.people is not None and document.people.rows:
+        agree = 1 - document.people.share
+    if agree is not None:
+        return "people in the table decided as their twins", agree
+    estimate = document.shares.estimate if document.shares else None
+    return None if estimate is None else ("people decided as their twins, estimate", 1 - estimate.unfair)
+
+
+def _chart(models: Models) -> Iterator[Block]:
+    """Only models measured in the same way share a chart."""
+    found = [
+        (position, document.model, *fairness, document.metrics.accuracy)
+        for position, document in enumerate(models, start=1)
+        if document.metrics is not None and document.metrics.accuracy is not None and (fairness := _fairness(document))
+    ]
+    kinds = [kind for _, _, kind, _, _ in found]
+    most = max(sorted(set(kinds)), key=kinds.count, default="")
+    points = [(name, fair, right) for _, name, kind, fair, right in found if kind == most]
+    numbers = [position for position, _, kind, _, _ in found if kind == most]
+    if len(points) < 2:
+        return
+    words = "; ".join(f"{clipped(name)}: {percent(fair)}, accuracy {percent(right)}" for name, fair, right in points)
+    yield Chart(
+        partial(charts.scatter, points=points, numbers=numbers, x_label=most, y_label="accuracy"),
+        f"Chart of {most} against accuracy. {words}.",
+        "Up and to the right is better. The scales are cut to where the models are; where names do not fit, the "
+        "numbers are those of the table.",
+    )
+
+
+def _one(document: Document) -> Iterator[Block]:
+    yield Text(f"{BADGES[document.verdict.answer]}. {verdict_sentence(document)}")
+    for note in disagreements(document):
+        yield Text(note, "warning")
+    if document.shares is not None:
+        whose = {"data": "Of people as in the data:", "uniform": "Of every combination of values, counted alike:"}
+        yield Text(whose.get(document.shares.over, ""), "soft")
+        asked = document.shares.asked
+        yield from shares_chart(document.shares) if asked is None else [asked_about(asked)]
+    if document.pairs:
+        yield from side_by_side(document.pairs[0], document.label)
+    yield from _why_open(document)
+
+
+def _limits_of_all(models: Models) -> tuple[ListingEntry, ...]:
+    """What holds for any of them, said once."""
+    said: dict[str, ListingEntry] = {}
+    for document in models:
+        for entry in limits(document):
+            said.setdefault(entry.name, entry)
+    own = "Each verdict is about the arithmetic of its own report, and no other number format."
+    said["Arithmetic."] = ListingEntry("Arithmetic.", own)
+    return tuple(sorted(said.values(), key=lambda entry: entry.name not in ("Unfair.", "How many.")))
+
+
+def _examined(names: list[str], models: Models) -> dict[str, str]:
+    """What is the same of all of them once, and what is not for each."""
+    facts: dict[str, str] = {}
+    for fact in dict.fromkeys(fact for document in models for fact in document.examination):
+        found = [document.examination.get(fact, MISSING) for document in models]
+        if len(set(found)) == 1:
+            facts[fact] = found[0]
+        else:
+            facts |= {f"{fact} {name}": text for name, text in zip(names, found, strict=True)}
+    return facts

@@ -1,14 +1,14 @@
-"""What does the verdict mean, in sentences? The one on top, what does not fit together, and what is not said."""
+"""The verdict in sentences: the one on top, what it means, what does not fit together, and what is not said."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bornfair.models.verdict import SHOWN, Verdict
+from bornfair.models.verdict import SHOWN, Arithmetic, Verdict
 from bornfair.quantification.records import People
 from bornfair.report.blocks import ListingEntry
 from bornfair.report.facts import Document
-from bornfair.report.formatting import count, listed, percent, readable
+from bornfair.report.formatting import count, effort, listed, percent, readable
 
 BADGES = {"verified": "✓ Verified", "falsified": "✗ Falsified", "undecided": "? Undecided"}
 NO_ARITHMETIC = "Nothing is claimed in any arithmetic."
@@ -25,13 +25,26 @@ ARITHMETIC_LIMITS = {
     ("executed",): "The verdict is about the model as it is executed, by software that keeps to what its operators "
     "mean: what one gives depends on what it reads and on nothing else. Another version may decide otherwise.",
 }
-
-
 NOT_BEYOND = "Values that the domain does not list are not covered."
 BEYOND_DOMAIN = (
     "The proof is structural: it does not depend on the values of the other features. Twins outside the domain get the "
     "same score, too."
 )
+PROOFS = {
+    "structural": "Structural: the sensitive values cannot reach the decision. What a network computes from them is "
+    "the same for all of them from some layer on, or no split of a forest tells them apart, or no path of a graph "
+    "leads from them to it, whatever the rest of the person is.",
+    "bounds": "By bounds: everybody who could exist was divided into parts, and in each part bounds that cover every "
+    "rounding show that all twins get the same decision.",
+    "none": "None. Nothing here lets a checker conclude that the model is fair.",
+}
+ARITHMETIC = {
+    "real": "Exact: the weights are taken as the numbers they are and nothing is rounded.",
+    "float32": "Float32: the model as computers run it",
+    "float64": "Float64: the model as computers run it",
+    "executed": "As executed: in whatever formats the model computes, by one program that is asked about both in "
+    "the same way.",
+}
 
 
 def sensitive_names(document: Document, word: str = "and") -> str:
@@ -175,3 +188,43 @@ def limits(document: Document) -> Iterator[ListingEntry]:
     right = "accuracy was measured on a sample of rows" if counted else "accuracy is not part of the verdict"
     yield ListingEntry("Being right.", f"A fair decision can still be a wrong one; {right}.")
     yield ListingEntry("Arithmetic.", ARITHMETIC_LIMITS[tuple(sorted(set(document.verdict.arithmetic)))])
+
+
+def _arithmetic(verdict: Verdict, kind: Arithmetic) -> str:
+    """What the verdict says in this arithmetic, under the same condition as the certificate's claim."""
+    if kind not in ("float32", "float64"):
+        return ARITHMETIC[kind]
+    condition = ", whatever the order in which sums are added up"
+    if verdict.answer == "verified" and kind == "float32":
+        condition = ", where the sums of both people are added up in the same order"
+    elif verdict.answer == "verified" and verdict.proof == "structural":
+        condition = ", where no sum rounds or the trees of both people are added up in the same order"
+    return f"{ARITHMETIC[kind]}{condition}."
+
+
+def meaning(document: Document) -> Iterator[ListingEntry]:
+    """What was proven, shown or asked, term by term."""
+    found, domain, certificate = document.verdict, document.domain, document.certificate
+    twins = "Two individuals who agree in everything except the sensitive features."
+    if domain is not None and domain.twins:
+        twins = "Two individuals who differ only in the sensitive features, or by the declared rules: "
+        twins += "; ".join(readable(rule) for rule in domain.twins)
+    yield ListingEntry("Twins", twins)
+    values = listed(document.sensitive, most=20) or "None were named."
+    if domain is not None and domain.sensitive and domain.sensitive_values is not None:
+        values += f" ({count(domain.sensitive_values, 'possible value')} taken together)"
+    elif domain is not None and domain.sensitive:
+        values += " (a real number among them takes every value of its range)"
+    yield ListingEntry("Sensitive features", values)
+    statement = f"\n{readable(certificate.statement)}" if certificate and certificate.statement else ""
+    yield ListingEntry("Individually fair", f"Twins always get the same decision.{statement}")
+    kinds = "\n".join(_arithmetic(found, kind) for kind in found.arithmetic)
+    yield ListingEntry("Arithmetic", kinds or NO_ARITHMETIC)
+    if found.answer != "falsified":
+        yield ListingEntry("Proof", PROOFS[found.proof])
+    if certificate is not None and certificate.leaves is not None:
+        leaves = f"{count(certificate.leaves, 'part')}, one for each leaf of the proof tree."
+        yield ListingEntry("Size of the proof", leaves)
+    reported = readable(found.engine or "unknown") + (f": {readable(found.reason)}" if found.reason else "")
+    work = effort(found.boxes if found.boxes > 1 else None, found.seconds or None)
+    yield ListingEntry("Reported by the engine", f"{reported} ({work})" if work else reported)

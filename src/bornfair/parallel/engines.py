@@ -1,4 +1,4 @@
-"""Where do the workers live? Processes of this machine (loky, which joblib brings), a Ray or a Dask cluster.
+"""Engines that run workers: processes of this machine (loky, which joblib brings), a Ray or a Dask cluster.
 
 Each engine can do three things: keep a work where its workers find it, take a task and give a `Future`, and end.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pickle
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -188,12 +189,9 @@ def engine_of(cluster: str, jobs: int | None) -> Engine:
 
 def _greeted(engine: Engine, cluster: str) -> None:
     """Refuse workers that cannot run this, or run another version of it."""
-    import pickle
-
-    work: Callable[[Any], Any] = task.versions
     name = "versions"
     try:
-        found = engine.submit(name, engine.keep(name, pickle.dumps(work)), None).result(CONNECTING)
+        found = engine.submit(name, engine.keep(name, pickle.dumps(task.versions)), None).result(CONNECTING)
     except TimeoutError as error:
         raise InputError(f"no worker of the cluster '{cluster}' answers; start some, or check `--cluster`.") from error
     except Exception as error:  # the engine's own words for a worker that cannot import us

@@ -1,4 +1,4 @@
-"""Which libraries can compute in this process? A forked process does not have the threads of its parent.
+"""Libraries that can compute in a forked process, which does not have the threads of its parent.
 
 JAX and OpenMP wait for these threads forever.
 """

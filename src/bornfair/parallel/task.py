@@ -1,4 +1,4 @@
-"""How is a piece of work done by somebody else? What runs on a worker, and what it says of itself.
+"""The part of a piece of work that runs on a worker.
 
 The work comes once, as bytes with a name, and is kept; after that only items come. An error of the work itself comes
 back as a value: what a worker raises beside that is the worker's own death.
@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 KEPT = 4  # works, on each worker
 HOME = secrets.token_hex(16)
@@ -65,16 +67,12 @@ def keep_freed_memory() -> None:
 
     glibc raises that threshold to the size of the largest block freed, up to 32 MB. Elsewhere this does nothing.
     """
-    import numpy as np
-
     block = np.empty(31 << 20, np.uint8)
     del block
 
 
 def versions(_: Any = None) -> dict[str, str]:
     """What a worker runs: what is computed by other versions may differ in its last bits."""
-    import numpy as np
-
     from bornfair import __version__
 
     return {"bornfair": __version__, "numpy": np.__version__}

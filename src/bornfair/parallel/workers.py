@@ -1,4 +1,4 @@
-"""How is work spread so that the answer is the same for any number of workers? In order, and again where one died.
+"""Work spread over workers so that the answer is the same for any number of them.
 
 A task is a work (a callable record that says all it needs) and an item. Results come in the order of the items, each
 once. A task whose worker dies is done again; if that happens too often, it is done here.
@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import math
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
@@ -122,7 +123,8 @@ class Workers:
                     return
                 first = next(iter(under_way))
                 awaited = [under_way[first].future] if in_order else [one.future for one in under_way.values()]
-                if not wait(awaited, _finite(patience()), FIRST_COMPLETED).done:
+                seconds = patience()
+                if not wait(awaited, None if math.isinf(seconds) else max(seconds, 0.0), FIRST_COMPLETED).done:
                     return
                 i = first if in_order else next(i for i, one in under_way.items() if one.future.done())
                 if _died(under_way[i].future):
@@ -158,19 +160,23 @@ class Workers:
         """By which name the workers know this work; None if it cannot be sent, and is done here."""
         assert self.engine is not None
         if id(work) not in self._kept:
-            try:
-                payload = pickle.dumps(work, protocol=5)
-            except (pickle.PicklingError, AttributeError, TypeError):
+            sent = _portable(work)
+            if sent is None:
                 return None
-            name = hashlib.sha256(payload).hexdigest()
             while len(self._kept) >= task.KEPT:
                 del self._kept[next(iter(self._kept))]
-            self._kept[id(work)] = (
-                work,
-                name,
-                self.engine.keep(name, payload),
-            )  # with the work, so that its id is its own
+            # Kept with the work, so that its id is its own.
+            self._kept[id(work)] = (work, sent[0], self.engine.keep(*sent))
         return self._kept[id(work)][1]
+
+
+def _portable(work: Callable[[Any], Any]) -> tuple[str, bytes] | None:
+    """The name and the bytes of a work; None if it cannot be sent, and is done here."""
+    try:
+        payload = pickle.dumps(work, protocol=5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return None
+    return hashlib.sha256(payload).hexdigest(), payload
 
 
 @dataclass
@@ -196,10 +202,6 @@ def _done(work: Callable[[Any], Any], item: Any) -> Future[Any]:
     return future
 
 
-def _finite(seconds: float) -> float | None:
-    return None if math.isinf(seconds) else max(seconds, 0.0)
-
-
 class _Configured(Workers):
     """The backend of `joblib.parallel_config`, whichever it is: tasks are handed to it in rounds."""
 
@@ -220,14 +222,12 @@ class _Configured(Workers):
     ) -> Iterator[tuple[int, Found]]:
         from joblib import Parallel, delayed
 
-        try:
-            payload = pickle.dumps(work, protocol=5)
-        except (pickle.PicklingError, AttributeError, TypeError):
-            yield from ((i, work(item)) for i, item in enumerate(items))
+        numbered, sent = enumerate(items), _portable(work)
+        if sent is None:
+            yield from ((i, work(item)) for i, item in numbered)
             return
-        name, numbered = hashlib.sha256(payload).hexdigest(), enumerate(items)
         while some := list(itertools.islice(numbered, ROUNDS * self.jobs)):
-            tasks = [delayed(task.run)(task.HOME, name, payload, item) for _, item in some]
+            tasks = [delayed(task.run)(task.HOME, *sent, item) for _, item in some]
             found: list[Any] = []
             for _ in range(TRIES):
                 with contextlib.suppress(Exception):  # of the backend: the work's own come back as values
@@ -246,8 +246,6 @@ _NOWHERE: Any = object()
 
 def _configured() -> Workers:
     """What `joblib.parallel_config` says around the call."""
-    import sys
-
     if "joblib" not in sys.modules:  # so nobody has said anything
         return ALONE
     from joblib import effective_n_jobs

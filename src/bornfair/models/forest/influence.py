@@ -62,21 +62,7 @@ class Influence:
 
 
 def influences(model: ForestModel) -> tuple[Influence, ...]:
-    """Of each sensitive feature, and each that a declared rule moves, if the forest reads it.
-
-    >>> from bornfair.models.forest.model import ForestModel
-    >>> from bornfair import Domain
-    >>> from bornfair.models.forest.forest import Cut, Forest, Summation
-    >>> from bornfair.models.forest.columns import SplitColumn
-    >>> from bornfair.people.features import IntegerFeature
-    >>> stump = Forest(("age",), (SplitColumn(0),), roots=[0], column=[0, -1, -1], threshold=[30.0, 0.0, 0.0],
-    ...     members=[-1, -1, -1], left=[1, -1, -1], right=[2, -1, -1], missing_left=[True, False, False],
-    ...     values=[[-1.0], [2.0]], summation=Summation("float32", (0.5,)), cut=Cut())
-    >>> who = Domain(features=(IntegerFeature(name="age", low=18, high=99),), sensitive=("age",))
-    >>> (found,) = influences(ForestModel(stump, who, ("age",)))
-    >>> found.trees, found.largest_change, found.splits[0].text
-    (1, 3.0, 'age ≤ 30')
-    """
+    """Of each sensitive feature, and each that a declared rule moves, if the forest reads it."""
     judge = Judge.of(model)
     domain, forest, cells = judge.cells.domain, judge.model.forest, judge.cells
     changes, found = _changes(judge), []

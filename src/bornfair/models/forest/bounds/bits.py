@@ -73,7 +73,13 @@ class LeafBits:
         self.margins = Margins.of(forest)
         outputs = self.margins.leaves.shape[1]
         self._lay_out(forest, outputs)
-        self._check_memory()
+        count = sum(part.count for part in cells.features)
+        needed = 3 * 8 * count * len(self._rising)
+        if needed > MOST_MEMORY:
+            raise InputError(
+                f"the forest has {len(forest.values):,} leaves and {count:,} cells between its thresholds, too "
+                f"many for bounds ({needed / 2**30:.0f} GiB); ask a smaller forest, or for samples and a table only."
+            )
         everywhere = {position: self._allowed(position) for position in cells.routes}
         root = np.bitwise_and.reduce(
             [self._valid, *(np.bitwise_or.reduce(table, axis=0) for table in everywhere.values())], axis=0
@@ -88,8 +94,6 @@ class LeafBits:
         self.acting = int((acting & ~settled).sum())
         """How many units, the first ones, read what twins do not share."""
         self._tabulate(everywhere)
-
-    # --- sizes ---
 
     @property
     def outputs(self) -> int:
@@ -172,40 +176,26 @@ class LeafBits:
 
     def _lay_out(self, forest: Forest, outputs: int) -> None:
         """Units, their words, and the bits of each node's leaves."""
-        leaves, tree_of_leaf = self.margins.leaves, forest.tree_of_leaf
-        ends = np.searchsorted(tree_of_leaf, np.arange(forest.trees + 1))
-        tree: list[int] = []
-        output: list[int] = []
-        first, rising, place = [0], list[np.ndarray](), np.zeros((outputs, len(leaves)), np.int64)
+        leaves, tree_of_leaf, trees = self.margins.leaves, forest.tree_of_leaf, forest.trees
+        ends = np.searchsorted(tree_of_leaf, np.arange(trees + 1))
+        widths = np.tile(-(-np.diff(ends) // WORD), outputs)
+        self.tree, self.output = np.tile(np.arange(trees), outputs), np.repeat(np.arange(outputs), trees)
+        self.starts = np.cumsum(widths) - widths
+        values = np.full(widths.sum() * WORD, np.nan)
+        self._place, self._forest = np.zeros((outputs, len(leaves)), np.int64), forest
+        bit = np.arange(len(leaves)) - ends[tree_of_leaf]  # of each tree's leaves, by rising values
         for k in range(outputs):
-            for t in range(forest.trees):
-                part = slice(ends[t], ends[t + 1])
-                order = np.argsort(leaves[part, k], kind="stable")
-                place[k, part][order] = np.arange(len(order))
-                words = -(-len(order) // WORD)
-                values = np.full(words * WORD, np.nan)
-                values[: len(order)] = leaves[part, k][order]
-                rising.append(values.reshape(words, WORD))
-                tree.append(t)
-                output.append(k)
-                first.append(first[-1] + words)
-        self.tree, self.output = np.array(tree), np.array(output)
-        self.starts, values = np.array(first[:-1]), np.concatenate(rising)
+            order = np.lexsort((leaves[:, k], tree_of_leaf))
+            self._place[k, order] = bit
+            values[self.starts[k * trees + tree_of_leaf] * WORD + bit] = leaves[order, k]
+        values = values.reshape(-1, WORD)
         self._single = len(values) == len(self.tree)
-        self._valid = np.packbits(~np.isnan(values), axis=1, bitorder="little").view(np.uint64)[:, 0]
         blank = np.isnan(values)
-        self._rising = np.concatenate([np.where(blank, np.inf, values), np.full((len(values), 1), np.inf)], axis=1)
-        self._falling = np.concatenate([np.where(blank, -np.inf, values), np.full((len(values), 1), -np.inf)], axis=1)
-        self._place, self._forest = place, forest
-
-    def _check_memory(self) -> None:
-        count = sum(part.count for part in self.cells.features)
-        needed = 3 * 8 * count * len(self._rising)
-        if needed > MOST_MEMORY:
-            raise InputError(
-                f"the forest has {len(self._forest.values):,} leaves and {count:,} cells between its thresholds, too "
-                f"many for bounds ({needed / 2**30:.0f} GiB); ask a smaller forest, or for samples and a table only."
-            )
+        self._valid = np.packbits(~blank, axis=1, bitorder="little").view(np.uint64)[:, 0]
+        # The last column is that of a word without a bit.
+        self._rising, self._falling = (
+            np.pad(np.where(blank, end, values), ((0, 0), (0, 1)), constant_values=end) for end in (np.inf, -np.inf)
+        )
 
     @cached_property
     def _below(self) -> list[list[int]]:

@@ -73,17 +73,13 @@ class FeatureCells:
         one value more; of a real number, one more than the levels of its grid.
         """
         if self.ends is None:
-            found = np.ones(self.listed)
-        else:
-            assert isinstance(self.feature, NUMERIC)
-            low = float(self.feature.low)
-            first = low - 1 if self.feature.kind == "integer" else low
-            found = np.diff(self.ends, prepend=first)
-            if self.feature.kind != "integer" and len(found) == 1 and not found[0]:
-                found = np.ones(1)
-        if not self.gap:
-            return found
-        return np.append(found, 1.0 if self.feature.kind == "integer" else found.sum() / len(self.feature.levels()))
+            return np.ones(self.listed)
+        assert isinstance(self.feature, NUMERIC)
+        whole, low = self.feature.kind == "integer", float(self.feature.low)
+        found = np.diff(self.ends, prepend=low - 1 if whole else low)
+        if not whole and len(found) == 1 and not found[0]:
+            found = np.ones(1)
+        return np.append(found, 1.0 if whole else found.sum() / len(self.feature.levels())) if self.gap else found
 
     def shown(self, cell: int) -> Any:
         """A raw value of the cell that is short to write."""
@@ -99,12 +95,11 @@ class FeatureCells:
 
     def of(self, values: Any) -> np.ndarray:
         """The cell of each raw value; −1 for what is not of the domain."""
-        given = np.asarray(values, object) if self.ends is None else np.asarray(values, np.float64)
         if self.ends is None:
             place: dict[Any, int] = {level: i for i, level in enumerate(self.feature.levels())}
-            found = [place.get(plain_level(v), -1) for v in given.tolist()]
-            return np.array(found, np.int64).reshape(given.shape)
+            return np.array([place.get(plain_level(v), -1) for v in np.asarray(values, object).tolist()], np.int64)
         assert isinstance(self.feature, NUMERIC)
+        given = np.asarray(values, np.float64)
         cells = np.searchsorted(self.ends, given, side="left")
         inside = (given >= self.feature.low) & (given <= self.feature.high)
         if self.feature.kind == "integer":

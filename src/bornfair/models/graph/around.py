@@ -1,4 +1,4 @@
-"""How is somebody's graph shipped with ours around it? Raw columns in, label and probabilities out, theirs inside.
+"""A foreign graph inside one of ours: raw columns in, label and probabilities out.
 
 The foreign nodes are kept as they are, under other names, and are not interpreted. The nodes around them decide
 fairness, which follows from the wires alone (`bornfair.models.graph.wiring`): no node reads a sensitive column. When
@@ -126,8 +126,11 @@ class _Around(GraphDraft):
         kind = self.helper.np_dtype_to_tensor_dtype(classes.dtype)
         outputs = [declare(label, kind, ["rows"]), declare(shown, FLOAT, ["rows", len(classes)])]
         inputs = [declare(f.name, input_type(f, "impute"), ["rows", 1]) for f in self.declared]
-        constants = [*self.constants, *_renamed_tensors(model.graph.initializer, self.prefix)]
-        graph = self.helper.make_graph(self.nodes, "bornfair", inputs, outputs, constants)
+        graph = self.helper.make_graph(self.nodes, "bornfair", inputs, outputs, self.constants)
+        for tensor in model.graph.initializer:
+            added = graph.initializer.add()
+            added.CopyFrom(tensor)
+            added.name = self.prefix + tensor.name
         for sparse in model.graph.sparse_initializer:
             added = graph.sparse_initializer.add()
             added.CopyFrom(sparse)
@@ -162,13 +165,12 @@ class _Around(GraphDraft):
     def _folded(self, feature: Feature, turn: int) -> str:
         """A column of which twins have the same, as a version has it."""
         name = feature.name
-        if name not in self.folding.turns:
-            return name
-        if (name, turn) not in self.made:
-            self.made[name, turn] = self._unfolded(feature, turn)
-        return self.made[name, turn]
+        if name not in self.folding.turns or (name, turn) in self.made:
+            return self.made.get((name, turn), name)
+        self.made[name, turn] = made = self._version(feature, turn)
+        return made
 
-    def _unfolded(self, feature: Feature, turn: int) -> str:
+    def _version(self, feature: Feature, turn: int) -> str:
         name = feature.name
         if isinstance(feature, NUMERIC):
             total = self.constant(np.array([[self.folding.domain.number(name).total + 0.0]]), f"total {name}")
@@ -328,18 +330,6 @@ def _rename_body(body: Any, prefix: str) -> None:
     nodes = list(_renamed(body.node, prefix))
     del body.node[:]
     body.node.extend(nodes)
-    for listed in (body.input, body.output, body.value_info, body.initializer):
-        for item in listed:
-            item.name = prefix + item.name
-    for sparse in body.sparse_initializer:
-        sparse.values.name = prefix + sparse.values.name
-
-
-def _renamed_tensors(tensors: Any, prefix: str) -> Iterator[Any]:
-    from onnx import TensorProto
-
-    for tensor in tensors:
-        made = TensorProto()
-        made.CopyFrom(tensor)
-        made.name = prefix + tensor.name
-        yield made
+    sparse = [tensor.values for tensor in body.sparse_initializer]
+    for item in (*body.input, *body.output, *body.value_info, *body.initializer, *sparse):
+        item.name = prefix + item.name

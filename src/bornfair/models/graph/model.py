@@ -1,6 +1,6 @@
-"""What decides about people, when it is a graph with anything inside: raw tables in, decisions out.
+"""Graphs of any operators as models of people: raw tables in, decisions out.
 
-It is run by onnxruntime, in a process of its own; nothing of it is interpreted but its wires.
+onnxruntime runs them in a process of its own. Of the graph only the wires are interpreted.
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ class WiredModel(Exportable):
     @cached_property
     def facts(self) -> dict[str, Any]:
         """How it came about: its method, the number of versions, where it decides."""
-        told = {entry.key: entry.value for entry in self.graph.metadata_props}.get(WIRED, "{}")
-        found = json.loads(told)
+        found = json.loads({entry.key: entry.value for entry in self.graph.metadata_props}.get(WIRED, "{}"))
         return found if isinstance(found, dict) else {}
 
     @property
@@ -109,8 +108,9 @@ class WiredModel(Exportable):
             raise InputError("this model decides in its graph; name the threshold when it is wrapped or repaired.")
         return self
 
-    def without_sensitive(self) -> bytes:
-        """The graph without the sensitive inputs, which it must not read."""
+    def graph_bytes(self, *, sensitive: bool = True) -> bytes:
+        if sensitive:
+            return self.content
         from onnx import ModelProto
 
         read = {name for node in self.graph.graph.node for name in node.input} & set(self.domain.sensitive)
@@ -148,10 +148,8 @@ class WiredModel(Exportable):
         count = 1 if versions is None else versions.size if which is None else len(which)
         if versions is not None and count > 1 and self.unclear() is None:
             one = self.evaluate(frame, versions, [0 if which is None else which[0]], scores=scores)
-            shown = (
-                None if one.scores is None else np.broadcast_to(one.scores, (len(frame), count, one.scores.shape[2]))
-            )
-            return Decided(np.broadcast_to(one.classes, (len(frame), count)), shown)
+            shown = None if one.scores is None else np.repeat(one.scores, count, axis=1)
+            return Decided(np.repeat(one.classes, count, axis=1), shown)
         found = [self._ran(some) for some in as_versions(frame, versions, which)]
         seen = [agreeing(shares, decided, self.operating) for decided, shares in found] if scores else []
         classes = np.stack([decided for decided, _ in found], axis=1)
@@ -185,16 +183,9 @@ class WiredModel(Exportable):
     def with_certificate(self, certificate: Certificate) -> Self:
         return dataclasses.replace(self, certificate=certificate)
 
-    def graph_bytes(self, *, sensitive: bool = True) -> bytes:
-        return self.content if sensitive else self.without_sensitive()
-
     @cached_property
     def _runner(self) -> ForeignGraph:
         return ForeignGraph(self.content)
-
-    @property
-    def _together(self) -> int:
-        return max(1, TOGETHER // int(self.facts.get("versions", 1)))
 
     def _ran(self, frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """Class indices and shares, as onnxruntime gives them."""
@@ -202,8 +193,9 @@ class WiredModel(Exportable):
         label, shown = (output.name for output in self.graph.graph.output)
         feed = {name: self._column(frame, name) for name in self.inputs}
         labels, shares = [np.zeros(0, np.int64)], [np.zeros((0, len(order)), np.float32)]
-        for start in range(0, len(frame), self._together):
-            some = {name: values[start : start + self._together] for name, values in feed.items()}
+        together = max(1, TOGETHER // int(self.facts.get("versions", 1)))
+        for start in range(0, len(frame), together):
+            some = {name: values[start : start + together] for name, values in feed.items()}
             try:
                 found = self._runner.run(some)
             except CannotRun as error:

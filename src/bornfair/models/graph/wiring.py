@@ -1,4 +1,4 @@
-"""Which inputs of an ONNX graph can reach its outputs, whatever its operators compute? The wires say.
+"""Data flow in ONNX graphs: the inputs that can reach the outputs, whatever the operators compute.
 
 What a node makes depends on nothing but what it reads; a body (of If, Loop, Scan) reads names from around it, and a
 function what it is handed. So an output to which no path leads from an input is the same whatever that input is, bit

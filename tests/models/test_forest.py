@@ -147,7 +147,7 @@ CHAIN = MOST_DEPTH + 1
         ({"values": [[0.1], [0.0]]}, "no float32"),
         ({"values": [[3e38], [0.0]]}, "more than float32 can hold"),
         ({"column": [3, -1, -1]}, "reads column 3, but there are 1"),
-        ({"members": [0, -1, -1]}, "names category set 0 of 0"),
+        ({"members": [0, -1, -1]}, "reads category set 0, but there are 0"),
         ({"columns": (SplitColumn(1),)}, "an input that is not there"),
         ({"roots": [1]}, "one after the other"),
         ({"roots": []}, "no trees"),

@@ -10,8 +10,7 @@ from tests.support.random_forests import everybody, random_forest_model, some_li
 
 from bornfair.core.errors import InputError
 from bornfair.models.forest.bounds.judge import Judge, restricted
-from bornfair.models.forest.shares.functions import Functions
-from bornfair.models.forest.shares.moments import LeafTable
+from bornfair.models.forest.shares.moments import Functions, LeafTable
 from bornfair.models.forest.shares.weights import CellWeights
 from bornfair.parallel import Workers
 from bornfair.quantification import cells

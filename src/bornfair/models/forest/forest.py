@@ -155,8 +155,6 @@ class Forest:
         at, depth = self.roots[self.column[self.roots] >= 0], 0
         while len(at):
             depth += 1
-            if depth > MOST_DEPTH:
-                raise InputError(f"a tree is deeper than {MOST_DEPTH:,}; at most that can be read.")
             below = np.concatenate([self.left[at], self.right[at]])
             at = below[self.column[below] >= 0]
         return depth
@@ -343,27 +341,24 @@ def _check_structure(forest: Forest) -> None:
     nodes, roots = forest.nodes, forest.roots
     if roots[0] != 0 or (np.diff(roots) <= 0).any() or roots[-1] >= nodes:
         raise InputError("the trees of a forest must stand one after the other.")
-    inner = np.flatnonzero(forest.column >= 0)
-    if (forest.column >= len(forest.columns)).any():
-        raise InputError(
-            f"a split reads column {int(forest.column.max())}, but there are {len(forest.columns)} columns."
-        )
+    for what, found, known in (
+        ("column", forest.column, forest.columns),
+        ("category set", forest.members, forest.sets),
+    ):
+        if (found >= len(known)).any():
+            raise InputError(f"a split reads {what} {int(found.max())}, but there are {len(known)}.")
     if any(not 0 <= column.source < len(forest.names) for column in forest.columns):
         raise InputError(f"a column is made of an input that is not there; there are {len(forest.names)}.")
-    if (forest.members >= len(forest.sets)).any():
-        raise InputError(f"a split names category set {int(forest.members.max())} of {len(forest.sets)}.")
-    children = np.concatenate([forest.left[inner], forest.right[inner]])
-    parents = np.concatenate([inner, inner])
-    ends = np.append(roots[1:], nodes)[forest.tree_of_node[parents]]
-    wrong = (children <= parents) | (children >= ends)
+    inner = np.flatnonzero(forest.column >= 0)
+    parents, children = np.tile(inner, 2), np.concatenate([forest.left[inner], forest.right[inner]])
+    wrong = (children <= parents) | (children >= np.append(roots[1:], nodes)[forest.tree_of_node[parents]])
     if wrong.any():
         at = int(np.argmax(wrong))
         raise InputError(f"node {int(parents[at])} of the forest has the child {int(children[at])}, which is no child.")
-    is_root = np.zeros(nodes, bool)
-    is_root[roots] = True
-    if (np.bincount(children, minlength=nodes) != ~is_root).any():
+    if (np.bincount(children, minlength=nodes) != ~np.isin(np.arange(nodes), roots)).any():
         raise InputError("a node of the forest has no parent, or two; the trees are broken.")
-    _ = forest.depth
+    if forest.depth > MOST_DEPTH:
+        raise InputError(f"a tree is deeper than {MOST_DEPTH:,}; at most that can be read.")
 
 
 def _check_numbers(forest: Forest) -> None:

@@ -30,8 +30,7 @@ from scipy import fft
 from scipy.special import ndtr
 
 from bornfair.models.forest.bounds.judge import Judge
-from bornfair.models.forest.shares.functions import Functions
-from bornfair.models.forest.shares.moments import Effect, LeafTable, Moments, Terms
+from bornfair.models.forest.shares.moments import Effect, Functions, LeafTable, Moments, Terms
 from bornfair.models.forest.shares.weights import CellWeights
 
 FEW_VERSIONS, SOME_VERSIONS = 2, 8  # each by itself; all together; in so many bands:

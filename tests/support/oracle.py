@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from bornfair.models.network.bounds import intervals
-from bornfair.models.network.bounds.views import not_finite, require_fit
+from bornfair.models.network.bounds.backward import not_finite, require_fit
 from bornfair.models.network.network import Layer, Network, decisions
 from bornfair.models.verdict import Arithmetic
 from bornfair.people.columns import Scale

@@ -15,7 +15,7 @@ from collections import Counter
 
 import numpy as np
 
-from bornfair.models.network.bounds.views import input_sizes
+from bornfair.models.network.bounds.backward import input_sizes
 from bornfair.models.network.network import Layer, Network
 from bornfair.models.network.onnx_graph import onnx_bytes
 from bornfair.models.network.structural import prove_structurally, prove_zero_weights

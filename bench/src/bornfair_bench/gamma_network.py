@@ -170,7 +170,7 @@ def _first_layer_proven(sensitive_weights: np.ndarray, codes: np.ndarray) -> np.
 def _differences(network: Network, codes: np.ndarray, people: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
     """Per layer which neurons differ between twins of the sample; and which first-layer neurons pass anything on."""
     differs = [np.zeros(width, bool) for width in network.widths[1:]]
-    alive = np.full(network.widths[1], not network.function.dies or len(network.layers) == 1)
+    alive = np.full(network.widths[1], not network.function.exact or len(network.layers) == 1)
     for block in _blocks(network, codes, people):
         for number, traced in enumerate(_trace(network, codes, block)):
             differs[number] |= (traced.values != traced.values[:, :1]).any(axis=(0, 1))

@@ -16,8 +16,8 @@ from fractions import Fraction
 import numpy as np
 
 from bornfair.core.errors import InputError, shown
+from bornfair.models.network.bounds.backward import network_not_finite
 from bornfair.models.network.bounds.intervals import box_bounds
-from bornfair.models.network.bounds.views import network_not_finite
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import Network
 from bornfair.models.rounding import float_above, float_below

@@ -1,4 +1,4 @@
-"""How does an ONNX graph of ours come about? Nodes and constants with names of their own, and the file at the end."""
+"""The writing of ONNX graphs: nodes and constants with unique names, and the finished file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good, and how fair on the rows of a table. Proof over the whole domain is the business of `verification`."""
+"""Quality and fairness of decisions about the rows of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Foreign models run in a process of their own, which is kept for the next model, within limits."""
+"""Runs foreign models in a process of their own, within limits; the process is kept for the next model."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""At which point does a model decide? Above a probability of its own, or for the top so many of a table.
+"""Operating points: the probability above which a class is decided, or the top percent of a table.
 
 Of two classes the one a threshold is for is decided where its probability exceeds the threshold; of more, the class
 whose probability is the largest multiple of its threshold. A threshold without a class is for the positive class of a
 pair such as 0 and 1 (`POSITIVE`), else for the one class with fewer than `RARE` of the target's rows, else refused.
 
 A threshold is a shift of the scores, so that a model at any point is again one that decides by score > 0, or by the
-first largest score: every proof and every count speaks of it without knowing. What the
-scores were shifted by is kept beside them (`Model.offsets`), to show probabilities.
+first largest score: proofs and counts need not know of it. What the scores were shifted by is kept beside them
+(`Model.offsets`), to show probabilities.
 """
 
 from __future__ import annotations

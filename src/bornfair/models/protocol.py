@@ -99,32 +99,19 @@ class Decider(ABC):
         @property
         def certificate(self) -> Certificate | None: ...
         @property
-        def original(self) -> Original | None:
-            """The model it was read from, in its own software."""
-
+        def original(self) -> Original | None: ...  # the model it was read from, in its own software
         @property
-        def note(self) -> str:
-            """How it was read, where its file does not say so itself; part of every answer about it."""
-
+        def note(self) -> str: ...  # how it was read, where its file does not say so; part of every answer about it
         @property
-        def thresholds(self) -> dict[str, float]:
-            """The probability above which a class is decided, by its name, where that is not the usual one."""
-
+        def thresholds(self) -> dict[str, float]: ...  # of probabilities, by class, where not the usual one decides
         @property
-        def fills(self) -> Mapping[str, Value]:
-            """What the model takes where a value is missing, by feature; none of those for which it has no rule."""
-
+        def fills(self) -> Mapping[str, Value]: ...  # for missing values, by feature, where there is a rule
         @property
-        def ignores_sensitive(self) -> bool:
-            """Whether no sensitive value can reach the decision, or none is even given to the model."""
-
+        def ignores_sensitive(self) -> bool: ...  # whether no sensitive value can reach the decision, or is given
         @property
-        def unread(self) -> str:
-            """Why it is not read, if that was not asked for."""
-
+        def unread(self) -> str: ...  # why it is not read, if that was not asked for
         @property
-        def takes_gaps(self) -> bool:
-            """Whether rows with missing values are given to it as they are."""
+        def takes_gaps(self) -> bool: ...  # whether rows with missing values are given to it as they are
 
     else:
         unread, takes_gaps = "", False

@@ -1,4 +1,4 @@
-"""What a file does not state about itself and the user has to: where it decides, whether its inputs are normalised."""
+"""What users say about a model file that the file does not: where it decides, whether its inputs are normalised."""
 
 from __future__ import annotations
 

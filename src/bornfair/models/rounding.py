@@ -1,4 +1,4 @@
-"""How much may rounding take away? Units of float64, in which we compute, and of the machines that execute a network.
+"""Units of rounding: of float64, in which we compute, and of the machines that execute a network.
 
 A sum of n terms with unit roundoff u, in any order, fused or not, is off by at most γ_n·Σ|terms|, γ_n = n·u/(1 − n·u),
 and by what underflow loses.

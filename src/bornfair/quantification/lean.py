@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bornfair.models.network.bounds.views import distinct_matrices
+from bornfair.models.network.bounds.backward import distinct_matrices
 from bornfair.models.network.shares.forms import PAD, Bounder, treated
 from bornfair.models.rounding import EXECUTIONS
 from bornfair.people.twins.relation import View

@@ -17,7 +17,7 @@ import numpy as np
 from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError
 from bornfair.models.network.bounds.alive import count_alive
-from bornfair.models.network.bounds.views import not_finite
+from bornfair.models.network.bounds.backward import not_finite
 from bornfair.models.network.model import Model
 from bornfair.models.network.shares.few_sums import serves
 from bornfair.models.network.shares.forms import Bounder, cheaper

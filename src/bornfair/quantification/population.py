@@ -251,7 +251,7 @@ def _by_deciding(model: Countable, frame: pd.DataFrame, _: Sequence[Arithmetic])
 
 
 def _by_network(model: Model, frame: pd.DataFrame, arithmetic: Sequence[Arithmetic]) -> _Judging:
-    from bornfair.models.network.bounds.views import not_finite
+    from bornfair.models.network.bounds.backward import not_finite
     from bornfair.models.network.shares.forms import Bounder
     from bornfair.models.network.structural import prove_structurally
     from bornfair.quantification.crowds import Crowd

@@ -16,7 +16,7 @@ import z3
 
 from bornfair.core.clock import Clock, Say, TimeIsUp, Timeout
 from bornfair.core.errors import InputError
-from bornfair.models.network.bounds.views import not_finite
+from bornfair.models.network.bounds.backward import not_finite
 from bornfair.models.network.model import Model
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import NUMERIC

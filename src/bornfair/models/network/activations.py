@@ -1,7 +1,6 @@
-"""What does an activation compute, and between what does it lie on an interval? One record for each of them.
+"""Activation functions: one record each, with values, slopes and bounds on intervals.
 
-Whoever needs to know something of an activation asks its record, so that a new one is one more entry (and its name).
-Functions take `xp`, which is NumPy or jax.numpy, where programs for both are made of them.
+A new activation is one more record, and its name. Functions take `xp`, NumPy or jax.numpy, where both call them.
 """
 
 from __future__ import annotations
@@ -53,9 +52,7 @@ class ActivationFunction:
     opset: int = 1
     """The first of ONNX's operator sets that has it."""
     exact: bool = False
-    """Whether it is max(z, 0), which makes no rounding error, takes fractions to fractions, and which solvers know."""
-    dies: bool = False
-    """Whether it gives exactly 0 for everything that is not above 0, so that nothing of it is passed on."""
+    """Whether it is max(z, 0): without rounding error, fractions to fractions, 0 below 0; and solvers know it."""
     machine_error: float = 0.0
     """Of a float32 execution; `image` says relative to what."""
     own_error: float = 0.0
@@ -196,7 +193,6 @@ ACTIVATIONS: dict[str, ActivationFunction] = {
         lines=_relu_lines,
         operator="Relu",
         exact=True,
-        dies=True,
     ),
     "tanh": ActivationFunction(
         jax=_of_jax("tanh"),

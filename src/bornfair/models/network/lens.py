@@ -1,4 +1,4 @@
-"""How do people look to a network, fast and in numbers? For whoever searches; it guides and never judges.
+"""People as points, and fast scores of them: for searches, which they guide and never decide.
 
 A person is a point: one float64 per free feature, the raw number or the position of the category, and one more for
 each number that may be missing, 1 where it is; the number itself is then not looked at. Points of the box with whole

@@ -1,4 +1,4 @@
-"""What decides about people? A network with the encoding of its domain: raw tables in, decisions out."""
+"""Networks as models: a network with the encoding of its domain, raw tables in, decisions out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
     from bornfair.people.domain import Domain
     from bornfair.people.policies import Policies
     from bornfair.proof.certificate import Certificate
-
-
-_written: weakref.WeakKeyDictionary[Network, tuple[Encoding, tuple[float, ...], bytes]] = weakref.WeakKeyDictionary()
-"""The graph of each network: its certificate and its bundle are about the same bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,9 +176,6 @@ class Model(Bounded):
     def share_of_last(self, values: np.ndarray) -> np.ndarray:
         return sigmoid(values)
 
-    def predict_proba(self, table: Any) -> np.ndarray:
-        return self.probabilities(self.scores(table))
-
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Class probabilities [rows, K] from this model's outputs."""
         return probabilities(self.logits(scores))
@@ -254,13 +246,7 @@ class Model(Bounded):
         return dataclasses.replace(self, certificate=certificate)
 
     def graph_bytes(self, *, sensitive: bool = True) -> bytes:
-        if not sensitive:
-            return onnx_bytes(self, sensitive=False)
-        encoding, offsets, found = _written.get(self.network, (None, (), b""))
-        if encoding is not self.encoding or offsets != self.offsets:
-            found = onnx_bytes(self)
-            _written[self.network] = self.encoding, self.offsets, found
-        return found
+        return onnx_bytes(self, sensitive=sensitive)
 
 
 def scores_under_every_code(network: Network, free: np.ndarray, codes: np.ndarray) -> np.ndarray:

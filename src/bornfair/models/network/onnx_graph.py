@@ -1,4 +1,4 @@
-"""How is a model shipped? As one ONNX graph: raw columns in, label and probabilities out.
+"""Networks as ONNX graphs: raw columns in, label and probabilities out.
 
 onnxruntime alone can serve it. Inputs carry the names of the table's columns, [rows, 1] each: whole numbers as int64,
 other numbers as double, true/false as bool, categories as string (int64 if all of them are whole numbers). The graph

@@ -17,9 +17,7 @@ from fractions import Fraction
 import numpy as np
 
 from bornfair.core.errors import InputError
-from bornfair.models.network.bounds.exact import whole_numbers
-from bornfair.models.network.bounds.intervals import box_bounds, prove_by_intervals
-from bornfair.models.network.bounds.views import (
+from bornfair.models.network.bounds.backward import (
     differing_inputs,
     distinct_matrices,
     input_sizes,
@@ -29,6 +27,8 @@ from bornfair.models.network.bounds.views import (
     radii,
     require_fit,
 )
+from bornfair.models.network.bounds.exact import whole_numbers
+from bornfair.models.network.bounds.intervals import box_bounds, prove_by_intervals
 from bornfair.models.network.network import Network
 from bornfair.models.rounding import EXECUTIONS
 from bornfair.models.verdict import Verdict, undecided
@@ -199,7 +199,7 @@ def _first_alike(network: Network, differs: np.ndarray, *, cancelling: bool = Fa
             differs = _read(layer.weight[:, alone])
             for members, factors in groups:
                 differs = differs | (whole_numbers(layer.weight[:, members])[0] @ factors != 0).astype(bool)
-            if network.function.dies and depth < len(network.layers) - 1:
+            if network.function.exact and depth < len(network.layers) - 1:
                 differs = differs & ~((layer.weight <= 0).all(axis=1) & (layer.bias <= 0))
         if not differs.any():
             return depth

@@ -1,4 +1,4 @@
-"""How much can changing the sensitive value change the probability? The largest change δ* over everybody, certified.
+"""The largest change δ* of a probability when the sensitive value changes, over everybody, certified.
 
 Two copies of the network meet twins. As in Benussi et al. the sigmoid is bounded from above on the first copy and from
 below on the second by piecewise linear functions, and the difference is maximised.

@@ -1,4 +1,4 @@
-"""Mixed-integer programs: how they are written, what HiGHS claims, and bounds that hold whatever HiGHS' errors.
+"""Mixed-integer programs: their columns and rows, the claims of HiGHS, and bounds that hold whatever its errors.
 
 HiGHS solves linear programs fast but in floating point. `safe_minimum` turns its multipliers into a bound that holds
 for any multipliers (Neumaier and Shcherbina, 2004). Branch and bound with such bounds is a proof.

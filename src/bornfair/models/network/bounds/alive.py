@@ -1,4 +1,4 @@
-"""Which neurons can be active in a box at all? The others are left out of the network, box by box.
+"""The neurons of a ReLU network that may be active in a box; the others are left out of it, box by box.
 
 A ReLU neuron whose sum is proven to be at most 0 on a box gives exactly 0 there, in every part of the box and in every
 arithmetic. In boxes that are small enough to matter most neurons of a wide network are such: a network of 100 and 100

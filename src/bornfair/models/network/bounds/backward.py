@@ -1,9 +1,9 @@
-"""The arithmetic of bounds, for arrays of NumPy or of JAX: intervals forwards, lines backwards, rounding included.
+"""Bounds of networks by arrays of NumPy or JAX: intervals forwards, lines backwards (CROWN), all rounding included.
 
 Forwards, a layer maps the box c ± r into W c + b ± (|W| r + E). Backwards, each activation is enclosed by two lines; a
 row D of coefficients on z = W h + b + e, |e| ≤ E, is pushed back to D·W on h, and costs |D|·E. E holds what the
 machine's rounding does to z and what our own float64 does to W c, D·W and D·b, so the coefficients may be whatever
-float64 gives: the constants are what is made safe. (CROWN/DeepPoly.)
+float64 gives: the constants are what is made safe.
 """
 
 from __future__ import annotations
@@ -14,18 +14,83 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bornfair.core.errors import InputError
 from bornfair.models.network.activations import ACTIVATIONS, ActivationFunction, Enclosure
-from bornfair.models.network.bounds.views import differing_inputs, distinct_matrices, radii
 from bornfair.models.network.network import Network
 from bornfair.models.rounding import EXECUTIONS, FLOOR, LARGEST, OWN_UNIT
 from bornfair.models.verdict import Arithmetic
 
 if TYPE_CHECKING:
-    from bornfair.people.twins.relation import Relation
+    from bornfair.people.twins.relation import Relation, View
 
 HIDDEN_COST = 2e8  # multiplications per box and view beyond which hidden layers get interval bounds only
 JOINT_VIEWS = 8  # pairs of views are compared up to this many; beyond, all views must get one class
 MIXES = (0.2, 0.35, 0.5, 0.65, 0.8)  # t in t·U_i − (1 − t)·L_j
+
+
+# --- what is asked of the views of a relation ---
+
+
+def require_fit(network: Network, relation: Relation) -> None:
+    """Refuse a relation about people this network cannot read."""
+    if not relation.views:
+        raise InputError("the relation has no views; it needs one per version of a person.")
+    inputs = network.widths[0]
+    for i, view in enumerate(relation.views):
+        if view.offset.shape != (inputs,) or view.matrix.shape != (inputs, relation.free.width):
+            raise InputError(
+                f"the network has {inputs} inputs and the free space {relation.free.width} columns, but view {i} has a "
+                f"matrix {view.matrix.shape} and an offset {view.offset.shape}; was it made for another encoding?"
+            )
+
+
+def not_finite(network: Network, relation: Relation) -> str | None:
+    """Which number is NaN or infinite, if any: no proof is offered about such networks."""
+    if not all(np.isfinite(matrix).all() for matrix in distinct_matrices(relation.views)):
+        return "a view of the relation holds NaN or infinity"
+    if not np.isfinite(offsets(relation.views)).all():
+        return "an offset of the relation holds NaN or infinity"
+    return network_not_finite(network)
+
+
+def network_not_finite(network: Network) -> str | None:
+    layer = network.broken_layer
+    return None if layer is None else f"layer {layer} of the network holds NaN or infinity"
+
+
+def distinct_matrices(views: Sequence[View]) -> list[np.ndarray]:
+    """The matrices of the views, each object once. Views made together share one; equal copies merely cost time."""
+    return list({id(view.matrix): view.matrix for view in views}.values())
+
+
+def offsets(views: Sequence[View]) -> np.ndarray:
+    return np.stack([view.offset for view in views])
+
+
+def radii(views: Sequence[View]) -> np.ndarray:
+    """How far each input of each view may be off [views, inputs]; 0 for views of points."""
+    return np.stack([np.zeros(len(view.offset)) if view.radius is None else view.radius for view in views])
+
+
+def differing_inputs(views: Sequence[View]) -> np.ndarray:
+    """Which network inputs are not the same function of u in all views (a boolean per input)."""
+    shifts = offsets(views)
+    differs = (shifts != shifts[0]).any(axis=0) | (radii(views) > 0).any(axis=0)
+    for matrix in distinct_matrices(views)[1:]:
+        differs |= (matrix != views[0].matrix).any(axis=1)
+    return differs
+
+
+def input_sizes(relation: Relation) -> np.ndarray:
+    """How large each network input may become, in any view of anybody: never more, whatever was rounded."""
+    reach = np.maximum(np.abs(relation.free.low), np.abs(relation.free.high))
+    largest = (np.abs(offsets(relation.views)) + radii(relation.views)).max(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = np.stack([np.abs(matrix) @ reach for matrix in distinct_matrices(relation.views)])
+        return np.asarray((moved.max(axis=0) + largest) * (1 + 2.0**-20))
+
+
+# --- what a pass reads ---
 
 
 class Shape(NamedTuple):
@@ -245,8 +310,9 @@ def trace(shape: Shape, arrays: Arrays, box: Box, *, linear: bool = False, hull:
         low, high = low - error, high + error
         if linear:
             traced.errors.append(xp.stack(xp.broadcast_arrays(error, executed), axis=-1))
-        if linear and 0 < i < len(arrays.layers) - 1 and _affordable(shape, i):
-            count = shape.widths[i + 1]
+        count, widths = shape.widths[i + 1], shape.widths
+        cost = 2 * count * sum(widths[k] * widths[k + 1] for k in range(i + 1))
+        if linear and 0 < i < len(arrays.layers) - 1 and cost < HIDDEN_COST:
             rows = xp.concatenate([xp.eye(count), -xp.eye(count)])
             ends = _backward(shape, arrays, box, traced, rows)[-1]
             low, high = xp.fmax(low, ends[..., :count]), xp.fmin(high, -ends[..., count:])
@@ -264,11 +330,6 @@ def _through(xp: Any, layer: Affine, below: Any, above: Any) -> tuple[Any, Any, 
     radius = (above / 2 - below / 2) @ xp.abs(layer.weight).T
     size = reach @ layer.weight_size.T + layer.bias_size
     return centre - radius, centre + radius, size, reach.sum(-1, keepdims=True)
-
-
-def _affordable(shape: Shape, layer: int) -> bool:
-    widths = shape.widths
-    return 2 * widths[layer + 1] * sum(widths[k] * widths[k + 1] for k in range(layer + 1)) < HIDDEN_COST
 
 
 def _backward(shape: Shape, arrays: Arrays, box: Box, traced: Traced, rows: Any) -> tuple[Any, Any, Any, Any]:
@@ -331,7 +392,7 @@ def _same(shape: Shape, arrays: Arrays, traced: Traced) -> Any:
     sound = traced.sound
     differs = shape.xp.broadcast_to(arrays.reads[0], (sound.shape[0], shape.widths[1]))
     for i, reads in enumerate(arrays.reads[1:]):
-        if shape.function.dies:
+        if shape.function.exact:
             differs = differs & ~(traced.high[i] <= 0).all(axis=1)
         differs = (differs[:, None, :] & reads).any(-1)
     return ~differs.any(-1) & sound.all(-1)

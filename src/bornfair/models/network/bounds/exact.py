@@ -1,7 +1,6 @@
-"""What a network computes in real arithmetic, without any rounding.
+"""Evaluation of ReLU networks in real arithmetic, without any rounding.
 
-Weights are floats, and inputs are fractions: over one common denominator, whole numbers of any length are all it takes.
-ReLU networks only: tanh and gelu leave the rationals.
+Inputs are fractions and weights floats: over one common denominator they are whole numbers of any length.
 """
 
 from __future__ import annotations

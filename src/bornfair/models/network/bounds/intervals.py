@@ -12,8 +12,16 @@ from hashlib import sha256
 import numpy as np
 
 from bornfair.core.errors import InputError
-from bornfair.models.network.bounds.backward import Box, Shape, Traced, arrays_of, trace
-from bornfair.models.network.bounds.views import distinct_matrices, not_finite, require_fit
+from bornfair.models.network.bounds.backward import (
+    Box,
+    Shape,
+    Traced,
+    arrays_of,
+    distinct_matrices,
+    not_finite,
+    require_fit,
+    trace,
+)
 from bornfair.models.network.network import Network
 from bornfair.models.verdict import Arithmetic, Verdict, undecided
 from bornfair.people.twins.relation import FreeSpace, Relation, View

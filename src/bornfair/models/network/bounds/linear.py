@@ -1,7 +1,7 @@
-"""Between which linear functions of u do the outputs lie? L(u) ≤ f(A_i u + a_i) ≤ U(u) on many boxes and views at once.
+"""Linear bounds of outputs, L(u) ≤ f(A_i u + a_i) ≤ U(u), on many boxes and views at once.
 
-`backward` holds the mathematics and why it is safe in floating point; this module prepares the arrays and runs it, with
-NumPy at once or, when there is enough to do, compiled by JAX in float64.
+`backward` holds the mathematics and why it is safe in floating point. It runs with NumPy or, when there is enough to
+do, compiled by JAX in float64.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from bornfair.models.network.bounds import backward
-from bornfair.models.network.bounds.backward import Arrays, Findings, Lines, Shape, arrays_of
-from bornfair.models.network.bounds.views import not_finite, require_fit
+from bornfair.models.network.bounds.backward import Arrays, Findings, Lines, Shape, arrays_of, not_finite, require_fit
 from bornfair.models.network.network import Network, decisions
 from bornfair.models.verdict import Arithmetic
 from bornfair.parallel.forks import jax_hangs

@@ -1,4 +1,4 @@
-"""What is decided of people of whom a network tells few sums apart?
+"""Proven shares of boxes where the decision is a function of few sums.
 
 In a box most neurons are silent, or pass their sums on unchanged. What the network decides hangs on few sums then: on
 all sums of a layer in which few neurons are alive; or on those of the neurons that bend up to some layer, and on what

@@ -17,10 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bornfair.models.network.bounds.backward import Arrays
+from bornfair.models.network.bounds.backward import Arrays, distinct_matrices
 from bornfair.models.network.bounds.intervals import box_bounds
 from bornfair.models.network.bounds.linear import LinearBounds
-from bornfair.models.network.bounds.views import distinct_matrices
 from bornfair.models.network.network import Network
 from bornfair.models.network.shares.nodes import Nodes
 from bornfair.models.network.shares.relaxation import LeadBounds, ReluPass, Sums

@@ -1,4 +1,4 @@
-"""Where is a function of a few variables looked at, so that its values there bound it everywhere?
+"""Nodes: places at which functions of few variables are evaluated, so that their values bound them everywhere.
 
 Variables are taken in blocks: two numbers, one number, or one group. A block has nodes: the ends and the middle of the
 box for each number (nine for two numbers), every category for a group. Between nodes a function is interpolated

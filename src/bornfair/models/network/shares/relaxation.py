@@ -1,4 +1,4 @@
-"""Between which sums of functions of few variables do the outputs lie? Σ_i L_i(u_i) ≤ f(view of u) ≤ Σ_i U_i(u_i).
+"""Bounds of outputs by sums of functions of few variables: Σ_i L_i(u_i) ≤ f(view of u) ≤ Σ_i U_i(u_i).
 
 Sums of independent variables have a distribution that can be computed, so such bounds tell not only whether a box is
 decided but what share of its people is. u_i is a block of one or two variables; L_i, U_i are given by their values at

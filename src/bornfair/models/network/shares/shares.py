@@ -1,4 +1,4 @@
-"""What share of a box has a sum of functions of its blocks of variables above 0? Bounds that hold, and quick guesses.
+"""The share of a box where a sum of functions of its blocks of variables is above 0: proven bounds, and quick guesses.
 
 Blocks are independent, so the sum's distribution is a convolution. Values are rounded down to multiples of one
 width, which can only make the sum smaller; what the fast Fourier transform errs is bounded and subtracted.

@@ -278,6 +278,7 @@ DYING = """
 import os, signal, sys
 from pathlib import Path
 from bornfair.core.growing import OwnFolder, one_run
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, under which tests may run, lets it be ignored
 with one_run():
     own = [OwnFolder(Path(sys.argv[1]) / name, kept=name == ".kept-rows") for name in (".gone-rows", ".kept-rows")]
     for one in own:

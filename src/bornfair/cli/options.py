@@ -42,7 +42,8 @@ def declared(command: Command, parameters: Iterable[inspect.Parameter]) -> Comma
 
 
 def choices(after: str, **records: Any) -> Callable[[Command], Command]:
-    """Give a command the fields of records as options, behind its option `after`; it is called with whole records.
+    """Give a command the fields of records as options, behind the option `after`, which is its own or that of a first
+    record; it is called with whole records.
 
     A field says how it is typed by an annotation of typer, or by `metadata` where typer must not be imported.
     """
@@ -53,7 +54,8 @@ def choices(after: str, **records: Any) -> Callable[[Command], Command]:
             parameter for parameter in inspect.signature(command, eval_str=True).parameters.values()
             if parameter.name not in records
         ]  # fmt: skip
-        at = [parameter.name for parameter in own].index(after) + 1
+        first, *others = fields_of.values() if not own else (own, *fields_of.values())
+        at = [parameter.name for parameter in first].index(after) + 1
 
         @functools.wraps(command)
         def run(**given: Any) -> None:
@@ -63,13 +65,13 @@ def choices(after: str, **records: Any) -> Callable[[Command], Command]:
             }
             command(**given, **built)
 
-        return declared(run, [*own[:at], *(one for found in fields_of.values() for one in found), *own[at:]])
+        return declared(run, [*first[:at], *(one for found in others for one in found), *first[at:]])
 
     return command_with_them
 
 
 def _options_of(record: Any) -> list[inspect.Parameter]:
-    kinds = get_type_hints(record, include_extras=True) if record.__module__ == __name__ else {}
+    kinds = get_type_hints(record, include_extras=True) if record.__module__.startswith(__package__) else {}
     return [
         inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=kinds[one.name])
         if one.name in kinds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -37,198 +37,156 @@ if TYPE_CHECKING:
 
     from bornfair.cli.train_stream import Streamed
     from bornfair.people.domain import Domain
-    from bornfair.questions.inspection import Inspection
 
 
-@options.choices("combinations", chosen=TrainingOptions, reading=TableReading)
-def train(
-    table: options.TableFile = None,
-    target: options.Target = None,
-    sensitive: options.Sensitive = None,
-    twins: options.Twins = None,
-    dataset: options.Dataset = None,
-    out: Annotated[Path, Option(help="The folder to write the bundle to.")] = options.BUNDLE,
-    drop: options.Drop = None,
-    keep: options.Keep = None,
-    categorical: options.Categorical = None,
-    domain: options.DomainFile = None,
-    combinations: options.Combinations = None,
+@dataclass(kw_only=True)
+class TrainOptions:
+    """What is trained on which table, and where the result goes; how, say `TrainingOptions`."""
+
+    table: options.TableFile = None
+    target: options.Target = None
+    sensitive: options.Sensitive = None
+    twins: options.Twins = None
+    dataset: options.Dataset = None
+    out: Annotated[Path, Option(help="The folder to write the bundle to.")] = options.BUNDLE
+    drop: options.Drop = None
+    keep: options.Keep = None
+    categorical: options.Categorical = None
+    domain: options.DomainFile = None
+    combinations: options.Combinations = None
     estimator: Annotated[
         str,
         Option(
             help="network, or another estimator made fair by a wrapper: xgboost, lightgbm, hist-gradient-boosting, "
             "random-forest, logistic."
         ),
-    ] = "network",
+    ] = "network"
     method: Annotated[
         str,
         Option(
             help="For another estimator: merge trains it on what twins have in common, average on everything, and "
             "decides by the mean over all versions of a person."
         ),
-    ] = "merge",
-    class_weight: Annotated[str | None, Option(help="balanced, to give rare classes more weight.")] = None,
-    threshold: options.Threshold = None,
-    missing: Annotated[str, Option(help="Gaps: learn (a value of their own), impute or error.")] = "learn",
-    unlabelled: Annotated[str, Option(help="Rows without an answer in the target: error or drop.")] = "error",
-    unseen: Annotated[str, Option(help="Categories that are not in the domain: ignore or error.")] = "ignore",
+    ] = "merge"
+    class_weight: Annotated[str | None, Option(help="balanced, to give rare classes more weight.")] = None
+    threshold: options.Threshold = None
+    missing: Annotated[str, Option(help="Gaps: learn (a value of their own), impute or error.")] = "learn"
+    unlabelled: Annotated[str, Option(help="Rows without an answer in the target: error or drop.")] = "error"
+    unseen: Annotated[str, Option(help="Categories that are not in the domain: ignore or error.")] = "ignore"
     least_count: Annotated[
         int,
         Option(
             min=1,
             help="Categories of fewer rows are not stored: the model takes them for unseen. Sensitive ones stay.",
         ),
-    ] = 1,
-    outside: Annotated[str, Option(help="Numbers outside their range: allow, clip or error.")] = "allow",
-    test_fraction: Annotated[float, Option(help="Share of the rows kept aside to measure on.")] = 0.2,
-    checkpoint: Annotated[Path | None, Option(help="A file to go on from if training was interrupted.")] = None,
-    stream: options.Stream = None,
+    ] = 1
+    outside: Annotated[str, Option(help="Numbers outside their range: allow, clip or error.")] = "allow"
+    test_fraction: Annotated[float, Option(help="Share of the rows kept aside to measure on.")] = 0.2
+    checkpoint: Annotated[Path | None, Option(help="A file to go on from if training was interrupted.")] = None
+    stream: options.Stream = None
     cache: Annotated[
         Path | None,
         Option(help="Of a table read in batches: a folder for its encoded rows, kept for the next training on it."),
-    ] = None,
+    ] = None
     hosts: Annotated[
         str | None,
         Option(
             help="Train together with other processes: auto (as SLURM or a TPU pod tells), or ADDRESS:PORT of the "
             "first, how many, and which this is from 0, as 10.0.0.1:3456,4,0."
         ),
-    ] = None,
+    ] = None
     verify_seconds: Annotated[
         float, Option(help="How long to look for a proof, or for unequal twins, where training alone proves nothing.")
-    ] = 10.0,
-    seed: options.Seed = 0,
-    json: options.Json = False,
-    *,
-    chosen: TrainingOptions,
-    reading: TableReading,
-) -> None:
+    ] = 10.0
+    seed: options.Seed = 0
+    json: options.Json = False
+
+
+@options.choices("combinations", asked=TrainOptions, chosen=TrainingOptions, reading=TableReading)
+def train(*, asked: TrainOptions, chosen: TrainingOptions, reading: TableReading) -> None:
     """Train a fair classifier, prove it fair, and write it to a bundle.
 
     Status 0: done. Trained and written, but (response none or sampled, γ other than 0, …) status 1: unfair, with two
     people who show it in the certificate; status 3: neither proven nor disproven.
     """
-    from bornfair.people.dummies import sentences
+    from bornfair.core.checkpoint import owned
     from bornfair.people.sources import is_streamed
 
     began = time.perf_counter()
     chosen.hidden, chosen.gamma = _widths(chosen.hidden), _gamma(chosen.gamma)  # type: ignore[arg-type]
     notes: list[str] = []  # said when nothing can be refused any more: an error stands alone
     streamed: Streamed | None = None
-    check_replaceable(out, marker="domain.json")
-    if hosts is not None or is_streamed(table, stream, reading):
+    check_replaceable(asked.out, marker="domain.json")
+    if asked.hosts is not None or is_streamed(asked.table, asked.stream, reading):
         from bornfair.cli.train_stream import Streamed
 
-        streamed = Streamed.opened(
-            table, dataset, target, sensitive or [], drop or [], categorical or [], reading, unlabelled, estimator,
-            observed=combinations == "observed", out=out, cache=cache, hosts=hosts, seed=seed, quiet=json,
-            resumable=checkpoint is not None,
-        )  # fmt: skip
-        people, target, names = streamed.sample, streamed.table.target, sensitive or []
+        streamed = Streamed.opened(asked, reading)
+        people, target = streamed.sample, streamed.table.target
     else:
-        if cache is not None:
+        if asked.cache is not None:
             raise InputError("--cache is for tables that are read in batches; add --stream, or leave it out.")
-        people, target, names = _people(table, dataset, target, sensitive or [], drop or [], reading)
-        people = _labelled(people, target, unlabelled, notes)
-    if class_weight not in (None, "balanced"):
-        raise InputError(f"--class-weight must be balanced, or left out, found {class_weight!r}.")
-    if estimator == "network" and method != "merge":
+        people, target = _people(asked, reading)
+        people = _labelled(people, target, asked.unlabelled, notes)
+    if asked.class_weight not in (None, "balanced"):
+        raise InputError(f"--class-weight must be balanced, or left out, found {asked.class_weight!r}.")
+    if asked.estimator == "network" and asked.method != "merge":
         raise InputError("--method is for other estimators than the network, which needs no wrapper; leave it out.")
-    if estimator != "network":
-        if not names:
+    if asked.estimator != "network":
+        if not asked.sensitive:
             raise InputError("name the sensitive columns with --sensitive; a wrapper is for them.")
         from bornfair.cli.train_estimator import check_options
 
-        others = {
-            "threshold": (threshold, None), "missing": (missing, "learn"), "outside": (outside, "allow"),
-            "checkpoint": (checkpoint, None), "least_count": (least_count, 1),
-        }  # fmt: skip
-        check_options(estimator, chosen, others)
-    told, numbers_are_classes = _told(people, target, keep, categorical, reading.numeric)
-    categorical = [name for name in categorical or [] if name != target]
-    if streamed is not None and domain is None:
-        streamed.check_running_numbers({*told, *names})
-    found = _looked_at(
-        people, target, names, told, as_said=domain is not None, numbers_are_classes=numbers_are_classes, seed=seed
-    )
-    if brief := found.brief():
-        notes.append(f"{'' if streamed is None else streamed.looked_at}{brief}")
-    kinds = dict.fromkeys(categorical, "categorical") | dict.fromkeys(reading.numeric or [], "numeric")
-    shown_rows = people.drop(columns=target) if streamed is None else streamed.representative(kinds, names)
-    known = _domain(
-        domain, shown_rows, names, combinations, kinds, gaps=missing == "learn", in_batches=streamed is not None
-    )
-    if least_count > 1:
-        known = _without_rare(known, people, least_count, unseen, domain, streamed, notes)
-    names = list(known.sensitive) if names else names
-    notes += sentences(known, people)
-    if known.gappy:
-        notes.append(f"{shown(known.gappy)} may be missing: to the model a gap is one more value.")
-    if not names and not known.sensitive:
-        columns = [name for name in shown_rows.columns if name != target]
-        raise InputError(
-            "name the columns that must not influence the decision with --sensitive; without one there is nothing to "
-            f"prove, and the columns are {shown(columns)}."
-        )
-    _say_versions(known, twins, target, quiet=json)
-    if streamed is not None:
-        from bornfair.core.checkpoint import owned
+        check_options(asked, chosen)
+    known, findings = _looked_at(asked, people, target, reading, streamed, notes)
+    _say_versions(known, asked.twins, target, quiet=asked.json)
+    if streamed is None:
+        check_test_fraction(asked.test_fraction)
+        from bornfair.datasets import split_rows
 
-        _say_notes(notes)
-        with owned(checkpoint if streamed.is_first else None):
-            result = streamed.trained(
-                known, twins, chosen, missing=missing, unseen=unseen, outside=outside, threshold=threshold or None,
-                test_fraction=test_fraction, balanced=class_weight == "balanced", checkpoint=checkpoint,
-            )  # fmt: skip
-            result |= {"findings": [one.to_json() for one in found.findings]}
-            _finished(result, began, checkpoint, json, first=streamed.is_first)
-        raise typer.Exit(STATUS[result["verdict"]])
-    training, test = _split(people, test_fraction, seed)
-    _say_notes(notes)
-    if estimator != "network":
-        from bornfair.cli.train_estimator import train_estimator
+        training, test = split_rows(people, seed=asked.seed, test_fraction=asked.test_fraction)
+    for note in notes:
+        say(f"bornfair: note: {note}")
+    is_first = streamed is None or streamed.is_first
+    with owned(asked.checkpoint if is_first else None):
+        if streamed is not None:
+            result = streamed.trained(known, chosen)
+        elif asked.estimator != "network":
+            from bornfair.cli.train_estimator import train_estimator
 
-        made = train_estimator(
-            estimator, method, known, twins, unseen, class_weight, training, test, target, seed, out
-        )  # fmt: skip
-        made |= {"findings": [one.to_json() for one in found.findings]}
-        _finished(made, began, None, json)
-        raise typer.Exit(STATUS[made["verdict"]])
-    from bornfair.core.checkpoint import owned
-    from bornfair.estimator import FairClassifier
-
-    classifier = FairClassifier(
-        names, twins=twins or None, class_weight=class_weight, domain=known,  # type: ignore[arg-type]
-        threshold=threshold or None,
-        missing=missing, unseen=unseen, outside=outside, checkpoint=checkpoint, random_state=seed,  # type: ignore[arg-type]
-        **vars(chosen),
-    )  # fmt: skip
-    with owned(checkpoint):
-        with training_progress("training", quiet=json) as advance, unfairness_warned():
-            classifier.set_params(callbacks=(advance,))
-            classifier.fit(training.drop(columns=target), training[target])
-        if classifier.model_.certificate and classifier.model_.certificate.verdict.answer == "undecided":
-            # Not proven by construction: say what can be found out, and show the two people if it is unfair.
-            classifier.certify(timeout=verify_seconds, seed=seed)
-        result = describe(classifier, test if len(test) else training, target, kept_aside=len(test) > 0)
-        with written_to(out, options.BUNDLE):
-            bundle = str(classifier.save(out))
-        result = {"bundle": bundle, **result, "findings": [one.to_json() for one in found.findings]}
-        _finished(result, began, checkpoint, json)
+            result = train_estimator(asked, known, training, test, target)
+        else:
+            result = _train_network(asked, chosen, known, training, test, target)
+        result |= {"findings": findings, "seconds": round(time.perf_counter() - began, 3)}
+        if is_first:
+            if asked.checkpoint is not None:
+                asked.checkpoint.unlink(missing_ok=True)  # finished: nothing is left to go on with
+            if asked.json:
+                print_json(result)
+            else:
+                print_training(result)
     raise typer.Exit(STATUS[result["verdict"]])
 
 
-def _finished(result: dict[str, Any], began: float, checkpoint: Path | None, json: bool, *, first: bool = True) -> None:
-    """Say what came out; of several processes the first one does."""
-    result["seconds"] = round(time.perf_counter() - began, 3)
-    if not first:
-        return
-    if checkpoint is not None:
-        checkpoint.unlink(missing_ok=True)  # finished: nothing is left to go on with
-    if json:
-        print_json(result)
-    else:
-        print_training(result)
+def _train_network(
+    asked: TrainOptions, chosen: TrainingOptions, known: Domain, training: pd.DataFrame, test: pd.DataFrame, target: str
+) -> dict[str, Any]:
+    from bornfair.estimator import FairClassifier
+
+    with training_progress("training", quiet=asked.json) as advance, unfairness_warned():
+        classifier = FairClassifier(
+            list(known.sensitive) if asked.sensitive else (), twins=asked.twins or None, domain=known,
+            class_weight=asked.class_weight, threshold=asked.threshold or None,  # type: ignore[arg-type]
+            missing=asked.missing, unseen=asked.unseen,  # type: ignore[arg-type]
+            outside=asked.outside, checkpoint=asked.checkpoint, random_state=asked.seed, callbacks=(advance,),  # type: ignore[arg-type]
+            **vars(chosen),
+        )  # fmt: skip
+        classifier.fit(training.drop(columns=target), training[target])
+    if classifier.model_.certificate and classifier.model_.certificate.verdict.answer == "undecided":
+        # Not proven by construction: say what can be found out, and show the two people if it is unfair.
+        classifier.certify(timeout=asked.verify_seconds, seed=asked.seed)
+    result = describe(classifier, test if len(test) else training, target, kept_aside=len(test) > 0)
+    with written_to(asked.out, options.BUNDLE):
+        return {"bundle": str(classifier.save(asked.out)), **result}
 
 
 def describe(classifier: Any, rows: pd.DataFrame, target: str, *, kept_aside: bool = True) -> dict[str, Any]:
@@ -247,35 +205,27 @@ def describe(classifier: Any, rows: pd.DataFrame, target: str, *, kept_aside: bo
     )  # fmt: skip
 
 
-def _people(
-    table: str | None,
-    dataset: str | None,
-    target: str | None,
-    sensitive: list[str],
-    drop: list[str],
-    reading: TableReading,
-) -> tuple[pd.DataFrame, str, list[str]]:
-    if dataset is not None and not sensitive:
+def _people(asked: TrainOptions, reading: TableReading) -> tuple[pd.DataFrame, str]:
+    """The rows of the table, without what is dropped, and the target."""
+    sensitive, drop = asked.sensitive or [], asked.drop or []
+    if asked.dataset is not None and not sensitive:
         from bornfair import datasets
 
-        usual = ", ".join(datasets.load(dataset).sensitive)
-        raise InputError(f"name the sensitive columns with --sensitive; for {dataset} usually one of {usual}.")
-    people, target = options.table_of(table, dataset, target, reading)
+        usual = ", ".join(datasets.load(asked.dataset).sensitive)
+        raise InputError(f"name the sensitive columns with --sensitive; for {asked.dataset} usually one of {usual}.")
+    people, target = options.table_of(asked.table, asked.dataset, asked.target, reading)
     if target is None:
         raise InputError(
             f"name the column to predict with --target; the columns are {', '.join(map(str, people.columns))}."
         )
     from bornfair.people.features import unknown_column
 
-    for name, role in [
-        (target, "target"),
-        *((n, "sensitive feature") for n in sensitive),
-        *((n, "column") for n in drop),
-    ]:
-        if name not in people.columns:
-            raise InputError(unknown_column(name, list(people.columns), role))
+    for role, names in (("target", [target]), ("sensitive feature", sensitive), ("column", drop)):
+        for name in names:
+            if name not in people.columns:
+                raise InputError(unknown_column(name, list(people.columns), role))
     check_not_dropped(target, sensitive, drop)
-    return people.drop(columns=drop), target, sensitive
+    return people.drop(columns=drop), target
 
 
 def _labelled(people: pd.DataFrame, target: str, unlabelled: str, notes: list[str]) -> pd.DataFrame:
@@ -291,72 +241,72 @@ def _labelled(people: pd.DataFrame, target: str, unlabelled: str, notes: list[st
     return people.loc[known.index].assign(**{target: known}).reset_index(drop=True)
 
 
-def _split(people: pd.DataFrame, fraction: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    check_test_fraction(fraction)
-    from bornfair.datasets import split_rows
-
-    return split_rows(people, seed=seed, test_fraction=fraction)
-
-
-def _told(
+def _looked_at(
+    asked: TrainOptions,
     people: pd.DataFrame,
     target: str,
-    keep: list[str] | None,
-    categorical: list[str] | None,
-    numeric: Sequence[str] | None,
-) -> tuple[set[str], bool]:
+    reading: TableReading,
+    streamed: Streamed | None,
+    notes: list[str],
+) -> tuple[Domain, list[dict[str, Any]]]:
+    """Who could exist, and what is to be known about the table.
+
+    Texts and identifiers are refused unless somebody said who could exist.
+    """
+    from bornfair.people.column_kinds import refusal
+    from bornfair.people.dummies import sentences
+    from bornfair.questions.inspection import inspect
+
+    names, as_said = asked.sensitive or [], asked.domain is not None
+    told, numbers_are_classes = _told(asked, people, target, reading)
+    if streamed is not None and not as_said:
+        streamed.check_running_numbers({*told, *names})
+    found = inspect(
+        people, target=target, sensitive_features=names, keep=sorted(told),
+        categorical=[target] if numbers_are_classes else [], seed=asked.seed,
+    )  # fmt: skip
+    stray = [one for one in found.columns if one.teaches_nothing and one.name not in {target, *names, *told}]
+    if stray and not as_said:
+        raise InputError(refusal(stray))
+    for finding in found.findings:
+        if finding.weight == "refused" and finding.kind in (("target",) if as_said else ("target", "sensitive")):
+            raise InputError(finding.text)
+    if brief := found.brief():
+        notes.append(f"{'' if streamed is None else streamed.looked_at}{brief}")
+    categorical = [name for name in asked.categorical or [] if name != target]
+    kinds = dict.fromkeys(categorical, "categorical") | dict.fromkeys(reading.numeric or [], "numeric")
+    rows = people.drop(columns=target) if streamed is None else streamed.representative(kinds, names)
+    known = _domain(asked, rows, kinds, in_batches=streamed is not None)
+    if asked.least_count > 1:
+        known = _without_rare(asked, known, people if streamed is None else streamed.counts, notes)
+    notes += sentences(known, people)
+    if known.gappy:
+        notes.append(f"{shown(known.gappy)} may be missing: to the model a gap is one more value.")
+    if not names and not known.sensitive:
+        columns = [name for name in rows.columns if name != target]
+        raise InputError(
+            "name the columns that must not influence the decision with --sensitive; without one there is nothing to "
+            f"prove, and the columns are {shown(columns)}."
+        )
+    return known, [one.to_json() for one in found.findings]
+
+
+def _told(asked: TrainOptions, people: pd.DataFrame, target: str, reading: TableReading) -> tuple[set[str], bool]:
     """The columns of which somebody has said what they are, and whether each number of the target is a class."""
     from bornfair.people.features import unknown_column
     from bornfair.questions.findings import MOST_CLASSES
 
-    told = {name for names in (keep, categorical, numeric) for name in names or []}
+    told = {name for names in (asked.keep, asked.categorical, reading.numeric) for name in names or []}
     for name in sorted(told):
         if name not in people.columns:
             raise InputError(unknown_column(name, [str(column) for column in people.columns]))
-    confirmed = target in (categorical or []) and people[target].nunique() > MOST_CLASSES
+    confirmed = target in (asked.categorical or []) and people[target].nunique() > MOST_CLASSES
     if target in told and not confirmed:
         raise InputError(f"'{target}' is the target; --keep, --categorical and --numeric are about features.")
     return told - {target}, confirmed
 
 
-def _looked_at(
-    people: pd.DataFrame,
-    target: str,
-    sensitive: list[str],
-    told: set[str],
-    *,
-    as_said: bool,
-    numbers_are_classes: bool,
-    seed: int,
-) -> Inspection:
-    """What is to be known about the table; texts and identifiers are refused unless somebody said who could exist."""
-    from bornfair.people.column_kinds import refusal
-    from bornfair.questions.inspection import inspect
-
-    classes = [target] if numbers_are_classes else []
-    found = inspect(
-        people, target=target, sensitive_features=sensitive, keep=sorted(told), categorical=classes, seed=seed
-    )
-    known = {target, *sensitive, *told}
-    stray = [] if as_said else [one for one in found.columns if one.teaches_nothing and one.name not in known]
-    if stray:
-        raise InputError(refusal(stray))
-    for finding in found.findings:
-        if finding.weight == "refused" and finding.kind in (("target",) if as_said else ("target", "sensitive")):
-            raise InputError(finding.text)
-    return found
-
-
-def _domain(
-    path: Path | None,
-    people: pd.DataFrame,
-    sensitive: list[str],
-    combinations: str | None,
-    kinds: dict[str, Any],
-    *,
-    gaps: bool,
-    in_batches: bool,
-) -> Domain:
+def _domain(asked: TrainOptions, people: pd.DataFrame, kinds: dict[str, Any], *, in_batches: bool) -> Domain:
     """Who could exist: as the file says, or everybody in the table, those kept aside to measure on included.
 
     in_batches: the rows are not those of the table; they only have the same values, and the combinations asked for.
@@ -365,9 +315,10 @@ def _domain(
     from bornfair.people.dummies import check_combinations, with_sensitive
     from bornfair.people.inference import observed_combinations
 
+    sensitive, combinations, gaps = asked.sensitive or [], asked.combinations, asked.missing == "learn"
     check_combinations(combinations)
-    if path is not None:
-        known = Domain.load(path)
+    if asked.domain is not None:
+        known = Domain.load(asked.domain)
         return with_sensitive(known, sensitive, people, combinations, detect=False) if sensitive else known
     if in_batches:
         known = Domain.infer(people, sensitive=sensitive, kinds=kinds, gaps=gaps)
@@ -376,32 +327,19 @@ def _domain(
     return Domain.infer(people, sensitive=sensitive, combinations=combinations, kinds=kinds, gaps=gaps)  # type: ignore[arg-type]
 
 
-def _without_rare(
-    known: Domain,
-    people: pd.DataFrame,
-    least: int,
-    unseen: str,
-    path: Path | None,
-    streamed: Streamed | None,
-    notes: list[str],
-) -> Domain:
+def _without_rare(asked: TrainOptions, known: Domain, people: Any, notes: list[str]) -> Domain:
     """Who could exist, without the categories of few rows."""
     from bornfair.people.inference import without_rare
 
-    if path is not None:
+    if asked.domain is not None:
         raise InputError("--least-count leaves out rare categories of the table, and --domain lists them; give one.")
-    found = without_rare(known, people if streamed is None else streamed.counts, least, unseen=unseen)
+    found = without_rare(known, people, asked.least_count, unseen=asked.unseen)
     fewer = {
         f.name: len(f.levels()) - len(found.feature(f.name).levels()) for f in known.features if f.kind == "categorical"
     }
     if told := [f"{count:,} of '{name}'" for name, count in fewer.items() if count]:
-        notes.append(f"categories of fewer than {least:,} rows are taken for unseen: {', '.join(told)}.")
+        notes.append(f"categories of fewer than {asked.least_count:,} rows are taken for unseen: {', '.join(told)}.")
     return found
-
-
-def _say_notes(notes: list[str]) -> None:
-    for note in notes:
-        say(f"bornfair: note: {note}")
 
 
 def _say_versions(known: Domain, twins: list[str] | None, target: str, *, quiet: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bornfair.cli import options
@@ -17,6 +16,7 @@ from bornfair.training.options import RARE_CLASSES, TrainingOptions
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bornfair.cli.train import TrainOptions
     from bornfair.people.domain import Domain
 
 SMALLEST_LEAF = 5  # people in a leaf of a random forest; else it is as large as the table
@@ -79,28 +79,20 @@ def named_estimator(name: str, seed: int = 0) -> Any:
         raise InputError(f"estimator '{name}' needs {package}, which is not installed: pip install {package}") from None
 
 
-def check_options(estimator: str, chosen: TrainingOptions, others: dict[str, tuple[Any, Any]]) -> None:
-    """Refuse options that say how the network is trained; `others` holds each with what it is when left out."""
-    choice("estimator", estimator, ("network", *ESTIMATORS))
-    given = {one.name: (getattr(chosen, one.name), one.default) for one in fields(chosen)} | others
-    for name, (value, default) in given.items():
-        if value != default:
-            option = name.replace("_", "-")
-            raise InputError(f"--{option} is for the network; leave it out with --estimator {estimator}.")
+def check_options(asked: TrainOptions, chosen: TrainingOptions) -> None:
+    """Refuse options that say how the network is trained."""
+    choice("estimator", asked.estimator, ("network", *ESTIMATORS))
+    others = [
+        one for one in fields(asked) if one.name in ("threshold", "missing", "outside", "checkpoint", "least_count")
+    ]
+    for record, one in [*((chosen, one) for one in fields(chosen)), *((asked, one) for one in others)]:
+        if getattr(record, one.name) != one.default:
+            option = one.name.replace("_", "-")
+            raise InputError(f"--{option} is for the network; leave it out with --estimator {asked.estimator}.")
 
 
 def train_estimator(
-    estimator: str,
-    method: str,
-    known: Domain,
-    twins: list[str] | None,
-    unseen: str,
-    class_weight: str | None,
-    training: pd.DataFrame,
-    test: pd.DataFrame,
-    target: str,
-    seed: int,
-    out: Path,
+    asked: TrainOptions, known: Domain, training: pd.DataFrame, test: pd.DataFrame, target: str
 ) -> dict[str, Any]:
     """Fit, certify, measure, write: the facts that `train` prints."""
     from sklearn.utils import compute_sample_weight
@@ -109,21 +101,21 @@ def train_estimator(
     from bornfair.wrapper import FairWrapper
 
     wrapper = FairWrapper(
-        named_estimator(estimator, seed), known.sensitive, twins=twins or None, method=method, encoding="one-hot",  # type: ignore[arg-type]
-        unseen=unseen, domain=known,  # type: ignore[arg-type]
+        named_estimator(asked.estimator, asked.seed), known.sensitive, twins=asked.twins or None,
+        method=asked.method, encoding="one-hot", unseen=asked.unseen, domain=known,  # type: ignore[arg-type]
     )  # fmt: skip
     X, y = training.drop(columns=target), training[target]
-    weights = None if class_weight is None else compute_sample_weight(class_weight, y)
+    weights = None if asked.class_weight is None else compute_sample_weight(asked.class_weight, y)
     wrapper.fit(X, y, sample_weight=weights)
     rows, on = (test, KEPT_ASIDE) if len(test) else (training, TRAINED_ON)
     figures = wrapper.record(rows.drop(columns=target), rows[target], on)
-    with written_to(out, options.BUNDLE):
-        bundle = wrapper.save(out)
+    with written_to(asked.out, options.BUNDLE):
+        bundle = wrapper.save(asked.out)
     certificate, domain, X = wrapper.certificate_, wrapper.domain_, rows.drop(columns=target)
     return {
         "bundle": str(bundle),
-        "estimator": estimator,
-        "method": method,
+        "estimator": asked.estimator,
+        "method": asked.method,
         **training_result(
             certificate, domain, figures, advice=RARE_CLASSES,
             thresholds={} if wrapper.model_ is None else wrapper.model_.thresholds,

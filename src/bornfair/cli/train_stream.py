@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -26,50 +26,32 @@ from bornfair.training.hosts import ALONE, joined
 from bornfair.training.options import TrainingOptions, advice
 from bornfair.training.streamed_fit import StreamedTable, fit_streamed, sample_of, survey_table
 
+if TYPE_CHECKING:
+    from bornfair.cli.train import TrainOptions
+
 
 @dataclass(frozen=True, eq=False)
 class Streamed:
     """A table that was looked at once, and what there is to do with it."""
 
+    asked: TrainOptions
     table: StreamedTable
     sample: pd.DataFrame
-    out: Path
     folder: Path
     own: OwnFolder | None
     """The folder, where it is removed in the end."""
-    seed: int
-    quiet: bool
 
     @staticmethod
-    def opened(
-        table: str | None,
-        dataset: str | None,
-        target: str | None,
-        sensitive: list[str],
-        drop: list[str],
-        categorical: list[str],
-        reading: TableReading,
-        unlabelled: str,
-        estimator: str,
-        *,
-        observed: bool,
-        out: Path,
-        cache: Path | None,
-        hosts: str | None,
-        seed: int,
-        quiet: bool,
-        resumable: bool,
-    ) -> Streamed:
-        """Look at the whole table once.
-
-        resumable: an interrupted run leaves its encoded rows for the next one.
-        """
-        if table is None or dataset is not None:
+    def opened(asked: TrainOptions, reading: TableReading) -> Streamed:
+        """Look at the whole table once. With a checkpoint, an interrupted run keeps its encoded rows for the next."""
+        table, target, out = asked.table, asked.target, asked.out
+        sensitive, drop, categorical = asked.sensitive or [], asked.drop or [], asked.categorical or []
+        if table is None or asked.dataset is not None:
             raise InputError("--stream and --hosts are for tables in files; give a TABLE, and no --dataset.")
-        if estimator != "network":
+        if asked.estimator != "network":
             raise InputError(
-                f"--estimator {estimator} needs the whole table in memory; train a network on a table that is read in "
-                "batches, or use --no-stream."
+                f"--estimator {asked.estimator} needs the whole table in memory; train a network on a table that is "
+                "read in batches, or use --no-stream."
             )
         source = Source.at(table, reading)
         if target is None:
@@ -78,33 +60,37 @@ class Streamed:
         source.check_columns(sensitive, "sensitive feature")
         source.check_columns([*drop, *categorical])
         check_not_dropped(target, sensitive, drop)
-        check_unlabelled(unlabelled)
-        together = ALONE if hosts is None else joined(hosts)
-        folder = cache or out.parent / f".{out.name}-rows"
+        check_unlabelled(asked.unlabelled)
+        together = ALONE if asked.hosts is None else joined(asked.hosts)
+        folder = asked.cache or out.parent / f".{out.name}-rows"
         if together.processes > 1:  # each process has rows of its own, also where several share a disk
             folder = folder / f"{together.process}-of-{together.processes}"
         with told_of_rows(folder):
             private_folder(folder)
-            own = None if cache is not None else _owned(folder, out, kept=resumable)
-        pace = RowPace("looking at the table", source.rows, quiet=quiet or not together.is_first)
-        asked = hashlib.sha256(repr((table, target)).encode()).hexdigest()[:16]
+            own = None if asked.cache is not None else _owned(folder, out, kept=asked.checkpoint is not None)
+        pace = RowPace("looking at the table", source.rows, quiet=asked.json or not together.is_first)
+        mark = hashlib.sha256(repr((table, target)).encode()).hexdigest()[:16]
         looked = survey_table(
-            source, target, sensitive, drop=drop, categorical=categorical, observed=observed, seed=seed,
-            keep=folder / f"survey-{asked}.safetensors", hosts=together, told=pace,
+            source, target, sensitive, drop=drop, categorical=categorical, observed=asked.combinations == "observed",
+            seed=asked.seed, keep=folder / f"survey-{mark}.safetensors", hosts=together, told=pace,
         )  # fmt: skip
         gaps, rows = looked.survey.columns[target].gaps, looked.survey.rows
-        if gaps and unlabelled == "error":
+        if gaps and asked.unlabelled == "error":
             raise InputError(
                 f"target '{target}' is missing in {gaps:,} of {rows:,} rows; remove those rows, or leave them out with "
                 "--unlabelled drop."
             )
         if gaps and together.is_first:
             say(f"bornfair: note: {gaps:,} of {rows:,} rows have no '{target}' and are left out.")
-        return Streamed(looked, sample_of(looked), out, folder, own, seed, quiet or not together.is_first)
+        return Streamed(asked, looked, sample_of(looked), folder, own)
 
     @property
     def is_first(self) -> bool:
         return self.table.hosts.is_first
+
+    @property
+    def quiet(self) -> bool:
+        return self.asked.json or not self.is_first
 
     @property
     def looked_at(self) -> str:
@@ -131,25 +117,13 @@ class Streamed:
             listed = refused(pd.DataFrame({name: range(40) for name in stray}))
             raise InputError(refusal(listed))
 
-    def trained(
-        self,
-        known: Domain,
-        twins: list[str] | None,
-        chosen: TrainingOptions,
-        *,
-        missing: str,
-        unseen: str,
-        outside: str,
-        threshold: Any,
-        test_fraction: float,
-        balanced: bool,
-        checkpoint: Path | None,
-    ) -> dict[str, Any]:
+    def trained(self, known: Domain, chosen: TrainingOptions) -> dict[str, Any]:
         """Train, prove, and write the bundle; the facts of it."""
-        check_test_fraction(test_fraction)
+        asked = self.asked
+        check_test_fraction(asked.test_fraction)
         domain = known.replaced(label=self.table.label)
-        domain = domain.with_twins(twins) if twins else domain
-        recipe = Recipe.of(chosen, self.seed)
+        domain = domain.with_twins(asked.twins) if asked.twins else domain
+        recipe = Recipe.of(chosen, asked.seed)
         encoding = RowPace("encoding the table", self.table.survey.rows, quiet=self.quiet)
         epochs: dict[int, RowPace] = {}
 
@@ -159,17 +133,18 @@ class Streamed:
 
         with training_progress("training", quiet=self.quiet) as advance, unfairness_warned():
             fitted, figures = fit_streamed(
-                self.table, domain, recipe, folder=self.folder, test_fraction=test_fraction,
-                policies=Policies.in_training(missing, unseen, outside), balanced=balanced, threshold=threshold,
-                callbacks=(advance,), checkpoint_path=checkpoint, resume=checkpoint is not None,
+                self.table, domain, recipe, folder=self.folder, test_fraction=asked.test_fraction,
+                policies=Policies.in_training(asked.missing, asked.unseen, asked.outside),
+                balanced=asked.class_weight == "balanced", threshold=asked.threshold or None, callbacks=(advance,),
+                checkpoint_path=asked.checkpoint, resume=asked.checkpoint is not None,
                 told_of_rows=encoding, told=told,
             )  # fmt: skip
         model, certificate = fitted.model, fitted.model.certificate
         assert certificate is not None
-        bundle = str(self.out)
+        bundle = str(asked.out)
         if self.is_first:
-            with written_to(self.out, options.BUNDLE):
-                bundle = str(model.save(self.out))
+            with written_to(asked.out, options.BUNDLE):
+                bundle = str(model.save(asked.out))
         self.table.hosts.gathered(b"done")  # nobody leaves before the bundle is written
         if self.own is not None:
             self.own.remove()

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import bornfair.quantification.bounding as bounding
 import bornfair.quantification.confident as confidence
 import bornfair.quantification.crowds as crowds
 import bornfair.quantification.measure as engine
@@ -375,7 +374,7 @@ def half_known(width=3):
 
 
 def test_the_interval_is_narrower_than_what_is_proven_and_narrows_with_samples(monkeypatch):
-    monkeypatch.setattr(bounding, "MOST_SUMS", 0)  # two sums tell all: it would hardly leave anything to be drawn
+    monkeypatch.setattr(engine, "MOST_SUMS", 0)  # two sums tell all: it would hardly leave anything to be drawn
     model = half_known(7)
     proven = shares_of(model, timeout=1e9, most_boxes=40, samples=500, most_samples=0)
     some, more = (
@@ -398,7 +397,7 @@ def test_an_interrupt_while_drawing_from_boxes_keeps_the_looks(monkeypatch):
 
         return draw
 
-    monkeypatch.setattr(bounding, "MOST_SUMS", 0)  # two sums tell all: it would hardly leave anything to be drawn
+    monkeypatch.setattr(engine, "MOST_SUMS", 0)  # two sums tell all: it would hardly leave anything to be drawn
     model = half_known(7)
     whole = shares_of(model, timeout=1e9, most_boxes=40, samples=500, most_samples=500_000).confident
     monkeypatch.setattr(crowds.Crowd, "drawn_from", interrupting)

@@ -10,8 +10,9 @@ import pytest
 import bornfair.quantification.measuring as measuring
 from bornfair.core.clock import Clock
 from bornfair.people.space.boxes import Boxes
-from bornfair.quantification.confident import FirstSample, Looks, Sample
+from bornfair.quantification.confident import FirstSample, Sample
 from bornfair.quantification.measuring import Allowance, Remainder, Tally
+from bornfair.quantification.records import SURE
 
 BATCH, TOTAL = 1000, 2.0**40
 
@@ -40,8 +41,8 @@ def made(timeout=60.0, most=10**8):
     first = FirstSample.of(200_000).after(np.arange(200_000) < 500, np.zeros(200_000, bool))
     sample = Sample(200_000, 500, 0, np.zeros((0, 1)), np.zeros(1), first)
     workers = types.SimpleNamespace(jobs=1, ordered=lambda work, items, patience: map(work, items))
-    allowance = Allowance(Clock(timeout), 0.0, 1, float("inf"), most, 0.99, 0)
-    found = Remainder(crowd, crowd.space, sample, Looks(), allowance, workers)
+    allowance = Allowance(Clock(timeout), 0.0, 1, float("inf"), most, SURE, 0)
+    found = Remainder(crowd, crowd.space, sample, allowance, workers)
     boxes = Boxes(np.zeros((4, 1)), np.ones((4, 1))).knowing(mass=np.full(4, 0.05 * TOTAL))
     return crowd, found, boxes, Clock(timeout, now=lambda: crowd.time)
 

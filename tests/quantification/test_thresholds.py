@@ -15,8 +15,8 @@ from bornfair.models.verdict import Verdict
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import BooleanFeature, Label
-from bornfair.quantification.records import People
-from bornfair.quantification.thresholds import ThresholdCurve, threshold_curve
+from bornfair.quantification.people import threshold_curve
+from bornfair.quantification.records import People, ThresholdCurve
 from bornfair.report import Document, DomainFacts
 from bornfair.report.verdict_text import verdict_sentence
 

@@ -14,7 +14,6 @@ import pytest
 import bornfair.models.network.bounds.alive as alive
 import bornfair.models.network.shares.few_sums as few_sums
 import bornfair.models.network.shares.shares as shares
-import bornfair.quantification.bounding as bounding
 import bornfair.quantification.measure as engine
 from bornfair.models.network.bounds.exact import exact_decisions, fractions
 from bornfair.models.network.network import Layer, Network, decisions
@@ -136,7 +135,7 @@ def case(seed, activation):
             patch.setattr(shares, most, int(rng.choice([1, 8, getattr(shares, most)])))
         patch.setattr(few_sums, "CELLS", {1: int(rng.integers(6, 14)), 2: int(rng.integers(10, 15))})
         patch.setattr(shares, "MOST_CELLS", {1: 14, 2: 15})
-        patch.setattr(bounding, "CROWD", int(rng.choice([1, 30, bounding.CROWD])))
+        patch.setattr(engine, "CROWD", int(rng.choice([1, 30, engine.CROWD])))
         options = {"timeout": FOREVER, "samples": 50, "marginals": marginals, "arithmetic": arithmetic}
         part = shares_of(model, most_boxes=int(rng.integers(1, 40)), **options)
         wrong = mistakes(model, part, fair, unfair, False)

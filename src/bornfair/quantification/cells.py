@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
 
-from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.core.clock import Clock
 from bornfair.models.forest.bounds.branching import Branching, halves
 from bornfair.models.forest.bounds.judge import Judge, told_apart
 from bornfair.models.forest.model import ForestModel
@@ -26,9 +27,17 @@ from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.subpopulation import Where
 from bornfair.people.space.variables import Marginal
 from bornfair.quantification.confident import Draw, FirstSample, Sample
-from bornfair.quantification.measuring import Allowance, Measurement, Remainder, Tally, added, all_certified, waiting
-from bornfair.quantification.records import SURE, Shares
-from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Look, Portion
+from bornfair.quantification.measuring import (
+    Allowance,
+    Measurement,
+    MeasureOptions,
+    Tally,
+    added,
+    all_certified,
+    waiting,
+)
+from bornfair.quantification.records import Shares
+from bornfair.verification.frontier import TIME_IS_UP, TOO_CLOSE, Look, Portion
 
 SAMPLES = 100_000
 SAMPLING = 0.05  # share of the time it may take
@@ -49,34 +58,23 @@ MARGIN = 1.1  # it may turn out slower
 def shares_of_forest(
     model: ForestModel,
     *,
-    timeout: Timeout = 60.0,
-    precision: float = 0.0,
     marginals: Mapping[str, Marginal] | None = None,
     where: Where | None = None,
-    samples: int = SAMPLES,
-    most_boxes: int | None = None,
-    most_samples: int | None = None,
-    confidence: float = SURE,
     moments: bool = True,
     jobs: Jobs = None,
-    seed: int = 0,
-    say: Say | None = None,
+    **options: Unpack[MeasureOptions],
 ) -> Shares:
-    """Certified, falsified and undecided share of the domain; the interval that holds the unfair share with so much
-    `confidence`, from `most_samples` people of undecided boxes at most; and an estimate from `samples` people beside.
+    """The same as `bornfair.quantification.measure.shares_of` for a forest.
 
-    Everybody (of a sub-population, if `where` names one) counts the same unless `marginals` weigh the values of free
-    features, independently of each other. What is proven holds in real arithmetic and as the forest adds up.
-    moments=False leaves it at bounds on trees, which is what plain splitting of boxes does. `jobs` workers bound and
-    credit boxes side by side. With `most_boxes`, neither their number nor the time changes anything, unless the reason
-    says that time is up.
+    What is proven holds in real arithmetic and as the forest adds up. moments=False leaves it at bounds on trees, which
+    is what plain splitting of boxes does.
     """
-    allowance = Allowance.of(timeout, say, precision, samples, most_boxes, most_samples, confidence, seed, MORE)
+    allowance = Allowance.of(SAMPLES, MORE, **options)
     model.domain.require_sensitive()
     judge = Judge.of(model, where)
     crowd = ForestCrowd(judge, CellWeights.of(judge.cells, marginals))
     began, clock = allowance.clock.now(), allowance.part(SAMPLING)
-    sample = Sample.of(FirstSample.drawn(samples, crowd.sampling(np.random.default_rng([seed, 271828])), clock))
+    sample = Sample.of(FirstSample.drawn(allowance.samples, crowd.sampling(allowance.rng), clock))
     pace = (allowance.clock.now() - began) / sample.count
     if proof := judge.structure():
         found = all_certified(crowd.weights, proof.reason, sample)
@@ -86,33 +84,24 @@ def shares_of_forest(
         with Workers.lent(jobs) as workers, threadpool_limits(1, "blas"):
             if workers.jobs > 1:
                 crowd = ForestCrowd(judge.sendable, CellWeights.of(judge.sendable.cells, marginals))
-            found = _ForestMeasurement(crowd, allowance, workers, sample, pace, moments=moments).run()
+            found = _ForestMeasurement(crowd, sample, allowance, workers, pace, moments=moments).run()
     return allowance.told(found, judge.model, judge.arithmetic, where or None, "forest")
 
 
 class _ForestMeasurement(Measurement):
     def __init__(
-        self, crowd: ForestCrowd, allowance: Allowance, workers: Workers, sample: Sample, pace: float, *, moments: bool
+        self, crowd: ForestCrowd, sample: Sample, allowance: Allowance, workers: Workers, pace: float, *, moments: bool
     ) -> None:
         """`pace`: seconds that it took to draw one of the sample."""
         judge, weights, width = crowd.judge, crowd.weights, len(crowd.judge.sizes)
         root = Boxes(*judge.cells.narrowed(np.zeros((1, width), np.int64), (judge.sizes - 1)[None])[:2])
-        none = np.zeros(1, np.int64)
-        super().__init__(weights, root, {"feature": none, "cut": none}, MEMORY // (16 * width + 48), allowance, workers)
+        facts, most_open = dict.fromkeys(("feature", "cut"), np.zeros(1, np.int64)), MEMORY // (16 * width + 48)
+        super().__init__(weights, root, facts, most_open, crowd, sample, allowance, workers, CONFIDING, pace)
         time = self.clock.timeout if self.counted else self.clock.left
         moments = moments and judge.bits.outputs == 1 and Panel.seconds(judge) <= MAKING * time
         self.panel = Panel.of(judge, weights, allowance.seed) if moments else None
         self.halving = ForestHalving(judge, weights, Branching(judge), self.panel, FEW)
-        self.pace, self.paced_at, self.sample = CREDITED_PER_SECOND, PACED, sample
-        self.remainder = Remainder(crowd, weights, sample, self.looks, allowance, workers, CONFIDING, pace)
-
-    def run(self) -> Shares:
-        try:
-            reason = self._decide()
-        except KeyboardInterrupt:
-            reason = INTERRUPTED
-        self.clock.report(lambda: f"{reason}: {self._progress()}", at_once=True)
-        return self._shares(self.sample, reason)
+        self.pace, self.paced_at = CREDITED_PER_SECOND, PACED
 
     def _decide(self) -> str:
         frontier = self.frontier
@@ -124,7 +113,7 @@ class _ForestMeasurement(Measurement):
                 refined = frontier.work(self._refine, self._progress, self._time_to_draw)
                 reason = TIME_IS_UP if self.counted and refined is not None else refined
         if reason is not None:
-            self.remainder.draw(frontier.tally, frontier.open, self.clock)
+            self._draw()
             if self.counted and self.clock.is_up:
                 reason = TIME_IS_UP
         return reason or (TOO_CLOSE if frontier.tally.stuck else "everybody is decided")
@@ -167,9 +156,6 @@ class _ForestMeasurement(Measurement):
         order = np.argsort(self.frontier.open.facts["undecided"], kind="stable")
         self._credit(order[np.unique(np.linspace(0, len(order) - 1, TRIED).astype(np.int64))])
         self.paced_at = 3 * len(self.frontier.open)
-
-    def _time_to_draw(self) -> float:
-        return self.remainder.time_needed(self.frontier.tally, self.frontier.open, self.clock)
 
     # --- crediting ---
 

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.clock import Clock
+from bornfair.models.network.bounds.exact import agree, executes_exactly
 from bornfair.models.network.lens import lead_ranges
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import decisions
@@ -27,6 +28,7 @@ from bornfair.people.space.variables import Marginal, variables
 from bornfair.people.twins.relation import grid_relation
 from bornfair.quantification.confident import Draw, FirstSample, Sample
 from bornfair.quantification.lean import LEAST, MACHINE, UNIT, Lean, bounded_in_float32, sure_classes, views_alike
+from bornfair.verification.looking import exact_views
 
 NUMBERS = 2**17  # per array: what fits the caches
 DRAWN = 2**21  # numbers drawn between two looks at the clock, where everybody is judged by intervals
@@ -319,6 +321,37 @@ def _divided(alive: np.ndarray, mass: np.ndarray, rows: np.ndarray, least: float
     yield rows
 
 
+# --- people of small boxes, one by one ---
+
+
+def judge_people(model: Model, owner: Bounder, boxes: Boxes, clock: Clock) -> tuple[float, float, float]:
+    """Masses of people who are certainly treated as their twins are, certainly not, and of whom neither is known."""
+    variables = owner.variables
+    if not len(boxes):
+        return 0.0, 0.0, 0.0
+    people, _ = variables.places.everybody(boxes)
+    mass = variables.mass(Boxes(people, people))
+    people, mass = people[mass > 0], mass[mass > 0]
+    fair, unfair = sure_people(owner, variables.places.values(people))
+    for row in np.flatnonzero(~(fair | unfair)) if owner.network.function.exact else ():
+        if clock.is_up:
+            break
+        inputs = exact_views(model, owner.relation, variables.places.values(people[row][None])[0])
+        fair[row], unfair[row] = treated_exactly(owner, inputs)
+    return float(mass[fair].sum()), float(mass[unfair].sum()), float(mass[~(fair | unfair)].sum())
+
+
+def treated_exactly(owner: Bounder, inputs: np.ndarray) -> tuple[bool, bool]:
+    """Fair, unfair or neither, by the exact inputs of a person's twins: in real arithmetic, and in float32 too if it
+    makes no error here or is not asked for.
+    """
+    if owner.arithmetic == "float32" and not executes_exactly(owner.network, inputs):
+        return False, False
+    same = agree(owner.network, inputs)
+    # That the levels of a grid agree proves nothing about the values between.
+    return same and not owner.has_bands, not same
+
+
 # --- a first sample of everybody ---
 
 
@@ -333,9 +366,9 @@ def people_at_random(owner: Bounder, most: int, rng: np.random.Generator) -> tup
     return people, free, owner.plain.scores(free)
 
 
-def draw(owner: Bounder, crowd: Crowd, count: int, *, seed: int, clock: Clock) -> Sample:
+def draw(owner: Bounder, crowd: Crowd, count: int, rng: np.random.Generator, clock: Clock) -> Sample:
     """Draw people, and decide them and their twins. An interrupt ends it with those who were drawn until then."""
-    width, interrupted, rng = owner.variables.free.width, False, np.random.default_rng([seed, 271828])
+    width, interrupted = owner.variables.free.width, False
     # Replaced by one assignment, so that an interrupt finds all of it or nothing.
     counts, first = np.zeros(3, np.int64), FirstSample.of(count)
     _, _, kept, gaps, moments = state = counts, first, np.zeros((0, width)), np.zeros(0), np.zeros((2, width))

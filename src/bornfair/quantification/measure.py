@@ -10,17 +10,18 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Unpack
 
 import numpy as np
 
-from bornfair.core.clock import Clock, Say, Timeout
+from bornfair.core.clock import Clock
 from bornfair.core.errors import InputError
 from bornfair.models.network.bounds.alive import count_alive
 from bornfair.models.network.bounds.backward import not_finite
 from bornfair.models.network.model import Model
-from bornfair.models.network.shares.few_sums import serves
-from bornfair.models.network.shares.forms import Bounder, cheaper
+from bornfair.models.network.shares.few_sums import LOOKS, MOST_SUMS, prove_by_few, serves
+from bornfair.models.network.shares.forms import Bounder, cheaper, judge_boxes, prove
 from bornfair.models.network.shares.relaxation import MANY
 from bornfair.models.network.structural import confirm_encoded, prove_structurally
 from bornfair.models.verdict import Arithmetic
@@ -29,13 +30,20 @@ from bornfair.parallel.task import keep_freed_memory
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.subpopulation import Where
 from bornfair.people.space.variables import Marginal, variables
-from bornfair.people.twins.relation import Relation, band_relation, free_space, twin_relation
-from bornfair.quantification.bounding import Crediting, Halving, Reducing
+from bornfair.people.twins.relation import band_relation, free_space, twin_relation
 from bornfair.quantification.confident import Sample
-from bornfair.quantification.crowds import Crowd, draw
-from bornfair.quantification.measuring import Allowance, Measurement, Remainder, Tally, added, all_certified
-from bornfair.quantification.records import SURE, Moment, Shares
-from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE
+from bornfair.quantification.crowds import Crowd, draw, judge_people
+from bornfair.quantification.measuring import (
+    Allowance,
+    Measurement,
+    MeasureOptions,
+    Tally,
+    added,
+    all_certified,
+    waiting,
+)
+from bornfair.quantification.records import Moment, Shares
+from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Look, Portion
 from bornfair.verification.search import checked_arithmetic
 
 FEW = 64  # people in a box who are looked at one by one rather than cut apart
@@ -62,55 +70,52 @@ MOMENTS = 200  # at most, of a history
 MEMORY = 2**30  # bytes of open boxes
 MOST_TOGETHER = 512  # boxes bounded in one call
 ALIKE = 32  # boxes where few sums tell all, in one call
+EFFORT = 1.0  # for each of few sums, of looking at them, where cutting is 1: it takes longer and tells more
+ROUNDED = 0.01  # share of a box that is left open when a sum's distribution is bounded in bins
+LESS = 1.1  # times as much may be left open of halves; else a box is put aside as if it were
+LATER = 8.0  # times less worth to look at
+CROWD = 2**12  # people in a box for whom a grid is worth its while
 
 
 def shares_of(
     model: Model,
     *,
-    relation: Relation | None = None,
-    timeout: Timeout = 60.0,
-    precision: float = 0.0,
     marginals: Mapping[str, Marginal] | None = None,
     where: Where | None = None,
     arithmetic: Sequence[Arithmetic] = ("real", "float32"),
-    samples: int = SAMPLES,
-    most_boxes: int | None = None,
-    most_samples: int | None = None,
-    confidence: float = SURE,
     jobs: Jobs = None,
-    seed: int = 0,
-    say: Say | None = None,
+    **options: Unpack[MeasureOptions],
 ) -> Shares:
     """Certified, falsified and undecided share of the domain; the interval that holds the unfair share with so much
     `confidence`, from `most_samples` people of undecided boxes at most; and an estimate from `samples` people beside.
 
-    Twins are those the domain declares, or the views of `relation`. Everybody counts the same unless `marginals` weigh
-    the values of free features, independently of each other; `where` names a sub-population, if nobody else counts, as
-    {"age": (30, 40), "job": ["nurse"]}. It stops when time is up, when at most `precision` is undecided, after
-    `most_boxes` boxes, or when all is decided; an interrupt stops it too, and it says what it knows. `jobs`
-    workers bound boxes side by side. With `most_boxes`, neither their number nor the time changes anything, unless the
-    reason says that time is up. What is proven
-    holds in all the arithmetics named; of an imported model that executes other sums, in real arithmetic of the network
-    as read.
+    Everybody counts the same unless `marginals` weigh the values of free features, independently of each other; `where`
+    names a sub-population, if nobody else counts, as {"age": (30, 40), "job": ["nurse"]}. It stops when time is up
+    (`timeout`), when at most `precision` is undecided, after `most_boxes` boxes, or when all is decided; an interrupt
+    stops it too, and it says what it knows. `jobs` workers bound boxes side by side. With `most_boxes`, neither their
+    number nor the time changes anything, unless the reason says that time is up. What is proven holds in all the
+    arithmetics named; of an imported model that executes other sums, in real arithmetic of the network as read.
     """
     wanted = proven_arithmetic(model, arithmetic)
-    allowance = Allowance.of(timeout, say, precision, samples, most_boxes, most_samples, confidence, seed, MORE)
-    free = free_space(model.encoding) if relation is None else relation.free
-    people = variables(model.encoding, free, marginals, where)
+    allowance = Allowance.of(SAMPLES, MORE, **options)
+    people = variables(model.encoding, free_space(model.encoding), marginals, where)
     try:
-        chosen = band_relation(model.encoding) if relation is None else relation
+        relation = band_relation(model.encoding)
     except InputError:  # the twins cannot be listed; a proof from the structure needs no list
         proof = confirm_encoded(model.network, model.encoding)
         if not set(wanted) <= set(proof.arithmetic):
             raise
         found = all_certified(people, proof.reason)
     else:
-        owner = Bounder(model.network, chosen, people, "float32" if "float32" in wanted else "real")
+        owner = Bounder(model.network, relation, people, "float32" if "float32" in wanted else "real")
         from threadpoolctl import threadpool_limits
 
         # So many cores as there are jobs: products this small gain nothing by more.
         with Workers.lent(jobs) as workers, threadpool_limits(1, "blas"):
-            found = _NetworkMeasurement(model, owner, relation is None, wanted, allowance, workers).run()
+            try:
+                found = _measured(model, owner, wanted, allowance, workers)
+            except KeyboardInterrupt:  # before anything is known
+                found = Shares(0.0, 0.0, reason=INTERRUPTED, interrupted=True)
     return allowance.told(found, model, wanted, where, "network")
 
 
@@ -124,13 +129,27 @@ def proven_arithmetic(model: Model, named: Sequence[Arithmetic]) -> tuple[Arithm
     return wanted
 
 
+def _measured(
+    model: Model, owner: Bounder, wanted: tuple[Arithmetic, ...], allowance: Allowance, workers: Workers
+) -> Shares:
+    flaw = not_finite(owner.network, owner.relation)
+    if flaw is not None:
+        return Shares(0.0, 0.0, reason=flaw)
+    crowd = Crowd(owner)
+    sample = draw(owner, crowd, allowance.samples, allowance.rng, allowance.part(SAMPLING))
+    structural = prove_structurally(owner.network, twin_relation(model.encoding))
+    if len(owner.relation.views) == 1 or set(wanted) <= set(structural.arithmetic):
+        return all_certified(owner.variables, structural.reason if structural else "nobody has a twin", sample)
+    keep_freed_memory()
+    measurement = _NetworkMeasurement(Model(model.network, model.encoding), owner, crowd, sample, allowance, workers)
+    return measurement.shares(INTERRUPTED) if sample.interrupted else measurement.run()
+
+
 class _NetworkMeasurement(Measurement):
     def __init__(
-        self, model: Model, owner: Bounder, declared: bool, wanted: tuple[Arithmetic, ...], allowance: Allowance,
-        workers: Workers,
-    ) -> None:  # fmt: skip
+        self, model: Model, owner: Bounder, crowd: Crowd, sample: Sample, allowance: Allowance, workers: Workers
+    ) -> None:
         self.model, self.owner, self.variables, self.places = model, owner, owner.variables, owner.variables.places
-        self.declared, self.wanted = declared, wanted
         self.most_boxes = int(min(allowance.most_boxes, sys.maxsize))
         self.history: list[Moment] = []
         neurons = sum(owner.network.widths[1:-1])
@@ -138,48 +157,14 @@ class _NetworkMeasurement(Measurement):
         facts |= {"few": np.full(1, MANY), "worth": np.full(1, self.variables.total)}
         facts["alive"] = np.packbits(np.ones((1, neurons), bool), axis=1)
         most_open = MEMORY // (16 * self.variables.free.width + 64 + neurons // 8)
-        super().__init__(owner.variables, self.variables.root, facts, most_open, allowance, workers)
+        super().__init__(owner.variables, self.variables.root, facts, most_open, crowd, sample, allowance, workers)
         self.pace, self.paced_at = PROOFS_PER_SECOND, owner.together
-        self.apart, self.crowd = owner, Crowd(owner)
+        self.apart = owner
         self._work: Halving | None = None
 
-    def run(self) -> Shares:
-        flaw = not_finite(self.owner.network, self.owner.relation)
-        if flaw is not None:
-            return Shares(0.0, 0.0, reason=flaw)
-        try:
-            return self._run()
-        except KeyboardInterrupt:  # before anything is known
-            return Shares(0.0, 0.0, reason=INTERRUPTED, interrupted=True)
-
-    def _run(self) -> Shares:
-        owner, clock, allowance = self.owner, self.clock, self.allowance
-        sample = draw(owner, self.crowd, allowance.samples, seed=allowance.seed, clock=allowance.part(SAMPLING))
-        relation = twin_relation(self.model.encoding) if self.declared else owner.relation
-        structural = prove_structurally(owner.network, relation)
-        if len(owner.relation.views) == 1 or set(self.wanted) <= set(structural.arithmetic):
-            reason = structural.reason if structural else "nobody has a twin"
-            return all_certified(self.variables, reason, sample)
-        keep_freed_memory()
-        self.remainder = Remainder(self.crowd, self.space, sample, self.looks, allowance, self.workers)
-        if sample.interrupted:
-            return self._shares(sample, INTERRUPTED)
-        if allowance.samples >= SAMPLES:
-            self.remainder.measure_pace(self.frontier.open, clock)
-        self.order = sample.order  # categories that act alike on the first lead stay together when a group is cut
-        try:
-            reason = self._decide(sample)
-        except KeyboardInterrupt:
-            reason, clock.deadline = INTERRUPTED, clock.now() + AFTER_INTERRUPT
-            self.workers = self.remainder.workers = ALONE  # nobody else answers that soon
-            with contextlib.suppress(KeyboardInterrupt):
-                self._credit(self.frontier.open, clock.part(0.7))
-                self.remainder.draw(self._tally, self.frontier.open, clock)
-        clock.report(lambda: f"{reason}: {self._progress()}", at_once=True)
-        return self._shares(sample, reason)
-
-    def _decide(self, sample: Sample) -> str:
-        """Bound, cut and credit boxes. Why it ended."""
+    def _decide(self) -> str:
+        if self.allowance.samples >= SAMPLES:
+            self.remainder.measure_pace(self.frontier.open, self.clock)
         alone, halving = not self.variables.count, self._halving
 
         def first(tally: Tally, root: Boxes) -> tuple[Tally, Boxes]:
@@ -189,7 +174,7 @@ class _NetworkMeasurement(Measurement):
         if (self.frontier.open.facts["few"] < MANY).any():
             self._reduce(np.arange(1))
         elif not alone:
-            self._dive(sample)
+            self._dive()
         while True:
             reason, spare = self._search(), SPARE * self.clock.timeout
             by_count = self.counted and reason != TIME_IS_UP
@@ -198,14 +183,21 @@ class _NetworkMeasurement(Measurement):
                 self._credit(self.frontier.open, self.clock.before(self._time_to_draw() / 2))
             if reason == TIME_IS_UP and not self.counted and self.clock.left - self._time_to_draw() > spare:
                 continue  # it was faster than foreseen
-            self.remainder.draw(self._tally, self.frontier.open, self.clock)
+            self._draw()
             if self.counted:
                 return TIME_IS_UP if self.clock.is_up else reason
             if reason != TIME_IS_UP or self.clock.left <= spare:
                 return reason
 
-    def _shares(self, sample: Sample, reason: str) -> Shares:
-        found = super()._shares(sample, reason)
+    def _wind_up(self) -> None:
+        self.clock.deadline = self.clock.now() + AFTER_INTERRUPT
+        self.workers = self.remainder.workers = ALONE  # nobody else answers that soon
+        with contextlib.suppress(KeyboardInterrupt):
+            self._credit(self.frontier.open, self.clock.part(0.7))
+            self._draw()
+
+    def shares(self, reason: str) -> Shares:
+        found = super().shares(reason)
         end = Moment(self.clock.spent, self.frontier.tally.boxes, found.undecided)
         return replace(found, history=(*self.history, end))
 
@@ -261,9 +253,6 @@ class _NetworkMeasurement(Measurement):
         facts = self.frontier.open.facts
         return float(facts["mass"][np.isnan(facts["certified"])].sum()) / self.variables.total
 
-    def _time_to_draw(self) -> float:
-        return self.remainder.time_needed(self._tally, self.frontier.open, self.clock)
-
     def _measure_pace(self) -> None:
         """How are open boxes best bounded, and how long does it take to credit them? A few of them tell: what is not
         credited in time is lost.
@@ -299,17 +288,18 @@ class _NetworkMeasurement(Measurement):
     def _halving(self) -> Halving:
         """The work on boxes; another one when they are bounded in another way."""
         if self._work is None or self._work.owner is not self.owner:
-            plain = Model(self.model.network, self.model.encoding)
-            self._work = Halving(plain, self.owner, self.declared, self.order, FEW, serves(self.apart))
+            # Categories that act alike on the first lead stay together when a group is cut.
+            order = self.remainder.sample.order
+            self._work = Halving(self.model, self.owner, order, FEW, serves(self.apart))
         return self._work
 
     def _shelved(self, boxes: Boxes) -> Tally:
         self._credit(boxes, self.clock)
         return super()._shelved(boxes)
 
-    def _dive(self, sample: Sample) -> None:
+    def _dive(self) -> None:
         """Cut first around some unfair people of the sample, so that some falsified share is found early."""
-        targets, frontier = sample.unfair[:TARGETS], self.frontier
+        targets, frontier = self.remainder.sample.unfair[:TARGETS], self.frontier
         if self.most_boxes // DIVED < 2 * TARGETS * DIVES:
             return
         for _ in range(DIVES if len(targets) else 0):
@@ -334,3 +324,127 @@ class _NetworkMeasurement(Measurement):
         batches = [order[start : start + together] for start in range(0, len(order), together)]
         look = Crediting(self.owner, BINS if self.owner.work < COSTLY else 2 * BINS)
         self._credited(look, boxes, batches, clock)
+
+
+# --- the work on boxes that workers do side by side: these records say all that they need ---
+
+
+@dataclass(frozen=True, eq=False)
+class Halving(Look):
+    """Cuts boxes in two, and bounds the halves."""
+
+    model: Model
+    owner: Bounder
+    order: np.ndarray
+    """What each column is likely to add to the first lead: like categories stay together when a group is cut."""
+    few: int
+    """People in a box who are looked at one by one rather than cut apart."""
+    reducible: bool
+    """Whether boxes where few sums tell all can be looked at for these."""
+
+    def look(self, portion: Portion) -> tuple[Tally, Boxes]:
+        """Cut all of these boxes, and of what comes of them those with most undecided mass, as often as it is said."""
+        clock, batch = Clock(portion.seconds), len(portion.boxes)
+        tally, open_ = self.cut(portion.boxes, clock)
+        for _ in range((portion.note or 1) - 1):
+            if not len(open_) or clock.is_up:
+                break
+            order = np.argsort(-open_.facts["undecided"], kind="stable")
+            more, parts = self.cut(open_[order[:batch]], clock)
+            tally, open_ = tally + more, Boxes.joined(open_[order[batch:]], parts)
+        return tally, open_
+
+    def cut(self, boxes: Boxes, clock: Clock) -> tuple[Tally, Boxes]:
+        halves = self.owner.variables.halves(boxes, boxes.facts["variable"], self.order, ("alive",))
+        return self.bounded(halves, clock)
+
+    def bounded(self, boxes: Boxes, clock: Clock) -> tuple[Tally, Boxes]:
+        """What is decided of some boxes, and what is still open."""
+        variables = self.owner.variables
+        mass, found = variables.mass(boxes), judge_boxes(self.owner, boxes)
+        left = ~(found.certified | found.falsified) & (mass > 0)
+        people = variables.places.count(boxes)
+        alone = np.flatnonzero(left & (people <= self.few))
+        fair, unfair, unknown = judge_people(self.model, self.owner, boxes[alone], clock)
+        left[alone] = False
+        stuck = left & (found.variable < 0)
+        tally = Tally(
+            certified=float(mass[found.certified].sum()) + fair,
+            falsified=float(mass[found.falsified].sum()) + unfair,
+            stuck=unknown + float(mass[stuck].sum()),
+            boxes=len(boxes),
+        )
+        undecided = np.clip(found.likely_undecided, 1e-9, 1.0) * mass
+        alive = np.packbits(found.alive, axis=1)  # which hidden neurons may be active, eight in a byte
+        reducible = (found.few > 0) & (found.few <= MOST_SUMS) & (people > CROWD) & self.reducible
+        few = np.where(reducible, found.few, MANY)
+        worth, looks = (undecided + ROUNDED * mass) / _effort(few), np.zeros(len(boxes), np.int64)
+        facts = {"variable": found.variable, "alive": alive, "few": few, "worth": worth, "looks": looks}
+        return tally, waiting(boxes, mass, undecided, **facts)[left & ~stuck]
+
+    def only_person(self, root: Boxes, clock: Clock) -> tuple[Tally, Boxes]:
+        """Where every feature is sensitive, all people are versions of one: there is nothing to cut."""
+        fair, unfair, unknown = judge_people(self.model, self.owner, root, clock)
+        return Tally(fair, unfair, unknown, boxes=1), root[np.arange(0)]
+
+
+@dataclass(frozen=True, eq=False)
+class Reducing(Look):
+    """Proves what it can of parts of boxes where few sums tell all; what is left open of them is known then. Boxes that
+    come again are looked at on finer grids, and then as halves.
+    """
+
+    owner: Bounder
+    halving: Halving
+    bins: int
+
+    def look(self, portion: Portion) -> tuple[Tally, Boxes]:
+        boxes, clock = portion.boxes, Clock(portion.seconds)
+        finest = boxes.facts["looks"] >= LOOKS
+        tally, found = Tally(boxes=len(boxes)), [self._reduced(boxes[~finest], clock)]
+        for i in np.flatnonzero(finest):
+            more, parts = self._halves(boxes[np.array([i])], clock)
+            tally, found = tally + more, [*found, parts]
+        return tally, Boxes.joined(*found)
+
+    def _reduced(self, boxes: Boxes, clock: Clock) -> Boxes:
+        if not len(boxes):
+            return boxes
+        facts, mass = boxes.facts, boxes.facts["mass"]
+        certified, falsified, by_sums = prove_by_few(self.owner, boxes, self.bins, clock)
+        undecided = np.maximum(1 - certified - falsified, 1e-9) * mass
+        before = facts["undecided"] + ROUNDED * mass * np.isnan(facts["certified"])
+        better = undecided < before  # what else is known, or promised by other bounds
+        few = np.where(by_sums & (better | (facts["looks"] > 0)), facts["few"], MANY)
+        looks = facts["looks"] + 1
+        new = {"certified": certified, "falsified": falsified, "undecided": undecided}
+        new = {name: np.where(better, part, facts[name]) for name, part in new.items()}
+        worth = np.where(better, undecided, before) / _effort(few, looks)
+        return boxes.knowing(**new, few=few, looks=looks, worth=worth)
+
+    def _halves(self, box: Boxes, clock: Clock) -> tuple[Tally, Boxes]:
+        """The halves of a box; if much more is known of the whole, it comes once again later."""
+        tally, parts = self.halving.cut(box, clock)
+        few = parts.facts["few"] < MANY
+        parts = parts.knowing(looks=np.where(few, LOOKS - 1, 0))
+        parts = Boxes.joined(parts[~few], self._reduced(parts[few], clock))
+        left = parts.facts["undecided"].sum() + ROUNDED * parts.facts["mass"][np.isnan(parts.facts["certified"])].sum()
+        if left + tally.stuck <= LESS * box.facts["undecided"][0] or box.facts["looks"][0] > LOOKS:
+            return tally, parts
+        return Tally(), box.knowing(worth=box.facts["worth"] / LATER, looks=box.facts["looks"] + 1)
+
+
+def _effort(few: np.ndarray, looks: np.ndarray | int = 0) -> np.ndarray:
+    """How long it takes to look at boxes, of which some were looked at for few sums before."""
+    return np.where(few < MANY, EFFORT * few * 4.0**looks, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Crediting(Look):
+    """Proves what it can of parts of boxes: lower bounds of the shares that are certified and falsified."""
+
+    owner: Bounder
+    bins: int
+
+    def look(self, portion: Portion) -> tuple[np.ndarray, np.ndarray]:
+        return prove(self.owner, portion.boxes, self.bins)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.subpopulation import Where
 from bornfair.people.space.variables import DOWN
 from bornfair.quantification.confident import NARROW, Draw, Looks, Parts, Sample, needed_samples, take_looks
-from bornfair.quantification.records import Shares
+from bornfair.quantification.records import SURE, Shares
 from bornfair.verification.frontier import GRACE, INTERRUPTED, Frontier, Look, Portion
 
 CONFIDING = 1 / 3  # share of the time in which people of open boxes are drawn
@@ -53,6 +53,19 @@ class Pool(Protocol):
     def drawn_from(self, boxes: Boxes) -> Draw: ...
 
 
+class MeasureOptions(TypedDict, total=False):
+    """How long shares are measured, and how closely; see `bornfair.quantification.measure.shares_of`."""
+
+    timeout: Timeout
+    precision: float
+    samples: int
+    most_boxes: int | None
+    most_samples: int | None
+    confidence: float
+    seed: int
+    say: Say | None
+
+
 @dataclass(frozen=True, eq=False)
 class Allowance:
     """When a measurement ends, and how many people it draws: in a first sample, and of open boxes at most."""
@@ -67,10 +80,20 @@ class Allowance:
 
     @staticmethod
     def of(
-        timeout: Timeout, say: Say | None, precision: float, samples: int, most_boxes: int | None,
-        most_samples: int | None, confidence: float, seed: int, more: int,
-    ) -> Allowance:  # fmt: skip
-        """`more`: how many times as many people as in the first sample, where nothing is said of it."""
+        usual: int,
+        more: int,
+        *,
+        timeout: Timeout = 60.0,
+        precision: float = 0.0,
+        samples: int | None = None,
+        most_boxes: int | None = None,
+        most_samples: int | None = None,
+        confidence: float = SURE,
+        seed: int = 0,
+        say: Say | None = None,
+    ) -> Allowance:
+        """So many people are drawn first, and `more` times as many of open boxes, where nothing else is said."""
+        samples = usual if samples is None else samples
         clock, boxes = Clock.of(timeout, say), float("inf") if most_boxes is None else most_boxes
         if not (clock.timeout >= 0 and 0 <= precision <= 1 and samples >= 1 and boxes >= 1):
             raise InputError(
@@ -93,6 +116,11 @@ class Allowance:
     def part(self, share: float) -> Clock:
         """A part of the time; all of it where a number of boxes ends the measurement."""
         return self.clock if self.counted else self.clock.part(share)
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Draws the first sample."""
+        return np.random.default_rng([self.seed, 271828])
 
     def told(
         self, found: Shares, model: Bounded, arithmetic: tuple[Arithmetic, ...], where: Where | None, name: str
@@ -182,11 +210,17 @@ class Measurement:
         root: Boxes,
         facts: dict[str, np.ndarray],
         most_open: int,
+        crowd: Pool,
+        sample: Sample,
         allowance: Allowance,
         workers: Workers,
+        confiding: float = CONFIDING,
+        each: float = 0.0,
     ) -> None:
+        """`confiding`, `each`: as of `Remainder`."""
         self.space, self.allowance, self.clock, self.counted = space, allowance, allowance.clock, allowance.counted
-        self.looks, self.workers = Looks(allowance.confidence), workers
+        self.workers = workers
+        self.remainder = Remainder(crowd, space, sample, allowance, workers, confiding, each)
         self.pace = 0.0
         """Boxes that are credited in a second."""
         everybody = np.full(1, space.total)
@@ -194,6 +228,23 @@ class Measurement:
             waiting(root, everybody, everybody, **facts), Tally(), self.clock, most_open,
             lambda: self.frontier.shelve_half("undecided", self._shelved), counted=self.counted,
         )  # fmt: skip
+
+    def run(self) -> Shares:
+        """Measure until there is a reason to stop."""
+        try:
+            reason = self._decide()
+        except KeyboardInterrupt:
+            reason = INTERRUPTED
+            self._wind_up()
+        self.clock.report(lambda: f"{reason}: {self._progress()}", at_once=True)
+        return self.shares(reason)
+
+    def _decide(self) -> str:
+        """Bound, cut and credit boxes. Why it ended."""
+        raise NotImplementedError
+
+    def _wind_up(self) -> None:
+        """What is done after an interrupt, so that there is a better answer."""
 
     def _written(self, boxes: Boxes, rows: np.ndarray, found: Any) -> None:
         """Write down beside boxes the shares that are proven of them."""
@@ -208,12 +259,15 @@ class Measurement:
         """What is proven, of parts of boxes that were put aside too."""
         return sum((one.note for one in self.frontier.shelved), self.frontier.tally)
 
-    def _shares(self, sample: Sample, reason: str) -> Shares:
+    def shares(self, reason: str) -> Shares:
+        """What is known by now."""
         tally = self._tally.with_credit(self.frontier.open)
         certified, falsified, counts = tally.shares(self.space.total, self.space.exact)
+        estimate = self.remainder.sample.estimate(certified, falsified)
+        confident = self.remainder.looks.within(falsified, certified)
         return Shares(
-            certified, falsified, sample.estimate(certified, falsified), tally.boxes, reason=reason,
-            interrupted=reason == INTERRUPTED, counts=counts, confident=self.looks.within(falsified, certified),
+            certified, falsified, estimate, tally.boxes, reason=reason, interrupted=reason == INTERRUPTED,
+            counts=counts, confident=confident,
         )  # fmt: skip
 
     def _not_proven(self) -> float:
@@ -231,6 +285,12 @@ class Measurement:
             f"about {100 * self._likely_undecided():.2f} % undecided, {self.frontier.tally.boxes:,} boxes bounded, "
             f"{self.frontier.count:,} open"
         )
+
+    def _time_to_draw(self) -> float:
+        return self.remainder.time_needed(self._tally, self.frontier.open, self.clock)
+
+    def _draw(self) -> None:
+        self.remainder.draw(self._tally, self.frontier.open, self.clock)
 
     # --- crediting ---
 
@@ -269,15 +329,16 @@ class Remainder:
     """
 
     def __init__(
-        self, crowd: Pool, space: Masses, sample: Sample, looks: Looks, allowance: Allowance, workers: Workers,
+        self, crowd: Pool, space: Masses, sample: Sample, allowance: Allowance, workers: Workers,
         confiding: float = CONFIDING, each: float = 0.0,
     ) -> None:  # fmt: skip
         """`confiding`: the share of the time that drawing may take. `each`: seconds for a person, if known."""
-        self.crowd, self.space, self.sample, self.looks, self.allowance = crowd, space, sample, looks, allowance
+        self.crowd, self.space, self.sample, self.allowance = crowd, space, sample, allowance
         self.workers, self.confiding, self.is_drawn = workers, confiding, False
         self.each, self.ready, self.paced_at = each, 0.0, np.inf if each else -np.inf
         """Seconds for a person and to get ready, as far as is known, and since when."""
-        looks.look_first(sample.first)
+        self.looks = Looks(allowance.confidence)
+        self.looks.look_first(sample.first)
 
     def measure_pace(self, boxes: Boxes, clock: Clock) -> Draw:
         """Find out how long it takes to draw and judge people of boxes; nobody looks at those who are drawn for it."""

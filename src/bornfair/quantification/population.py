@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from bornfair.models.forest.bounds.judge import Judge
     from bornfair.models.forest.model import ForestModel
     from bornfair.models.network.model import Model
-    from bornfair.models.network.shares.forms import Bounder
 
 NUMBERS = 2**20  # per array
 Sides = tuple[np.ndarray, np.ndarray]
@@ -254,7 +253,7 @@ def _by_network(model: Model, frame: pd.DataFrame, arithmetic: Sequence[Arithmet
     from bornfair.models.network.bounds.backward import not_finite
     from bornfair.models.network.shares.forms import Bounder
     from bornfair.models.network.structural import prove_structurally
-    from bornfair.quantification.crowds import Crowd
+    from bornfair.quantification.crowds import Crowd, treated_exactly
     from bornfair.quantification.measure import proven_arithmetic
 
     wanted = proven_arithmetic(model, arithmetic)
@@ -283,26 +282,18 @@ def _by_network(model: Model, frame: pd.DataFrame, arithmetic: Sequence[Arithmet
     def some(rows: slice) -> Sides:
         return crowd.judge(model.encoding.free_vectors(frame.iloc[rows]))
 
-    def one(row: int) -> tuple[bool, bool]:
-        return _exactly(model, owner, frame, row)
-
-    return _Judging(wanted, size, some, None if owner.has_bands else one)
-
-
-def _exactly(model: Model, owner: Bounder, frame: pd.DataFrame, row: int) -> tuple[bool, bool]:
-    """Fair, unfair or neither: in real arithmetic, and in float32 too if it makes no error here or is not asked for."""
-    from bornfair.models.network.bounds.exact import agree, executes_exactly
-
-    person = person_of_row(model.domain, frame, row)
-    if person is None or not owner.network.function.exact:
-        return False, False
     versions = Versions(model.domain)
-    twins = [version for version in owner.relation.versions if versions.within(person, version)]
-    inputs = np.stack([exact_input(model.encoding, person, version, versions) for version in twins])
-    if owner.arithmetic == "float32" and not executes_exactly(owner.network, inputs):
-        return False, False
-    same = agree(owner.network, inputs)
-    return same, not same
+
+    def one(row: int) -> tuple[bool, bool]:
+        person = person_of_row(model.domain, frame, row)
+        if person is None:
+            return False, False
+        twins = [version for version in owner.relation.versions if versions.within(person, version)]
+        return treated_exactly(
+            owner, np.stack([exact_input(model.encoding, person, version, versions) for version in twins])
+        )
+
+    return _Judging(wanted, size, some, one if owner.network.function.exact and not owner.has_bands else None)
 
 
 def _by_forest(model: ForestModel, frame: pd.DataFrame, arithmetic: Sequence[Arithmetic]) -> _Judging:

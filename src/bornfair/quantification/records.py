@@ -254,6 +254,27 @@ class People:
 
 
 @dataclass(frozen=True)
+class ThresholdCurve(Checked):
+    """How many of `rows` people have a twin who is decided otherwise, at thresholds of the probability of the class
+    `decided`.
+    """
+
+    decided: str
+    rows: int
+    thresholds: tuple[float, ...]
+    affected: tuple[int, ...]
+    """How many have a twin who is decided otherwise, at each threshold."""
+    own: Share
+    """Where the model decides."""
+    own_affected: int
+    worst: Share
+    """The threshold at which most are affected."""
+    worst_affected: int
+    largest_change: Share
+    """By how much a person's probability changes at most between their versions, among these people."""
+
+
+@dataclass(frozen=True)
 class Moment:
     """How far a measurement was: after so many seconds and boxes, about this share was undecided; of the last one, it
     is what was left in the end.

@@ -22,11 +22,10 @@ from bornfair.models.verdict import Verdict
 from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.people.levels import favourable_class
 from bornfair.people.space.subpopulation import marginals_of
-from bornfair.quantification.people import Treatment, own_decisions, people_of, shown_by, treatment
+from bornfair.quantification.people import Treatment, own_decisions, people_of, shown_by, threshold_curve, treatment
 from bornfair.quantification.population import domain_shares
 from bornfair.quantification.records import Over
 from bornfair.quantification.synthetic import shown_by_rows, with_people_of
-from bornfair.quantification.thresholds import threshold_curve
 from bornfair.questions import Asking, Question
 from bornfair.questions.audit_metrics import by_group, reliability_of
 from bornfair.questions.audit_runs import Kept, all_of, examined, located, name_of, today

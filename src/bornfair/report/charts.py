@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from bornfair.quantification.records import Estimate, Shares
-from bornfair.quantification.thresholds import ThresholdCurve
+from bornfair.quantification.records import Estimate, Shares, ThresholdCurve
 from bornfair.report.facts import Histogram, HistoryPoint, Reliability
 from bornfair.report.formatting import clipped, number, percent, round_percent, visible
 

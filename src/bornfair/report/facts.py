@@ -19,8 +19,7 @@ from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature
 from bornfair.people.policies import Gaps
 from bornfair.people.rules import rule_text
-from bornfair.quantification.records import Checked, Group, People, Share, Shares
-from bornfair.quantification.thresholds import ThresholdCurve
+from bornfair.quantification.records import Checked, Group, People, Share, Shares, ThresholdCurve
 from bornfair.report.formatting import about, count, value_text
 
 COLUMNS = "Columns of one feature"  # among these facts: which 0/1 columns of the table these are

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bornfair.core.clock import Clock
-from bornfair.models.network.bounds.exact import agree, executes_exactly, inputs_of_views
+from bornfair.models.network.bounds.exact import agree, executes_exactly
 from bornfair.models.network.bounds.linear import LinearBounds
 from bornfair.models.network.model import Model
 from bornfair.models.verdict import Arithmetic
@@ -128,7 +128,7 @@ class Looking(Look):
         if not network.function.exact:
             return ()
         u = self.places.values(places[None])[0]
-        inputs = exact_views(self.model, self.relation, u, declared=True, among=self.among)
+        inputs = exact_views(self.model, self.relation, u, self.among)
         everyone = frozenset(map(tuple, inputs))  # the same for all twins, so that they are looked at once
         if everyone not in self.seen:
             once = np.array(list(everyone), dtype=object).reshape(-1, inputs.shape[1])
@@ -167,14 +167,10 @@ class Looking(Look):
         return suspects
 
 
-def exact_views(
-    model: Model, relation: Relation, u: np.ndarray, declared: bool, among: Limits | None = None
-) -> np.ndarray:
-    """The network inputs of one person's twins as Fractions: from raw values where the views are versions of people
-    of the domain (`declared`), and at the levels of their grids where views are bands.
+def exact_views(model: Model, relation: Relation, u: np.ndarray, among: Limits | None = None) -> np.ndarray:
+    """The network inputs of one person's twins as Fractions, from raw values; at the levels of their grids where views
+    are bands.
     """
-    if not declared:
-        return inputs_of_views(relation.views, u)
     bands = any(view.radius is not None for view in relation.views)
     person, known = person_at(model, u, among), Versions(model.domain) if bands else versions_at(model, u)
     versions = [i for i in (range(known.size) if bands else relation.versions) if known.within(person, i)]

@@ -8,6 +8,7 @@ kind implements what is abstract here: how rows are evaluated, people replayed, 
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -397,3 +398,18 @@ class RowMethod:
     def changes(self, person: Person, clock: Clock) -> Iterator[Person]:
         """The person with other free features, all versions of whom seem to be decided alike: the nearest first."""
         raise NotImplementedError
+
+
+def nearest_changes(
+    options: Sequence[Sequence[tuple[float, Any]]], together: int
+) -> list[tuple[float, dict[int, Any]]]:
+    """Changes of so many features, the nearest first: the distance, and the new value by the feature's position.
+
+    options: for each feature its other values, each with its distance.
+    """
+    found = []
+    for places in itertools.combinations(range(len(options)), together):
+        for choice in itertools.product(*(options[i] for i in places)):
+            changed = {i: value for i, (_, value) in zip(places, choice, strict=True)}
+            found.append((sum(cost for cost, _ in choice), changed))
+    return sorted(found, key=lambda change: change[0])

@@ -38,7 +38,9 @@ class Workers:
     """
 
     def __init__(self, engine: Engine | None = None) -> None:
-        self.engine = engine
+        self.engine, self.jobs = engine, 1 if engine is None else engine.jobs
+        self.is_elsewhere = engine is not None and not isinstance(engine, Processes)
+        """Whether what is sent to them may leave this machine."""
         self.died = 0
         """How many tasks were done again because their worker had died."""
         self._kept: dict[int, tuple[Any, str, Any]] = {}
@@ -72,15 +74,6 @@ class Workers:
         finally:
             if found is not jobs:
                 found.close()
-
-    @property
-    def jobs(self) -> int:
-        return 1 if self.engine is None else self.engine.jobs
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether what is sent to them may leave this machine."""
-        return self.engine is not None and not isinstance(self.engine, Processes)
 
     def ordered(
         self, work: Callable[[Item], Found], items: Iterable[Item], patience: Callable[[], float] = lambda: math.inf
@@ -207,15 +200,7 @@ class _Configured(Workers):
 
     def __init__(self, jobs: int) -> None:
         super().__init__()
-        self._jobs = jobs
-
-    @property
-    def jobs(self) -> int:
-        return self._jobs
-
-    @property
-    def is_elsewhere(self) -> bool:
-        return True  # for all that is known of a backend
+        self.jobs, self.is_elsewhere = jobs, True  # a backend may send work anywhere
 
     def _results(
         self, work: Callable[[Item], Found], items: Iterable[Item], patience: Callable[[], float], *, in_order: bool

@@ -118,8 +118,3 @@ def moved_to(forest: Forest, threshold: float | Sequence[float], *, ties: bool =
     offsets = tuple(math.log(share / 0.5) for share in threshold)
     slack = max(SOFTMAX_SLACK[precision], cut.slack)
     return dataclasses.replace(forest, cut=dataclasses.replace(cut, offsets=offsets, slack=slack))
-
-
-def score_of(forest: Forest, scores: np.ndarray) -> np.ndarray:
-    """The one number of two classes that a threshold is compared with: the score, or the last class's share."""
-    return scores[:, -1] if forest.outputs <= 2 else scores[:, 1] - scores[:, 0]

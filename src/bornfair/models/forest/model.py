@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,12 +20,12 @@ from bornfair.models.forest.bounds.judge import Judge, exact_class, told_alike
 from bornfair.models.forest.columns import columns_of
 from bornfair.models.forest.forest import Forest
 from bornfair.models.forest.influence import Influence, influences
-from bornfair.models.forest.links import last_of_two, moved_to, score_of
+from bornfair.models.forest.links import last_of_two, moved_to
 from bornfair.models.forest.onnx_graph import forest_bytes
 from bornfair.models.network.activations import sigmoid
 from bornfair.models.network.network import decisions
 from bornfair.models.operating import USUAL, Asked, Operating, Threshold, Top
-from bornfair.models.protocol import Bounded, Decided, Person, Replay, RowMethod, as_versions
+from bornfair.models.protocol import Bounded, Decided, Person, Replay, RowMethod, as_versions, nearest_changes
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.policies import complete
 from bornfair.people.tables import as_pandas
@@ -43,9 +42,6 @@ SAME = 1e-9  # thresholds closer than this to the usual one are it
 TOGETHER = 1 << 22  # scores of versions that are held at once
 FEWEST_ROWS, MOST_ROWS = 64, 8192  # judged together
 MOST_TRIED = 20_000  # changes of two features
-
-Trial = tuple[float, list[tuple[int, int]]]
-"""A change: how far it is, and the new cells by the positions of free features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,21 +62,6 @@ class ForestModel(Bounded):
 
     Scores are margins: of two classes the last is decided above 0, of more the first largest, wherever the threshold
     lies (`Forest.margins`); their signs are those of the original's arithmetic.
-
-    >>> import pandas as pd
-    >>> from bornfair import Domain
-    >>> from bornfair.models.forest.forest import Cut, Summation
-    >>> from bornfair.models.forest.columns import SplitColumn
-    >>> from bornfair.people.features import IntegerFeature, Label
-    >>> stump = Forest(("age",), (SplitColumn(0),), roots=[0], column=[0, -1, -1], threshold=[30.0, 0.0, 0.0],
-    ...     members=[-1, -1, -1], left=[1, -1, -1], right=[2, -1, -1], missing_left=[True, False, False],
-    ...     values=[[-1.0], [2.0]], summation=Summation("float32", (0.5,)), cut=Cut())
-    >>> who = Domain(features=(IntegerFeature(name="age", low=18, high=99),), sensitive=("age",),
-    ...     label=Label(name="loan", classes=("no", "yes")))
-    >>> model = ForestModel(stump, who, ("age",))
-    >>> people = pd.DataFrame({"age": [20, 50]})
-    >>> model.predict(people).tolist(), model.empirical_fairness(people)
-    (['no', 'yes'], 0.0)
     """
 
     kind: ClassVar[str] = "forest"
@@ -268,8 +249,10 @@ class ForestModel(Bounded):
             raise InputError(f"'{asked.text}' is a share of a table's people; give a table, or a number.")
         frame = as_pandas(table)
         never = [name for name in self.reads if name in frame and not self.domain.feature(name).missing]
-        scores = score_of(self.forest, self.raw_scores(complete(frame, never, {})))
-        return amount.above(scores) if place else math.nextafter(-amount.above(-scores), -math.inf)
+        scores = self.raw_scores(complete(frame, never, {}))
+        # A threshold is compared with the score, or with the share of the last of two classes.
+        of_last = scores[:, -1] if self.forest.outputs <= 2 else scores[:, 1] - scores[:, 0]
+        return amount.above(of_last) if place else math.nextafter(-amount.above(-of_last), -math.inf)
 
     def _moved(self, forest: Forest, operating: Mapping[str, float]) -> Self:
         kept = self.certificate
@@ -335,17 +318,17 @@ class ForestRows(RowMethod):
         if (point < 0).any():
             return
         steps = [self._steps(i, person) for i in range(len(cells.free))]
-        for together in (1, 2):
-            trials = _trials(point, steps, together)
+        nearest = [sorted((cost, cell) for cell, (cost, _) in own.items()) for own in steps]
+        for together, most in ((1, None), (2, 9)):
+            trials = nearest_changes([own[:most] for own in nearest], together)[:MOST_TRIED]
             if not trials:
                 continue
             points = np.repeat(point[None], len(trials), axis=0)
             for row, (_, changes) in enumerate(trials):
-                for i, cell in changes:
-                    points[row, i] = cell
+                points[row, list(changes)] = list(changes.values())
             decided, _ = self.judge.decided(points)
             for row in np.flatnonzero(told_alike(decided))[: self.replayed]:
-                yield person | {cells.domain.free_names[i]: steps[i][cell][1] for i, cell in trials[row][1]}
+                yield person | {cells.domain.free_names[i]: steps[i][cell][1] for i, cell in trials[row][1].items()}
 
     def _steps(self, i: int, person: Person) -> dict[int, tuple[float, Value]]:
         """For each other cell of a free feature: how far it is, and its value nearest to the person's own."""
@@ -371,16 +354,3 @@ class ForestRows(RowMethod):
                 value = short if int(part.of([short])[0]) == cell else value
             found[cell] = (abs(float(value) - float(own)) / span, value)
         return found
-
-
-def _trials(point: np.ndarray, steps: list[dict[int, tuple[float, Value]]], together: int) -> list[Trial]:
-    """Changes of so many features, the nearest first."""
-    found: list[Trial] = []
-    for features in itertools.combinations(range(len(point)), together):
-        options = [sorted((cost, cell) for cell, (cost, _) in steps[i].items()) for i in features]
-        if together == 2:
-            options = [some[:9] for some in options]
-        for choice in itertools.product(*options):
-            cells = [(i, cell) for i, (_, cell) in zip(features, choice, strict=True)]
-            found.append((sum(cost for cost, _ in choice), cells))
-    return sorted(found, key=lambda trial: trial[0])[:MOST_TRIED]

@@ -7,7 +7,6 @@ which is tested first.
 from __future__ import annotations
 
 import collections
-import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +21,17 @@ from bornfair.core.clock import Clock
 from bornfair.models.columns import Columns
 from bornfair.models.network.network import decisions
 from bornfair.models.opaque.said import Meant, Outside
-from bornfair.models.protocol import ASKED, Countable, Decided, Person, Replay, RowMethod, Unsteady, as_versions
+from bornfair.models.protocol import (
+    ASKED,
+    Countable,
+    Decided,
+    Person,
+    Replay,
+    RowMethod,
+    Unsteady,
+    as_versions,
+    nearest_changes,
+)
 from bornfair.models.verdict import Verdict, undecided
 from bornfair.people.features import NUMERIC, Feature, Value
 from bornfair.people.tables import as_pandas
@@ -315,20 +324,16 @@ class OpaqueRows(RowMethod):
     def changes(self, person: Person, clock: Clock) -> Iterator[Person]:
         features = self.model.domain.free_features
         for together, most in TRIED.items():
-            trials: list[tuple[float, Person]] = []
-            for chosen in itertools.combinations(features, together):
-                options = [_other_values(feature, person[feature.name], most) for feature in chosen]
-                for values in itertools.product(*options):
-                    changes = {feature.name: value for feature, (_, value) in zip(chosen, values, strict=True)}
-                    trials.append((sum(cost for cost, _ in values), changes))
+            options = [_other_values(feature, person[feature.name], most) for feature in features]
             affordable = clock.left / max(self.model.seconds_each * self.versions.size, 1e-9)
-            trials = sorted(trials, key=lambda trial: trial[0])[: int(max(min(affordable, MOST_TRIED), 0))]
+            trials = nearest_changes(options, together)[: int(max(min(affordable, MOST_TRIED), 0))]
             if not trials:
                 continue
-            people = pd.DataFrame([person | changes for _, changes in trials])
+            changed = [person | {features[i].name: value for i, value in changes.items()} for _, changes in trials]
+            people = pd.DataFrame(changed)
             decided = self.model.decide(people, self.versions, scores=False).classes
             for row in np.flatnonzero((decided == decided[:, :1]).all(axis=1))[: self.replayed]:
-                yield person | trials[row][1]
+                yield changed[row]
 
 
 def _other_values(feature: Feature, own: Value, most: int) -> list[tuple[float, Value]]:

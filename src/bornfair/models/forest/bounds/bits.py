@@ -127,13 +127,6 @@ class LeafBits:
                 masks &= self.tables[position][0].reach(low[:, i], high[:, i])
         return masks
 
-    def narrowed(self, masks: np.ndarray, feature: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Masks after one free feature (by its place among them) was narrowed to low, high [boxes]."""
-        position = self.cells.free[feature]
-        if position not in self.tables or position in self.cells.twins.maps:
-            return masks
-        return masks & self.tables[position][0].reach(low, high)
-
     def of_versions(self, masks: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """The acting words of every version: [boxes, versions, words]."""
         twins, count = self.cells.twins, self.acting_words

@@ -27,7 +27,6 @@ class CellWeights:
 
     cells: Cells
     weights: tuple[np.ndarray, ...]
-    marginals: Mapping[str, Marginal]
 
     @staticmethod
     def of(cells: Cells, marginals: Mapping[str, Marginal] | None = None) -> CellWeights:
@@ -45,7 +44,7 @@ class CellWeights:
         for part, own in zip(parts, weights, strict=True):
             if not own.sum() > 0:
                 raise InputError(f"where['{part.feature.name}'] leaves nobody: nothing of it has any weight; widen it.")
-        return CellWeights(cells, weights, given)
+        return CellWeights(cells, weights)
 
     @property
     def count(self) -> int:

@@ -189,7 +189,10 @@ def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
         known = categories.get(feature.name, ())
         if known and not isinstance(feature, BooleanFeature):
             there = set(frame[feature.name].dropna())
-            seen = tuple(v for v in feature.levels() if v in there and v not in known) if _few(feature) else ()
+            few = isinstance(feature, CategoricalFeature) or (
+                isinstance(feature, IntegerFeature) and len(feature.levels()) <= MOST_LEVELS
+            )
+            seen = tuple(v for v in feature.levels() if v in there and v not in known) if few else ()
             features.append(CategoricalFeature(name=feature.name, categories=known + seen).model_dump())
         else:
             few = feature.kind == "real" or feature.name in sensitive
@@ -199,11 +202,6 @@ def _observed(wanted: Wanted, table: pd.DataFrame, who: Who) -> Domain:
         return domain
     gappy = {name for name in domain.names if name not in sensitive and frame[name].isna().any()}
     return domain.replaced(features=[(with_gaps(f) if f.name in gappy else f).model_dump() for f in domain.features])
-
-
-def _few(feature: Feature) -> bool:
-    whole = isinstance(feature, IntegerFeature) and len(feature.levels()) <= MOST_LEVELS
-    return whole or isinstance(feature, CategoricalFeature)
 
 
 def _of_categories(wanted: Wanted) -> Domain:

@@ -360,19 +360,13 @@ class Rule:
 
     @property
     def threshold(self) -> float:
-        """The threshold on the number of the last class."""
-        return self.above + self._apart
+        """The threshold on the number of the last class: `above`, and what `value` lacks of that number."""
+        halved = self.part == "difference" and self.meaning == "probability"
+        return self.above + (1.0 if self.part == "first" else 0.5 if halved else 0.0)
 
     def probability(self, scores: np.ndarray) -> np.ndarray:
         """The probability of the last of two classes, from scores of probabilities."""
         return np.clip(scores + self.threshold, 0.0, 1.0)
-
-    @property
-    def _apart(self) -> float:
-        """What `value` lacks of the probability of the last class."""
-        if self.part == "first":
-            return 1.0
-        return 0.5 if self.part == "difference" and self.meaning == "probability" else 0.0
 
 
 def are_probabilities(numbers: np.ndarray) -> np.ndarray:

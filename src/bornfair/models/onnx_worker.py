@@ -34,7 +34,9 @@ class ForeignGraph:
     def run(self, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """All its outputs by name. Raises CannotRun."""
         with _lock:
-            worker = _worker(self._library)
+            worker = _running.get(self._library)
+            if worker is None or not worker.stop.alive:
+                worker = _running[self._library] = _Worker(self._library)
             if worker.graph is not self._content:
                 worker.graph = None
                 worker.ask(LOAD, self._content)
@@ -61,7 +63,10 @@ class _Worker:
     def ask(self, kind: bytes, content: bytes) -> bytes:
         answered, found = self._exchange(kind, content, Deadline.within(limits.CHILD_SECONDS).seconds)
         if answered != ANSWER:
-            raise CannotRun(_reason(found.decode(errors="replace")))
+            text = found.decode(errors="replace")
+            if any(word in text for word in ("bad_alloc", "bad allocation", "Failed to allocate")):
+                raise CannotRun(f"it needs more than {CHILD_BYTES / 2**30:g} GB")
+            raise CannotRun(next(iter(text.splitlines()), "")[:300].rstrip("."))
         return found
 
     def _exchange(self, kind: bytes, content: bytes, seconds: float) -> tuple[bytes, bytes]:
@@ -95,12 +100,6 @@ class _Worker:
             timer.cancel()
 
 
-def _reason(text: str) -> str:
-    if "bad_alloc" in text or "bad allocation" in text or "Failed to allocate" in text:
-        return f"it needs more than {CHILD_BYTES / 2**30:g} GB"
-    return next(iter(text.splitlines()), "")[:300].rstrip(".")
-
-
 def _stop(process: Any) -> None:
     process.kill()
     process.wait()
@@ -109,13 +108,6 @@ def _stop(process: Any) -> None:
             pipe.close()
         except OSError:  # what was still to be sent has no reader
             continue
-
-
-def _worker(library: str) -> _Worker:
-    running = _running.get(library)
-    if running is None or not running.stop.alive:
-        running = _running[library] = _Worker(library)
-    return running
 
 
 _lock = threading.Lock()

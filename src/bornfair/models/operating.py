@@ -146,7 +146,7 @@ class Asked:
                     f"the threshold is for the class {name!r}, which is not one of {shown(classes)}; name one of these."
                 )
             assert name is not None
-            place = _place(name, classes)
+            place = list(classes).index(name) if name in classes else texts.index(str(name))
             if place in found:
                 raise InputError(f"the class {texts[place]!r} is given two thresholds; give one.")
             if isinstance(amount, Top) and len(classes) > 2:
@@ -283,11 +283,6 @@ def agreeing(shares: np.ndarray, decided: np.ndarray, at: Operating | None) -> n
 def logit(share: float) -> float:
     """The score whose probability is this one; 0 for a half."""
     return 0.0 if share == USUAL else math.log(share) - math.log1p(-share)
-
-
-def _place(name: Value, classes: Sequence[Value]) -> int:
-    known = list(classes)
-    return known.index(name) if name in known else [str(value) for value in known].index(str(name))
 
 
 def _part(given: Any) -> tuple[Value | None, float | Top]:

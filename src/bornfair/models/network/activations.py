@@ -76,10 +76,6 @@ def _of_jax(name: str, **options: Any) -> Callable[[jax.Array], jax.Array]:
 # --- relu ---
 
 
-def _relu_image(xp: Any, low: Any, high: Any, error: Any, floor: Any) -> tuple[Any, Any]:
-    return xp.maximum(low, 0), xp.maximum(high, 0)  # exact in every arithmetic
-
-
 def _relu_lines(xp: Any, low: Any, high: Any, image: tuple[Any, Any], error: Any) -> Enclosure:
     bends = (low < 0) & (high > 0)
     stable = xp.where(high > 0, 1.0, 0.0)
@@ -189,7 +185,7 @@ ACTIVATIONS: dict[str, ActivationFunction] = {
         value=lambda xp, z: xp.maximum(z, 0),
         slope=lambda z, value: (z > 0).astype(np.float64),
         steepest=1.0,
-        image=_relu_image,
+        image=lambda xp, low, high, error, floor: (xp.maximum(low, 0), xp.maximum(high, 0)),  # exact everywhere
         lines=_relu_lines,
         operator="Relu",
         exact=True,

@@ -125,11 +125,6 @@ class _Graph(GraphDraft):
         assert isinstance(column, NumberColumn)
         return column.steps
 
-    def _table(self, name: str) -> np.ndarray:
-        column = self.encoding.columns[name]
-        assert isinstance(column, LevelColumns)
-        return np.ascontiguousarray(column.table)
-
     def _encoded(self) -> str:
         guards: list[str] = []
         numbers = [f for f in self.domain.free_features if isinstance(f, NUMERIC)]
@@ -196,8 +191,9 @@ class _Graph(GraphDraft):
         """A category as the network sees it: where twins look alike, by a table with the same row for each of them."""
         if feature.name not in self.encoding.merged:
             return self._category(feature, guards)
-        merged = f"merged {feature.name}"
-        return self._looked_up(feature, self._table(feature.name), guards, merged, merged)
+        column, merged = self.encoding.columns[feature.name], f"merged {feature.name}"
+        assert isinstance(column, LevelColumns)
+        return self._looked_up(feature, np.ascontiguousarray(column.table), guards, merged, merged)
 
     def _looked_up(self, feature: Feature, table: np.ndarray, guards: list[str], rows: str, name: str) -> str:
         """A category, or true/false, as the row that a table has for it."""
@@ -324,21 +320,14 @@ class Shipped:
     def _decided(self, columns: Mapping[str, Sequence[Value]]) -> np.ndarray:
         feed = {}
         for given in self._session.get_inputs():
-            column = columns[given.name]
-            texts = given.type == "tensor(string)"
-            written = self._texts.get(given.name, {})
-            if texts:
-                values = np.array([_text(written.get(value, value)) for value in column], object)
-            else:
-                values = np.array(column, DTYPES[given.type])
-            feed[given.name] = values[:, None]
+            column, dtype = columns[given.name], DTYPES.get(given.type, object)
+            if dtype is object:  # a gap is the empty text
+                known = self._texts.get(given.name, {})
+                written = (known.get(value, value) for value in column)
+                column = ["" if plain_level(value) is None else str(value) for value in written]
+            feed[given.name] = np.array(column, dtype)[:, None]
         (labels,) = self._session.run([self._label], feed)
         return np.array([self._order[label] for label in labels.tolist()], np.int64)
-
-
-def _text(value: object) -> str:
-    """A category as the graph reads it: a gap is the empty text."""
-    return "" if plain_level(value) is None else str(value)
 
 
 shipped: PerProcess[Model, Shipped] = PerProcess(Shipped)

@@ -143,17 +143,14 @@ class Copies:
         """That of the outputs, which is the same for all."""
         return int(self.exponents[-1][0])
 
-    def chosen(self, solution: np.ndarray) -> list[int]:
-        """Which of the listed sensitive values the two copies take in a solution."""
-        return [
-            values[int(np.argmax(solution[columns]))] if columns else values[0]
-            for values, columns in zip(self.pair, self.selectors, strict=True)
-        ]
-
     def twins(self, solution: np.ndarray) -> tuple[Person, list[Sensitive]]:
         """The nearest person who exists, and two sensitive values."""
         numbers = [[placed.number(solution) for placed in copy] for copy in self.inputs]
-        people, values = self.question.twins(numbers, self.chosen(solution), self.question.everybody)
+        chosen = [
+            values[int(np.argmax(solution[columns]))] if columns else values[0]
+            for values, columns in zip(self.pair, self.selectors, strict=True)
+        ]
+        people, values = self.question.twins(numbers, chosen, self.question.everybody)
         return people[0], values
 
 

@@ -128,16 +128,12 @@ class ProbabilityHunt(NetworkHunt):
         return super().measure(person, Versions(self.model.domain).values)
 
     def apart(self, scores: Sequence[Fraction]) -> Apart:
-        near = [_nearest(score) for score in scores]
+        # Exact numbers as floats; beyond ±1000 the sigmoid is 0 or 1 whatever follows.
+        near = [float(min(max(score, Fraction(-1000)), Fraction(1000))) for score in scores]
         most, least = int(np.argmax(near)), int(np.argmin(near))
         low, high = probability_ends(np.array(near[most]), np.array(near[least]))
         # An exact score was rounded once, by 2^-53 of its size; where that is felt the sigmoid is saturated.
         return float(low - high) - 8 * SIGMOID_ERROR, most, least
-
-
-def _nearest(score: Fraction) -> float:
-    """An exact number as a float; beyond ±1000 the sigmoid is 0 or 1 whatever follows."""
-    return float(min(max(score, Fraction(-1000)), Fraction(1000)))
 
 
 # --- the sigmoid, in pieces ---

@@ -30,7 +30,9 @@ def exact_scores(network: Network, inputs: np.ndarray) -> np.ndarray:
     """
     if not network.function.exact:
         raise InputError(f"exact evaluation needs a relu network, found {network.activation}.")
-    values, unit = _whole(inputs)
+    unit = math.lcm(*(entry.denominator for entry in inputs.flat))
+    numbers = [entry.numerator * (unit // entry.denominator) for entry in inputs.flat]
+    values = np.array(numbers, dtype=object).reshape(inputs.shape)
     for i, layer in enumerate(network.layers):
         if i:
             values = np.maximum(values, 0)
@@ -107,10 +109,3 @@ def whole_numbers(floats: np.ndarray) -> tuple[np.ndarray, int]:
     least = int(exponent.min(initial=0, where=whole != 0))
     shift = np.where(whole != 0, exponent - least, 0)
     return whole.astype(object) << shift.astype(object), 2 ** (bits - least)
-
-
-def _whole(entries: np.ndarray) -> tuple[np.ndarray, int]:
-    """Whole numbers over one common denominator."""
-    unit = math.lcm(*(entry.denominator for entry in entries.flat))
-    numbers = [entry.numerator * (unit // entry.denominator) for entry in entries.flat]
-    return np.array(numbers, dtype=object).reshape(entries.shape), unit

@@ -121,7 +121,7 @@ def _from_lines(owner: Bounder, low: np.ndarray, high: np.ndarray) -> LeadBounds
         held = held + (rows[:, numbers] * centre).sum(axis=1)
         error = owner.slack * (np.abs(rows).sum(axis=1) * size + np.abs(held)) + FLOOR
         pad = (np.abs(rows[:, numbers]) * owner.arrays.pad[numbers, None]).sum(axis=1)
-        return Sums(held - sign * (error + pad), owner.nodes.linear(rows, radius, high))
+        return Sums(held - sign * (error + pad), owner.nodes.of_terms(owner.nodes.terms(rows, radius, high)))
 
     lower = sums(found.lower, found.lower_constant, 1)
     upper = sums(found.upper, found.upper_constant, -1)

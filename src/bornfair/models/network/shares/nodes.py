@@ -171,15 +171,11 @@ class Nodes:
 
     # --- linear functions ---
 
-    def linear(self, rows: np.ndarray, radius: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """rows·u at nodes, numbers about their middle: rows [rows, columns(, boxes)] → [rows, nodes, boxes].
+    def terms(self, rows: np.ndarray, radius: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """What each number adds to rows·u [rows, columns(, boxes)] at its end, and each category: [rows, terms, boxes].
 
         radius [numbers, boxes]; high [boxes, columns] tells which categories are allowed.
         """
-        return self.of_terms(self.terms(rows, radius, high))
-
-    def terms(self, rows: np.ndarray, radius: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """What each number adds at its end, and each category: [rows, numbers and categories, boxes]."""
         rows = rows if rows.ndim == 3 else rows[..., None]
         found = [rows[:, self.variables.numbers] * radius]
         for group in self.variables.groups:
@@ -191,7 +187,7 @@ class Nodes:
         return found[0] if len(found) == 1 else np.concatenate(found, axis=1)
 
     def of_terms(self, terms: np.ndarray) -> np.ndarray:
-        """Sums of terms at nodes."""
+        """Sums of terms at nodes: [rows, nodes, boxes]."""
         found = [np.zeros((len(terms), 0, terms.shape[-1]))]
         if len(self.pairs):
             first, second = terms[:, self.pairs[:, 0]], terms[:, self.pairs[:, 1]]

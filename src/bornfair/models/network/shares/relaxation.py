@@ -117,7 +117,8 @@ class ReluPass:
             if self.affine and i < last:
                 self._affine_forms(i)
             upper, lower = self._layer(i, raised, lowered)
-            if 1 < i < last and self._affordable(i):
+            cost = self.layers[i + 1] * self.layers[1] * self.nodes.count
+            if 1 < i < last and cost <= SUBSTITUTION_COST:
                 upper, lower = self._better(upper, lower, *self._substituted(i, *first))
         tops, bottoms = [upper], [lower]
         if last > 1:
@@ -309,10 +310,6 @@ class ReluPass:
         self._affine_error = error
 
     # --- backwards ---
-
-    def _affordable(self, i: int) -> bool:
-        """Whether to bound a hidden layer backwards."""
-        return self.layers[i + 1] * self.layers[1] * self.nodes.count <= SUBSTITUTION_COST
 
     def _better(self, upper: Sums, lower: Sums, above: Sums, below: Sums) -> tuple[Sums, Sums]:
         """Of two bounds, the one that is tighter on average, neuron by neuron."""

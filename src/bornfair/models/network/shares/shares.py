@@ -281,7 +281,8 @@ class Grid(NamedTuple):
         cells = np.indices(tuple(coarse)).reshape(len(shape), -1)
         while True:
             each = shape // coarse
-            mass = self._blocks(coarse)[tuple(cells)]
+            blocks = self.mass.reshape(np.stack([coarse, each], axis=1).ravel())
+            mass = blocks.sum(axis=tuple(range(1, blocks.ndim, 2)))[tuple(cells)]
             cells, mass = cells[:, mass > NOBODY], mass[mass > NOBODY]
             if not len(mass):
                 break
@@ -297,11 +298,6 @@ class Grid(NamedTuple):
             cells = (left[:, :, None] * finer[:, None, None] + inside[:, None, :]).reshape(len(shape), -1)
             coarse = coarse * finer
         return np.maximum(total - self.error, 0.0)
-
-    def _blocks(self, count: np.ndarray) -> np.ndarray:
-        """The masses of so many blocks of cells."""
-        split = np.stack([count, np.array(self.mass.shape) // count], axis=1).ravel()
-        return self.mass.reshape(split).sum(axis=tuple(range(1, len(split), 2)))
 
 
 class Choices(NamedTuple):

@@ -11,7 +11,7 @@ import pytest
 
 from bornfair import Domain, FairModel
 from bornfair.cli import predictions, run
-from bornfair.cli.predict import no_formula
+from bornfair.cli.predictions import no_formula
 from bornfair.models.network.network import Layer, Network
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import IntegerFeature, Label

@@ -7,7 +7,7 @@ import stat
 import numpy as np
 import pytest
 
-from bornfair.cli import predict_stream
+from bornfair.cli import predictions
 from bornfair.core.errors import InputError
 from bornfair.core.growing import GrowingFile, OwnFolder, Terminated
 from bornfair.people import sources
@@ -104,7 +104,7 @@ def test_predictions_are_written_as_they_come_and_gone_on_with_after_a_kill(plac
     asked = ["predict", "bundle", "people.csv", "--id", "number"]
     whole = bornfair(*asked, "--no-stream", "--out", "whole.csv", cwd=place)
     assert whole.returncode == 0
-    calls, write = [], predict_stream.csv_text
+    calls, write = [], predictions.csv_text
 
     def killed(*arguments, **options):
         calls.append(1)
@@ -113,7 +113,7 @@ def test_predictions_are_written_as_they_come_and_gone_on_with_after_a_kill(plac
         return write(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(predict_stream, "csv_text", killed)
+        patch.setattr(predictions, "csv_text", killed)
         assert bornfair(*asked, "--stream", "--out", "parts.csv", cwd=place).returncode == 130
     assert not (place / "parts.csv").exists() and (place / "parts.csv.part").exists()
     with (place / "parts.csv.part").open("a") as stream:
@@ -129,7 +129,7 @@ def test_predictions_are_written_as_they_come_and_gone_on_with_after_a_kill(plac
 @pytest.fixture
 def killed_at(monkeypatch):
     """Interrupts predictions when they write their n-th batch."""
-    write = predict_stream.csv_text
+    write = predictions.csv_text
 
     def killed(batch, *words, **options):
         calls = []
@@ -141,7 +141,7 @@ def killed_at(monkeypatch):
             return write(*arguments, **named)
 
         with monkeypatch.context() as patch:
-            patch.setattr(predict_stream, "csv_text", interrupted)
+            patch.setattr(predictions, "csv_text", interrupted)
             done = bornfair(*words, **options)
         assert done.returncode == 130 and len(calls) == batch
 
@@ -187,8 +187,8 @@ def test_a_folder_that_is_missing_is_made_as_it_is_for_a_table_in_memory(place, 
 
 def test_a_file_that_another_run_is_writing_is_refused(place, tmp_path):
     words = ["predict", place / "bundle", place / "people", "--out", "o.csv"]
-    with GrowingFile(tmp_path / "o.csv", "another", predict_stream.Reached()) as file:
-        file.add(b"rows of another model\n", predict_stream.Reached(rows=1))
+    with GrowingFile(tmp_path / "o.csv", "another", predictions.Reached()) as file:
+        file.add(b"rows of another model\n", predictions.Reached(rows=1))
         done = bornfair(*words, cwd=tmp_path)
         assert done.returncode == 2 and "another run is writing 'o.csv'" in done.stderr and not done.stdout
         assert done.stderr.count("\n") == 1 and not (tmp_path / "o.csv").exists()
@@ -199,7 +199,7 @@ def test_a_file_that_another_run_is_writing_is_refused(place, tmp_path):
 
 @pytest.mark.parametrize("way", ["replaced", "longer", "removed", "added"])
 def test_a_table_that_changes_during_the_run_leaves_no_predictions(way, place, small_batches, tmp_path, monkeypatch):
-    table, write = tmp_path / "people", predict_stream.csv_text
+    table, write = tmp_path / "people", predictions.csv_text
     table.mkdir()
     for one in (place / "people").iterdir():
         (table / one.name).write_bytes(one.read_bytes())
@@ -222,7 +222,7 @@ def test_a_table_that_changes_during_the_run_leaves_no_predictions(way, place, s
             waiting.pop()()
         return write(known, positions, *arguments, header=header)
 
-    monkeypatch.setattr(predict_stream, "csv_text", changing)
+    monkeypatch.setattr(predictions, "csv_text", changing)
     done = bornfair("predict", place / "bundle", "people", "--out", "o.csv", cwd=tmp_path)
     assert done.returncode == 2 and "'people' changed while it was read" in done.stderr and not waiting
     assert not list(tmp_path.glob("o.csv*"))

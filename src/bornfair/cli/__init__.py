@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from bornfair import __version__
-from bornfair.cli import audit, bundles, datasets, predict, questions, repair, tables, train
+from bornfair.cli import audit, bundles, datasets, questions, repair, tables, train
 from bornfair.cli.guarded import NO_RESULT, answer_as_child, needs_guard, run_guarded
 from bornfair.cli.output import only_documents, printable, say, tell
 from bornfair.core.checks import installed
@@ -30,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    datasets.demo, tables.inspect, train.train, predict.predict, questions.verify, questions.quantify, audit.audit,
+    datasets.demo, tables.inspect, train.train, bundles.predict, questions.verify, questions.quantify, audit.audit,
     questions.explain, repair.repair, tables.proxies, tables.gamma, bundles.certify, bundles.check, bundles.drift,
     bundles.export,
 ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""bornfair certify, check, drift, export: what there is to do with a bundle."""
+"""bornfair predict, certify, check, drift, export: what there is to do with a bundle."""
 
 from __future__ import annotations
 
@@ -12,6 +12,40 @@ from bornfair.cli.output import STATUS, print_json, print_table, print_twins, sa
 from bornfair.core.errors import InputError
 from bornfair.core.files import read_whole, recover, write_atomically
 from bornfair.people.reading import TableReading
+
+
+@options.choices("table", reading=TableReading)
+def predict(
+    bundle: options.Bundle,
+    table: Annotated[
+        str,
+        typer.Argument(
+            help="A CSV or Parquet table, a folder, a glob or an address; sensitive columns are not needed."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="Write a CSV file instead of printing.")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Write classes as they are, also those a spreadsheet would take for formulas.")
+    ] = False,
+    threshold: options.Threshold = None,
+    identifiers: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="A column of the table to write first, to know the rows by; repeat for several."),
+    ] = None,
+    stream: options.Stream = None,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    *,
+    reading: TableReading,
+) -> None:
+    """Predict the class of each row, with the probability of every class.
+
+    A cell that a spreadsheet would take for a formula is written behind an apostrophe, and this is said. A long table
+    is read in batches and written as it goes; interrupted, the same command goes on where it was.
+    """
+    from bornfair.cli.predictions import Predictions
+
+    Predictions(bundle, table, reading, out, raw, threshold, identifiers or [], json).write(stream)
 
 
 @options.choices("data", reading=TableReading)

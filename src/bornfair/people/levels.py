@@ -7,7 +7,7 @@ taken for the one level that is written as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -45,10 +45,7 @@ def unseen_count(feature: Feature, column: pd.Series) -> int:
     >>> unseen_count(sector, pd.Series(["A", "B", "B", None])), unseen_count(sector, pd.Series([1, 1]))
     (2, 0)
     """
-    if not isinstance(column.dtype, pd.CategoricalDtype):
-        return int(((level_positions(feature, column) < 0) & column.notna()).sum())
-    unseen = _positions(pd.Index(list(known_levels(feature))), pd.Index(column.cat.categories)) < 0
-    return int(np.append(unseen, False)[column.cat.codes].sum()) if unseen.any() else 0
+    return int(((level_positions(feature, column) < 0) & column.notna()).sum())
 
 
 def with_categories(table: pd.DataFrame) -> pd.DataFrame:
@@ -89,20 +86,13 @@ def _positions(levels: pd.Index, values: pd.Index) -> np.ndarray:
     unseen = np.flatnonzero(position < 0)
     if not len(unseen):
         return position
-    written = _by_writing(levels)
+    written: dict[str, int] = {}
+    for place, text in enumerate(map(_writing, levels)):
+        written[text] = -1 if text in written else place  # what two levels are written as is neither
     codes, distinct = pd.factorize(values[unseen])
     found = np.array([written.get(_writing(value), -1) for value in distinct] + [-1])  # a gap has the code -1
     position[unseen] = found[codes]
     return position
-
-
-def _by_writing(levels: Iterable[object]) -> dict[str, int]:
-    """Positions by how levels are written; what two are written as is neither."""
-    found: dict[str, int] = {}
-    for position, level in enumerate(levels):
-        text = _writing(level)
-        found[text] = -1 if text in found else position
-    return found
 
 
 def _writing(value: object) -> str:
@@ -174,13 +164,10 @@ def _numbers(feature: Feature, column: pd.Series) -> tuple[np.ndarray, list[str]
         cuts = np.unique(np.quantile(numbers[known], (0.25, 0.5, 0.75)))
         bands = np.searchsorted(cuts, np.where(known, numbers, values[0]), side="left")
         held = [values[np.searchsorted(cuts, values, side="left") == i] for i in range(len(cuts) + 1)]
-        names = ["" if not len(some) else _band(some[0], some[-1]) for some in held]
+        ends = [(some[0], some[-1]) if len(some) else (0.0, 0.0) for some in held]
+        names = [f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in ends]
     used = np.unique(bands[known])
     return np.where(known, np.searchsorted(used, bands), -1), [names[i] for i in used]
-
-
-def _band(low: float, high: float) -> str:
-    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
 # --- classes of the target ---

@@ -54,6 +54,10 @@ def number_of(text: str, decimal: Decimal) -> float | None:
     return -value if negative else value
 
 
+def _holds_numbers(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype)
+
+
 def is_no_value(text: str) -> bool:
     return text.strip().lower() in NO_VALUE
 
@@ -71,7 +75,7 @@ def as_numbers(name: str, column: pd.Series, decimal: Decimal | None) -> pd.Seri
 
     decimal: as the file says it; otherwise the sign with which all texts of the column are numbers.
     """
-    if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
+    if _holds_numbers(column):
         return column
     texts = {value: str(value) for value in column.dropna().unique()}
     told = [text for text in texts.values() if not is_no_value(text)]
@@ -110,7 +114,7 @@ def is_constant(column: pd.Series) -> bool:
     (True, False)
     """
     present = column.dropna()
-    if pd.api.types.is_bool_dtype(present) or not pd.api.types.is_numeric_dtype(present):
+    if not _holds_numbers(present):
         return present.map(str).nunique() == 1
     return one_value(present.to_numpy(np.float64))
 
@@ -135,7 +139,7 @@ def sentinels(column: pd.Series) -> list[float]:
     ([99999.0], [])
     """
     present = column.dropna()
-    if pd.api.types.is_bool_dtype(present) or not pd.api.types.is_numeric_dtype(present):
+    if not _holds_numbers(present):
         return []
     numbers = present.to_numpy(np.float64)
     values, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
@@ -153,8 +157,7 @@ def constant_sentence(column: pd.Series) -> str | None:
     """That a column has one value only, if it has: numbers are left out, a category says the same of everybody."""
     if not is_constant(column):
         return None
-    number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-    what = "and is left out" if number else "only: it tells nobody apart"
+    what = "and is left out" if _holds_numbers(column) else "only: it tells nobody apart"
     return f"column '{column.name}' has the one value {plain(column.dropna().iloc[0])!r} {what}."
 
 
@@ -183,7 +186,8 @@ def _codes(values: np.ndarray, counts: np.ndarray) -> list[float]:
         far = gap >= 2 * reach and len(rest) >= 5 and counts[-size:].sum() <= RARE * counts.sum() and all(codes)
         if all(map(_is_nines, codes)):
             far |= gap >= max(three - quarter, reach / 4)
-        if all(map(_is_negative_code, codes)) and rest[-1] <= 0:  # mirrored: nothing else is negative
+        negative = all(code in (1, 9) or (code > 0 and _is_nines(code)) for code in codes)  # -1, -99 in the mirror
+        if negative and rest[-1] <= 0:  # nothing else is negative
             far |= gap >= max(reach / 10, 1) and len(rest) >= 5
         if far:
             return [float(code) for code in codes]
@@ -194,8 +198,3 @@ def _is_nines(value: float) -> bool:
     """99, 999, … with 7, 8 or 9 in the last place, whatever the sign."""
     text = f"{abs(value):.15g}"
     return len(text) > 1 and set(text[:-1]) == {"9"} and text[-1] in "789"
-
-
-def _is_negative_code(value: float) -> bool:
-    """-1, -9, -99 …, seen in the mirror."""
-    return value in (1, 9) or (value > 0 and _is_nines(value))

@@ -153,16 +153,13 @@ class Gaps:
                 f"{self.left_out:,} of {self.rows:,} people are left out: they have gaps ({which}) that the model does "
                 "not say how to fill in."
             )
-        for name, count in self.missing.items():
-            told.append(f"Of {_people(count)} {name} is missing, which is a value of its own to the model.")
-        for name, count in self.filled.items():
-            told.append(f"Of {_people(count)} {name} is not known; it is filled in as the model fills it in.")
-        for name, count in self.asked.items():
-            told.append(f"Of {_people(count)} {name} is not known; the model is asked with the gap as it is.")
-        for name, count in self.unknown.items():
-            told.append(
-                f"Of {_people(count)} {name} is not known: they are judged as every value, and belong to no group."
-            )
+        for counts, what in (
+            (self.missing, "missing, which is a value of its own to the model."),
+            (self.filled, "not known; it is filled in as the model fills it in."),
+            (self.asked, "not known; the model is asked with the gap as it is."),
+            (self.unknown, "not known: they are judged as every value, and belong to no group."),
+        ):
+            told += [f"Of {_people(count)} {name} is {what}" for name, count in counts.items()]
         if self.unanswered:
             told.append(
                 f"Of {_people(self.unanswered)} the true answer is not known; they are left out where it is needed."
@@ -200,7 +197,7 @@ def decidable(
             asked[name] = int(gap.sum())
         elif name in fills:
             filled[name] = int(gap.sum())
-            changed[name] = table[name].astype(object).where(~gap, fills[name]).infer_objects()
+            changed[name] = _filled(table[name], fills[name])
         else:
             undecidable[name] = int(gap.sum())
             lost |= gap
@@ -221,13 +218,14 @@ def decidable(
 def complete(table: pd.DataFrame, names: Iterable[str], fills: Mapping[str, Value]) -> pd.DataFrame:
     """The rows that have all these columns, or can be filled in."""
     there = [name for name in names if name in table.columns and table[name].isna().any()]
-    filled = {
-        name: table[name].astype(object).where(table[name].notna(), fills[name]).infer_objects()
-        for name in there if name in fills
-    }  # fmt: skip
+    filled = {name: _filled(table[name], fills[name]) for name in there if name in fills}
     kept = table.assign(**filled) if filled else table
     gaps = [name for name in there if name not in fills]
     return kept.dropna(subset=gaps) if gaps else kept
+
+
+def _filled(column: pd.Series, value: Value) -> pd.Series:
+    return column.astype(object).where(column.notna(), value).infer_objects()
 
 
 def _people(count: int) -> str:

@@ -103,7 +103,10 @@ def _closure(generators: tuple[Element, ...]) -> tuple[Element, ...]:
     identity: Element = tuple(tuple(range(len(part))) for part in generators[0])
     found, fresh = {identity: None}, [identity]
     while fresh:
-        made = [_after(generator, element) for element in fresh for generator in generators]
+        made = (
+            tuple(tuple(after[i] for i in before) for before, after in zip(element, generator, strict=True))
+            for element in fresh for generator in generators
+        )  # fmt: skip
         fresh = [element for element in dict.fromkeys(made) if element not in found]
         found |= dict.fromkeys(fresh)
         if len(found) > MOST_ELEMENTS:
@@ -112,10 +115,6 @@ def _closure(generators: tuple[Element, ...]) -> tuple[Element, ...]:
                 "same person; let fewer values change places, or put moves that belong together into one rule."
             )
     return tuple(found)
-
-
-def _after(second: Element, first: Element) -> Element:
-    return tuple(tuple(b[i] for i in a) for a, b in zip(first, second, strict=True))
 
 
 def permutation(feature: Feature, move: Cycles | Mirror | None) -> Permutation:
@@ -156,16 +155,26 @@ def check_rules(people: Population) -> None:
 
 def _check_move(feature: Feature, move: Cycles | Mirror, *, sensitive: bool) -> None:
     if isinstance(move, Mirror):
-        _check_mirror(feature, move)
+        if not isinstance(feature, NUMERIC):
+            raise ValueError(
+                f"twins: '{feature.name}' is {feature.kind} and has no -x; swap its values as in "
+                f"{'<->'.join(str(level) for level in feature.levels()[:2])!r}"
+            )
+        if move.total != feature.total:
+            raise ValueError(
+                f"twins: '{feature.name}: -x+{move.total:g}' does not map the range [{feature.low:g}, "
+                f"{feature.high:g}] onto itself; write -x+{feature.total:g}, or change the range in the domain"
+            )
         return
+    values = list(itertools.chain(*move.cycles))
     if isinstance(feature, NUMERIC) and not (sensitive and feature.kind == "integer"):
         raise ValueError(
-            f"twins: '{feature.name}' is a number, and {_example(move)} are single values; mirror its range with "
-            f"'{feature.name}: -x+{feature.total:g}', or make it a category"
+            f"twins: '{feature.name}' is a number, and {shown(values, most=3)} are single values; mirror its range "
+            f"with '{feature.name}: -x+{feature.total:g}', or make it a category"
         )
     seen: set[tuple[type, Value]] = set()
     known = {(type(level), level) for level in known_levels(feature)}  # a gap stays a gap
-    for value in itertools.chain(*move.cycles):
+    for value in values:
         if (type(value), value) not in known:
             raise ValueError(unknown_value(feature, value))
         if (type(value), value) in seen:
@@ -178,26 +187,12 @@ def _check_move(feature: Feature, move: Cycles | Mirror, *, sensitive: bool) -> 
         raise ValueError(f"twins: '{feature.name}': a swap needs two or more values, found {shown(move.cycles)}")
 
 
-def _check_mirror(feature: Feature, move: Mirror) -> None:
-    if not isinstance(feature, NUMERIC):
-        raise ValueError(
-            f"twins: '{feature.name}' is {feature.kind} and has no -x; swap its values as in "
-            f"{'<->'.join(str(level) for level in feature.levels()[:2])!r}"
-        )
-    if move.total != feature.total:
-        raise ValueError(
-            f"twins: '{feature.name}: -x+{move.total:g}' does not map the range [{feature.low:g}, {feature.high:g}] "
-            f"onto itself; write -x+{feature.total:g}, or change the range in the domain"
-        )
-
-
 def _check_combinations(people: Population, rule: Rule, rows: Sequence[tuple[Level, ...]]) -> None:
     """A rule must map the sensitive combinations that exist onto combinations that exist."""
     moves = {move.feature: move for move in rule}
+    features = people.sensitive_features
     for row in rows:
-        new = tuple(
-            _moved(people.feature(name), moves.get(name), v) for name, v in zip(people.sensitive, row, strict=True)
-        )
+        new = tuple(_moved(feature, moves.get(feature.name), v) for feature, v in zip(features, row, strict=True))
         if new not in rows:
             raise ValueError(
                 f"twins: '{rule_text(rule)}' turns {list(row)} of {shown(people.sensitive)} into {list(new)}, which is "
@@ -214,10 +209,6 @@ def _moved(feature: Feature, move: Cycles | Mirror | None, value: Level) -> Leve
         return value
     levels = list(feature.levels())
     return levels[permutation(feature, move)[levels.index(value)]]
-
-
-def _example(move: Cycles) -> str:
-    return shown(itertools.chain(*move.cycles), most=3)
 
 
 # --- how rules are written ---
@@ -268,8 +259,9 @@ def _rule(text: str, people: Population) -> Rule:
     mirrors: dict[str, Mirror] = {}
     name: str | None = None
     for part in pieces(text, ","):
-        column, action = _column_and_action(part)
-        name = column if column is not None else name
+        first, *others = pieces(part, ":")
+        name = unquoted(first) if others else name
+        action = (":".join(others) if others else part).strip()
         if name is None:
             raise InputError(f"twins: {part.strip()!r} names no column; write it as 'column: {part.strip()}'.")
         if people.label is not None and name == people.label.name:
@@ -286,13 +278,6 @@ def _rule(text: str, people: Population) -> Rule:
         else:
             mirrors[name] = _mirror(feature, action)
     return (*(Cycles(feature=n, cycles=tuple(found)) for n, found in cycles.items()), *mirrors.values())
-
-
-def _column_and_action(part: str) -> tuple[str | None, str]:
-    split = list(pieces(part, ":"))
-    if len(split) == 1:
-        return None, part.strip()
-    return unquoted(split[0]), ":".join(split[1:]).strip()
 
 
 def _cycle(feature: Feature, action: str) -> tuple[Value, ...]:
@@ -347,7 +332,9 @@ def _mirror(feature: Feature, action: str) -> Mirror:
         bare = re.sub(rf"(?<![\w.]){own_name}(?![\w.])", "x", bare)
     sign = r"[+-]"
     if found := re.fullmatch(rf"-x({sign}{NUMBER})?", bare) or re.fullmatch(rf"({sign}?{NUMBER})-x", bare):
-        return Mirror(feature=feature.name, total=_number(found[1] or "0", whole=feature.kind == "integer"))
+        total = float(found[1] or "0")
+        whole = feature.kind == "integer" and total.is_integer()
+        return Mirror(feature=feature.name, total=int(total) if whole else total)
     if re.fullmatch(rf"(?:{sign}?{NUMBER}\*)?x(?:[*/]{NUMBER})?(?:{sign}{NUMBER})?", bare):
         raise InputError(
             f"twins: '{feature.name}: {action}' has infinite order: done again and again it moves a person for ever, "
@@ -361,11 +348,6 @@ def _mirror(feature: Feature, action: str) -> Mirror:
 
 def _middle(feature: Feature) -> str:
     return f"{feature.total:g}" if isinstance(feature, NUMERIC) else "c"
-
-
-def _number(text: str, *, whole: bool) -> int | float:
-    number = float(text)
-    return int(number) if whole and number.is_integer() else number
 
 
 # --- quotes ---

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -24,18 +23,14 @@ from bornfair.core.errors import InputError, shown
 from bornfair.people.features import unknown_column
 from bornfair.people.reading import AS_SHOWN, TableReading
 from bornfair.people.tables import (
+    CsvFile,
     as_pandas,
-    check_cells_have_names,
     check_columns,
-    csv_form,
     longest_texts,
     size_of,
     text_columns,
     told_of_reading,
-    unpacked,
-    with_large_numbers,
     with_numbers,
-    with_short_lines,
 )
 
 CELLS = 2**21  # of a batch
@@ -143,10 +138,9 @@ class Source:
                 names = tuple(map(str, self._parquet_file(0).schema_arrow.names))
                 check_columns(self.files[0], len(names))
                 return names
-            form = self._form(0)
-            with self._open(0) as stream:
-                head = pd.read_csv(stream, nrows=1, **form)
-            check_cells_have_names(self.files[0], head, form["sep"])
+            file = self._csv(0)
+            with file.open() as stream:
+                head = file.checked(file.read(stream, nrows=1))
         check_columns(self.files[0], head.shape[1])
         names = tuple(map(str, as_pandas(head).columns))
         if len(names) == 1 and "," in names[0]:
@@ -242,19 +236,15 @@ class Source:
             for batch in opened.iter_batches(batch_size=rows, row_groups=groups, columns=wanted, use_threads=False):
                 yield self._checked(_with_categories(batch, texts).to_pandas()[wanted])
             return
-        form = self._form(part.file)
-        with self._open(part.file) as stream:
+        file = self._csv(part.file)
+        with file.open() as stream:
             start = stream.read(_LOOKED_AT)
         longest = limits.WHOLE_BYTES // 2 * max(start.count(b"\n"), 1) // max(len(start), 1)
         rows = int(np.clip(longest, 1, rows))
-        with (
-            self._open(part.file) as stream,
-            pd.read_csv(stream, chunksize=rows, low_memory=False, **form) as tables,
-        ):
+        with file.open() as stream, file.read(stream, chunksize=rows, low_memory=False) as tables:
             for read in tables:
                 stream.raw.start_batch()  # type: ignore[attr-defined]
-                table = with_large_numbers(read, form["decimal"])
-                check_cells_have_names(self.files[part.file], table, form["sep"])
+                table = file.checked(read)
                 self._check_file(part.file, list(map(str, table.columns)), wanted)
                 yield self._checked(table[wanted].reset_index(drop=True))
 
@@ -276,14 +266,11 @@ class Source:
                 "table must have the same columns."
             )
 
-    def _form(self, number: int) -> dict[str, Any]:
-        return csv_form(self.files[number], self.reading, lambda: self._open(number))
-
-    def _open(self, number: int) -> io.BufferedReader:
-        name = self.files[number]
-        if self._filesystem is None:
-            return with_short_lines(unpacked(Path(name)), name)
-        return with_short_lines(self._filesystem.open(name, "rb", compression="infer"), name)
+    def _csv(self, number: int) -> CsvFile:
+        name, filesystem = self.files[number], self._filesystem
+        if filesystem is None:
+            return CsvFile(name, self.reading)
+        return CsvFile(name, self.reading, lambda: filesystem.open(name, "rb", compression="infer"))
 
     def _parquet_file(self, number: int, texts: list[str] | None = None) -> Any:
         with told_of_reading(self.files[number], self.reading):
@@ -366,7 +353,10 @@ def _is_remote(text: str) -> bool:
 
 
 def _remote_files(location: str) -> tuple[Any, list[str]]:
-    fsspec = _fsspec(location)
+    try:
+        import fsspec.core
+    except ImportError as error:
+        raise InputError(f"reading '{location}' needs fsspec: pip install 'bornfair[remote]'.") from error
     try:
         filesystem, path = fsspec.core.url_to_fs(location)
         if WILD & set(path):
@@ -378,21 +368,9 @@ def _remote_files(location: str) -> tuple[Any, list[str]]:
             raise FileNotFoundError("nothing is there")
         return filesystem, [path]
     except Exception as error:  # stores fail in as many ways as there are stores
-        raise _unreachable(location, error) from error
-
-
-def _fsspec(location: str) -> Any:
-    try:
-        import fsspec.core
-    except ImportError as error:
-        raise InputError(f"reading '{location}' needs fsspec: pip install 'bornfair[remote]'.") from error
-    return fsspec
-
-
-def _unreachable(location: str, error: Exception) -> InputError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    advice = "install it" if isinstance(error, ImportError) else "check the address and the credentials"
-    return InputError(f"cannot read '{location}' ({reason}); {advice}.")
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        advice = "install it" if isinstance(error, ImportError) else "check the address and the credentials"
+        raise InputError(f"cannot read '{location}' ({reason}); {advice}.") from error
 
 
 def _is_shown(names: Iterable[str]) -> bool:

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -80,7 +81,7 @@ def read_table(path: str | Path, reading: TableReading = AS_SHOWN) -> pd.DataFra
                 f"'{source}' has {size.in_words}; at most {limits.WHOLE_CELLS:,} cells and {limits.WHOLE_BYTES:,} "
                 "bytes are read as a whole. Read it in batches (--stream), where the command does, or give fewer rows."
             )
-        table = pd.read_parquet(source) if _is_parquet(source) else _read_csv(source, reading)
+        table = pd.read_parquet(source) if _is_parquet(source) else CsvFile(source, reading).whole()
     if not len(table):
         raise InputError(f"'{source}' has no rows; a table needs a header and at least one row.")
     return with_numbers(as_pandas(table), reading)
@@ -123,11 +124,10 @@ def size_of(source: Path, reading: TableReading = AS_SHOWN) -> Size:
                 if sum(one.num_rows * most for one, most in zip(groups, longest, strict=True)) > limits.STREAMED_BYTES:
                     size = max(size, _text_bytes(opened, names))
         return Size(metadata.num_rows, metadata.num_columns, size)
-    encoding = reading.encoding or _marked_encoding(source, lambda: unpacked(source))
-    header = _header(lambda: unpacked(source), encoding, errors="replace")
+    header = CsvFile(source, reading).header(errors="replace")
     columns = _outside_quotes(header).count(reading.delimiter or _separator(header)) + 1
     rows, size = -1, 0  # the header is no row
-    with unpacked(source) as stream:
+    with _unpacked(source) as stream:
         while some := stream.read(1 << 20):
             rows += max(some.count(b"\n"), some.count(b"\r"))
             size += len(some)
@@ -215,10 +215,6 @@ class ShortLines(io.RawIOBase):
         super().close()
 
 
-def with_short_lines(stream: IO[bytes], source: str | Path) -> io.BufferedReader:
-    return io.BufferedReader(ShortLines(stream, source), 1 << 18)
-
-
 @contextlib.contextmanager
 def told_of_reading(source: str | Path, reading: TableReading) -> Iterator[None]:
     """What goes wrong while a file is read, in a sentence."""
@@ -245,27 +241,74 @@ def with_numbers(table: pd.DataFrame, reading: TableReading) -> pd.DataFrame:
     return table.assign(**changed) if changed else table
 
 
-def _read_csv(source: Path, reading: TableReading) -> pd.DataFrame:
-    form = csv_form(source, reading, lambda: unpacked(source))
-    with with_short_lines(unpacked(source), source) as stream:
-        table = with_large_numbers(pd.read_csv(stream, **form), form["decimal"])
-    check_cells_have_names(source, table, form["sep"])
-    separator, header = form["sep"], _header(lambda: unpacked(source), form["encoding"])
-    if table.shape[1] == 1 and (other := _separator(header, besides=separator)) != separator:
-        raise InputError(
-            f"'{source}' has a single column when read with the delimiter {_named(separator)}, and its header holds "
-            f"{_named(other)}; try --delimiter {_named(other)}."
-        )
-    return table
+class CsvFile:
+    """A CSV file as pandas is to read it, from what is said of it and from its first bytes."""
 
+    def __init__(
+        self, source: str | Path, reading: TableReading, unpacked: Callable[[], IO[bytes]] | None = None
+    ) -> None:
+        self.source, self.reading = source, reading
+        self._unpacked = unpacked or (lambda: _unpacked(Path(source)))
 
-def csv_form(source: str | Path, reading: TableReading, opened: Callable[[], IO[bytes]]) -> dict[str, Any]:
-    """How pandas is to read a CSV file, from what is said of it and from its first bytes."""
-    encoding = reading.encoding or _marked_encoding(source, opened)
-    return {
-        "sep": reading.delimiter or _separator(_header(opened, encoding)), "encoding": encoding,
-        "decimal": reading.decimal or ".", "keep_default_na": False, "na_values": [""],
-    }  # fmt: skip
+    @cached_property
+    def encoding(self) -> str:
+        """As said; else the one that the file itself names by a byte order mark, UTF-8 otherwise."""
+        if self.reading.encoding is not None:
+            return self.reading.encoding
+        with self._unpacked() as stream:
+            start = stream.read(4_096)
+        if start[:4] == b"PK\x03\x04" or start[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":
+            raise InputError(
+                f"cannot read '{self.source}' as a table: it is a spreadsheet or an archive; save it as CSV."
+            )
+        for mark, encoding in _MARKS.items():
+            if start.startswith(mark):
+                return encoding
+        if b"\0" in start:
+            raise InputError(
+                f"cannot read '{self.source}' as a table: it holds zero bytes, as UTF-16 text does; name the encoding, "
+                "as --encoding utf-16-le, if it is text."
+            )
+        return "utf-8"
+
+    @cached_property
+    def separator(self) -> str:
+        return self.reading.delimiter or _separator(self.header())
+
+    def header(self, errors: str = "strict") -> str:
+        with self._unpacked() as stream, io.TextIOWrapper(stream, encoding=self.encoding, errors=errors) as text:
+            return text.readline(limits.LINE_BYTES)
+
+    def open(self) -> io.BufferedReader:
+        return io.BufferedReader(ShortLines(self._unpacked(), self.source), 1 << 18)
+
+    def read(self, stream: IO[bytes], **more: Any) -> Any:
+        return pd.read_csv(
+            stream, sep=self.separator, encoding=self.encoding, decimal=self.reading.decimal or ".",
+            keep_default_na=False, na_values=[""], **more,
+        )  # fmt: skip
+
+    def whole(self) -> pd.DataFrame:
+        with self.open() as stream:
+            table = self.checked(self.read(stream))
+        separator = self.separator
+        if table.shape[1] == 1 and (other := _separator(self.header(), besides=separator)) != separator:
+            raise InputError(
+                f"'{self.source}' has a single column when read with the delimiter {_named(separator)}, and its header "
+                f"holds {_named(other)}; try --delimiter {_named(other)}."
+            )
+        return table
+
+    def checked(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Rows as read, with large numbers; rows that are longer than the header are refused."""
+        if not isinstance(table.index, pd.RangeIndex):
+            # pandas would take the first cells for names of the rows, and every cell for its neighbour's
+            raise InputError(
+                f"the rows of '{self.source}' have more cells than its header has names, read with the delimiter "
+                f"{_named(self.separator)}; if numbers are written with commas, separate cells by another sign "
+                "(--delimiter ';'), and give every column a name."
+            )
+        return with_large_numbers(table, self.reading.decimal or ".")
 
 
 _MOST_DIGITS = 4_300  # that Python turns into a whole number
@@ -297,40 +340,12 @@ def with_large_numbers(table: pd.DataFrame, decimal: str) -> pd.DataFrame:
     return table
 
 
-def check_cells_have_names(source: str | Path, table: pd.DataFrame, separator: str) -> None:
-    """Refuse rows that are longer than the header."""
-    if not isinstance(table.index, pd.RangeIndex):
-        # pandas would take the first cells for names of the rows, and every cell for its neighbour's
-        raise InputError(
-            f"the rows of '{source}' have more cells than its header has names, read with the delimiter "
-            f"{_named(separator)}; if numbers are written with commas, separate cells by another sign "
-            "(--delimiter ';'), and give every column a name."
-        )
-
-
 _MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32"} | {
     b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"
 }  # fmt: skip
 
 
-def _marked_encoding(source: str | Path, opened: Callable[[], IO[bytes]]) -> str:
-    """The encoding that the file itself names by a byte order mark, UTF-8 otherwise."""
-    with opened() as stream:
-        start = stream.read(4_096)
-    if start[:4] == b"PK\x03\x04" or start[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":
-        raise InputError(f"cannot read '{source}' as a table: it is a spreadsheet or an archive; save it as CSV.")
-    for mark, encoding in _MARKS.items():
-        if start.startswith(mark):
-            return encoding
-    if b"\0" in start:
-        raise InputError(
-            f"cannot read '{source}' as a table: it holds zero bytes, as UTF-16 text does; name the encoding, as "
-            "--encoding utf-16-le, if it is text."
-        )
-    return "utf-8"
-
-
-def unpacked(source: Path) -> IO[bytes]:
+def _unpacked(source: Path) -> IO[bytes]:
     """The bytes of a file, as pandas would unpack it."""
     ending = source.suffix.lower()
     if ending == ".zip":
@@ -344,11 +359,6 @@ def unpacked(source: Path) -> IO[bytes]:
         module = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}[ending]
         return importlib.import_module(module).open(source, "rb")
     return source.open("rb")
-
-
-def _header(opened: Callable[[], IO[bytes]], encoding: str, errors: str = "strict") -> str:
-    with opened() as stream, io.TextIOWrapper(stream, encoding=encoding, errors=errors) as text:
-        return text.readline(limits.LINE_BYTES)
 
 
 def _separator(header: str, besides: str | None = None) -> str:

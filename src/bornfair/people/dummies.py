@@ -62,7 +62,7 @@ def dummy_blocks(table: pd.DataFrame, names: Sequence[str]) -> tuple[Block, ...]
     found, used = list[Block](), set[str]()
     for empty_allowed, kind in ((False, "prefix"), (True, "dropped")):
         for members in _with_prefix(list(columns)):
-            if used & set(members) or not _apart([columns[name] for name in members]):
+            if used & set(members) or np.sum([columns[name] for name in members], axis=0).max() > 1:
                 continue
             counts = [int(columns[name].sum()) for name in members]
             empty = len(table) - sum(counts)
@@ -122,7 +122,8 @@ def sentences(domain: Domain, table: pd.DataFrame | None) -> tuple[str, ...]:
             told.append(f"{block.text} They change together, in the {len(kept):,} combinations of the domain.")
         elif sensitive:
             others = [name for name in block.names if name not in sensitive]
-            what = "in any combination" if not others else f"while {_listed(others)} {_stay(others)} the same"
+            stay = "stays" if len(others) == 1 else "stay"
+            what = f"while {_listed(others)} {stay} the same" if others else "in any combination"
             told.append(
                 f"{block.text} In this domain {_listed(sensitive)} {'changes' if len(sensitive) == 1 else 'change'} "
                 f"{what}, so twins may be impossible people; combinations='observed' (--combinations observed) keeps "
@@ -134,10 +135,6 @@ def sentences(domain: Domain, table: pd.DataFrame | None) -> tuple[str, ...]:
                 "impossible people."
             )
     return tuple(told)
-
-
-def _stay(names: Sequence[str]) -> str:
-    return "stays" if len(names) == 1 else "stay"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -205,22 +202,12 @@ def _complementary(columns: dict[str, np.ndarray]) -> list[tuple[str, ...]]:
         by_content.setdefault(ones.tobytes(), []).append(name)
     for name, ones in columns.items():
         others = by_content.get((~ones).tobytes(), [])
-        pair = (name, *others)
         alone = len(others) == 1 and len(by_content[ones.tobytes()]) == 1
-        first = list(columns).index(name) < list(columns).index(others[0]) if others else False
-        if alone and first and _chance(len(ones), [int(ones.sum()), int((~ones).sum())]) <= CHANCE["complement"]:
-            found.append(pair)
+        if not alone or list(columns).index(name) > list(columns).index(others[0]):
+            continue
+        if _chance(len(ones), [int(ones.sum()), int((~ones).sum())]) <= CHANCE["complement"]:
+            found.append((name, *others))
     return found
-
-
-def _apart(ones: Sequence[np.ndarray]) -> bool:
-    """Whether no row has two ones."""
-    seen = np.zeros(len(ones[0]), bool)
-    for one in ones:
-        if (seen & one).any():
-            return False
-        seen |= one
-    return True
 
 
 def _chance(rows: int, counts: Sequence[int]) -> float:

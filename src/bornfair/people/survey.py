@@ -8,6 +8,7 @@ short table is its own sample.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -75,7 +76,12 @@ class SeenColumn:
         else:
             self._note_kinds(present, where)
         if self.values is not None:
-            self._count(present.value_counts())
+            counts = present.value_counts()
+            for value, count in counts[counts > 0].items():
+                known: Any = plain(value)
+                self.values[known] = self.values.get(known, 0) + int(count)
+            if len(self.values) > MOST_CATEGORIES:
+                self.values = None
 
     def _add_numbers(self, numbers: np.ndarray, where: str) -> None:
         low, high = float(numbers.min()), float(numbers.max())
@@ -105,14 +111,6 @@ class SeenColumn:
                     f"column '{self.name}' holds {value!r} of type {type(value).__name__} in {where}; values must be "
                     "numbers, texts or true/false."
                 )
-
-    def _count(self, counts: pd.Series) -> None:
-        assert self.values is not None
-        for value, count in counts[counts > 0].items():
-            known: Any = plain(value)
-            self.values[known] = self.values.get(known, 0) + int(count)
-        if len(self.values) > MOST_CATEGORIES:
-            self.values = None
 
     def merged(self, other: SeenColumn) -> SeenColumn:
         """What both have seen, of different rows."""
@@ -232,7 +230,8 @@ class Survey:
         if self.together is not None and sensitive:
             told |= {name: [row[j] for row in self.together] for j, name in enumerate(sensitive)}
         length = max(map(len, told.values()))
-        return pd.DataFrame({name: _repeated(values, length) for name, values in told.items()})
+        columns = {name: list(itertools.islice(itertools.cycle(values), length)) for name, values in told.items()}
+        return pd.DataFrame({name: pd.Series(cells, dtype=object).infer_objects() for name, cells in columns.items()})
 
     def running_numbers(self) -> list[str]:
         """Columns whose whole numbers rise from row to row, as counters do."""
@@ -305,11 +304,6 @@ def _plain_columns(table: pd.DataFrame, declared: Collection[str]) -> pd.DataFra
     return table.assign(**{name: table[name].astype(object) for name in coded if name not in declared})
 
 
-def _repeated(values: list[Any], length: int) -> pd.Series:
-    """So many values, the first ones over again, as a column of a table."""
-    return pd.Series([values[i % len(values)] for i in range(length)], dtype=object).infer_objects()
-
-
 # --- as a file ---
 
 FACTS = "facts"
@@ -341,7 +335,10 @@ def to_bytes(survey: Survey) -> bytes:
         "rows": survey.rows, "seed": survey.seed, "size": survey.size, "texts": texts,
         "names": [str(name) for name in survey.sample.columns],
         "together": None if survey.together is None else [list(row) for row in survey.together],
-        "columns": [_seen_json(seen) for seen in survey.columns.values()],
+        "columns": [
+            vars(seen) | {"values": None if seen.values is None else [list(pair) for pair in seen.values.items()]}
+            for seen in survey.columns.values()
+        ],
     }  # fmt: skip
     return tensor_bytes(tensors | {FACTS: np.frombuffer(json.dumps(facts).encode(), np.uint8)})
 
@@ -361,18 +358,11 @@ def from_bytes(content: bytes) -> Survey:
         else:
             columns[name] = pd.Series(np.array([*levels, None], object)[stored], dtype=object)
     together = None if facts["together"] is None else tuple(tuple(row) for row in facts["together"])
-    seen = {one["name"]: _seen(one) for one in facts["columns"]}
+    for one in facts["columns"]:
+        one["values"] = None if one["values"] is None else dict(map(tuple, one["values"]))
+    seen = {one["name"]: SeenColumn(**one) for one in facts["columns"]}
     addresses = tensors["addresses"].view(np.uint64)
     return Survey(facts["rows"], seen, pd.DataFrame(columns), addresses, facts["seed"], facts["size"], together)
-
-
-def _seen_json(seen: SeenColumn) -> dict[str, Any]:
-    return vars(seen) | {"values": None if seen.values is None else [list(pair) for pair in seen.values.items()]}
-
-
-def _seen(facts: dict[str, Any]) -> SeenColumn:
-    values = facts["values"]
-    return SeenColumn(**facts | {"values": None if values is None else dict(map(tuple, values))})
 
 
 # --- random rows of a table ---
@@ -394,12 +384,10 @@ class TableSample:
         """What the rows are."""
         if len(self.sample) == self.read == self.total:
             return f"all {self.read:,} rows"
-        of = f"the {self.read:,} that there are" if self.read == self.total else self._read_in_time
+        of = f"the {self.read:,} that there are"
+        if self.read != self.total:
+            of = f"{self.read:,} that were read in the time" + (f", of {self.total:,} in all" if self.total else "")
         return f"{len(self.sample):,} random rows of {of}"
-
-    @property
-    def _read_in_time(self) -> str:
-        return f"{self.read:,} that were read in the time" + (f", of {self.total:,} in all" if self.total else "")
 
     @property
     def told_at_length(self) -> str:

@@ -280,6 +280,7 @@ class CsvFile:
             return text.readline(limits.LINE_BYTES)
 
     def open(self) -> io.BufferedReader:
+        self.separator  # noqa: B018 - looked up first: some stores have one position for all who read a file
         return io.BufferedReader(ShortLines(self._unpacked(), self.source), 1 << 18)
 
     def read(self, stream: IO[bytes], **more: Any) -> Any:

@@ -19,7 +19,7 @@ from bornfair.core.errors import InputError, shown
 from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import NUMERIC, Feature, Value, known_levels
+from bornfair.people.features import NUMERIC, Feature, NumericFeature, Value, known_levels
 from bornfair.people.space.boxes import Boxes, Places
 from bornfair.people.tables import as_pandas
 
@@ -70,11 +70,9 @@ def named_limits(domain: Domain, where: Where) -> dict[str, Limit]:
 def within(feature: Feature, where: Where | None = None) -> Limit:
     """What a feature may be, in the sub-population if it says so."""
     full: Limit = (feature.low, feature.high) if isinstance(feature, NUMERIC) else tuple(feature.levels())
-    return _narrowed(feature, full, where[feature.name]) if where is not None and feature.name in where else full
-
-
-def _narrowed(feature: Feature, full: Limit, wanted: Sequence[Value]) -> Limit:
-    """What of a feature is left when only the wanted range or the wanted values count."""
+    if where is None or feature.name not in where:
+        return full
+    wanted = where[feature.name]
     if isinstance(wanted, str):
         raise InputError(f"where['{feature.name}'] is the text {wanted!r}; give a list of values.")
     asked = tuple(wanted)
@@ -334,14 +332,11 @@ def marginals_of(domain: Domain, table: Any) -> dict[str, dict[Any, float]]:
         gone = len(frame) - len(column)
         if isinstance(feature, NUMERIC) and feature.low == feature.high and not feature.missing:
             continue  # there is nothing to weigh
+        weights: dict[Any, float]
         if not isinstance(feature, NUMERIC):
             weights = {level: float((column == level).sum()) for level in known_levels(feature)}
         else:
-            numbers = _numbers(feature.name, column)
-            numbers = numbers[(numbers >= feature.low) & (numbers <= feature.high)]
-            weights = {}
-            if len(numbers):
-                weights = _ranges(feature.low, feature.high, numbers) if feature.kind == "real" else _whole(numbers)
+            weights = _weights_of_numbers(feature, column)
         if feature.missing and (sum(weights.values()) > 0 or not isinstance(feature, NUMERIC)):
             weights[None] = float(gone)
         if not sum(weights.values()) > 0:
@@ -350,24 +345,22 @@ def marginals_of(domain: Domain, table: Any) -> dict[str, dict[Any, float]]:
     return found
 
 
-def _numbers(name: str, column: pd.Series) -> np.ndarray:
+def _weights_of_numbers(feature: NumericFeature, column: pd.Series) -> dict[Any, float]:
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
     if np.isnan(numbers).any():
         raise InputError(
-            f"column '{name}' holds {column.iloc[int(np.argmax(np.isnan(numbers)))]!r}; numbers are needed."
+            f"column '{feature.name}' holds {column.iloc[int(np.argmax(np.isnan(numbers)))]!r}; numbers are needed."
         )
-    return numbers
-
-
-def _whole(numbers: np.ndarray) -> dict[Any, float]:
-    values, counts = np.unique(np.round(numbers), return_counts=True)
-    return {int(value): float(count) for value, count in zip(values, counts, strict=True)}
-
-
-def _ranges(low: float, high: float, numbers: np.ndarray) -> dict[Any, float]:
-    """Pieces of about equal content that cover the whole range; people are spread evenly inside each."""
-    if low == high:
-        return {(low, high): float(len(numbers))}
-    edges = np.unique(np.concatenate([[low], np.quantile(numbers, np.linspace(0, 1, PIECES + 1)), [high]]))
+    numbers = numbers[(numbers >= feature.low) & (numbers <= feature.high)]
+    if not len(numbers):
+        return {}
+    if feature.kind == "integer":
+        values, counts = np.unique(np.round(numbers), return_counts=True)
+        return {int(value): float(count) for value, count in zip(values, counts, strict=True)}
+    if feature.low == feature.high:
+        return {(feature.low, feature.high): float(len(numbers))}
+    # Pieces of about equal content that cover the whole range; people are spread evenly inside each.
+    inner = np.quantile(numbers, np.linspace(0, 1, PIECES + 1))
+    edges = np.unique(np.concatenate([[feature.low], inner, [feature.high]]))
     counts, _ = np.histogram(numbers, edges)
     return {(float(a), float(b)): float(count) for a, b, count in zip(edges[:-1], edges[1:], counts, strict=True)}

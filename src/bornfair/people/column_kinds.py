@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.errors import plain
-from bornfair.people.numbers import Decimal, is_no_value, number_of, style_of
+from bornfair.people.numbers import Decimal, holds_numbers, is_no_value, number_of, style_of
 
 Kind = Literal["whole number", "decimal", "category", "true/false", "date", "text", "identifier", "empty"]
 
@@ -68,7 +68,7 @@ def look(column: pd.Series) -> Column:
     if present.empty:
         return Column(name, "empty", 0, gaps, refused=True)
     declared = isinstance(column.dtype, pd.CategoricalDtype)
-    if _is_numeric(present.dtype):
+    if holds_numbers(present) and not pd.api.types.is_complex_dtype(present.dtype):
         return _number(name, present.to_numpy(dtype=np.float64), gaps)
     counts = present.value_counts()
     counts = counts[counts > 0]
@@ -127,11 +127,6 @@ def _typed(option: str, columns: Sequence[Column]) -> str:
 
 
 # --- numbers ---
-
-
-def _is_numeric(dtype: Any) -> bool:
-    types = pd.api.types
-    return types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype) and not types.is_complex_dtype(dtype)
 
 
 def _number(name: str, numbers: np.ndarray, gaps: int, **more: Any) -> Column:
@@ -262,7 +257,8 @@ def _written(name: str, counts: pd.Series, looked: list[str], rows: int, gaps: i
     if plain_ones == len(told) == len(texts):
         return None  # a file's would have been read as numbers: somebody has made texts of them
     if plain_ones == len(told):
-        written = f"numbers beside {_beside(counts)}"
+        marks = [str(value) for value in counts.index if is_no_value(str(value))]
+        written = f"numbers beside {' and '.join(repr(mark) for mark in marks[:3])}"
     elif decimal == ",":
         grouped = any(re.search(r"\d[.'’ ]\d{3}(?:\D|$)", text) for text in told)
         written = "numbers with decimal commas" + (" and thousands separators" if grouped else "")
@@ -276,11 +272,6 @@ def _written(name: str, counts: pd.Series, looked: list[str], rows: int, gaps: i
     refused = len(told) >= min(max(10, 0.1 * rows), 100)
     gaps += rows - int(told_rows.sum())
     return _number(name, np.repeat(values, told_rows), gaps, written=written, decimal=decimal, refused=refused)
-
-
-def _beside(counts: pd.Series) -> str:
-    marks = [str(value) for value in counts.index if is_no_value(str(value))]
-    return " and ".join(repr(mark) for mark in marks[:3])
 
 
 def _tokens(name: str) -> set[str]:

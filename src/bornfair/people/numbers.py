@@ -54,7 +54,8 @@ def number_of(text: str, decimal: Decimal) -> float | None:
     return -value if negative else value
 
 
-def _holds_numbers(column: pd.Series) -> bool:
+def holds_numbers(column: pd.Series) -> bool:
+    """Whether the type of a column is one of numbers; true and false are none."""
     return pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype)
 
 
@@ -75,7 +76,7 @@ def as_numbers(name: str, column: pd.Series, decimal: Decimal | None) -> pd.Seri
 
     decimal: as the file says it; otherwise the sign with which all texts of the column are numbers.
     """
-    if _holds_numbers(column):
+    if holds_numbers(column):
         return column
     texts = {value: str(value) for value in column.dropna().unique()}
     told = [text for text in texts.values() if not is_no_value(text)]
@@ -114,7 +115,7 @@ def is_constant(column: pd.Series) -> bool:
     (True, False)
     """
     present = column.dropna()
-    if not _holds_numbers(present):
+    if not holds_numbers(present):
         return present.map(str).nunique() == 1
     return one_value(present.to_numpy(np.float64))
 
@@ -139,7 +140,7 @@ def sentinels(column: pd.Series) -> list[float]:
     ([99999.0], [])
     """
     present = column.dropna()
-    if not _holds_numbers(present):
+    if not holds_numbers(present):
         return []
     numbers = present.to_numpy(np.float64)
     values, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
@@ -157,7 +158,7 @@ def constant_sentence(column: pd.Series) -> str | None:
     """That a column has one value only, if it has: numbers are left out, a category says the same of everybody."""
     if not is_constant(column):
         return None
-    what = "and is left out" if _holds_numbers(column) else "only: it tells nobody apart"
+    what = "and is left out" if holds_numbers(column) else "only: it tells nobody apart"
     return f"column '{column.name}' has the one value {plain(column.dropna().iloc[0])!r} {what}."
 
 

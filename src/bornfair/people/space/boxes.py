@@ -237,11 +237,6 @@ class Places:
             possible[:, gap.number] &= boxes.high[:, gap.missing] == 0
         return possible
 
-    def share_merit(self, merit: np.ndarray) -> None:
-        """What a cut at a number is worth [boxes, columns], its gap is worth too: that is cut first."""
-        for gap in self.free.gaps:
-            merit[:, gap.missing] = np.maximum(merit[:, gap.missing], merit[:, gap.number])
-
     def cut(self, boxes: Boxes, weight: np.ndarray, slope: np.ndarray) -> tuple[Boxes, Boxes, np.ndarray]:
         """Both halves of each box, cut where the outputs depend most on it, and which boxes could be cut at all.
 
@@ -257,7 +252,8 @@ class Places:
             bottom = np.where(allowed, slope[:, group], np.inf).min(axis=1)
             merit[:, group.start] = np.nan_to_num(top - bottom)
             spread[:, group.start] = allowed.mean(axis=1)
-        self.share_merit(merit)
+        for gap in self.free.gaps:  # what a cut at a number is worth, its gap is worth too: that is cut first
+            merit[:, gap.missing] = np.maximum(merit[:, gap.missing], merit[:, gap.number])
         possible = self.cuttable(boxes)
         merit, spread = np.where(possible, merit, -1.0), np.where(possible, spread, -1.0)
         known = merit.max(axis=1, initial=-1.0) > 0

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import lcm
 from numbers import Real
 from typing import Any
@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from bornfair.core.errors import InputError, shown
+from bornfair.people.columns import NumberColumn
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import NUMERIC, Feature, Value
+from bornfair.people.features import NUMERIC, Feature
 from bornfair.people.space.boxes import Boxes, Places
 from bornfair.people.space.subpopulation import Limit, Limits, Where, box_within, limits_of, weights_within
 from bornfair.people.twins.relation import FreeSpace
@@ -304,7 +305,7 @@ def _part(first: Any, last: np.ndarray, chance: np.ndarray) -> np.ndarray:
 
 
 def variables(
-    encoding: Encoding | None,
+    encoding: Encoding,
     free: FreeSpace,
     marginals: Mapping[str, Marginal] | None = None,
     where: Where | None = None,
@@ -312,32 +313,26 @@ def variables(
     """The variables of a free space; marginals are given by the names of free features and raw values, as is `where`,
     which names a sub-population.
     """
-    plain, limits = Variables(free, {}), dict[str, Limit]()
-    if encoding is None or encoding.free_width != free.width:
+    found, limits = Variables(free, {}), dict[str, Limit]()
+    if encoding.free_width != free.width:
         if marginals or where:
             raise InputError("marginals and where need a relation over the free features of the model; leave them out.")
-        return plain
+        return found
     if where:
         limits = dict(limits_of(encoding.domain, where))
-        plain = replace(plain, within=box_within(plain.places, encoding, limits))
+        found = replace(found, within=box_within(found.places, encoding, limits))
         marginals = weights_within(encoding, marginals or {}, limits)
-    plain = replace(plain, beyond=_beyond(plain, encoding, limits))
-    if not marginals:
-        return _with_gaps(plain, {})
-    beyond, gaps = dict(plain.beyond), dict[int, float]()
-    by_start = {int(column): i for i, column in enumerate(plain.numbers)}
-    by_start |= {group.start: len(plain.numbers) + i for i, group in enumerate(free.groups)}
+    beyond, held, gaps = _beyond(found, encoding, limits), dict[int, Weights](), dict[int, float]()
     known = {feature.name: feature for feature in encoding.domain.free_features}
-    columns, held = encoding.free_columns(), dict[int, Weights]()
-    for name, marginal in marginals.items():
-        feature = known.get(name)
-        if feature is None:
+    variable_of = {int(column): i for i, column in enumerate(found.columns)}
+    for name, marginal in (marginals or {}).items():
+        if name not in known:
             raise InputError(
                 f"marginals are given for '{name}', which is not a free feature; there are {shown(known)}."
             )
         if not isinstance(marginal, Mapping) or not marginal:
             raise InputError(f"the marginal of '{name}' must map values to weights, found {marginal!r}.")
-        variable = by_start[columns[name].start]
+        feature, variable = known[name], variable_of[encoding.free_columns()[name].start]
         gone = marginal.get(None, 0) if feature.missing and isinstance(feature, NUMERIC) else None
         if gone is not None:
             marginal = {value: weight for value, weight in marginal.items() if value is not None}
@@ -345,13 +340,15 @@ def variables(
                 raise InputError(f"the marginal of '{name}' weighs nothing but its gap; give weights of values too.")
         if feature.kind == "real" and feature.low == feature.high:  # there is nothing to weigh but the gap
             if gone:
-                gaps[variable] = float(_exact(name, gone) / sum(_exact(name, weight) for weight in marginal.values()))
+                gaps[variable] = float(
+                    exact_weight(name, gone) / sum(exact_weight(name, weight) for weight in marginal.values())
+                )
             continue
         if feature.kind == "real":
-            found = _histogram(name, marginal, encoding, (feature.low, feature.high), gone or 0)
             beyond.pop(variable, None)
-            if found is not None:
-                inside, beyond[variable], gaps[variable] = found
+            pieces = _histogram(encoding.number(name), marginal, gone or 0)
+            if pieces is not None:
+                inside, beyond[variable], gaps[variable] = pieces
                 held |= {} if inside is None else {variable: inside}
             continue
         unknown = [value for value in marginal if not _exists(feature, value)]
@@ -362,7 +359,9 @@ def variables(
             first = column.held(feature.low)
             for value, weight in sorted(marginal.items()):  # who lies beyond an end counts there
                 place = column.held(int(value)) - first
-                given[place] = _exact(name, given[place]) + _exact(name, weight) if place in given else weight
+                given[place] = (
+                    exact_weight(name, given[place]) + exact_weight(name, weight) if place in given else weight
+                )
             upto = _cumulated(name, [*given.values(), gone or 0])
             held[variable] = Weights(upto[:-1], at=np.array(list(given), np.float64))
             gaps[variable] = float(upto[-1] - upto[-2])
@@ -370,8 +369,9 @@ def variables(
         else:
             weights = [marginal.get(level, 0) for level in feature.levels()]
             held[variable] = Weights(_cumulated(name, weights), at=np.arange(float(len(weights))))
-    weighted = replace(plain, weights=held, beyond={variable: pair for variable, pair in beyond.items() if any(pair)})
-    return _with_gaps(weighted, gaps)
+    if marginals:
+        beyond = {variable: pair for variable, pair in beyond.items() if any(pair)}
+    return _with_gaps(replace(found, weights=held, beyond=beyond), gaps)
 
 
 def _with_gaps(found: Variables, given: Mapping[int, float]) -> Variables:
@@ -394,11 +394,11 @@ def _beyond(plain: Variables, encoding: Encoding, limits: Limits) -> dict[int, t
     a real number in widths of what is seen.
     """
     columns, root, found = encoding.free_columns(), plain.places.root, dict[int, tuple[float, float]]()
-    missing = {gap.missing for gap in plain.free.gaps}
-    for i, place in ((i, place) for i, place in enumerate(plain.numbers) if place not in missing):
-        name = next(name for name, where in columns.items() if where.start == place)
-        feature = encoding.domain.feature(name)
-        if not isinstance(feature, NUMERIC):
+    name_of = {where.start: name for name, where in columns.items()}
+    for i, place in enumerate(plain.numbers):
+        name = name_of.get(place)  # none of columns that say that a number is missing
+        feature = None if name is None else encoding.domain.feature(name)
+        if name is None or not isinstance(feature, NUMERIC):
             continue
         if root.low[0, place] == root.high[0, place]:  # all look alike: how many they are matters beside a gap only
             if feature.missing and feature.kind == "integer":
@@ -422,36 +422,31 @@ def _exists(feature: Feature, value: Any) -> bool:
 
 def _cumulated(name: str, weights: Sequence[Any]) -> np.ndarray:
     """Cumulative weights; whole numbers in the same proportions where these are small enough."""
-    shares = [_exact(name, weight) for weight in weights]
+    shares = [exact_weight(name, weight) for weight in weights]
     if min(shares) < 0 or sum(shares) <= 0:
         raise InputError(f"the marginal of '{name}' needs weights of at least 0, one of them above 0.")
     scale = 1
     for share in shares:
-        scale = lcm(scale, share.denominator)
-        if scale > EXACT:
-            break
+        if scale <= EXACT:
+            scale = lcm(scale, share.denominator)
     total = sum(shares) * scale
     if total < EXACT:
         return np.concatenate([[0.0], np.cumsum([float(share * scale) for share in shares])])
     # Scaled to about 1, and cumulated exactly before each is rounded.
-    upto, whole, found = Fraction(0), sum(shares), [0.0]
-    for share in shares:
-        upto += share
-        found.append(float(upto / whole))
-    return np.array(found)
+    whole = sum(shares)
+    return np.array([0.0, *(float(upto / whole) for upto in accumulate(shares))])
 
 
 def _histogram(
-    name: str, marginal: Marginal, encoding: Encoding, range_: tuple[Value, Value], gone: Any
+    column: NumberColumn, marginal: Marginal, gone: Any
 ) -> tuple[Weights | None, tuple[float, float], float] | None:
     """The weights of what is seen of a real number, of what lies beyond, and of its gap; None where it is all one."""
-    low, high = range_
+    name, low, high = column.feature.name, column.feature.low, column.feature.high
     pieces = sorted(marginal.items())
     ends = [piece for piece, _ in pieces]
     if not all(isinstance(e, tuple) and len(e) == 2 and e[0] < e[1] for e in ends):
         raise InputError(f"'{name}' is a real number: its marginal maps ranges (low, high) to weights, found {ends!r}.")
     joined = [e[0] for e in ends] + [ends[-1][1]]
-    column = encoding.number(name)
     if joined[0] != low or joined[-1] != high or any(a[1] != b[0] for a, b in pairwise(ends)):
         raise InputError(f"the ranges of the marginal of '{name}' must cover [{low}, {high}] without gaps or overlaps.")
     first, last = column.seen
@@ -461,7 +456,7 @@ def _histogram(
     weights: list[Any] = [weight for _, weight in pieces]
     below = above = 0
     if (first, last) != (low, high):
-        weights = [_exact(name, weight) for weight in weights]
+        weights = [exact_weight(name, weight) for weight in weights]
         shares = [_parts(a, b, first, last) for a, b in ends]
         below, above = (sum(w * share[i] for w, share in zip(weights, shares, strict=True)) for i in (0, 2))
         weights = [w * share[1] for w, share in zip(weights, shares, strict=True) if share[1]]
@@ -483,7 +478,8 @@ def _parts(low: float, high: float, first: float, last: float) -> tuple[Fraction
     return below, inside, above
 
 
-def _exact(name: str, weight: Any) -> Fraction:
+def exact_weight(name: str, weight: Any) -> Fraction:
+    """A weight as it is written: 0.1 is a tenth."""
     try:
         return Fraction(weight) if isinstance(weight, (int, Fraction)) else Fraction(repr(float(weight)))
     except (TypeError, ValueError) as error:

@@ -18,7 +18,7 @@ import numpy as np
 from bornfair.core.errors import InputError, shown
 from bornfair.models.forest.bounds.cells import Cells, FeatureCells
 from bornfair.people.features import NUMERIC
-from bornfair.people.space.variables import DOWN, EXACT, Marginal
+from bornfair.people.space.variables import DOWN, EXACT, Marginal, exact_weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ def _weights(part: FeatureCells, marginal: Marginal | None) -> np.ndarray:
         raise InputError(f"the marginal of '{feature.name}' must map values to weights, found {marginal!r}.")
     found = [Fraction(0)] * part.count
     for value, weight in marginal.items():
-        share = _exact(feature.name, weight)
+        share = exact_weight(feature.name, weight)
         if feature.kind == "real" and not (value is None and part.gap):
             _spread(part, value, share, found)
             continue
@@ -146,10 +146,3 @@ def _spread(part: FeatureCells, piece: Any, weight: Fraction, found: list[Fracti
         inside = min(high, Fraction(end)) - max(low, Fraction(begin))
         if inside > 0:
             found[cell] += weight * inside / (high - low)
-
-
-def _exact(name: str, weight: Any) -> Fraction:
-    try:
-        return Fraction(weight) if isinstance(weight, (int, Fraction)) else Fraction(repr(float(weight)))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the marginal of '{name}' has a weight that is not a finite number ({error}).") from None

@@ -18,7 +18,7 @@ import pandas as pd
 from pydantic import ValidationError, model_validator
 
 from bornfair.core import limits
-from bornfair.core.errors import InputError, shown
+from bornfair.core.errors import InputError, plain, shown
 from bornfair.core.files import read_regular, write_atomically
 from bornfair.people.dummies import with_sensitive
 from bornfair.people.features import (
@@ -26,13 +26,15 @@ from bornfair.people.features import (
     NUMERIC,
     BooleanFeature,
     Feature,
+    IntegerFeature,
     Level,
     Population,
     RealFeature,
+    known_levels,
     listed_names,
     unknown_column,
 )
-from bornfair.people.inference import ForcedKind, inferred, rows_outside, sample_people
+from bornfair.people.inference import ForcedKind, gap_share, inferred
 from bornfair.people.rules import TwinGroup, check_rules, parse_rules, rule_text
 from bornfair.people.sensitive import SensitiveSpace
 
@@ -178,11 +180,45 @@ class Domain(Population):
 
     def sample(self, count: int, *, seed: int) -> pd.DataFrame:
         """People drawn uniformly from the domain, sensitive values included."""
-        return sample_people(self, count, seed=seed)
+        generator = np.random.default_rng(seed)
+        columns: dict[str, Any] = {}
+        for feature in self.features:
+            if isinstance(feature, RealFeature):
+                columns[feature.name] = generator.uniform(feature.low, feature.high, count)
+            elif isinstance(feature, IntegerFeature):
+                columns[feature.name] = generator.integers(feature.low, feature.high, count, endpoint=True)
+            else:
+                levels = np.array(feature.levels(), dtype=object)
+                columns[feature.name] = levels[generator.integers(len(levels), size=count)]
+            if feature.missing and isinstance(feature, NUMERIC):
+                gap = generator.random(count) < gap_share(feature)
+                columns[feature.name] = np.where(gap, np.nan, columns[feature.name])
+        if self.combinations is not None:
+            rows = np.array(self.combinations, dtype=object)[generator.integers(len(self.combinations), size=count)]
+            columns |= {name: rows[:, j] for j, name in enumerate(self.sensitive)}
+        return pd.DataFrame(columns, columns=list(self.names)).infer_objects()
 
     def outside(self, table: pd.DataFrame) -> np.ndarray:
         """Which rows of a table are not individuals of this domain (a boolean array)."""
-        return rows_outside(self, table)
+        outside = np.zeros(len(table), dtype=bool)
+        for feature in self.features:
+            if feature.name not in table.columns:
+                continue
+            column = table[feature.name]
+            if isinstance(feature, (RealFeature, IntegerFeature)):
+                numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+                beyond = ~((numbers >= feature.low) & (numbers <= feature.high))
+                if isinstance(feature, IntegerFeature):
+                    beyond |= numbers != np.round(numbers)
+            else:
+                beyond = ~column.isin(list(known_levels(feature))).to_numpy()
+            outside |= beyond & ~column.isna().to_numpy() if feature.missing else beyond
+        if self.combinations is not None and all(name in table.columns for name in self.sensitive):
+            known = set(self.combinations)
+            rows = table[list(self.sensitive)].to_numpy(object)
+            told = (tuple(None if pd.isna(v) else plain(v) for v in row) for row in rows)
+            outside |= np.array([row not in known for row in told], dtype=bool)
+        return outside
 
     # --- as a file ---
 

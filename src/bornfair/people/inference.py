@@ -22,7 +22,6 @@ from bornfair.people.features import (
     Population,
     RealFeature,
     Value,
-    known_levels,
     unknown_column,
 )
 from bornfair.people.levels import level_positions
@@ -209,48 +208,6 @@ def gap_share(feature: Feature) -> float:
     0.1
     """
     return 1 / (len(feature.levels()) + 1) if feature.missing else 0.0
-
-
-def sample_people(people: Population, count: int, *, seed: int) -> pd.DataFrame:
-    generator = np.random.default_rng(seed)
-    columns: dict[str, Any] = {}
-    for feature in people.features:
-        if isinstance(feature, RealFeature):
-            columns[feature.name] = generator.uniform(feature.low, feature.high, count)
-        elif isinstance(feature, IntegerFeature):
-            columns[feature.name] = generator.integers(feature.low, feature.high, count, endpoint=True)
-        else:
-            levels = np.array(feature.levels(), dtype=object)
-            columns[feature.name] = levels[generator.integers(len(levels), size=count)]
-        if feature.missing and isinstance(feature, NUMERIC):
-            gap = generator.random(count) < gap_share(feature)
-            columns[feature.name] = np.where(gap, np.nan, columns[feature.name])
-    if people.combinations is not None:
-        rows = np.array(people.combinations, dtype=object)[generator.integers(len(people.combinations), size=count)]
-        columns |= {name: rows[:, j] for j, name in enumerate(people.sensitive)}
-    return pd.DataFrame(columns, columns=list(people.names)).infer_objects()
-
-
-def rows_outside(people: Population, table: pd.DataFrame) -> np.ndarray:
-    outside = np.zeros(len(table), dtype=bool)
-    for feature in people.features:
-        if feature.name not in table.columns:
-            continue
-        column = table[feature.name]
-        if isinstance(feature, (RealFeature, IntegerFeature)):
-            numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
-            beyond = ~((numbers >= feature.low) & (numbers <= feature.high))
-            if isinstance(feature, IntegerFeature):
-                beyond |= numbers != np.round(numbers)
-        else:
-            beyond = ~column.isin(list(known_levels(feature))).to_numpy()
-        outside |= beyond & ~column.isna().to_numpy() if feature.missing else beyond
-    if people.combinations is not None and all(name in table.columns for name in people.sensitive):
-        known = set(people.combinations)
-        rows = table[list(people.sensitive)].to_numpy(object)
-        told = (tuple(None if pd.isna(v) else plain(v) for v in row) for row in rows)
-        outside |= np.array([row not in known for row in told], dtype=bool)
-    return outside
 
 
 def _number(name: str, values: np.ndarray) -> Feature:

@@ -27,7 +27,7 @@ from bornfair.core.errors import InputError, plain, shown
 from bornfair.models import metrics
 from bornfair.models.operating import agreeing, point_of_means
 from bornfair.models.verdict import Verdict
-from bornfair.parallel.forks import openmp_after_fork
+from bornfair.parallel.task import openmp_after_fork
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC
 from bornfair.people.levels import as_listed, level_positions

@@ -9,7 +9,8 @@ import pytest
 from tests.support.random_forests import everybody, random_forest_model, some_limits, within
 
 from bornfair.core.errors import InputError
-from bornfair.models.forest.bounds.judge import Judge, restricted
+from bornfair.models.forest.bounds.cells import restricted
+from bornfair.models.forest.bounds.judge import Judge
 from bornfair.models.forest.shares.moments import Functions, LeafTable
 from bornfair.models.forest.shares.weights import CellWeights
 from bornfair.parallel import Workers

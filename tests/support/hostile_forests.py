@@ -28,7 +28,8 @@ from bornfair.core.errors import InputError
 from bornfair.importers.boosting import forest_file
 from bornfair.importers.onnx_file import read_onnx
 from bornfair.importers.onnx_forest import onnx_forest
-from bornfair.models.forest.bounds.judge import Judge, restricted
+from bornfair.models.forest.bounds.cells import restricted
+from bornfair.models.forest.bounds.judge import Judge
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.reading import Reading
 from bornfair.people.domain import Domain

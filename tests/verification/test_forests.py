@@ -8,7 +8,7 @@ import pandas as pd
 from tests.support.random_forests import everybody, random_forest_model
 
 from bornfair.core.clock import Clock
-from bornfair.models.forest.bounds.judge import restricted
+from bornfair.models.forest.bounds.cells import restricted
 from bornfair.models.forest.influence import influences
 from bornfair.people.twins.versions import Versions
 from bornfair.quantification.cells import shares_of_forest

@@ -19,7 +19,7 @@ import numpy as np
 from bornfair.core.errors import InputError, NoGamma
 from bornfair.models.network.activations import ACTIVATIONS, Activation
 from bornfair.models.network.network import Network
-from bornfair.parallel.forks import require_jax
+from bornfair.parallel.task import require_jax
 from bornfair.training.gamma import CENTRED, checked_codes
 
 LARGEST_BLOCK = 2**21

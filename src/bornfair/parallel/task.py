@@ -1,4 +1,4 @@
-"""The part of a piece of work that runs on a worker.
+"""What a process can do: work for others on a worker, and compute with libraries after a fork.
 
 The work comes once, as bytes with a name, and is kept; after that only items come. An error of the work itself comes
 back as a value: what a worker raises beside that is the worker's own death.
@@ -6,8 +6,11 @@ back as a value: what a worker raises beside that is the worker's own death.
 
 from __future__ import annotations
 
+import functools
+import os
 import pickle
 import secrets
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bornfair.core.errors import InputError
 
 KEPT = 4  # works, on each worker
 HOME = secrets.token_hex(16)
@@ -85,3 +90,49 @@ def _portable(error: Exception) -> Exception:
     except Exception:  # noqa: BLE001  # whatever pickle finds fault with
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
+
+
+# --- processes that were forked ---
+#
+# A forked process does not have the threads of its parent, for which JAX and OpenMP would wait forever.
+
+_state = {"forked": False, "jax": False}
+
+
+def _after_fork() -> None:
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    _state["forked"] = True
+    _state["jax"] = _state["jax"] or bool(getattr(bridge, "_backends", bridge))  # its threads start with a backend
+    _one_thread.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def jax_hangs() -> bool:
+    """Whether JAX was used before this process was forked."""
+    return _state["jax"]
+
+
+def require_jax() -> None:
+    """Raise InputError where training would wait forever."""
+    openmp_after_fork()
+    if jax_hangs():
+        raise InputError(
+            "JAX does not work in a process that was forked after JAX was used, so training would hang here; start the "
+            "process with multiprocessing.get_context('spawn'), or train before it is forked. Prediction works."
+        )
+
+
+def openmp_after_fork() -> None:
+    """Let libraries that use OpenMP compute in one thread, if this process was forked."""
+    if _state["forked"]:
+        _one_thread()
+
+
+@functools.cache
+def _one_thread() -> None:
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1, "openmp")

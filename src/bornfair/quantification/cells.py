@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 
 from bornfair.core.clock import Clock
-from bornfair.models.forest.bounds.branching import Branching, halves
-from bornfair.models.forest.bounds.judge import Judge, told_apart
+from bornfair.models.forest.bounds.judge import Branching, Judge, halves, told_apart
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.forest.shares.panel import Panel
 from bornfair.models.forest.shares.weights import CellWeights

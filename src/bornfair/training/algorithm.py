@@ -19,7 +19,7 @@ import optax
 
 from bornfair.core.errors import InputError
 from bornfair.models.network.network import CHUNK, Network, Parameters
-from bornfair.parallel.forks import require_jax
+from bornfair.parallel.task import require_jax
 from bornfair.people.encoding import aligned_zeros
 from bornfair.training.embedding import Embedding
 from bornfair.training.epochs import Callback, Plan, Run, State, Training, rates, split

@@ -18,7 +18,7 @@ from bornfair.models.metrics import quality_warning
 from bornfair.models.network.network import Network
 from bornfair.models.network.structural import confirm_encoded
 from bornfair.models.operating import Asked, Threshold
-from bornfair.parallel.forks import require_jax
+from bornfair.parallel.task import require_jax
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, known_levels

@@ -22,7 +22,7 @@ from bornfair.models import metrics
 from bornfair.models.network.network import Network, decisions
 from bornfair.models.network.structural import confirm_encoded
 from bornfair.models.operating import Asked, Threshold
-from bornfair.parallel.forks import require_jax
+from bornfair.parallel.task import require_jax
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import Label, Value

@@ -17,8 +17,7 @@ import pandas as pd
 
 from bornfair.core.clock import Clock, Timeout
 from bornfair.core.errors import plain_level
-from bornfair.models.forest.bounds.branching import Branching, halves
-from bornfair.models.forest.bounds.judge import Judge, told_apart
+from bornfair.models.forest.bounds.judge import Branching, Judge, halves, told_apart
 from bornfair.models.verdict import Verdict
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.space.boxes import Boxes

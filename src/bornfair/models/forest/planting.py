@@ -28,14 +28,7 @@ class Planting:
     _sizes: list[int] = field(default_factory=list)
 
     def add(
-        self,
-        column: Any,
-        threshold: Any,
-        left: Any,
-        right: Any,
-        missing_left: Any,
-        values: Any,
-        members: Any = None,
+        self, column: Any, threshold: Any, left: Any, right: Any, missing_left: Any, values: Any, members: Any = None
     ) -> None:
         """One tree; `values` [nodes, outputs]."""
         count = len(left)

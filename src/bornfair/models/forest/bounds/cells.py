@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from bornfair.people.twins.versions import Versions, own_versions
 if TYPE_CHECKING:
     from bornfair.models.forest.model import ForestModel
 
+Kept = tuple[Any, ...]
 MOST_VERSIONS = 100_000
 """Most versions of a person who are told apart."""
 
@@ -337,3 +338,89 @@ def _map(cells: FeatureCells, goes: Permutation) -> np.ndarray:
         mirrored = total - ends[cell]
         own[cell] = next(i for i, end in enumerate(ends) if mirrored <= end)
     return own
+
+
+# --- what the domain leaves of a forest ---
+
+
+def restricted(model: ForestModel) -> ForestModel:
+    """The model with the forest that its domain leaves: without splits that everybody passes one way, and without
+    splits whose two sides are equal. Each tree still adds the same number to everybody's score.
+    """
+    keeper = _Keeper(model.forest, Cells.of(model).sides)
+    return replace(model, forest=keeper.forest_of([keeper.tree(int(root)) for root in model.forest.roots]))
+
+
+class _Keeper:
+    """Numbers subtrees; equal ones get the same number (`known`), so that equal sides are recognised at once."""
+
+    def __init__(self, forest: Forest, sides: Mapping[int, tuple[int, np.ndarray]]) -> None:
+        self.forest, self.sides = forest, sides
+        self.known: dict[Kept, int] = {}
+        self.trees: list[Kept] = []  # (row of values,) of a leaf, else (node, left, right) with subtrees by number
+
+    def _number(self, key: Kept, kept: Kept) -> int:
+        if key not in self.known:
+            self.known[key] = len(self.trees)
+            self.trees.append(kept)
+        return self.known[key]
+
+    def tree(self, root: int) -> int:
+        """The number of what is left of a subtree; without recursion, as trees may be deep."""
+        forest, done = self.forest, list[int]()
+        waiting: list[tuple[int, dict[int, np.ndarray], bool]] = [(root, {}, False)]
+        while waiting:
+            node, allowed, is_done = waiting.pop()
+            if is_done:
+                right, left = done.pop(), done.pop()
+                asks = tuple(part[node].item() for part in (forest.column, forest.threshold, forest.members))
+                key = (*asks, forest.missing_left[node].item(), left, right)
+                done.append(left if left == right else self._number(key, (node, left, right)))
+                continue
+            if forest.leaf[node] >= 0:
+                row = int(forest.leaf[node])
+                done.append(self._number(("leaf", forest.values[row].tobytes()), (row,)))
+                continue
+            position, left_cells = self.sides[node]
+            own = allowed.get(position)
+            one = left_cells if own is None else own & left_cells
+            other = ~left_cells if own is None else own & ~left_cells
+            sides = [(one, int(forest.left[node])), (other, int(forest.right[node]))]
+            sides = [(some, child) for some, child in sides if some.any()]
+            if len(sides) == 2:
+                waiting.append((node, allowed, True))
+            for some, child in reversed(sides):
+                waiting.append((child, {**allowed, position: some}, False))
+        return done[0]
+
+    def forest_of(self, roots: list[int]) -> Forest:
+        """The trees written out again, each parent before its children."""
+        forest = self.forest
+        starts, source, left, right, rows = list[int](), list[int](), list[int](), list[int](), list[int]()
+        for root in roots:
+            starts.append(len(source))
+            waiting = [(root, -1, False)]
+            while waiting:
+                number, parent, is_right = waiting.pop()
+                here, kept = len(source), self.trees[number]
+                if parent >= 0:
+                    (right if is_right else left)[parent] = here
+                left.append(-1)
+                right.append(-1)
+                if len(kept) == 1:
+                    source.append(-1)
+                    rows.append(kept[0])
+                    continue
+                source.append(kept[0])
+                waiting += [(kept[2], here, True), (kept[1], here, False)]
+        at = np.array(source)
+        inner = at >= 0
+
+        def of(array: np.ndarray, leaf: Any) -> np.ndarray:
+            return np.where(inner, array[at], leaf)
+
+        return replace(
+            forest, roots=np.array(starts), column=of(forest.column, -1), threshold=of(forest.threshold, 0.0),
+            members=of(forest.members, -1), left=np.array(left), right=np.array(right),
+            missing_left=of(forest.missing_left, False), values=forest.values[rows],
+        )  # fmt: skip

@@ -7,27 +7,26 @@ Sure answers hold in real numbers and in the forest's own arithmetic: bounds all
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from bornfair.core.errors import shown
 from bornfair.models.forest.bounds.bits import TOGETHER, LeafBits
-from bornfair.models.forest.bounds.cells import Cells
+from bornfair.models.forest.bounds.cells import Cells, restricted
 from bornfair.models.forest.columns import columns_of
 from bornfair.models.forest.forest import Forest
 from bornfair.models.verdict import Arithmetic, Verdict, undecided
+from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.subpopulation import Where
 
 if TYPE_CHECKING:
     from bornfair.models.forest.model import ForestModel
 
-Kept = tuple[Any, ...]
 BANDS = 8  # of many versions
 MOST_CLOSE = 100_000  # sums that are looked at without rounding in one call; beyond, too close to call
 
@@ -134,13 +133,10 @@ class Judge:
         """Boxes of cells [boxes, free features], ends included; `masks` are their shared ones where these are known."""
         bits = self.bits
         parts = []
-        for begin in range(0, len(low), self.together):
+        for begin in range(0, max(len(low), 1), self.together):
             rows = slice(begin, begin + self.together)
             some = bits.shared(low[rows], high[rows]) if masks is None else masks[rows]
             parts.append(self._bounds(some, low[rows], high[rows]))
-        if not parts:
-            none = np.zeros((0, self.versions, bits.outputs))
-            return Bounds(np.zeros((0, self.versions), np.int64), none, none, np.zeros(0, bool))
         return Bounds(*(np.concatenate([getattr(part, name) for part in parts]) for name in Bounds.__annotations__))
 
     def _bounds(self, masks: np.ndarray, low: np.ndarray, high: np.ndarray) -> Bounds:
@@ -260,90 +256,130 @@ def exact_class(forest: Forest, leaves: np.ndarray) -> int:
     return scores.index(max(scores))
 
 
-# --- what the domain leaves of a forest ---
+# --- where to cut a box ---
 
 
-def restricted(model: ForestModel) -> ForestModel:
-    """The model with the forest that its domain leaves: without splits that everybody passes one way, and without
-    splits whose two sides are equal. Each tree still adds the same number to everybody's score.
+class Branching:
+    """The best cut of a box of cells: where trees whose values spread most inside it split first.
+
+    Each unit is followed from its root as far as everybody in the box goes one way; the split at which they part votes
+    for itself with the unit's spread. The feature with most votes is cut, at the split with most votes in it.
     """
-    keeper = _Keeper(model.forest, Cells.of(model).sides)
-    return replace(model, forest=keeper.forest_of([keeper.tree(int(root)) for root in model.forest.roots]))
 
+    def __init__(self, judge: Judge) -> None:
+        cells, forest = judge.cells, judge.model.forest
+        self.judge, self.forest = judge, forest
+        self.split_of = np.full(forest.nodes, -1)
+        feature, before, change, offset = list[int](), list[np.ndarray](), list[np.ndarray](), list[int]()
+        known: dict[tuple[int, bytes], int] = {}
+        total = 0
+        for node, (position, row) in cells.sides.items():
+            key = (position, row.tobytes())
+            if key not in known:
+                known[key] = len(feature)
+                feature.append(position)
+                offset.append(total)
+                before.append(np.concatenate([[0], np.cumsum(row)]))
+                turns = np.append(np.where(row[1:] != row[:-1], np.arange(len(row) - 1), len(row)), len(row))
+                change.append(np.append(np.minimum.accumulate(turns[::-1])[::-1], len(row)))
+                total += len(row) + 1
+            self.split_of[node] = known[key]
+        self.feature = np.array(feature, np.int64)
+        self.offset = np.array(offset, np.int64)
+        self.before = np.concatenate([*before, np.zeros(1, np.int64)]).astype(np.int32)
+        self.change = np.concatenate([*change, np.zeros(1, np.int64)]).astype(np.int32)
+        self.place = np.full(len(cells.features), -1)
+        self.place[list(cells.free)] = np.arange(len(cells.free))
+        self.roots = forest.roots[judge.bits.tree]
 
-class _Keeper:
-    """Numbers subtrees; equal ones get the same number (`known`), so that equal sides are recognised at once."""
+    def _everywhere(self, free: np.ndarray, version: np.ndarray) -> np.ndarray:
+        """The cells of all features of the domain, from those of the free ones and one version [boxes]."""
+        cells = self.judge.cells
+        whole = np.zeros((len(free), len(cells.features)), np.int32)
+        whole[:, list(cells.free)] = free
+        whole[:, list(cells.sensitive)] = cells.twins.values[version % len(cells.twins.values)]
+        return whole
 
-    def __init__(self, forest: Forest, sides: Mapping[int, tuple[int, np.ndarray]]) -> None:
-        self.forest, self.sides = forest, sides
-        self.known: dict[Kept, int] = {}
-        self.trees: list[Kept] = []  # (row of values,) of a leaf, else (node, left, right) with subtrees by number
-
-    def _number(self, key: Kept, kept: Kept) -> int:
-        if key not in self.known:
-            self.known[key] = len(self.trees)
-            self.trees.append(kept)
-        return self.known[key]
-
-    def tree(self, root: int) -> int:
-        """The number of what is left of a subtree; without recursion, as trees may be deep."""
-        forest, done = self.forest, list[int]()
-        waiting: list[tuple[int, dict[int, np.ndarray], bool]] = [(root, {}, False)]
-        while waiting:
-            node, allowed, is_done = waiting.pop()
-            if is_done:
-                right, left = done.pop(), done.pop()
-                asks = tuple(part[node].item() for part in (forest.column, forest.threshold, forest.members))
-                key = (*asks, forest.missing_left[node].item(), left, right)
-                done.append(left if left == right else self._number(key, (node, left, right)))
-                continue
-            if forest.leaf[node] >= 0:
-                row = int(forest.leaf[node])
-                done.append(self._number(("leaf", forest.values[row].tobytes()), (row,)))
-                continue
-            position, left_cells = self.sides[node]
-            own = allowed.get(position)
-            one = left_cells if own is None else own & left_cells
-            other = ~left_cells if own is None else own & ~left_cells
-            sides = [(one, int(forest.left[node])), (other, int(forest.right[node]))]
-            sides = [(some, child) for some, child in sides if some.any()]
-            if len(sides) == 2:
-                waiting.append((node, allowed, True))
-            for some, child in reversed(sides):
-                waiting.append((child, {**allowed, position: some}, False))
-        return done[0]
-
-    def forest_of(self, roots: list[int]) -> Forest:
-        """The trees written out again, each parent before its children."""
+    def parting(self, low: np.ndarray, high: np.ndarray, version: np.ndarray, units: slice) -> np.ndarray:
+        """The split [boxes, units] at which people of each box first part in each unit; −1 where they do not."""
         forest = self.forest
-        starts, source, left, right, rows = list[int](), list[int](), list[int](), list[int](), list[int]()
-        for root in roots:
-            starts.append(len(source))
-            waiting = [(root, -1, False)]
-            while waiting:
-                number, parent, is_right = waiting.pop()
-                here, kept = len(source), self.trees[number]
-                if parent >= 0:
-                    (right if is_right else left)[parent] = here
-                left.append(-1)
-                right.append(-1)
-                if len(kept) == 1:
-                    source.append(-1)
-                    rows.append(kept[0])
-                    continue
-                source.append(kept[0])
-                waiting += [(kept[2], here, True), (kept[1], here, False)]
-        at = np.array(source)
-        inner = at >= 0
+        first, last = (self._everywhere(end, version).ravel() for end in (low, high))
+        roots, boxes, width = self.roots[units], len(low), len(self.judge.cells.features)
+        node = np.tile(roots, boxes)
+        row = np.repeat(np.arange(boxes) * width, len(roots))
+        moving = np.flatnonzero(self.split_of[node] >= 0)
+        found = np.full(len(node), -1)
+        while len(moving):
+            at = node[moving]
+            split = self.split_of[at]
+            cell = row[moving] + self.feature[split]
+            begin, end = first[cell], last[cell]
+            base = self.offset[split]
+            left = self.before[base + end + 1] - self.before[base + begin]
+            whole = left == end - begin + 1
+            parts = ~whole & (left > 0)
+            found[moving[parts]] = split[parts]
+            go = ~parts
+            moving, at = moving[go], at[go]
+            node[moving] = np.where(whole[go], forest.left[at], forest.right[at])
+            moving = moving[self.split_of[node[moving]] >= 0]
+        return found.reshape(boxes, len(roots))
 
-        def of(array: np.ndarray, leaf: Any) -> np.ndarray:
-            return np.where(inner, array[at], leaf)
+    def chosen(
+        self, low: np.ndarray, high: np.ndarray, versions: tuple[np.ndarray, np.ndarray], spreads: list[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The free feature [boxes] to cut, −1 where there is none, and the last cell of the lower part.
 
-        return replace(
-            forest, roots=np.array(starts), column=of(forest.column, -1), threshold=of(forest.threshold, 0.0),
-            members=of(forest.members, -1), left=np.array(left), right=np.array(right),
-            missing_left=of(forest.missing_left, False), values=forest.values[rows],
-        )  # fmt: skip
+        versions: two of each box's versions, for the acting units; spreads [boxes, units] of the acting units as
+        each of these, and of the others.
+        """
+        acting = self.judge.bits.acting
+        asked = ((versions[0], slice(0, acting)), (versions[1], slice(0, acting)), (versions[0], slice(acting, None)))
+        boxes, splits = len(low), len(self.feature)
+        split = np.concatenate([self.parting(low, high, *one) for one in asked], axis=1)
+        weight = np.where(split >= 0, np.maximum(np.concatenate(spreads, axis=1), 1e-30), 0.0)
+        key = np.arange(boxes)[:, None] * splits + np.maximum(split, 0)
+        votes = np.bincount(key.ravel(), weight.ravel(), minlength=boxes * splits).reshape(boxes, splits)
+        by_feature = np.zeros((boxes, len(self.place)))
+        for position in np.unique(self.feature):
+            by_feature[:, position] = votes[:, self.feature == position].sum(axis=1)
+        best = np.argmax(by_feature, axis=1)
+        some = by_feature[np.arange(boxes), best] > 0
+        votes = np.where(self.feature[None] == best[:, None], votes, -1.0)
+        chosen = np.argmax(votes, axis=1)
+        place = np.where(some, self.place[best], -1)
+        cut = self.change[self.offset[chosen] + low[np.arange(boxes), np.maximum(place, 0)]]
+        return place, cut
+
+    def cuts(
+        self, low: np.ndarray, high: np.ndarray, masks: np.ndarray, found: Bounds
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Where to cut open boxes of more than one cell: the free feature, and the last cell of its lower part."""
+        bits, boxes = self.judge.bits, len(low)
+        if not boxes:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        rows = np.arange(boxes)
+        lead = found.low[..., 0] if bits.outputs == 1 else found.low.max(axis=2)
+        ends = found.high[..., 0] if bits.outputs == 1 else found.high.max(axis=2)
+        versions = lead.argmin(axis=1), ends.argmax(axis=1)
+        own, spreads = bits.of_versions(masks, low, high), []
+        for version in versions:
+            least, most = bits.unit_ends(own[rows, version])
+            spreads.append(most - least)
+        least, most = bits.unit_ends(masks[:, bits.acting_words :], bits.acting_words)
+        feature, cut = self.chosen(low, high, versions, [*spreads, most - least])
+        widest = np.argmax(high - low, axis=1)  # where these versions do not part, others may
+        middle = (low[rows, widest] + high[rows, widest]) // 2
+        return np.where(feature < 0, widest, feature), np.where(feature < 0, middle, cut)
+
+
+def halves(boxes: Boxes) -> Boxes:
+    """The halves of boxes that know where to be cut."""
+    feature, cut = boxes.facts["feature"], boxes.facts["cut"]
+    rows = np.arange(len(boxes))
+    below, above = boxes.high.copy(), boxes.low.copy()
+    below[rows, feature], above[rows, feature] = cut, cut + 1
+    return Boxes(np.concatenate([boxes.low, above]), np.concatenate([below, boxes.high]))
 
 
 JUDGES: WeakKeyDictionary[ForestModel, Judge] = WeakKeyDictionary()

@@ -16,7 +16,7 @@ from bornfair.models.network.bounds import backward
 from bornfair.models.network.bounds.backward import Arrays, Findings, Lines, Shape, arrays_of, not_finite, require_fit
 from bornfair.models.network.network import Network, decisions
 from bornfair.models.verdict import Arithmetic
-from bornfair.parallel.forks import jax_hangs
+from bornfair.parallel.task import jax_hangs
 from bornfair.people.twins.relation import Relation
 
 NUMBERS = {True: 2**22, False: 2**17}  # per array, compiled or not: what fits the caches, where NumPy passes many times

@@ -17,8 +17,9 @@ import pandas as pd
 
 import piecewise
 from bornfair import quantify, verify
+from bornfair.models.graph_draft import input_type
 from bornfair.models.network.network import Layer, Network
-from bornfair.models.network.onnx_graph import input_type, onnx_bytes
+from bornfair.models.network.onnx_graph import onnx_bytes
 from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
@@ -163,7 +164,9 @@ class Judge:
         feed = {}
         for item in self.session.get_inputs():
             feature = self.domain.feature(item.name)
-            kind = {1: np.float32, 7: np.int64, 8: object, 9: bool, 11: np.float64}[input_type(feature, "error")]
+            kind = {1: np.float32, 7: np.int64, 8: object, 9: bool, 11: np.float64}[
+                input_type(feature, whole=feature.kind == "integer" and not feature.missing)
+            ]
             column = table[item.name].astype(object)
             column = column.where(column.notna(), "" if kind is object else np.nan)
             column = column.map(str) if kind is object else column

@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bornfair import __version__
-from bornfair.core.errors import InputError
+from bornfair.core.errors import InputError, shown
 from bornfair.people.domain import Domain
+from bornfair.people.features import NUMERIC, Feature, Value
 
 if TYPE_CHECKING:
     import onnx
+
+FLOAT, INT64, STRING, BOOL, DOUBLE = 1, 7, 8, 9, 11  # element types of ONNX
+
+
+def input_type(feature: Feature, *, whole: bool = False) -> int:
+    """The ONNX element type of a raw column; numbers may come as whole ones."""
+    if feature.kind == "boolean":
+        return BOOL
+    if isinstance(feature, NUMERIC):
+        return INT64 if whole else DOUBLE
+    return INT64 if all(type(c) is int for c in feature.categories) and not feature.missing else STRING
+
+
+def served_classes(domain: Domain) -> np.ndarray:
+    """What the graph calls the classes, in order: texts, unless all of them are of one other kind."""
+    label = domain.label
+    values = list(label.classes) if label is not None else list(range(max(domain.outputs, 2)))
+    if any(all(type(value) is kind for value in values) for kind in (bool, int, float)):
+        return np.array(values)
+    return np.array(as_text(values, "label"), dtype=object)
+
+
+def as_text(values: Sequence[Value], name: str) -> list[str]:
+    """Categories or classes of mixed kinds as the texts the graph compares."""
+    texts = [str(value) for value in values]
+    if len(set(texts)) < len(texts):
+        twice = sorted({text for text in texts if texts.count(text) > 1})
+        raise InputError(f"'{name}' has two values that read the same as text, {shown(twice)}; ONNX needs them apart.")
+    return texts
 
 
 class GraphDraft:
@@ -57,6 +87,16 @@ class GraphDraft:
         both = self.node("Concat", [self.node("Neg", [logits], "against"), logits], "odds", axis=1)
         return self.node("Sigmoid", [both], "probabilities")
 
+    def index(self, scores: str, outputs: int, limit: str) -> str:
+        """Which class is decided: of one output the last if it is above the limit, else the first largest."""
+        if outputs > 1:
+            return self.node("ArgMax", [scores], "class", axis=1, keepdims=0)
+        yes = self.node("Cast", [self.node("Greater", [scores, limit], "yes")], "yes 0/1", to=INT64)
+        return self.node("Squeeze", [yes, self.axis()], "class")
+
+    def label(self, index: str) -> str:
+        return self.node("Gather", [self.constant(served_classes(self.domain), "classes"), index], "label", axis=0)
+
     def fresh(self, name: str) -> str:
         """A name that no column and no other value has."""
         found, count = name, 1
@@ -65,6 +105,14 @@ class GraphDraft:
             found = f"{name} {count}"
         self.taken.add(found)
         return found
+
+    def graph(self, label: str, shares: str, classes: int, kind: Callable[[Feature], int]) -> onnx.GraphProto:
+        """The nodes as a graph with the declared features for inputs, and label and probabilities for outputs."""
+        declare = self.helper.make_tensor_value_info
+        written = self.helper.np_dtype_to_tensor_dtype(served_classes(self.domain).dtype)
+        outputs = [declare(label, written, ["rows"]), declare(shares, FLOAT, ["rows", classes])]
+        inputs = [declare(f.name, kind(f), ["rows", 1]) for f in self.declared]
+        return self.helper.make_graph(self.nodes, "bornfair", inputs, outputs, self.constants)
 
     def finished(
         self,

@@ -23,8 +23,7 @@ import numpy as np
 
 from bornfair.core.errors import InputError, shown
 from bornfair.models.forest.columns import SplitColumn
-from bornfair.models.graph_draft import GraphDraft
-from bornfair.models.network.onnx_graph import BOOL, DOUBLE, FLOAT, INT64, STRING, as_text, served_classes
+from bornfair.models.graph_draft import BOOL, DOUBLE, FLOAT, STRING, GraphDraft, as_text, input_type
 from bornfair.people.features import NUMERIC, Feature, known_levels
 
 if TYPE_CHECKING:
@@ -51,39 +50,25 @@ def forest_bytes(model: ForestModel, *, sensitive: bool = True) -> bytes:
     return _Graph(model, sensitive).build()
 
 
-def _input_type(feature: Feature, listed: bool) -> int:
-    """The ONNX element type of a raw column; whole numbers may be listed like categories."""
-    if feature.kind == "boolean":
-        return BOOL
-    if isinstance(feature, NUMERIC):
-        return INT64 if listed else DOUBLE
-    return INT64 if all(type(c) is int for c in feature.categories) and not feature.missing else STRING
-
-
 class _Graph(GraphDraft):
     def __init__(self, model: ForestModel, sensitive: bool) -> None:
         super().__init__(model.domain, sensitive)
         self.model, self.served = model, _Served(model)
 
     def build(self) -> bytes:
-        declare = self.helper.make_tensor_value_info
         raw = self.node("Concat", [self._columns(columns) for columns in self.served.columns], "raw", axis=1)
         scores = self._scores(self._trees(raw))
-        classes = self.helper.np_dtype_to_tensor_dtype(served_classes(self.domain).dtype)
-        outputs = [
-            declare(self._label(scores), classes, ["rows"]),
-            declare(self._probabilities(scores), FLOAT, ["rows", self.model.forest.classes]),
-        ]
+        label, shares = self._label(scores), self._probabilities(scores)
         listed = {columns.feature.name for columns in self.served.columns if columns.sets is not None}
-        inputs = [declare(f.name, _input_type(f, f.name in listed), ["rows", 1]) for f in self.declared]
-        graph = self.helper.make_graph(self.nodes, "bornfair", inputs, outputs, self.constants)
+        classes = self.model.forest.classes
+        graph = self.graph(label, shares, classes, lambda feature: input_type(feature, whole=feature.name in listed))
         versions = {"": OPSET, "ai.onnx.ml": TREES_OPSET}
         return self.finished(graph, versions, IR, {METADATA: {"operating": dict(self.model.operating)}})
 
     def _columns(self, columns: ServedColumns) -> str:
         """A raw column as double, or the columns of its sets."""
         feature = columns.feature
-        kind = _input_type(feature, columns.sets is not None)
+        kind = input_type(feature, whole=columns.sets is not None)
         if kind == DOUBLE:
             return feature.name
         if kind == BOOL:
@@ -177,16 +162,11 @@ class _Graph(GraphDraft):
         return score
 
     def _label(self, scores: str) -> str:
-        cut = self.model.forest.cut
-        if self.model.forest.outputs == 1:
-            yes = self.node("Greater", [scores, self.row([cut.at], "where it decides")], "yes")
-            whole = self.node("Cast", [yes], "yes 0/1", to=INT64)
-            index = self.node("Squeeze", [whole, self.axis()], "class")
-        else:
-            if cut.offsets:
-                scores = self.node("Sub", [scores, self.row(list(cut.offsets), "where it decides")], "compared")
-            index = self.node("ArgMax", [scores], "class", axis=1, keepdims=0)
-        return self.node("Gather", [self.constant(served_classes(self.domain), "classes"), index], "label", axis=0)
+        cut, outputs = self.model.forest.cut, self.model.forest.outputs
+        limit = self.row([cut.at], "where it decides") if outputs == 1 else ""
+        if outputs > 1 and cut.offsets:
+            scores = self.node("Sub", [scores, self.row(list(cut.offsets), "where it decides")], "compared")
+        return self.label(self.index(scores, outputs, limit))
 
     def _probabilities(self, scores: str) -> str:
         forest, shown_as = self.model.forest, scores

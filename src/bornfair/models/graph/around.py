@@ -17,8 +17,17 @@ import numpy as np
 
 from bornfair.core.errors import InputError
 from bornfair.models.graph.wiring import reads_of
-from bornfair.models.graph_draft import GraphDraft
-from bornfair.models.network.onnx_graph import BOOL, DOUBLE, FLOAT, INT64, STRING, as_text, input_type, served_classes
+from bornfair.models.graph_draft import (
+    BOOL,
+    DOUBLE,
+    FLOAT,
+    INT64,
+    STRING,
+    GraphDraft,
+    as_text,
+    input_type,
+    served_classes,
+)
 from bornfair.models.operating import Operating, point_of_means
 from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, Feature, Value
@@ -120,13 +129,9 @@ class _Around(GraphDraft):
         index = self._own_class(each, at)
         if shares != each:
             index = self._unanimous(index, self._by_shares(shares, point_of_means(at, len(classes))))
-        label = self.node("Gather", [self.constant(classes, "classes"), index], "label", axis=0)
+        label = self.label(index)
         shown = self.node("Cast", [shares], "probabilities", to=FLOAT)
-        declare = self.helper.make_tensor_value_info
-        kind = self.helper.np_dtype_to_tensor_dtype(classes.dtype)
-        outputs = [declare(label, kind, ["rows"]), declare(shown, FLOAT, ["rows", len(classes)])]
-        inputs = [declare(f.name, input_type(f, "impute"), ["rows", 1]) for f in self.declared]
-        graph = self.helper.make_graph(self.nodes, "bornfair", inputs, outputs, self.constants)
+        graph = self.graph(label, shown, len(classes), input_type)
         for tensor in model.graph.initializer:
             added = graph.initializer.add()
             added.CopyFrom(tensor)
@@ -181,7 +186,7 @@ class _Around(GraphDraft):
         if feature.kind == "boolean":
             return self._same(feature, bool(goes[0]))
         levels, first = list(feature.levels()), self.folding.places(name, 0)
-        text = input_type(feature, "impute") == STRING
+        text = input_type(feature) == STRING
         keys = as_text(levels, name) if text else levels
         place = self.node(
             "LabelEncoder", [name], f"orbit {name}", domain="ai.onnx.ml", default_int64=len(levels),
@@ -194,7 +199,7 @@ class _Around(GraphDraft):
 
     def _same(self, feature: Feature, value: Value) -> str:
         """A column that holds one value for everybody."""
-        kind = input_type(feature, "impute")
+        kind = input_type(feature)
         if kind == STRING:
             held = np.array([[str(value)]], object)
         else:
@@ -214,7 +219,7 @@ class _Around(GraphDraft):
         return self.made["", 0]
 
     def _as_taken(self, feature: Feature, value: str, taken: Taken) -> str:
-        own = input_type(feature, "impute")
+        own = input_type(feature)
         if own == taken.element:
             return value
         if STRING in (own, taken.element):

@@ -18,7 +18,7 @@ import pandas as pd
 from bornfair.core.errors import InputError, shown
 from bornfair.models.graph.around import WIRED
 from bornfair.models.graph.wiring import Unclear, follow
-from bornfair.models.network.onnx_graph import BOOL, DOUBLE, INT64, STRING, input_type, served_classes
+from bornfair.models.graph_draft import BOOL, DOUBLE, INT64, STRING, input_type, served_classes
 from bornfair.models.onnx_worker import CannotRun, ForeignGraph
 from bornfair.models.operating import Operating, agreeing
 from bornfair.models.protocol import Decided, Exportable, as_versions
@@ -206,7 +206,7 @@ class WiredModel(Exportable):
 
     def _column(self, frame: pd.DataFrame, name: str) -> np.ndarray:
         feature = self.domain.feature(name)
-        kind = input_type(feature, "impute")
+        kind = input_type(feature)
         if name not in frame.columns:
             if name not in self.domain.sensitive or not self.ignores_sensitive:
                 raise InputError(f"the table has no column '{name}', which the model reads; give it.")
@@ -270,7 +270,7 @@ class _Merges:
         if name not in self.folding.turns or isinstance(self.folding.domain.feature(name), NUMERIC):
             return False
         told = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-        text = input_type(self.folding.domain.feature(name), "impute") == STRING
+        text = input_type(self.folding.domain.feature(name)) == STRING
         keys = "keys_strings" if text else "keys_int64s"
         if set(told) != {keys, "values_int64s", "default_int64"}:
             return False

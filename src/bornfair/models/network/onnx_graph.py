@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bornfair.core.errors import InputError, plain_level, shown
-from bornfair.models.graph_draft import GraphDraft
+from bornfair.models.graph_draft import DOUBLE, FLOAT, INT64, STRING, GraphDraft, as_text, input_type, served_classes
 from bornfair.models.network.network import PerProcess
 from bornfair.models.onnx_child import session_of
 from bornfair.people.columns import GapColumns, LevelColumns, NumberColumn, Step
-from bornfair.people.domain import Domain
 from bornfair.people.features import NUMERIC, CategoricalFeature, Feature, Value
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from bornfair.people.sensitive import CodedFeature
 
 OPSET = 18  # the lowest that has every operator needed; an activation may need a later one
-FLOAT, INT64, STRING, BOOL, DOUBLE = 1, 7, 8, 9, 11  # element types of ONNX
 METADATA = "bornfair.encoding"
 LARGEST = float(np.finfo(np.float64).max)
 DTYPES: dict[str, Any] = {"tensor(int64)": np.int64, "tensor(double)": np.float64, "tensor(bool)": np.bool_}
@@ -71,33 +69,6 @@ def graph_columns(encoding: Encoding, reads: bool) -> list[int]:
     return columns + (list(range(len(columns), encoding.width)) if reads else [])
 
 
-def input_type(feature: Feature, missing: str) -> int:
-    """The ONNX element type of a raw column."""
-    if feature.kind == "boolean":
-        return BOOL
-    if isinstance(feature, NUMERIC):  # only a float can say "missing"
-        return INT64 if feature.kind == "integer" and missing == "error" and not feature.missing else DOUBLE
-    return INT64 if all(type(c) is int for c in feature.categories) and not feature.missing else STRING
-
-
-def served_classes(domain: Domain) -> np.ndarray:
-    """What the graph calls the classes, in order: texts, unless all of them are of one other kind."""
-    label = domain.label
-    values = list(label.classes) if label is not None else list(range(max(domain.outputs, 2)))
-    if any(all(type(value) is kind for value in values) for kind in (bool, int, float)):
-        return np.array(values)
-    return np.array(as_text(values, "label"), dtype=object)
-
-
-def as_text(values: Sequence[Value], name: str) -> list[str]:
-    """Categories or classes of mixed kinds as the texts the graph compares."""
-    texts = [str(value) for value in values]
-    if len(set(texts)) < len(texts):
-        twice = sorted({text for text in texts if texts.count(text) > 1})
-        raise InputError(f"'{name}' has two values that read the same as text, {shown(twice)}; ONNX needs them apart.")
-    return texts
-
-
 class _Graph(GraphDraft):
     def __init__(self, model: Model, sensitive: bool) -> None:
         super().__init__(model.domain, sensitive)
@@ -105,17 +76,17 @@ class _Graph(GraphDraft):
         self.gaps: dict[str, str] = {}  # of numbers that may be missing: where it says that they are
 
     def build(self) -> bytes:
-        logits, declare = self._network(self._encoded()), self.helper.make_tensor_value_info
-        classes = self.helper.np_dtype_to_tensor_dtype(served_classes(self.domain).dtype)
-        outputs = [
-            declare(self._label(logits), classes, ["rows"]),
-            declare(self._probabilities(logits), FLOAT, ["rows", max(self.domain.outputs, 2)]),
-        ]
-        inputs = [declare(f.name, input_type(f, self.missing), ["rows", 1]) for f in self.declared]
-        graph = self.helper.make_graph(self.nodes, "bornfair", inputs, outputs, self.constants)
+        logits, outputs = self._network(self._encoded()), self.model.network.outputs
+        limit = self.constant(np.zeros(1, np.float32), "zero") if outputs == 1 else ""
+        label = self.label(self.index(logits, outputs, limit))
+        graph = self.graph(label, self._probabilities(logits), max(self.domain.outputs, 2), self._type)
         opset = max(OPSET, self.model.network.function.opset)
         versions, told = {"": opset, "ai.onnx.ml": 3}, {METADATA: self.encoding.to_json()}
         return self.finished(graph, versions, 9, told)
+
+    def _type(self, feature: Feature) -> int:  # only a float can say "missing"
+        whole = feature.kind == "integer" and self.missing == "error" and not feature.missing
+        return input_type(feature, whole=whole)
 
     # --- raw columns to network input ---
 
@@ -174,7 +145,7 @@ class _Graph(GraphDraft):
         """A raw number as double; one that may be missing with what a gap is shown as in its place."""
         name = feature.name
         if not feature.missing:
-            kind = input_type(feature, self.missing)
+            kind = self._type(feature)
             return name if kind == DOUBLE else self._cast(name, DOUBLE, f"double {name}")
         self.gaps[name] = self.node("IsNaN", [name], f"gap {name}")
         fill = self.row([float(self.encoding.fill[name])], f"shown for a gap of {name}")
@@ -209,7 +180,7 @@ class _Graph(GraphDraft):
             return self._cast(feature.name, FLOAT, f"encoded {feature.name}")
         ignore = self.encoding.policies.unseen == "ignore" and feature.name not in self.domain.sensitive
         levels, column = list(feature.levels()), feature.name
-        text = input_type(feature, self.missing) == STRING
+        text = self._type(feature) == STRING
         names: list[Any] = as_text(levels, feature.name) if text else levels
         if feature.missing:
             names[-1] = ""
@@ -265,15 +236,6 @@ class _Graph(GraphDraft):
             parameters = [self.constant(weight, f"weight {i}"), self.constant(layer.bias, f"bias {i}")]
             value = self.node("Gemm", [value, *parameters], f"layer {i}", transB=1)
         return value
-
-    def _label(self, logits: str) -> str:
-        if self.model.network.outputs == 1:
-            zero = self.constant(np.zeros(1, np.float32), "zero")
-            yes = self._cast(self.node("Greater", [logits, zero], "yes"), INT64, "yes 0/1")
-            index = self.node("Squeeze", [yes, self.axis()], "class")
-        else:
-            index = self.node("ArgMax", [logits], "class", axis=1, keepdims=0)
-        return self.node("Gather", [self.constant(served_classes(self.domain), "classes"), index], "label", axis=0)
 
     def _probabilities(self, scores: str) -> str:
         logits = scores

@@ -28,9 +28,9 @@ from bornfair.models.columns import Wanted, Who, columns_for, with_classes
 from bornfair.models.forest.model import ForestModel
 from bornfair.models.graph.around import WIRED, Core, LabelOutput, Method, Taken, around
 from bornfair.models.graph.model import WiredModel
+from bornfair.models.graph_draft import DOUBLE, FLOAT, INT64, STRING, input_type
 from bornfair.models.network.model import Model
 from bornfair.models.network.network import decisions
-from bornfair.models.network.onnx_graph import DOUBLE, FLOAT, INT64, STRING, input_type
 from bornfair.models.operating import Operating
 from bornfair.models.protocol import Exportable
 from bornfair.models.reading import Reading
@@ -255,7 +255,7 @@ def _steps_within(estimator: Any) -> Iterator[Any]:
 
 
 def _element(feature: Any) -> int:
-    kind = input_type(feature, "impute")
+    kind = input_type(feature)
     return kind if kind in (STRING, INT64) else FLOAT if kind == DOUBLE or feature.kind == "boolean" else kind
 
 

@@ -1,8 +1,8 @@
-"""What is a column: a number, a category, true/false, a date, free text, or an identifier of single people?
+"""Kinds of columns: numbers, categories, true/false, dates, free texts, and identifiers of single people.
 
 Kinds are judged by what the values look like and how many rows share one, never by one sign alone: a category of thirty
 values in forty rows is a category, and a measurement that differs in all rows is a measurement. Values of texts and
-identifiers belong to single people; they are never part of what is found out here.
+identifiers belong to single people; no result here contains them.
 """
 
 from __future__ import annotations

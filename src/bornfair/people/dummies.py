@@ -1,7 +1,7 @@
-"""Which 0/1 columns of a table are one feature, as `pandas.get_dummies` and one-hot encoders write it?
+"""Blocks of 0/1 columns that are one feature, as `pandas.get_dummies` and one-hot encoders write it.
 
-Columns with a common prefix, of which exactly one is 1 in every row (or at most one, where a category was dropped), and
-two columns that are complementary in every row. Chance makes such columns too; a block is reported only where chance is
+A block has a common prefix and exactly one 1 in every row (or at most one, where a category was dropped), or is a pair
+of columns that are complementary in every row. Chance makes such columns too; a block is reported only where chance is
 an unlikely reason. Columns of a block change together between twins.
 """
 

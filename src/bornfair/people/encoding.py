@@ -1,7 +1,7 @@
-"""How a row becomes numbers, exactly and invertibly.
+"""The exact and invertible map from rows of a table to the input of a network.
 
 The network's input is x = [u, c]: the free part u (what twins share), then the codes c of the sensitive values.
-Numbers are scaled (`scales`), categories become one-hot. What may be missing is one more category, or of a number one
+Numbers are scaled, categories become one-hot (`columns`). What may be missing is one more category, or of a number one
 more column, 1 where the number is not there and its median is shown instead.
 """
 

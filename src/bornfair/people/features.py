@@ -1,7 +1,4 @@
-"""What is a feature, what is a rule for twins, and what is said of a population before anything is worked out about it?
-
-The records of domain.json. `Domain` adds what follows from them.
-"""
+"""The records of domain.json: features, rules for twins, the label and the population. `Domain` adds what follows."""
 
 from __future__ import annotations
 

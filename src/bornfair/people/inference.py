@@ -1,4 +1,4 @@
-"""What does a table say of who exists? And who are some of them?"""
+"""Features, labels and combinations of sensitive values as a table shows them."""
 
 from __future__ import annotations
 

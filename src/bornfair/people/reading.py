@@ -1,6 +1,6 @@
-"""How is the file of a table written? What cannot be seen from the file itself, or is seen wrongly, can be said here.
+"""Options for reading the file of a table, where the file itself does not show them or shows them wrongly.
 
-Nothing heavy is loaded here: `bornfair --help` reads it.
+This module imports nothing heavy, because `bornfair --help` reads it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How does a table come in that no memory holds? As batches of rows, from files, folders, globs and object stores.
+"""Tables that do not fit into memory, as batches of rows from files, folders, globs and object stores.
 
 A row is known by its address, the number of its file (in the order of names) and its place in the file. What is decided
-by an address, such as who is kept aside, is then the same whatever the batches are, and whoever reads them.
+by an address, such as which rows are kept for validation, does not depend on the batches or on the process that reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a table comes in: pandas, polars, arrays, CSV or Parquet, always handed on as pandas."""
+"""Tables from pandas, polars, arrays, CSV or Parquet, always as a pandas data frame."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A trained model as people hand it over: a folder, or one .zip, of four files. Nothing in it is executable.
+"""Bundles: a trained model as a folder, or one .zip, of four files. Nothing in it is executable.
 
 model.onnx (raw columns in, decision out), domain.json (who exists), certificate.json (what was proven of just these
-files) and report.html (the same for people). A forest may come with a fifth: model.json or model.txt, as the library
-reads it that it was made with. A graph with anything inside makes a bundle too; of it the wires are proven.
-`bornfair check` examines the bundle without trusting any of this.
+files) and report.html (the same for people). The bundle of a forest may have a fifth file, model.json or model.txt, in
+the format of the library that trained it. Of a graph of any operators the wires are proven. `bornfair check` examines
+the bundle and trusts none of these files.
 """
 
 from __future__ import annotations

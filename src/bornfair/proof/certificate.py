@@ -1,4 +1,4 @@
-"""What was proven, of which file, over which domain, in which arithmetic, and how the model came about.
+"""Certificates: what was proven, of which files, over which domain, in which arithmetic, and how the model was made.
 
 The JSON form is described field by field in docs/certificate.md. What is claimed must be derivable by
 `bornfair.proof.checker` from the files alone; how the model was made is recorded, not proven.

@@ -1,4 +1,4 @@
-"""How to ask other verifiers the same question: one network and one property, in the formats of VNN-COMP.
+"""Queries for other verifiers: one network and one property, in the formats of VNN-COMP.
 
 The network (ONNX) runs two copies at once, [u, c, c'] → [f(u, c), f(u, c')]; the property (VNN-LIB 1.0) says that u is
 somebody of the domain, that c and c' are the codes of two sensitive values, and that the decisions differ. Every number

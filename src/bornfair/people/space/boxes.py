@@ -1,10 +1,10 @@
-"""Which part of the free space is it? Boxes to be bounded, measured and cut in two until nothing is left to decide.
+"""Boxes of the free space: parts that are bounded, measured and cut in two until all are decided.
 
 A box is kept as two rows of places: whole numbers 0, 1, … on a lattice column (u = low + step·place), u itself on a
 real one, and in a one-hot group 1 in `high` for each category still allowed. Lattice boxes end on lattice points.
 
-A number that is missing has a place too, which nobody sees: u is what a gap is shown as, whatever the place. A box is
-cut into people who have the number and people who do not before it is cut at the number.
+A number that is missing has a place too, but u does not depend on it: u is what a gap is shown as. A box is cut into
+people who have the number and people who do not before it is cut at the number.
 """
 
 from __future__ import annotations

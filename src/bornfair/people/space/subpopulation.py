@@ -9,7 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from math import lcm
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature, NumericFeature, Value, known_levels
 from bornfair.people.space.boxes import Boxes, Places
 from bornfair.people.tables import as_pandas
+
+EXACT = 2.0**53  # whole numbers up to here are counted without rounding
 
 Limit = tuple[Any, ...]
 """(low, high) of a number, ends included, or (None,) where it is missing; the possible values of anything else."""
@@ -364,3 +367,28 @@ def _weights_of_numbers(feature: NumericFeature, column: pd.Series) -> dict[Any,
     edges = np.unique(np.concatenate([[feature.low], inner, [feature.high]]))
     counts, _ = np.histogram(numbers, edges)
     return {(float(a), float(b)): float(count) for a, b, count in zip(edges[:-1], edges[1:], counts, strict=True)}
+
+
+def cumulated(name: str, weights: Sequence[Any]) -> np.ndarray:
+    """Cumulative weights; whole numbers in the same proportions where these are small enough."""
+    shares = [exact_weight(name, weight) for weight in weights]
+    if min(shares) < 0 or sum(shares) <= 0:
+        raise InputError(f"the marginal of '{name}' needs weights of at least 0, one of them above 0.")
+    scale = 1
+    for share in shares:
+        if scale <= EXACT:
+            scale = lcm(scale, share.denominator)
+    total = sum(shares) * scale
+    if total < EXACT:
+        return np.concatenate([[0.0], np.cumsum([float(share * scale) for share in shares])])
+    # Scaled to about 1, and cumulated exactly before each is rounded.
+    whole = sum(shares)
+    return np.array([0.0, *(float(upto / whole) for upto in accumulate(shares))])
+
+
+def exact_weight(name: str, weight: Any) -> Fraction:
+    """A weight as it is written: 0.1 is a tenth."""
+    try:
+        return Fraction(weight) if isinstance(weight, (int, Fraction)) else Fraction(repr(float(weight)))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the marginal of '{name}' has a weight that is not a finite number ({error}).") from None

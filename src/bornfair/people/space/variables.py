@@ -1,4 +1,4 @@
-"""Of which independent variables does the free space consist, and how much of everybody is in a box?
+"""The independent variables of the free space, and the mass of a box.
 
 A variable is a number (one column of u) or a one-hot group (one of its categories). Each has its own distribution:
 uniform unless marginals are given. A number that may be missing is two columns but one variable: its gap weighs as much
@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, pairwise
-from math import lcm
+from itertools import pairwise
 from numbers import Real
 from typing import Any
 
@@ -23,10 +22,19 @@ from bornfair.people.columns import NumberColumn
 from bornfair.people.encoding import Encoding
 from bornfair.people.features import NUMERIC, Feature
 from bornfair.people.space.boxes import Boxes, Places
-from bornfair.people.space.subpopulation import Limit, Limits, Where, box_within, limits_of, weights_within
+from bornfair.people.space.subpopulation import (
+    EXACT,
+    Limit,
+    Limits,
+    Where,
+    box_within,
+    cumulated,
+    exact_weight,
+    limits_of,
+    weights_within,
+)
 from bornfair.people.twins.relation import FreeSpace
 
-EXACT = 2.0**53  # whole numbers up to here are counted without rounding
 DOWN = 1 - 2.0**-40  # shares that cannot be exact are shrunk by this, far more than all roundings of their making
 
 Marginal = Mapping[Any, float]
@@ -362,13 +370,13 @@ def variables(
                 given[place] = (
                     exact_weight(name, given[place]) + exact_weight(name, weight) if place in given else weight
                 )
-            upto = _cumulated(name, [*given.values(), gone or 0])
+            upto = cumulated(name, [*given.values(), gone or 0])
             held[variable] = Weights(upto[:-1], at=np.array(list(given), np.float64))
             gaps[variable] = float(upto[-1] - upto[-2])
             beyond.pop(variable, None)
         else:
             weights = [marginal.get(level, 0) for level in feature.levels()]
-            held[variable] = Weights(_cumulated(name, weights), at=np.arange(float(len(weights))))
+            held[variable] = Weights(cumulated(name, weights), at=np.arange(float(len(weights))))
     if marginals:
         beyond = {variable: pair for variable, pair in beyond.items() if any(pair)}
     return _with_gaps(replace(found, weights=held, beyond=beyond), gaps)
@@ -420,23 +428,6 @@ def _exists(feature: Feature, value: Any) -> bool:
     return whole and feature.low <= value <= feature.high
 
 
-def _cumulated(name: str, weights: Sequence[Any]) -> np.ndarray:
-    """Cumulative weights; whole numbers in the same proportions where these are small enough."""
-    shares = [exact_weight(name, weight) for weight in weights]
-    if min(shares) < 0 or sum(shares) <= 0:
-        raise InputError(f"the marginal of '{name}' needs weights of at least 0, one of them above 0.")
-    scale = 1
-    for share in shares:
-        if scale <= EXACT:
-            scale = lcm(scale, share.denominator)
-    total = sum(shares) * scale
-    if total < EXACT:
-        return np.concatenate([[0.0], np.cumsum([float(share * scale) for share in shares])])
-    # Scaled to about 1, and cumulated exactly before each is rounded.
-    whole = sum(shares)
-    return np.array([0.0, *(float(upto / whole) for upto in accumulate(shares))])
-
-
 def _histogram(
     column: NumberColumn, marginal: Marginal, gone: Any
 ) -> tuple[Weights | None, tuple[float, float], float] | None:
@@ -451,7 +442,7 @@ def _histogram(
         raise InputError(f"the ranges of the marginal of '{name}' must cover [{low}, {high}] without gaps or overlaps.")
     first, last = column.seen
     if first == last:
-        whole = _cumulated(name, [*(weight for _, weight in pieces), gone])
+        whole = cumulated(name, [*(weight for _, weight in pieces), gone])
         return None if not gone else (None, (0.0, 0.0), float((whole[-1] - whole[-2]) / whole[-2]))
     weights: list[Any] = [weight for _, weight in pieces]
     below = above = 0
@@ -462,7 +453,7 @@ def _histogram(
         weights = [w * share[1] for w, share in zip(weights, shares, strict=True) if share[1]]
         joined = [first, *(edge for edge in joined if first < edge < last), last]
     edges = column.encode(joined)
-    *upto_all, missing = _cumulated(name, [below, *weights, above, gone])
+    *upto_all, missing = cumulated(name, [below, *weights, above, gone])
     upto = np.array(upto_all)
     apart = np.concatenate([[True], edges[1:-1] > np.maximum.accumulate(edges[:-2]), [True]])
     apart[1:-1] &= edges[1:-1] < edges[-1]  # ranges too small to be told apart in places are one
@@ -476,14 +467,6 @@ def _parts(low: float, high: float, first: float, last: float) -> tuple[Fraction
     cuts = [min(max(Fraction(cut), Fraction(low)), Fraction(high)) for cut in (low, first, last, high)]
     below, inside, above = ((b - a) / whole for a, b in pairwise(cuts))
     return below, inside, above
-
-
-def exact_weight(name: str, weight: Any) -> Fraction:
-    """A weight as it is written: 0.1 is a tenth."""
-    try:
-        return Fraction(weight) if isinstance(weight, (int, Fraction)) else Fraction(repr(float(weight)))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the marginal of '{name}' has a weight that is not a finite number ({error}).") from None
 
 
 def _whole(numbers: np.ndarray) -> bool:

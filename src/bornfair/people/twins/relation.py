@@ -1,4 +1,4 @@
-"""Who is whose twin, as geometry: a finite set of affine views A·u + a of one free vector u.
+"""Twin relations as geometry: a finite set of affine views A·u + a of one free vector u.
 
 A view is one version of a person as network input; all views of the same u are each other's twins. "Change the
 sensitive value" is the case where every A embeds u unchanged and a carries the code of one value of S; a declared swap

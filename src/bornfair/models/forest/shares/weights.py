@@ -18,7 +18,8 @@ import numpy as np
 from bornfair.core.errors import InputError, shown
 from bornfair.models.forest.bounds.cells import Cells, FeatureCells
 from bornfair.people.features import NUMERIC
-from bornfair.people.space.variables import DOWN, EXACT, Marginal, exact_weight
+from bornfair.people.space.subpopulation import EXACT, exact_weight
+from bornfair.people.space.variables import DOWN, Marginal
 
 
 @dataclass(frozen=True, eq=False)

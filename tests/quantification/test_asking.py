@@ -10,7 +10,7 @@ from bornfair.core.errors import InputError
 from bornfair.importers.opaque import opaque_model
 from bornfair.models.columns import Who
 from bornfair.models.reading import Reading
-from bornfair.people.features import CategoricalFeature, IntegerFeature, Label
+from bornfair.people.features import CategoricalFeature, IntegerFeature, Label, RealFeature
 from bornfair.quantification.asking import Drawn, shares_by_asking
 from bornfair.quantification.groups import affected_groups
 from bornfair.quantification.people import own_decisions, people_of, treatment
@@ -67,6 +67,19 @@ def test_people_are_drawn_as_they_are_weighted():
         Drawn(WIDE, weights, {"job": ["smith"]})
     with pytest.raises(InputError, match="marginals name 'shoe'"):
         Drawn(WIDE, {"shoe": {1: 1.0}})
+
+
+def test_gaps_are_drawn_by_their_weight():
+    height = RealFeature(name="height", low=1.0, high=2.0, missing=True)
+    domain = GAPPY.replaced(features=[*GAPPY.features, height])
+    weights = {"age": {30: 1.0, 40: 1.0, None: 2.0}, "height": {(1.0, 1.5): 3.0, None: 1.0}}
+    people = Drawn(domain, weights)(4_000, np.random.default_rng(0))
+    assert set(people["age"].dropna()) == {30, 40} and people["height"].max() <= 1.5
+    assert people[["age", "height"]].isna().mean().tolist() == pytest.approx([0.5, 0.25], abs=0.05)
+    older = Drawn(domain, weights, {"age": (35, 49)})(100, np.random.default_rng(0))
+    assert set(older["age"]) == {40}
+    found = quantify(with_gaps, GAPPY, table=GAPPY.sample(139, seed=1), over="data", timeout=5)
+    assert found.confident.low > 0 and found.over == "data"
 
 
 def test_rows_of_a_table_are_counted_one_by_one():

@@ -232,10 +232,14 @@ def _column(feature: Feature, marginal: Marginal | None, limit: Limit | None) ->
         if feature.kind == "integer":
             return lambda count, rng: rng.integers(int(low), int(high), count, endpoint=True)
         return lambda count, rng: rng.uniform(float(low), float(high), count)
+    known = [value for value in marginal if value is not None]
+    gaps = [None] if None in marginal and limit is None else []
     if feature.kind == "integer":
-        return _weighted(feature, [value for value in marginal if low <= value <= high], marginal, np.int64)
-    pieces = []
-    for (first, last), weight in marginal.items():  # ranges that are cut at the ends of a sub-population
+        values = [*(value for value in known if low <= value <= high), *gaps]
+        return _weighted(feature, values, marginal, np.float64 if gaps else np.int64)
+    pieces = [(np.nan, np.nan, float(marginal[gap])) for gap in gaps]
+    for first, last in known:  # ranges that are cut at the ends of a sub-population
+        weight = marginal[first, last]
         a, b = max(first, float(low)), min(last, float(high))
         whole = last - first
         if b > a or (whole == 0 and float(low) <= first <= float(high)):

@@ -39,10 +39,6 @@ class Treatment:
     known: np.ndarray  # bool: the table says which version the row is
     rows: np.ndarray  # positions in the table: all of them, or as many, drawn at random, as there was time for
 
-    @property
-    def share_unfair(self) -> float:
-        return float(np.mean(~self.fair)) if len(self.fair) else 0.0
-
     def affected(
         self, model: Countable, frame: pd.DataFrame, row: int, twins: Replay, undo: Mapping[str, Any] | None = None
     ) -> Affected:

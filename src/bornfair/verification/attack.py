@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,14 +18,15 @@ from bornfair.core.clock import Clock, Say, Timeout
 from bornfair.core.errors import InputError, shown
 from bornfair.models.network.lens import LeadRange, Lens
 from bornfair.models.network.model import Model
+from bornfair.models.protocol import Decider
 from bornfair.models.rounding import EXECUTIONS
-from bornfair.models.verdict import Arithmetic
+from bornfair.models.verdict import Arithmetic, Verdict
 from bornfair.people.domain import Domain
 from bornfair.people.features import RealFeature, Value
 from bornfair.people.tables import as_pandas
 from bornfair.verification.cancel import cancelling
 from bornfair.verification.minimise import likeliest, replay_best, simplest
-from bornfair.verification.replay import Replay
+from bornfair.verification.replay import Replay, falsified
 
 FIRST = 4096  # people of the first looks: rows, their mutations, samples; further rows follow in turn
 CLIMBERS = 192  # people who climb together
@@ -54,19 +55,24 @@ class Attack:
     def __bool__(self) -> bool:
         return self.found is not None
 
-
-class LookedAt(Protocol):
-    """People who were looked at by a stage of an attack, and how many looks that took."""
-
-    @property
-    def how(self) -> str: ...
-    @property
-    def people(self) -> np.ndarray: ...
-    @property
-    def looks(self) -> int: ...
+    def verdict(self, model: Decider) -> Verdict | None:
+        """Falsified with the twins, if some were found."""
+        if self.found is None:
+            return None
+        reason = f"{self.how}; {self.tried:,} people tried"
+        return falsified(model, self.found, engine="attack", reason=reason, seconds=self.seconds)
 
 
-Some = TypeVar("Some", bound=LookedAt)
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """People who were looked at by the stage `how` of an attack, and how many looks that took."""
+
+    how: str
+    people: np.ndarray
+    looks: int
+
+
+Some = TypeVar("Some", bound=Batch)
 
 
 def attack(
@@ -88,17 +94,15 @@ def attack(
 
 
 @dataclass(frozen=True, eq=False)
-class _Batch:
-    """People, looked at as each of `values` (versions of themselves) by the stage `how`."""
+class _Batch(Batch):
+    """`values`: the versions of themselves that people were looked at as."""
 
-    how: str
-    people: np.ndarray
     values: np.ndarray
     look: LeadRange
 
-    @property
-    def looks(self) -> int:
-        return len(self.people) * len(self.values)
+    @staticmethod
+    def of(how: str, people: np.ndarray, values: np.ndarray, look: LeadRange) -> _Batch:
+        return _Batch(how, people, len(people) * len(values), values, look)
 
 
 _Batches = Generator[_Batch, None, Any]
@@ -215,7 +219,7 @@ def _first_looks(lens: Lens, how: str, people: np.ndarray, values: np.ndarray, e
         look = lens.look(part, values)
         np.add.at(extreme, look.high_at.ravel(), 1)
         np.add.at(extreme, look.low_at.ravel(), 1)
-        yield _Batch(how, part, values, look)
+        yield _Batch.of(how, part, values, look)
 
 
 def _some_values(extreme: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -233,11 +237,7 @@ def _starts(lens: Lens, rows: np.ndarray | None, rng: np.random.Generator) -> np
     if rows is None or not len(rows):
         return lens.sample(count, rng)
     real = rows[rng.integers(len(rows), size=count // 2)]
-    return np.concatenate([real, lens.sample(count - len(real), rng)])[_interleaved(count)]
-
-
-def _interleaved(count: int) -> np.ndarray:
-    return np.arange(count).reshape(2, -1).T.ravel()
+    return np.concatenate([real, lens.sample(count - len(real), rng)])[np.arange(count).reshape(2, -1).T.ravel()]
 
 
 # --- over the boundary ---
@@ -257,7 +257,7 @@ def _cross_single(lens: Lens, people: np.ndarray, values: np.ndarray, rng: np.ra
         line[:, i, :, feature] = grid[:, i]
     flat = line.reshape(-1, lens.width)
     look = lens.look(flat, values)
-    yield _Batch(how, flat, values, look)
+    yield _Batch.of(how, flat, values, look)
     positive = look.middle.reshape(*line.shape[:3], -1) > 0
     changes = positive[:, :, :-1] != positive[:, :, 1:]
     who, place, at, klass = np.nonzero(changes)
@@ -271,7 +271,7 @@ def _cross_mixed(lens: Lens, people: np.ndarray, values: np.ndarray, rng: np.ran
     how = "boundary between two people"
     people = people[: lens.room(len(people), (lens.width + 1) * len(values))]
     look = lens.look(people, values)
-    yield _Batch(how, people, values, look)
+    yield _Batch.of(how, people, values, look)
     klass = look.middle.argmax(axis=1)
     other = rng.permutation(len(people))
     everyone = np.arange(len(people))
@@ -283,7 +283,7 @@ def _cross_mixed(lens: Lens, people: np.ndarray, values: np.ndarray, rng: np.ran
     mixed = np.where(rank[:, None, :] < np.arange(lens.width + 1)[:, None], there[:, None, :], here[:, None, :])
     flat = mixed.reshape(-1, lens.width)
     look = lens.look(flat, values)
-    yield _Batch(how, flat, values, look)
+    yield _Batch.of(how, flat, values, look)
     lead = look.middle.reshape(len(here), lens.width + 1, -1)[np.arange(len(here)), :, klass]
     at = np.argmax((lead[:, :-1] > 0) & (lead[:, 1:] <= 0), axis=1)
     who = np.arange(len(here))
@@ -316,7 +316,7 @@ def _halve(
         people = here[at]
         people[np.arange(len(at)), feature[at]] = middle[at]
         look = lens.look(people, values)
-        yield _Batch(how, people, values, look)
+        yield _Batch.of(how, people, values, look)
         same = (look.middle[np.arange(len(at)), klass[at]] > 0) == positive[at]
         here[at[same]], there[at[~same]] = people[same], people[~same]
     return np.stack([here, there], axis=1).reshape(-1, lens.width)
@@ -333,7 +333,7 @@ def _climb(lens: Lens, people: np.ndarray, values: np.ndarray, rng: np.random.Ge
         trials = _trials(lens, people, values, look, rng)
         flat = trials.reshape(-1, lens.width)
         seen = lens.look(flat, values)
-        yield _Batch(how, flat, values, seen)
+        yield _Batch.of(how, flat, values, seen)
         worth = lens.worth(seen)
         best = worth.reshape(len(people), -1).argmax(axis=1) + np.arange(len(people)) * trials.shape[1]
         better = worth[best] > lens.worth(look)
@@ -389,4 +389,4 @@ def _cancel(lens: Lens, people: np.ndarray, values: np.ndarray) -> _Batches:
     gradient, middle = lens.gradient(people, values, lens.look(people, values))
     for base, slopes, score in zip(people, lens.slopes(gradient), middle.tolist(), strict=True):
         near = cancelling(lens, base, slopes, score, lens.room(CANCELLING, len(values)))
-        yield _Batch("whole numbers that cancel", near, values, lens.look(near, values))
+        yield _Batch.of("whole numbers that cancel", near, values, lens.look(near, values))

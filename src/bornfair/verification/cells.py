@@ -22,7 +22,7 @@ from bornfair.models.verdict import Verdict
 from bornfair.people.features import NUMERIC, Value
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.tables import as_pandas
-from bornfair.verification.attack import Attack, attack
+from bornfair.verification.attack import Attack, Batch, attack
 from bornfair.verification.frontier import ENGINE, BoxTally, Falsified, Frontier, Space, Waiting, search_boxes
 from bornfair.verification.replay import Replay, falsified, replay
 
@@ -47,23 +47,21 @@ def find_forest_twins(judge: Judge, *, table: Any = None, seconds: Timeout = 5.0
         shown = (shown_twins(judge, batch.people[i], batch.decided[i], batch.row(int(i))) for i in order)
         return next((twins for twins in shown if twins is not None), None)
 
-    batches = (_Batch(how, points, *judge.decided(points), rows) for how, points, rows in _batches(judge, rows, seed))
-    return attack(batches, replayed, Clock.of(seconds))
+    def looked_at() -> Iterator[_Batch]:
+        for how, points, some in _batches(judge, rows, seed):
+            decided, margins = judge.decided(points)
+            yield _Batch(how, points, decided.size, decided, margins, some)
+
+    return attack(looked_at(), replayed, Clock.of(seconds))
 
 
 @dataclass(frozen=True, eq=False)
-class _Batch:
+class _Batch(Batch):
     """People given by their cells, how they are decided, and the rows of a table that they are from."""
 
-    how: str
-    people: np.ndarray
     decided: np.ndarray
     margins: np.ndarray
     rows: pd.DataFrame | None
-
-    @property
-    def looks(self) -> int:
-        return self.decided.size
 
     def row(self, i: int) -> Any:
         return None if self.rows is None else self.rows.iloc[i]

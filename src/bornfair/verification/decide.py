@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 MOST_VERSIONS = 64  # of each person, asked of an imported model's original
 MOST_REPLAYS = 16
 LOOKS = 1_000_000  # of an attack, where a number of boxes ends the search that follows it
-ATTACKING, SEARCHING = (
-    0.5,
-    3.0,
-)  # seconds of the first turns at a forest; then a third of the time, and all that is left
+# Seconds of the first turns at a forest; then a third of the time, and all that is left.
+ATTACKING, SEARCHING = 0.5, 3.0
 FEW = 20_000  # points of a forest's grid, which a search looks through sooner than an attack
 
 Engine = Literal["auto", "bounds", "smt", "milp"]
@@ -147,19 +145,24 @@ def _of_network(model: Model, effort: Effort) -> Verdict:
 
 
 def _in_order(model: Model, effort: Effort) -> Verdict:
-    clock, table, seed = effort.clock, effort.table, effort.seed
-    verdict = model.structure()
+    verdict, clock = model.structure(), effort.clock
     if verdict:
         return verdict
+    from bornfair.verification.attack import find_twins
+
+    def attack(seconds: Clock, most: float = math.inf) -> Verdict | None:
+        found = find_twins(model, table=effort.table, seconds=seconds, seed=effort.seed, most=most)
+        return found.verdict(model)
+
     if effort.most_boxes is not None:  # numbers of looks and boxes end it, not the time
-        found = attack(model, seconds=clock, table=table, seed=seed, most=LOOKS)
+        found = attack(clock, LOOKS)
         return _by_bounds(model, clock, effort) if found is None else found
     alone = dataclasses.replace(effort, jobs=ALONE)  # before others have begun
     # Short turns first: most unfair models give way to a glance, most small domains to a moment's search.
     return _by_turns(verdict, clock, (
-        lambda: attack(model, seconds=clock.part(most=0.5), table=table, seed=seed),
+        lambda: attack(clock.part(most=0.5)),
         lambda: _by_bounds(model, clock.part(most=2.0), alone),
-        lambda: attack(model, seconds=clock.part(most=min(10.0, clock.timeout / 3)), table=table, seed=seed),
+        lambda: attack(clock.part(most=min(10.0, clock.timeout / 3))),
         lambda: _by_bounds(model, clock.part(most=clock.timeout), effort),
     ))  # fmt: skip
 
@@ -171,19 +174,6 @@ def _by_bounds(model: Model, clock: Clock, effort: Effort) -> Verdict:
         model, timeout=clock, seed=effort.seed, resume=effort.resume, stop_after=effort.most_boxes, jobs=effort.jobs,
         among=effort.among,
     )  # fmt: skip
-
-
-def attack(
-    model: Model, *, seconds: Timeout, table: Any = None, seed: int = 0, most: float = math.inf, say: Say | None = None
-) -> Verdict | None:
-    """Falsified, with twins, if some are found in time and after `most` looks; None otherwise."""
-    from bornfair.verification.attack import find_twins
-
-    found = find_twins(model, table=table, seconds=seconds, seed=seed, most=most, say=say)
-    if found.found is None:
-        return None
-    reason = f"{found.how}; {found.tried:,} people tried"
-    return falsified(model, found.found, engine="attack", reason=reason, seconds=found.seconds)
 
 
 def _as_read(model: Model, verdict: Verdict, among: Part | None = None) -> Verdict:
@@ -253,12 +243,11 @@ def _forest_in_order(judge: Judge, proof: Verdict, effort: Effort) -> Verdict:
 
     clock, attacking = effort.clock, effort.engine == "auto"
 
-    def turn(first: float, second: float) -> Verdict:
+    def turn(first: float, second: float) -> Verdict | None:
         if attacking:
             found = find_forest_twins(judge, table=effort.table, seconds=clock.part(most=first), seed=effort.seed)
-            if found.found is not None:
-                reason = f"{found.how}; {found.tried:,} people tried"
-                return falsified(judge.model, found.found, engine="attack", reason=reason)
+            if found:
+                return found.verdict(judge.model)
         return search_forest(judge, timeout=clock.part(most=second if attacking else clock.timeout))
 
     few = float(np.prod(judge.sizes.astype(np.float64))) <= FEW

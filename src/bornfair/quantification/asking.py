@@ -1,7 +1,7 @@
-"""How many people does a model that can only be asked treat unfairly? Between which shares, almost certainly.
+"""Share of people whom a model that is only run treats unfairly, with a confidence interval; nothing is proven.
 
-Nothing is proven, so that the whole domain is what is drawn from; the rows of a table, and a domain of few people, are
-asked about one by one. Those who are found unfair are asked about again: noise is no unfairness.
+People are drawn from the whole domain; the rows of a table, and a domain of few people, are asked about one by one.
+Those who are found unfair are asked about again, so that noise does not count.
 """
 
 from __future__ import annotations

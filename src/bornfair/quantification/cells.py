@@ -1,9 +1,8 @@
-"""How much of the domain does a forest provably treat fairly, provably not, and how much is left open?
+"""Shares of the domain that a forest provably treats fairly, provably does not, and that are left open.
 
-The cells of the free features are cut into boxes, the one with most undecided people first. A box is decided as a whole
-where bounds on its trees decide it, and one by one where it holds few cells. Of the others, means and variances of the
-scores prove what they can (`bornfair.models.forest.shares.panel`): quick guesses of that say which boxes are cut and
-where, and what is open in the end is credited.
+Boxes of cells are cut, those with most undecided people first. Bounds on trees decide boxes as a whole; boxes of few
+cells are decided one by one. In the others, means and variances of the scores (`bornfair.models.forest.shares.panel`)
+choose the cut, and prove parts of what is open in the end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Between which shares does the truth lie, almost certainly? Samples of what no proof decides, beside what one does.
+"""Confidence intervals of the unfair share, from samples of what no proof decides.
 
 People are drawn from the part of the domain that is left open. Each is fair, unfair or too close to call. Draws come in
 series. Before the first draw of a series, the numbers of draws at which it may be looked at are fixed, and its share of

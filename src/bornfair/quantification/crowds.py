@@ -1,9 +1,8 @@
-"""Who of very many people is certainly treated as their twins are, and who certainly not?
+"""Very many people at once: who is certainly treated as their twins by a network, and who certainly is not.
 
-Everybody is decided in float32, and by how much that may be off is bounded beside it: first in proportion to the sizes
-of the values, by the neurons that are alive where somebody is drawn; then layer by layer for those who are close to the
-boundary, and at last by intervals. Who is further from the boundary than that is decided the same in real arithmetic,
-and by every execution in float32.
+Everybody is decided in float32, with a bound on the rounding: first in proportion to the sizes of the values, by the
+neurons that are alive; then layer by layer for people close to the boundary; at last by intervals. Who is further from
+the boundary than the bound is decided the same in real arithmetic, and by every execution in float32.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Where in the domain does the unfairness sit? Short rules that cover many unfair people, and how sure they are.
+"""Short rules that cover many of the people who are treated unfairly, with estimates of how many.
 
-Rules come from a shallow decision tree on one sample; what is said about them is measured on a fresh one. All of it is
-estimated, none of it proven.
+Rules come from a shallow decision tree on one sample and are measured on a fresh one. Nothing of it is proven.
 """
 
 from __future__ import annotations

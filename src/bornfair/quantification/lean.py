@@ -1,9 +1,9 @@
-"""What does a ReLU network decide about very many people? Evaluated in float32 by its live neurons alone.
+"""Decisions of a ReLU network about very many people, in float32 and by its live neurons alone.
 
 A neuron that is proven to be silent wherever people are drawn is left out. relu(z + c) = max(z, −c) + c, so constants
 are carried to the outputs and a layer is one product and one maximum. One more column of every product adds up a bound
-of how far the outputs are from the exact ones, our own as well as those of any execution in float32; it is derived in
-docs/theory.md. Only who is further from the boundary than twice that bound is decided here.
+on the distance of the outputs from the exact ones, for our own and any other execution in float32; docs/theory.md
+derives it. Only people who are further from the boundary than twice that bound are decided here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How much of the domain is provably treated fairly, provably not, and how much is left open?
+"""Shares of the domain that a network provably treats fairly, provably does not, and that are left open.
 
-Boxes of the free space are bounded, the one with most undecided mass first. A box that is not decided as a whole is
-cut, and what is still open in the end is credited with the share of its people that its bounds decide. Boxes of a few
-people are looked at one by one, in exact arithmetic where floating point cannot tell.
+Boxes of the free space are bounded, those with most undecided mass first. Boxes that are not decided as a whole are
+cut; those still open in the end are credited with the share of their people that bounds decide. Boxes of a few people
+are looked at one by one, in exact arithmetic where floating point cannot tell.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The measuring loop of every kind of model: boxes that are done are tallied, people are drawn from those left open.
+"""The measuring loop of all kinds of model: it tallies boxes that are done and draws people from those left open.
 
 A kind says how its boxes are bounded, cut and credited.
 """

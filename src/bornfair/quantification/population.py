@@ -1,7 +1,7 @@
-"""Shares of a population: of everybody in the domain, or of the rows of a table, each judged by itself.
+"""Shares of everybody in the domain, or of the rows of a table, each judged by itself.
 
-Rows are then the population: nothing is said of anybody else, and nothing is sampled. What is proven of a row holds in
-the arithmetics named, for every value of the sensitive features and for all declared twins.
+Rows are then the population: nothing is said of anybody else, and nothing is sampled. Proofs about a row hold in the
+arithmetics named, for every value of the sensitive features and for all declared twins.
 """
 
 from __future__ import annotations

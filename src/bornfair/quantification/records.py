@@ -1,7 +1,4 @@
-"""What is known of how much of the domain is treated fairly? Plain records, for whoever measures, shows or keeps them.
-
-They refuse what cannot be a share or an interval, so that no report shows nonsense in a serious type.
-"""
+"""Records of measurements: shares, estimates, intervals, groups and affected people. They refuse impossible numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Twins who are not in a table: whom a report shows if no real person may be shown.
+"""Twins who are not in a table, for reports that may show no real person.
 
 A person counts as a row of the table if they agree with it in every feature that twins share; numbers agree if they are
 within about a thousandth of their range. Each person shown was replayed on the model.

@@ -1,8 +1,8 @@
-"""Are there twins whom a model that can only be asked decides differently? They are looked for; nothing is proven.
+"""Search for twins whom a model that is only run decides differently. It finds unfairness; it proves nothing.
 
-Rows of the table and people of the domain are asked about as all their versions. Between two people who are decided
-differently there is a boundary: who is halved towards it meets every place where versions do not cross it together.
-Where there are scores, people are moved to where they are closest. A domain of few people is counted out.
+Rows of the table and people of the domain are asked about as all their versions. Two people who are decided differently
+are halved towards the boundary between them. Where there are scores, people are moved to where versions are closest to
+it. A domain of few people is counted out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Is there anybody whose sensitive value alone decides? A search for twins; it can find unfairness, never exclude it.
+"""Search of a network for twins who are decided differently. It finds unfairness; it never excludes it.
 
 Twins straddle the boundary: gap(u) = max over i, j of min(f(u, s_i), −f(u, s_j)) is positive just for unfair people u
-(of K outputs, f is the lead of one class over the best other one). All stages climb this number; replay judges.
+(of K outputs, f is the lead of one class over the best other one). All stages climb this number; replay decides.
 """
 
 from __future__ import annotations

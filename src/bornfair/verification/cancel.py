@@ -1,8 +1,7 @@
-"""Which whole numbers bring a sum closest to zero? Meeting in the middle, for people on a lattice.
+"""Whole numbers that bring a sum closest to zero, found by meeting in the middle.
 
-Where no neuron switches, a score is affine in a person's numbers: one half of them must cancel what the other half
-adds. Sorting one half finds the best of some 10^10 people at the price of some 10^5, which is enough to fall between
-twins whose scores differ by a billionth.
+Where no neuron switches, a score is affine in a person's numbers, so one half of them must cancel the other half.
+Sorting one half finds the best of some 10^10 people at the price of some 10^5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Open boxes of the domain, and the one branch-and-bound search over them.
+"""Open boxes of the domain, and the branch-and-bound search over them for all kinds of model.
 
-The search for a proof, the measurement of shares and the search for a proof tree decide boxes in different ways. All
-of them take an order, a deadline, a bound on memory, progress, and a state that no interrupt leaves half-way from here.
+The measurement of shares and the search for a proof tree use the same open boxes: their order, deadline, bound on
+memory and progress, and a state that no interrupt leaves half-way.
 """
 
 from __future__ import annotations

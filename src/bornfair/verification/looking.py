@@ -1,6 +1,6 @@
-"""What becomes of boxes in a search? Bounds, people of small boxes one by one, suspects, cuts: by whoever is asked to.
+"""Work of a search on boxes of a network: bounds, single people of small boxes, suspects and cuts.
 
-Nothing here claims that twins are treated differently: whoever looks like it is named, to be replayed on the model.
+Suspected twins are only named here; the search replays them on the model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which twins show the unfairness most simply?
+"""The simplest twins that show an unfairness that was found.
 
-From twins found anywhere: the clearest pair of sensitive values (one attribute changed, where that suffices), then as
-close to a real row as they stay unfair, then few decimal digits. Whatever is shown was replayed.
+They differ in one attribute where that suffices, are as close to a real row as they stay unfair, and have few decimal
+digits. All twins that are shown were replayed.
 """
 
 from __future__ import annotations

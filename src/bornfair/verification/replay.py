@@ -1,6 +1,4 @@
-"""Replay of counterexamples: nobody sees twins that were not decided again here, from raw values, by what is executed
-and (of networks and forests) in real arithmetic without any rounding.
-"""
+"""Replay of counterexamples from raw values, by what is executed and, for networks and forests, in real arithmetic."""
 
 from __future__ import annotations
 

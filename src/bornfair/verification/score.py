@@ -1,8 +1,7 @@
-"""Do twins get the same score, up to a tolerance? A claim of its own: for premiums, limits and rankings.
+"""Whether twins get the same score, or probability, up to a tolerance: for premiums, limits and rankings.
 
-A score is what the network gives (a logit), a probability what is made of it. Structure proves a difference of 0;
-otherwise a mixed-integer program finds twins and safe bounds prove how far apart any can be (`milp`), and where there
-is no program, the steepest the network can be.
+Structure proves a difference of 0. Otherwise a mixed-integer program (`milp`) finds twins and proves how far apart any
+can be; where there is no program, a bound on the steepness of the network does.
 """
 
 from __future__ import annotations

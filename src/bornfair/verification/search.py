@@ -1,7 +1,7 @@
-"""Is everybody treated as their twins are? Branch and bound over the free space, largest open boxes first.
+"""Proof that a network treats everybody as their twins: branch and bound over the free space, largest boxes first.
 
 A box is done when linear bounds prove it fair, or when its few people have been looked at one by one. Open boxes are
-searched for twins who are decided differently, then cut in two. It can stop at any time and say what share is decided.
+searched for twins who are decided differently, then cut in two. The search can stop at any time.
 """
 
 from __future__ import annotations

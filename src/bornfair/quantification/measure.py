@@ -23,13 +23,13 @@ from bornfair.models.network.model import Model
 from bornfair.models.network.shares.few_sums import LOOKS, MOST_SUMS, prove_by_few, serves
 from bornfair.models.network.shares.forms import Bounder, cheaper, judge_boxes, prove
 from bornfair.models.network.shares.relaxation import MANY
-from bornfair.models.network.structural import confirm_encoded, prove_structurally
+from bornfair.models.network.structural import prove_structurally
 from bornfair.models.verdict import Arithmetic
 from bornfair.parallel import ALONE, Jobs, Workers
 from bornfair.parallel.task import keep_freed_memory
 from bornfair.people.space.boxes import Boxes
 from bornfair.people.space.subpopulation import Where
-from bornfair.people.space.variables import Marginal, variables
+from bornfair.people.space.variables import Marginal, Variables, variables
 from bornfair.people.twins.relation import band_relation, free_space, twin_relation
 from bornfair.quantification.confident import Sample
 from bornfair.quantification.crowds import Crowd, draw, judge_people
@@ -44,7 +44,7 @@ from bornfair.quantification.measuring import (
 )
 from bornfair.quantification.records import Moment, Shares
 from bornfair.verification.frontier import INTERRUPTED, TIME_IS_UP, TOO_CLOSE, Look, Portion
-from bornfair.verification.search import checked_arithmetic
+from bornfair.verification.search import proven_arithmetic
 
 FEW = 64  # people in a box who are looked at one by one rather than cut apart
 SAMPLES = 200_000
@@ -99,47 +99,47 @@ def shares_of(
     wanted = proven_arithmetic(model, arithmetic)
     allowance = Allowance.of(SAMPLES, MORE, **options)
     people = variables(model.encoding, free_space(model.encoding), marginals, where)
-    try:
-        relation = band_relation(model.encoding)
-    except InputError:  # the twins cannot be listed; a proof from the structure needs no list
-        proof = confirm_encoded(model.network, model.encoding)
-        if not set(wanted) <= set(proof.arithmetic):
-            raise
-        found = all_certified(people, proof.reason)
+    owner, proof, flaw = examined(model, wanted, people)
+    if flaw:
+        found = Shares(0.0, 0.0, reason=flaw)
+    elif owner is None:
+        found = all_certified(people, proof)
     else:
-        owner = Bounder(model.network, relation, people, "float32" if "float32" in wanted else "real")
         from threadpoolctl import threadpool_limits
 
         # So many cores as there are jobs: products this small gain nothing by more.
         with Workers.lent(jobs) as workers, threadpool_limits(1, "blas"):
             try:
-                found = _measured(model, owner, wanted, allowance, workers)
+                found = _measured(model, owner, proof, allowance, workers)
             except KeyboardInterrupt:  # before anything is known
                 found = Shares(0.0, 0.0, reason=INTERRUPTED, interrupted=True)
     return allowance.told(found, model, wanted, where, "network")
 
 
-def proven_arithmetic(model: Model, named: Sequence[Arithmetic]) -> tuple[Arithmetic, ...]:
-    """The arithmetics in which something can be proven of what decides, of those that are named."""
-    wanted = checked_arithmetic(named)
-    if not model.covers_execution:
-        wanted = tuple(kind for kind in wanted if kind == "real")
-        if not wanted:
-            raise InputError("of an imported model only 'real' is proven: of the network as read; ask for that.")
-    return wanted
+def examined(model: Model, wanted: tuple[Arithmetic, ...], people: Variables) -> tuple[Bounder | None, str, str]:
+    """What bounds the network, unless its twins cannot be listed; the proof that everybody is treated fairly, and the
+    flaw for which nothing can be bounded, if there are.
+    """
+    try:
+        relation = band_relation(model.encoding)
+    except InputError:  # a proof from the structure needs no list of twins
+        structural = model.structure()
+        if not set(wanted) <= set(structural.arithmetic):
+            raise
+        return None, structural.reason, ""
+    owner = Bounder(model.network, relation, people, "float32" if "float32" in wanted else "real")
+    if flaw := not_finite(model.network, relation):
+        return owner, "", flaw
+    structural = prove_structurally(model.network, twin_relation(model.encoding))
+    proven = len(relation.views) == 1 or set(wanted) <= set(structural.arithmetic)
+    return owner, (structural.reason if structural else "nobody has a twin") if proven else "", ""
 
 
-def _measured(
-    model: Model, owner: Bounder, wanted: tuple[Arithmetic, ...], allowance: Allowance, workers: Workers
-) -> Shares:
-    flaw = not_finite(owner.network, owner.relation)
-    if flaw is not None:
-        return Shares(0.0, 0.0, reason=flaw)
+def _measured(model: Model, owner: Bounder, proof: str, allowance: Allowance, workers: Workers) -> Shares:
     crowd = Crowd(owner)
     sample = draw(owner, crowd, allowance.samples, allowance.rng, allowance.part(SAMPLING))
-    structural = prove_structurally(owner.network, twin_relation(model.encoding))
-    if len(owner.relation.views) == 1 or set(wanted) <= set(structural.arithmetic):
-        return all_certified(owner.variables, structural.reason if structural else "nobody has a twin", sample)
+    if proof:
+        return all_certified(owner.variables, proof, sample)
     keep_freed_memory()
     measurement = _NetworkMeasurement(Model(model.network, model.encoding), owner, crowd, sample, allowance, workers)
     return measurement.shares(INTERRUPTED) if sample.interrupted else measurement.run()

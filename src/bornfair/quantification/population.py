@@ -27,7 +27,7 @@ from bornfair.people.sources import Batch
 from bornfair.people.space.subpopulation import Where, limits_of, rows_within
 from bornfair.people.space.variables import Marginal, variables
 from bornfair.people.tables import as_pandas
-from bornfair.people.twins.relation import band_relation, twin_relation
+from bornfair.people.twins.relation import free_space
 from bornfair.people.twins.versions import Versions, person_of_row
 from bornfair.quantification.measuring import rounded_down
 from bornfair.quantification.records import Estimate, Shares
@@ -250,39 +250,21 @@ def _by_deciding(model: Countable, frame: pd.DataFrame, _: Sequence[Arithmetic])
 
 
 def _by_network(model: Model, frame: pd.DataFrame, arithmetic: Sequence[Arithmetic]) -> _Judging:
-    from bornfair.models.network.bounds.backward import not_finite
-    from bornfair.models.network.shares.forms import Bounder
-    from bornfair.models.network.structural import prove_structurally
     from bornfair.quantification.crowds import Crowd, treated_exactly
-    from bornfair.quantification.measure import proven_arithmetic
+    from bornfair.quantification.measure import examined
+    from bornfair.verification.search import proven_arithmetic
 
     wanted = proven_arithmetic(model, arithmetic)
-
-    def known(reason: str, *, flaw: bool = False) -> _Judging:
-        return _Judging(wanted, len(frame), None, known=reason, flaw=flaw)
-
-    try:
-        relation = band_relation(model.encoding)
-    except InputError:  # the twins cannot be listed; a proof from the structure needs no list
-        proof = model.structure()
-        if not set(wanted) <= set(proof.arithmetic):
-            raise
-        return known(proof.reason)
-    if (flaw := not_finite(model.network, relation)) is not None:
-        return known(flaw, flaw=True)
-    structural = prove_structurally(model.network, twin_relation(model.encoding))
-    if len(relation.views) == 1 or set(wanted) <= set(structural.arithmetic):
-        return known(structural.reason if structural else "nobody has a twin")
-    owner = Bounder(
-        model.network, relation, variables(model.encoding, relation.free), "float32" if "float32" in wanted else "real"
-    )
+    owner, proof, flaw = examined(model, wanted, variables(model.encoding, free_space(model.encoding)))
+    if owner is None or proof or flaw:
+        return _Judging(wanted, len(frame), None, known=proof or flaw, flaw=bool(flaw))
     crowd = Crowd(owner)
     size = int(np.clip(NUMBERS // max(model.encoding.free_width, max(model.network.widths)), 64, 2**16))
 
+    versions = Versions(model.domain)
+
     def some(rows: slice) -> Sides:
         return crowd.judge(model.encoding.free_vectors(frame.iloc[rows]))
-
-    versions = Versions(model.domain)
 
     def one(row: int) -> tuple[bool, bool]:
         person = person_of_row(model.domain, frame, row)

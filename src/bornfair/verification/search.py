@@ -117,6 +117,16 @@ def checked_arithmetic(named: Sequence[Arithmetic]) -> tuple[Arithmetic, ...]:
     return wanted
 
 
+def proven_arithmetic(model: Model, named: Sequence[Arithmetic]) -> tuple[Arithmetic, ...]:
+    """The arithmetics in which something can be proven of what decides, of those that are named."""
+    wanted = checked_arithmetic(named)
+    if not model.covers_execution:
+        wanted = tuple(kind for kind in wanted if kind == "real")
+        if not wanted:
+            raise InputError("of an imported model only 'real' is proven: of the network as read; ask for that.")
+    return wanted
+
+
 @dataclass(eq=False)
 class _Network(Space):
     """The boxes of a network's free space. Cuts are recorded, so that a search can be resumed."""

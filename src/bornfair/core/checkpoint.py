@@ -83,7 +83,7 @@ def content(path: str | Path) -> bytes:
 
 
 def read(content: bytes, path: str | Path, *, expected: str) -> Saved:
-    """What `save` wrote to a path, from its bytes."""
+    """The checkpoint in the bytes of a file that `save` wrote."""
     try:
         tensors = read_tensors(content)
         header = json.loads(tensors.pop("facts").tobytes())

@@ -1,4 +1,4 @@
-"""How much time is left, and who is told what? One clock for a whole question; its parts get parts of its time."""
+"""Time limits and progress: one clock for a whole question; its parts get parts of its time."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class TimeIsUp(Exception):
 class Clock:
     """Counts from now; `listener` is told how far it is.
 
-    Whoever is asked to stop in time makes one at once, before anything is read, and hands it down: a phase that gets
-    a `part` of it knows how long it may take, and nobody's seconds go uncounted. `now` tells the time.
+    A function with a time limit makes one first, before anything is read, and passes it down; each phase gets a `part`.
+    `now` tells the time.
 
     >>> seconds = iter([0.0, 1.0, 3.0, 3.0, 9.0])
     >>> whole = Clock(10.0, now=lambda: next(seconds))

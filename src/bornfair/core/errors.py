@@ -1,4 +1,4 @@
-"""What can go wrong, in the user's words.
+"""Errors of bornfair, in the user's words.
 
 Every message names what was found, where, what is allowed and what to do next.
 The command line prints the message alone and exits with `exit_code`.

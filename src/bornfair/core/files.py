@@ -1,6 +1,6 @@
-"""How files get written: whole or not at all, whoever is killed and whoever writes at the same time.
+"""Files and folders that are written whole or not at all, also by several writers at once.
 
-What is new is written beside its place under a hidden name and put there in one step. Writers of one folder take turns
+New content is written beside its place under a hidden name and put there in one step. Writers of one folder take turns
 (a lock on the folder, which ends with its process). Where the system cannot swap two folders in one step the old one is
 put aside for a moment; a writer killed in that moment leaves it there, and the next reader or writer puts it back.
 """
@@ -81,7 +81,7 @@ def write_folder(path: str | Path, files: Mapping[str, bytes], *, marker: str) -
     """Write a folder of files; a reader finds the old folder or the new one.
 
     An existing folder is replaced only when it holds `marker` (an earlier result of ours) or is empty:
-    a mistyped --out must not wipe somebody's work.
+    a mistyped --out must not remove other files.
     """
     target = Path(os.path.realpath(path))
     with _alone(target):
@@ -179,7 +179,7 @@ def check_report_replaceable(path: str | Path) -> None:
 
 
 def read_whole(path: str | Path, read: Callable[[Path], Read]) -> Read:
-    """What `read` makes of a folder of ours; read again if it was replaced meanwhile, for then it may be of two."""
+    """The result of `read` for a folder of ours. It is read again if it was replaced meanwhile."""
     target = Path(path)
     while recover(target):
         before = _identity(target)
@@ -195,8 +195,8 @@ def read_whole(path: str | Path, read: Callable[[Path], Read]) -> Read:
 
 
 def recover(path: str | Path) -> bool:
-    """Whether something is at `path`. What a writer had put aside when it was killed is put back first; one that has
-    put it aside just now is waited for.
+    """Whether something is at `path`. A folder that a killed writer had put aside is put back first; a writer that is
+    still at work is waited for.
     """
     target = Path(os.path.realpath(path))
     if target.exists():

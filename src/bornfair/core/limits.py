@@ -1,4 +1,4 @@
-"""How much may input use? All limits on bytes, memory of child processes and seconds, and one deadline for every wait.
+"""Limits on bytes of input, memory of child processes and seconds, and one deadline for every wait.
 
 Only the standard library is imported here: a child process runs this file by its path and calls `limit_this_process`.
 """
@@ -53,7 +53,7 @@ LEAST_WAIT = 1.0  # for one answer of a child process: a sound model needs less,
 
 
 class Remaining(Protocol):
-    """Whatever counts seconds down: a `Deadline`, or the clock of a question."""
+    """A countdown of seconds: a `Deadline`, or the clock of a question."""
 
     @property
     def left(self) -> float: ...

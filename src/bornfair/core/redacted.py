@@ -1,4 +1,4 @@
-"""How a command or an address is named in messages and reports, without values that may be secrets.
+"""Names of commands and addresses in messages and reports, without values that may be secrets.
 
 Passwords and keys have no form that can be recognised, so these functions list what is shown and hide everything else.
 """
@@ -63,7 +63,7 @@ def masked(text: str, values: Sequence[str]) -> str:
 
 
 def secrets_of_url(url: str) -> list[str]:
-    """What `url_shown` hides of an address, as written and decoded."""
+    """The parts of an address that `url_shown` hides, as written and decoded."""
     parts = urllib.parse.urlsplit(url)
     found = [part for part in parts.path.split("/") if not PLAIN_PART.fullmatch(part)]
     found += [part for one in parts.query.split("&") for part in (one, one.partition("=")[2])]

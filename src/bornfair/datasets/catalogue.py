@@ -21,7 +21,7 @@ from bornfair.datasets.files import Place, RawFile, cache_folder, content_at, co
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """What a dataset is about, its target column, the columns that may be called sensitive, and where it comes from."""
+    """Subject, target column, columns that may be called sensitive, and source of a dataset."""
 
     name: str
     description: str = ""
@@ -76,7 +76,7 @@ def load(name: str) -> Dataset:
 
 
 def entry(name: str) -> Entry:
-    """What is known of a dataset without reading it."""
+    """The facts about a dataset, without reading it."""
     if name not in ALL_NAMES:
         near = _OTHER_NAMES.get(str(name).lower()) or next(iter(difflib.get_close_matches(str(name), ALL_NAMES, 1)), "")
         hint = f"; did you mean {near!r}?" if near else "."

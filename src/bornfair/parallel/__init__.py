@@ -1,4 +1,4 @@
-"""Who does several pieces of work at once? This process, others on this machine, or a cluster: one seam for all."""
+"""Several pieces of work at once, in this process, in others on this machine, or on a cluster."""
 
 from bornfair.parallel.workers import ALONE as ALONE
 from bornfair.parallel.workers import Jobs as Jobs

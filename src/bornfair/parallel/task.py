@@ -1,4 +1,4 @@
-"""What a process can do: work for others on a worker, and compute with libraries after a fork.
+"""The part of a piece of work that runs on a worker, and libraries in forked processes.
 
 The work comes once, as bytes with a name, and is kept; after that only items come. An error of the work itself comes
 back as a value: what a worker raises beside that is the worker's own death.
@@ -23,7 +23,7 @@ from bornfair.core.errors import InputError
 
 KEPT = 4  # works, on each worker
 HOME = secrets.token_hex(16)
-"""Names this process: whoever finds another name in a task is somebody else's worker."""
+"""The name of this process: a process that finds another name in a task is a worker."""
 
 _kept: OrderedDict[str, Callable[[Any], Any]] = OrderedDict()
 _settled = False
@@ -57,7 +57,7 @@ def _work(name: str, place: bytes | str) -> Callable[[Any], Any]:
 
 
 def settle() -> None:
-    """One core for one worker: sums are then taken in the same order whoever takes them, and nobody is crowded out."""
+    """One core for each worker: sums are then taken in the same order by all, and workers do not compete."""
     global _settled
     if not _settled:
         keep_freed_memory()
@@ -77,7 +77,7 @@ def keep_freed_memory() -> None:
 
 
 def versions(_: Any = None) -> dict[str, str]:
-    """What a worker runs: what is computed by other versions may differ in its last bits."""
+    """The versions on a worker: results of other versions may differ in their last bits."""
     from bornfair import __version__
 
     return {"bornfair": __version__, "numpy": np.__version__}

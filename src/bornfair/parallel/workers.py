@@ -78,8 +78,8 @@ class Workers:
     def ordered(
         self, work: Callable[[Item], Found], items: Iterable[Item], patience: Callable[[], float] = lambda: math.inf
     ) -> Iterator[Found]:
-        """The results, one after the other. An item is taken only when somebody is about to be free for it, so that
-        whoever makes them may look at the clock. When no result comes within the seconds that `patience` allows, it
+        """The results, one after the other. An item is taken only when a worker is about to be free for it, so that
+        the iterable may look at the clock. When no result comes within the seconds that `patience` allows, it
         ends: what is not back by then is left out.
         """
         return (found for _, found in self._results(work, items, patience, in_order=True))
@@ -132,7 +132,7 @@ class Workers:
                 one.future.cancel()
 
     def _send_again(self, work: Callable[[Any], Any], under_way: dict[int, _Sent]) -> None:
-        """What was under way with workers that died is done by others, or here."""
+        """Give tasks of workers that died to others, or do them here."""
         for one in under_way.values():
             if one.future.done() and _died(one.future):
                 self.died += 1
@@ -230,7 +230,7 @@ _NOWHERE: Any = object()
 
 
 def _configured() -> Workers:
-    """What `joblib.parallel_config` says around the call."""
+    """The workers that `joblib.parallel_config` around the call asks for."""
     if "joblib" not in sys.modules:  # so nobody has said anything
         return ALONE
     from joblib import effective_n_jobs

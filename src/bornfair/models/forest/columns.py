@@ -43,7 +43,7 @@ STEPS: dict[str, Callable[[np.ndarray, np.floating], np.ndarray]] = {
     "float32": lambda x, c: x.astype(np.float32),
     "float64": lambda x, c: x.astype(np.float64),
 }
-"""What may be done to a number x with a constant c (ignored by casts, `towards zero` and `floor`)."""
+"""Operations on a number x with a constant c (ignored by casts, `towards zero` and `floor`)."""
 BREAKS = ("zero is missing", "missing is")
 """Steps that make a number missing, or give a number to who has none."""
 

@@ -2,7 +2,7 @@
 
 How far one tree tells twins apart is the largest difference of two of its leaves that versions of one person reach; of
 trees with very many leaves that tell versions apart, at most that of any two of these. The sum over the trees of one
-score bounds what they do together, which nobody's score need attain; of several scores, that of the largest is told.
+score bounds their effect together; it need not be attained. Of several scores, the largest sum is reported.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SplitUse:
 
 @dataclass(frozen=True)
 class Influence:
-    """What one feature in which twins differ does to the score.
+    """The effect of one feature in which twins differ on the score.
 
     trees: how many read it where somebody of the domain gets, of `of_trees`; largest_change: by how much these change
     any one score at most between versions of a person, and `spread` by how much all trees change it at most between any
@@ -150,7 +150,7 @@ def _short(ends: np.ndarray, at: int) -> str:
 
 
 def _asked(name: str, samples: np.ndarray, ends: np.ndarray | None, left: np.ndarray) -> str:
-    """What a split asks of a feature, in its own values.
+    """The question of a split, in values of the feature.
 
     >>> _asked("job", np.array(["nurse", "smith"], object), None, np.array([False, True]))
     'job is smith'

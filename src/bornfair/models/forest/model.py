@@ -90,7 +90,7 @@ class ForestModel(Bounded):
 
     @property
     def fills(self) -> Mapping[str, Value]:
-        """What the model takes where a value is missing, by feature; a forest sends it a way of its own."""
+        """Values that replace missing ones, by feature; splits have a direction of their own for a missing value."""
         return {} if self.original is None else self.original.fills
 
     @property
@@ -219,7 +219,7 @@ class ForestModel(Bounded):
 
     def at(self, threshold: Threshold | Asked | None, table: Any = None) -> Self:
         """The same model, deciding elsewhere: 0.05, "top 12%" of the people of a table, "approve=0.3"; None for as it
-        is. What was proven of decisions is left behind; what was proven of scores, by structure, holds everywhere.
+        is. Proofs about decisions are dropped; proofs about scores, by structure, hold everywhere.
         """
         if threshold is None:
             return self

@@ -42,7 +42,7 @@ Method = Literal["as it is", "merge", "average"]
 
 @dataclass(frozen=True)
 class Taken:
-    """One input of somebody's graph: its element type, rank, and the features that are its columns."""
+    """One input of a foreign graph: its element type, rank, and the features that are its columns."""
 
     name: str
     element: int
@@ -52,7 +52,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class LabelOutput:
-    """The output of somebody's graph that holds its decision, and how it writes the classes, in order."""
+    """The output of a foreign graph that holds its decision, and its names of the classes, in order."""
 
     name: str
     values: tuple[Value, ...]
@@ -60,7 +60,7 @@ class LabelOutput:
 
 @dataclass(frozen=True, eq=False)
 class Core:
-    """Somebody's graph, and what ours has to know of it: what it takes, and which output shows what."""
+    """A foreign graph with its inputs and outputs."""
 
     model: Any
     takes: tuple[Taken, ...]
@@ -86,7 +86,7 @@ class Core:
 
 
 def around(core: Core, domain: Domain, method: Method, *, at: Operating | None = None, sensitive: bool = True) -> bytes:
-    """Somebody's graph with ours around it.
+    """A foreign graph with ours around it.
 
     Args:
         core: theirs.
@@ -235,7 +235,7 @@ class _Around(GraphDraft):
     # --- theirs to the decision ---
 
     def _shares(self, value: str) -> str:
-        """What theirs shows as shares of the classes in double."""
+        """The shares of the classes that the foreign graph shows, in double."""
         count = len(served_classes(self.domain))
         single = self.core.form in ("share", "logit")
         value = self.node("Reshape", [value, self.constant(np.array([-1, 1 if single else count]), "flat")], "scores")

@@ -1,7 +1,7 @@
 """Data flow in ONNX graphs: the inputs that can reach the outputs, whatever the operators compute.
 
-What a node makes depends on nothing but what it reads; a body (of If, Loop, Scan) reads names from around it, and a
-function what it is handed. So an output to which no path leads from an input is the same whatever that input is, bit
+The results of a node depend on its inputs only; a body (of If, Loop, Scan) also reads names from around it, a function
+only its arguments. So an output to which no path leads from an input is the same whatever that input is, bit
 for bit, as executed. Operators that draw at random are refused, and so is whatever could hide a path: names that are
 defined twice, hide others or are not made yet. `bornfair.proof.checker` follows the wires again, in its own way.
 """
@@ -18,7 +18,7 @@ CONTRIBUTED = {  # operators of onnxruntime's own that compute from their inputs
     "MurmurHash3", "QLinearAdd", "QLinearMul", "QLinearSigmoid", "QuickGelu", "SkipLayerNormalization", "Trilu",
     "Unique",
 }  # fmt: skip
-HARMLESS = {  # whether these run hangs on types and shapes, never on values: they may read for nothing
+HARMLESS = {  # whether these run depends on types and shapes, never on values: their results may stay unused
     "Abs", "Add", "And", "Concat", "Equal", "Exp", "Gemm", "Greater", "Identity", "IsNaN", "Less", "MatMul", "Mul",
     "Neg", "Not", "Or", "Relu", "Shape", "Sigmoid", "Sign", "Size", "Softmax", "Sub", "Tanh",
 }  # fmt: skip

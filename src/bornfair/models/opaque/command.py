@@ -173,7 +173,7 @@ def _numbers(cells: list[list[str]]) -> np.ndarray | None:
 
 
 def _exchanged(words: list[str], content: bytes, people: int, seconds: float, origin: str) -> bytes:
-    """What the program writes when it is given this; it is ended if it takes too long or writes too much."""
+    """The output of the program for this input; it is ended if it takes too long or writes too much."""
     most, deadline = LONGEST * (people + 16), Deadline.within(seconds)
     try:
         process: Any = subprocess.Popen(

@@ -39,7 +39,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True)
 class _Answered:
-    """What came back: a status if it is an error, headers and content."""
+    """An answer: its status if it is an error, headers and content."""
 
     status: int | None
     headers: Message

@@ -1,6 +1,6 @@
 """Rows as a model is sent them, its answers, and their meaning: labels, or numbers that decide.
 
-What it means is found out once, on a trial, and held on to: whoever answers otherwise later is told so.
+The meaning is inferred once, from a trial; answers of another kind later are errors.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def finite(numbers: np.ndarray, origin: str) -> None:
 
 @dataclass(frozen=True)
 class Meant:
-    """What the answers of a model mean."""
+    """The meaning of a model's answers."""
 
     origin: str
     classes: tuple[Value, ...]
@@ -252,7 +252,7 @@ class Meant:
 
 
 def meaning_of(trial: Said, source: Outside, label: Label | None, asked: Reading) -> Meant:
-    """What the answers to a trial show, with what the user says of them."""
+    """The meaning of the answers to a trial, with the statements of the user."""
     origin = source.name
     asked.only_for(origin, "decision", "threshold", "decision_output")
     labels, numbers = trial.labels, trial.numbers

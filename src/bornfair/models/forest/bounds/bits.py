@@ -29,7 +29,7 @@ ONE = np.uint64(1)
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """What is bounded: for each output, a constant and what each leaf adds, as real numbers up to `doubt`."""
+    """The sums to bound: for each output a constant and a number for each leaf, as real numbers up to `doubt`."""
 
     constant: np.ndarray  # [outputs]
     leaves: np.ndarray  # [leaves, outputs]
@@ -112,7 +112,7 @@ class LeafBits:
         return int(self.starts[self.acting]) if self.acting < self.units else self.words
 
     def values(self, words: slice) -> np.ndarray:
-        """What the leaf of each bit adds; no number for bits that stand for none."""
+        """The number of each bit's leaf; NaN for bits without a leaf."""
         return np.where(np.isfinite(self._rising[words, :WORD]), self._rising[words, :WORD], np.nan).ravel()
 
     # --- bounding ---

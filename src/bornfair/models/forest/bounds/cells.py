@@ -61,7 +61,7 @@ class FeatureCells:
 
     @cached_property
     def samples(self) -> np.ndarray:
-        """Somebody's raw value in each cell; of a number, the last."""
+        """A raw value of each cell; of a number, the last."""
         kind = int if self.feature.kind == "integer" else float
         found: list[Any] = list(self.feature.levels()) if self.ends is None else [kind(end) for end in self.ends]
         made = np.empty(self.count, object)
@@ -226,7 +226,7 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class Twins:
-    """Whom each version of a person is like, in cells.
+    """The versions of a person, in cells.
 
     Version h·|S| + s is moved by element h of the declared group and has the sensitive cells `values[s]`. `maps[f]`
     [ways, cells] says, for a free feature that some element moves, which cell's splits somebody's moved value meets;
@@ -305,7 +305,7 @@ def _inside(part: FeatureCells, limits: Where) -> np.ndarray:
     if None in limit:
         return np.arange(part.count) == part.listed
     found = (part.ends >= float(limit[0])) & (part.ends <= float(limit[1]))
-    return np.concatenate([found, np.zeros(int(part.gap), bool)])  # in a range, nobody's number is missing
+    return np.concatenate([found, np.zeros(int(part.gap), bool)])  # a missing number is in no range
 
 
 def _ends(feature: Any, cuts: np.ndarray, *, mirror: bool) -> np.ndarray:

@@ -33,7 +33,7 @@ MOST_CLOSE = 100_000  # sums that are looked at without rounding in one call; be
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """What bounds say of boxes: the class that everybody surely gets as each version [boxes, versions], −1 where that
+    """Bounds of boxes: the class that everybody surely gets as each version [boxes, versions], −1 where that
     is not sure; the ends of the margins [boxes, versions, outputs]; and where no version can differ from another.
     """
 
@@ -196,7 +196,7 @@ class Judge:
 
     @cached_property
     def _bands(self) -> np.ndarray:
-        """What bands of neighbouring versions allow, and single versions between them [bands, words]."""
+        """Leaves that bands of neighbouring versions allow, and single versions between them [bands, words]."""
         rows = self.bits.sensitive
         bands = [np.bitwise_or.reduce(rows[band], axis=0) for band in np.array_split(np.arange(len(rows)), BANDS)]
         return np.stack([*bands, *rows[np.linspace(0, len(rows) - 1, BANDS).astype(np.int64)]])
@@ -225,7 +225,7 @@ class Judge:
         return found
 
     def _columns(self, points: np.ndarray, versions: np.ndarray) -> np.ndarray:
-        """What the splits read of people, each as one version, [columns, people]."""
+        """The columns of people, each as one version: [columns, people]."""
         cells, forest = self.cells, self.model.forest
         twins = cells.twins
         h, s = np.divmod(versions, len(twins.values))

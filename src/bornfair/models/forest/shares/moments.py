@@ -2,8 +2,8 @@
 
 Bounds on each tree add up to far more than anybody's score differs from another's: of 130 trees, nobody has the worst
 leaf in all. Over a box with independent features, though, mean and variance of a forest are sums over (pairs of)
-leaves: leaf i holds the share p_i = Π_f p_f(i), two leaves share Π_f p_f(i ∩ j). What follows for the people of the box
-is the business of `bornfair.models.forest.shares.panel`.
+leaves: leaf i holds the share p_i = Π_f p_f(i), two leaves share Π_f p_f(i ∩ j). The panel
+(`bornfair.models.forest.shares.panel`) derives shares of the box from them.
 
 In the product, p_f(i ∩ j) / (p_f(i) p_f(j)) is 1 where one of the two leaves does not restrict feature f, so that only
 few pairs have to be looked at. One leaf of each tree is what the others leave, and leaves of several trees that hold
@@ -185,7 +185,7 @@ KNOWN: WeakKeyDictionary[Judge, Functions] = WeakKeyDictionary()
 
 
 class Effect(NamedTuple):
-    """What one feature does by itself: the masses of its cells [cells], and the mean of a function in each of them,
+    """The effect of one feature by itself: the masses of its cells [cells], and the mean of a function in each of them,
     beside its mean [..., cells].
     """
 

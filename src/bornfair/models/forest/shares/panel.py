@@ -116,7 +116,7 @@ class Panel:
         return Outlook(float(np.clip(1 - max(fair, unfair), 1e-6, 1.0)), *_cut(effects, low))
 
     def credit(self, low: np.ndarray, high: np.ndarray) -> Credit:
-        """What moments prove of a box that has some mass."""
+        """Shares of a box, which has some mass, that moments prove."""
         terms = self.apart.terms(low, high, joined=False)
         means, spread = self.apart.means(terms), _spread(self.apart.effects(terms))
         if means.min() < 0 < means.max() and means.max() - means.min() > spread:

@@ -88,27 +88,30 @@ def _encoded_rows(forest: Forest) -> Callable[[list[Any]], Rows]:
     return feed
 
 
+def _written(write: Callable[[], Any], origin: str, otherwise: str) -> Any:
+    """What a fitted model of a library writes of itself."""
+    try:
+        return write()
+    except Exception as error:
+        raise InputError(f"{origin} is not fitted, or {otherwise} ({error}).") from error
+
+
+def _classes_of(model: Any) -> tuple[Value, ...] | None:
+    return tuple(plain_value(value) for value in model.classes_) if hasattr(model, "classes_") else None
+
+
 # --- XGBoost ---
-
-
-def _xgboost_file(path: Path, document: dict[str, Any]) -> ForestSource:
-    """A .json or .ubj file that XGBoost wrote."""
-    native = Native(".ubj" if path.suffix.lower() == ".ubj" else ".json", read_bytes(path))
-    return _xgboost_source(f"'{path}'", document, native)
 
 
 def xgboost_object(model: Any) -> ForestSource:
     """A Booster, or an XGBClassifier, from the document that it writes itself."""
     origin = f"the {type(model).__name__}"
-    try:
-        booster = model.get_booster() if hasattr(model, "get_booster") else model
-        content = bytes(booster.save_raw("json"))
-    except Exception as error:
-        raise InputError(f"{origin} is not fitted, or not a model of XGBoost ({error}).") from error
+    get = getattr(model, "get_booster", lambda: model)
+    content = _written(lambda: bytes(get().save_raw("json")), origin, "not a model of XGBoost")
     missing = getattr(model, "missing", None)
     if missing is not None and not np.isnan(missing):
         raise InputError(f"{origin} takes {missing!r} for missing, which is not supported; use NaN.")
-    return _xgboost_source(origin, parsed(content, origin), Native(".json", content), model, booster)
+    return _xgboost_source(origin, parsed(content, origin), Native(".json", content), model, get())
 
 
 def _xgboost_source(
@@ -117,38 +120,25 @@ def _xgboost_source(
     """The forest of a document, with the library as its judge: on the file itself, or the object that wrote it."""
     in_place = booster is not model  # as an estimator predicts
     found = xgboost_model(document, origin, best=model is None or in_place, in_place=in_place)
-    how = {"types": document["learner"].get("feature_types") or None, "iterations": _iterations(found, document)}
+    best = found.trees_used < found.trees  # for the library, 0 iterations stands for all
+    iterations = int(document["learner"]["attributes"]["best_iteration"]) + 1 if best else 0
+    how = {"types": document["learner"].get("feature_types") or None, "iterations": iterations}
     run = _foreign("xgboost", how, native.content, origin) if model is None else run_xgboost(booster, how)
 
     def in_its_own_way(rows: Rows) -> Rows:
-        options = {"iteration_range": (0, how["iterations"]), "validate_features": False}
+        options = {"iteration_range": (0, iterations), "validate_features": False}
         kinds = {"scores": "margin", "shown": "value"}
         return {name: booster.inplace_predict(rows["rows"], predict_type=k, **options) for name, k in kinds.items()}
 
     run = in_its_own_way if in_place and found.dropped else run  # where that makes a difference
     judge = _judge("xgboost", run, found.forest, lambda ran: _xgboost_ran(found, ran))
-    notes = _xgboost_notes(found, in_place)
+    predicts = f"{'XGBClassifier' if in_place else 'Booster'}.predict"
+    notes = (
+        f"{found.trees_used} of its {found.trees} trees decide: those up to the best iteration" if best else "",
+        "its scores decide above 0" if found.objective == "binary:logitraw" else "",
+        f"dropped trees are weighted as {predicts} does it" if found.dropped else "",
+    )
     return ForestSource(origin, found.forest, found.named, judge, _classes_of(model), notes, native=native)
-
-
-def _classes_of(model: Any) -> tuple[Value, ...] | None:
-    return tuple(plain_value(value) for value in model.classes_) if hasattr(model, "classes_") else None
-
-
-def _iterations(found: XgboostModel, document: dict[str, Any]) -> int:
-    """For the library: 0 stands for all."""
-    return 0 if found.trees_used == found.trees else int(document["learner"]["attributes"]["best_iteration"]) + 1
-
-
-def _xgboost_notes(found: XgboostModel, in_place: bool) -> tuple[str, ...]:
-    notes = []
-    if found.trees_used < found.trees:
-        notes.append(f"{found.trees_used} of its {found.trees} trees decide: those up to the best iteration")
-    if found.objective == "binary:logitraw":
-        notes.append("its scores decide above 0")
-    if found.dropped:
-        notes.append(f"dropped trees are weighted as {'XGBClassifier' if in_place else 'Booster'}.predict does it")
-    return tuple(notes)
 
 
 def _xgboost_ran(found: XgboostModel, ran: Rows) -> Ran:
@@ -166,52 +156,33 @@ def _xgboost_ran(found: XgboostModel, ran: Rows) -> Ran:
 # --- LightGBM ---
 
 
-def _lightgbm_file(path: Path) -> ForestSource:
-    """A .txt file that LightGBM wrote."""
-    content, origin = read_bytes(path), f"'{path}'"
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{origin} is no text, so no model of LightGBM ({error}).") from error
-    return _lightgbm_source(origin, text, _foreign("lightgbm", {}, content, origin))
-
-
 def lightgbm_object(model: Any) -> ForestSource:
     """A Booster, or an LGBMClassifier, from the text that it writes itself."""
     origin = f"the {type(model).__name__}"
-    try:
+
+    def written() -> tuple[Any, str]:
         booster = model.booster_ if hasattr(model, "get_params") else model
-        text = booster.model_to_string()
-    except Exception as error:
-        raise InputError(f"{origin} is not fitted, or not a model of LightGBM ({error}).") from error
+        return booster, booster.model_to_string()
+
+    booster, text = _written(written, origin, "not a model of LightGBM")
     return _lightgbm_source(origin, text, run_lightgbm(booster), _classes_of(model))
 
 
 def _lightgbm_source(origin: str, text: str, run: Run | None, classes: tuple[Value, ...] | None = None) -> ForestSource:
-    found = lightgbm_model(text, origin)
-    judge = _judge("lightgbm", run, found.forest, lambda ran: _lightgbm_ran(found.forest, ran))
-    native = Native(".txt", text.encode())
-    return ForestSource(origin, found.forest, found.named, judge, classes, native=native)
+    forest, named = lightgbm_model(text, origin)
 
+    def made(ran: Rows) -> Ran:
+        shown = np.asarray(ran["shown"])
+        scores = np.asarray(ran["scores"]) / forest.summation.divisor  # a random forest shows the sum, not the mean
+        if shown.ndim == 1:
+            return Ran(scores[:, None], np.stack([1 - shown, shown], axis=1), (shown > 0.5).astype(np.int64))
+        return Ran(scores, shown, shown.argmax(axis=1))
 
-def _lightgbm_ran(forest: Forest, ran: Rows) -> Ran:
-    scores, shown = np.asarray(ran["scores"]), np.asarray(ran["shown"])
-    scores = scores / forest.summation.divisor  # a random forest shows the sum, and decides by the mean
-    if shown.ndim == 1:
-        return Ran(scores[:, None], np.stack([1 - shown, shown], axis=1), (shown > 0.5).astype(np.int64))
-    return Ran(scores, shown, shown.argmax(axis=1))
+    judge = _judge("lightgbm", run, forest, made)
+    return ForestSource(origin, forest, named, judge, classes, native=Native(".txt", text.encode()))
 
 
 # --- CatBoost ---
-
-
-def _catboost_file(path: Path, document: dict[str, Any]) -> ForestSource:
-    """A .json file that CatBoost wrote."""
-    origin = f"'{path}'"
-    found = catboost_model(document, origin)
-    return _catboost_source(
-        origin, found, _foreign("catboost", {"texts": list(found.categorical)}, read_bytes(path), origin)
-    )
 
 
 def catboost_object(model: Any) -> ForestSource:
@@ -219,10 +190,7 @@ def catboost_object(model: Any) -> ForestSource:
     origin = f"the {type(model).__name__}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"
-        try:
-            model.save_model(str(path), format="json")
-        except Exception as error:
-            raise InputError(f"{origin} is not fitted, or cannot be written as JSON ({error}).") from error
+        _written(lambda: model.save_model(str(path), format="json"), origin, "cannot be written as JSON")
         found = catboost_model(read_document(path), origin)
     return _catboost_source(origin, found, run_catboost(model, {"texts": list(found.categorical)}))
 
@@ -290,17 +258,27 @@ def _category_text(value: Any) -> str:
 # --- which it is ---
 
 
-def forest_file(path: Path) -> ForestSource:
-    """A file that XGBoost, LightGBM or CatBoost wrote."""
+def forest_file(source: str | Path) -> ForestSource:
+    """A file that XGBoost (.json, .ubj), LightGBM (.txt) or CatBoost (.json) wrote."""
+    path = Path(source)
+    origin = f"'{path}'"
     if path.suffix.lower() == ".txt":
-        return _lightgbm_file(path)
+        content = read_bytes(path)
+        try:
+            text = content.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{origin} is no text, so no model of LightGBM ({error}).") from error
+        return _lightgbm_source(origin, text, _foreign("lightgbm", {}, content, origin))
     document = read_document(path)
     if "learner" in document:
-        return _xgboost_file(path, document)
+        native = Native(".ubj" if path.suffix.lower() == ".ubj" else ".json", read_bytes(path))
+        return _xgboost_source(origin, document, native)
     if "oblivious_trees" in document or "features_info" in document:
-        return _catboost_file(path, document)
+        found = catboost_model(document, origin)
+        run = _foreign("catboost", {"texts": list(found.categorical)}, read_bytes(path), origin)
+        return _catboost_source(origin, found, run)
     raise InputError(
-        f"'{path}' is not the JSON of a model of XGBoost or CatBoost; save_model writes one (of CatBoost with "
+        f"{origin} is not the JSON of a model of XGBoost or CatBoost; save_model writes one (of CatBoost with "
         "format='json')."
     )
 

@@ -33,12 +33,10 @@ class CatboostModel:
     """What was read."""
 
     forest: Forest
-    loss: str
     named: bool
     classes: tuple[Value, ...] | None
     categorical: tuple[int, ...]  # inputs that are categories
-    hashes: Mapping[int, tuple[float, ...]]  # of such inputs: those that splits ask about
-    bits: Mapping[int, tuple[tuple[int, int, float], ...]]
+    bits: Mapping[int, Sequence[tuple[int, int, float]]]
     """Of such inputs: in which tree, at which bit of the leaf's number it is asked about which hash."""
 
     def with_categories(self, tables: Mapping[int, Sequence[tuple[Value, float]]]) -> Forest:
@@ -75,12 +73,10 @@ def catboost_model(document: dict[str, Any], origin: str) -> CatboostModel:
     # Its sums differ by a last place between its own ways to run a model, which are not documented.
     how = Summation("float64", bias, base_first=False, scale=scale, plain=False)
     forest = growing.planting.forest(names, columns, how, Cut())
-    hashes = {source: tuple(sorted({h for _, _, h in asked})) for source, asked in growing.bits.items()}
-    bits = {source: tuple(asked) for source, asked in growing.bits.items()}
     forest = replace(forest, cut=_cut(forest, loss, info, origin))
     named = not all(name == f"{i}" for i, name in enumerate(names))
-    classes = _classes(info, outputs)
-    return CatboostModel(forest, loss, named, classes, tuple(c.source for c in categories.values()), hashes, bits)
+    categorical = tuple(one.source for one in categories.values())
+    return CatboostModel(forest, named, _classes(info, outputs), categorical, growing.bits)
 
 
 @dataclass(frozen=True)

@@ -341,8 +341,9 @@ _FORMULAS: dict[str, Callable[[KerasLayer, np.ndarray], np.ndarray]] = {
 Weights = Callable[[str, str], list[np.ndarray]]  # of the layer of a name and a class
 
 
-def read_keras(path: Path) -> StackSource:
+def read_keras(source: str | Path) -> StackSource:
     """Open a .h5 file (Keras 2 or 3) or a .keras archive (Keras 3)."""
+    path = Path(source)
     if importlib.util.find_spec("h5py") is None:
         raise InputError(f"reading '{path}' needs h5py: pip install 'bornfair[keras]'.")
     text, layers = _contents(path)

@@ -33,15 +33,6 @@ STEPS: dict[int, tuple[Step, ...]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class LightgbmModel:
-    """What was read."""
-
-    forest: Forest
-    objective: str
-    named: bool
-
-
 @dataclass(eq=False)
 class _Columns:
     """A column for each feature and way of missing that some split has."""
@@ -58,8 +49,8 @@ class _Columns:
         return self.places[key]
 
 
-def lightgbm_model(text: str, origin: str) -> LightgbmModel:
-    """The forest of a model's text."""
+def lightgbm_model(text: str, origin: str) -> tuple[Forest, bool]:
+    """The forest of a model's text, and whether the text names its features."""
     head, *parts = text.split("\nTree=")
     if not head.lstrip().startswith("tree"):
         raise InputError(f"{origin} is not the text of a LightGBM model: it does not begin with 'tree'.")
@@ -95,11 +86,7 @@ def lightgbm_model(text: str, origin: str) -> LightgbmModel:
     forest = planting.forest(names, columns.made, how, Cut())
     slope = _option(objective, "sigmoid", origin) if name in ("binary", "multiclassova") else 1.0
     forest = replace(forest, cut=_cut(forest, name, slope))
-    return LightgbmModel(forest, name, not _are_positions(names))
-
-
-def _are_positions(names: Iterable[str]) -> bool:
-    return all(name == f"Column_{i}" for i, name in enumerate(names))
+    return forest, any(name != f"Column_{i}" for i, name in enumerate(names))
 
 
 def _cut(forest: Forest, objective: str, slope: float) -> Cut:

@@ -141,45 +141,21 @@ def _by_wires(file: OnnxFile, who: Who, asked: Reading, unread: InputError) -> W
     return found
 
 
-def _keras(source: Any, who: Who, asked: Reading) -> Decider:
-    from bornfair.importers.keras_file import read_keras
-    from bornfair.importers.source import imported
-
-    return imported(read_keras(Path(source)), who, asked)
-
-
-def _forest_file(source: Any, who: Who, asked: Reading) -> Decider:
-    from bornfair.importers.boosting import forest_file
-    from bornfair.importers.tree_source import imported_forest
-
-    return imported_forest(forest_file(Path(source)), who, asked)
-
-
-def _forest_object(source: Any, who: Who, asked: Reading) -> Decider:
-    from bornfair.importers.boosting import forest_object
-    from bornfair.importers.tree_source import imported_forest
-
-    return imported_forest(forest_object(source), who, asked)
-
-
-def _torch(source: Any, who: Who, asked: Reading) -> Decider:
-    from bornfair.importers.dense_stack import read_torch
-    from bornfair.importers.source import imported
-
-    return imported(read_torch(source), who, asked)
+def _through(importing: str, opening: str) -> Callable[[Any, Who, Reading], Decider]:
+    """Open the source by one function, and import what that gives by another one."""
+    imported, opened = later(importing), later(opening)
+    return lambda source, who, asked: imported(opened(source), who, asked)
 
 
 def _scikit(source: Any, who: Who, asked: Reading) -> Decider:
-    from bornfair.importers.scikit import ScikitSource
-    from bornfair.importers.scikit_forest import ends_in_forest, scikit_forest
-    from bornfair.importers.source import imported
-    from bornfair.importers.tree_source import imported_forest
+    from bornfair.importers.scikit_forest import ends_in_forest
 
-    if ends_in_forest(source):
-        return imported_forest(scikit_forest(source), who, asked)
-    return imported(ScikitSource(source), who, asked)
+    return (_SCIKIT_FOREST if ends_in_forest(source) else _SCIKIT_NETWORK)(source, who, asked)
 
 
+NETWORK, FOREST = "importers.source.imported", "importers.tree_source.imported_forest"
+_SCIKIT_NETWORK = _through(NETWORK, "importers.scikit.ScikitSource")
+_SCIKIT_FOREST = _through(FOREST, "importers.scikit_forest.scikit_forest")
 OWN: tuple[Reader, ...] = (
     Reader(lambda source: made_here(source, "graph") is not None, later("importers.own.wired_model"), chooses=True),
     Reader(
@@ -193,10 +169,10 @@ OWN: tuple[Reader, ...] = (
 """Of models that were read or made here."""
 READERS = [
     Reader(lambda source: _suffix(source) == ".nnet", later("importers.nnet.nnet_model")),
-    Reader(a_file(".h5", ".hdf5", ".keras"), _keras),
-    Reader(a_file(".json", ".ubj", ".txt"), _forest_file),
-    Reader(_of_library("xgboost", "lightgbm", "catboost"), _forest_object),
-    Reader(_of_library("torch"), _torch),
+    Reader(a_file(".h5", ".hdf5", ".keras"), _through(NETWORK, "importers.keras_file.read_keras")),
+    Reader(a_file(".json", ".ubj", ".txt"), _through(FOREST, "importers.boosting.forest_file")),
+    Reader(_of_library("xgboost", "lightgbm", "catboost"), _through(FOREST, "importers.boosting.forest_object")),
+    Reader(_of_library("torch"), _through(NETWORK, "importers.dense_stack.read_torch")),
     Reader(_of_library("sklearn"), _scikit),
 ]
 """Of files and objects of other libraries. A program adds a reader of its own at the front."""

@@ -14,9 +14,9 @@ from bornfair.core.errors import InputError, plain, plain_value, shown
 from bornfair.importers.affine import AffineCells, CannotRead, Cell, Forms, Tape, clipped, concatenated, layer
 from bornfair.importers.dense_stack import Kind, Step, formed
 from bornfair.importers.head import Head, read_head
-from bornfair.importers.scikit_encoders import Lookup
 from bornfair.importers.scikit_pipeline import (
     TRANSFORMERS,
+    Lookup,
     Opened,
     Point,
     Transforming,
@@ -104,7 +104,7 @@ class _Affine:
 
     tape: Tape
     where = ""
-    readable = tuple(TRANSFORMERS)
+    readable = TRANSFORMERS
 
     def scaled(self, column: Column, steps: Sequence[tuple[str, float]], name: str) -> Column:
         factor, shift, low, high = 1.0, 0.0, -np.inf, np.inf

@@ -19,15 +19,14 @@ import pandas as pd
 from bornfair.core.errors import InputError, plain, plain_value
 from bornfair.importers.affine import CannotRead
 from bornfair.importers.boosting import FAMILIES
-from bornfair.importers.scikit_encoders import Lookup
 from bornfair.importers.scikit_pipeline import (
     THRESHOLDED,
     TRANSFORMERS,
+    Lookup,
     Opened,
     Point,
     Transforming,
     fills_of,
-    leaves_zeros_out,
     steps_of,
     thawed,
 )
@@ -125,7 +124,7 @@ def scikit_forest(model: Any) -> ForestSource:
     columns = pipeline.through(steps, given, order)
     family = _family(final)
     end = READERS[type(final).__name__](final, origin) if family is None else _foreign(final, family)
-    if family == "xgboost" and leaves_zeros_out(opened.transformers):
+    if family == "xgboost" and _leaves_zeros_out(opened.transformers):
         columns = [column and dataclasses.replace(column, steps=(*column.steps, ABSENT)) for column in columns]
     forest = dataclasses.replace(
         end.forest, names=tuple(read), columns=composed(end.forest.columns, columns, f"{origin}: {opened.name}")
@@ -181,6 +180,17 @@ def _runtime() -> str:
 
 
 # --- forests of other libraries ---
+
+
+def _leaves_zeros_out(steps: Sequence[tuple[str, Any]]) -> bool:
+    """Whether what the steps hand on is a sparse matrix, which holds no zeros."""
+    for _, step in reversed(steps):
+        for said in ("sparse_output_", "sparse_output"):  # of a ColumnTransformer; of an encoder
+            if hasattr(step, said):
+                return bool(getattr(step, said))
+        if type(step).__name__ not in ("MaxAbsScaler", "StandardScaler", "RobustScaler", "FunctionTransformer"):
+            return False  # those hand on what they are given
+    return False
 
 
 def _family(final: Any) -> str | None:

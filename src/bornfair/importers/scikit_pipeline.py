@@ -6,6 +6,7 @@ The transformers are read once for all classifiers; how a column is held depends
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,10 +16,10 @@ import pandas as pd
 
 from bornfair.core.errors import InputError, plain, plain_value, shown
 from bornfair.importers.affine import CannotRead
-from bornfair.importers.scikit_encoders import ENCODERS, Lookup, gap_of, is_gap, knows_gap, lookups
 from bornfair.models.columns import Wanted
 from bornfair.people.features import Value
 
+ENCODERS = ("OneHotEncoder", "OrdinalEncoder")
 THRESHOLDED = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 
 
@@ -64,7 +65,10 @@ class Opened:
         known: dict[Any, tuple[Value, ...]] = {}
         for column, categories, _ in _encoded(transformers, order):
             known.setdefault(column if names else int(column), values_of(categories))
-        read = None if names is None else used(transformers, names)
+        read = names
+        if names and transformers and type(transformers[0][1]).__name__ == "ColumnTransformer":  # it may drop columns
+            kept = {i for _, _, places in parts_of(transformers[0][1], names) for i in places}
+            read = tuple(column for i, column in enumerate(names) if i in kept)
         wanted = Wanted(f"the {kind}", read, None if names else len(order), known, numbers=False)
         return Opened(model, transformers, name, final, point, names, wanted, gaps)
 
@@ -122,25 +126,6 @@ def steps_of(model: Any) -> list[tuple[str, Any]]:
                 [(name, inner) for _, inner in steps_of(step)] if type(step).__name__ == "Pipeline" else [(name, step)]
             )
     return found
-
-
-def leaves_zeros_out(steps: Sequence[tuple[str, Any]]) -> bool:
-    """Whether what the steps hand on is a sparse matrix, which holds no zeros."""
-    for _, step in reversed(steps):
-        for said in ("sparse_output_", "sparse_output"):  # of a ColumnTransformer; of an encoder
-            if hasattr(step, said):
-                return bool(getattr(step, said))
-        if type(step).__name__ not in ("MaxAbsScaler", "StandardScaler", "RobustScaler", "FunctionTransformer"):
-            return False  # those hand on what they are given
-    return False
-
-
-def used(steps: Sequence[tuple[str, Any]], names: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that matter: a column transformer at the beginning may drop some."""
-    if not steps or type(steps[0][1]).__name__ != "ColumnTransformer":
-        return names
-    kept = {i for _, _, places in parts_of(steps[0][1], names) for i in places}
-    return tuple(name for i, name in enumerate(names) if i in kept)
 
 
 def parts_of(transformer: Any, names: Sequence[str]) -> list[tuple[str, list[tuple[str, Any]], list[int]]]:
@@ -268,6 +253,93 @@ class Point:
         return Point(estimator, None if threshold is None else float(threshold), probabilities, last)
 
 
+# --- the numbers that encoders give to categories ---
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """What a fitted encoder makes of one column: rows of numbers, one number for each column that it makes.
+
+    The encoder itself is asked, so that dropped, infrequent and unknown categories are treated as it treats them.
+    """
+
+    known: tuple[Value, ...]  # its categories, without a gap
+    made: np.ndarray  # [known, columns made]
+    missing: np.ndarray | None  # of a gap; None where the encoder refuses it
+    other: np.ndarray | None  # of any other value
+
+    def of(self, value: Any) -> np.ndarray | None:
+        """The numbers of a value; None where the encoder refuses it."""
+        if is_gap(value):
+            return self.missing
+        places = {category: i for i, category in enumerate(self.known)}
+        return self.made[places[value]] if value in places else self.other
+
+
+def is_gap(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def knows_gap(categories: Any) -> bool:
+    return any(is_gap(plain(category)) for category in categories)
+
+
+def gap_of(categories: Any) -> Any:
+    """What stands for a gap in a column with these categories: NaN, unless None is one of them."""
+    gaps = [value for value in map(plain, categories) if is_gap(value)]
+    if len(gaps) > 1:
+        raise CannotRead("knows both None and NaN as categories, which is not supported; use one of them in the table")
+    return gaps[0] if gaps else math.nan
+
+
+def lookups(step: Any) -> list[Lookup]:
+    """What a fitted encoder makes of each of its columns."""
+    counts = getattr(step, "_n_features_outs", None) if type(step).__name__ == "OneHotEncoder" else None
+    ends = np.cumsum([0, *(counts if counts is not None else [1] * len(step.categories_))])
+    return [_lookup(step, j, slice(ends[j], ends[j + 1])) for j in range(len(step.categories_))]
+
+
+def _lookup(step: Any, j: int, place: slice) -> Lookup:
+    given = [plain(category) for category in step.categories_[j]]
+    known = [value for value in given if not is_gap(value)]
+    gap = gap_of(given)
+    if not known:
+        raise CannotRead("knows a column that was empty when it was fitted; leave that column out")
+    made = _asked(step, j, known)
+    assert made is not None
+    texts = [value for value in known if isinstance(value, str)]
+    another = max(texts, key=len) + "?" if texts else float(max(known)) + 1.0  # a value that is not known
+    missing, other = (_asked(step, j, [value]) for value in (gap, another))
+    rows = [None if one is None else one[0, place] for one in (missing, other)]
+    plain_values = [plain_value(value) for value in known]
+    whole = (int(v) if isinstance(v, float) and v == round(v) else v for v in plain_values)
+    return Lookup(tuple(whole), made[:, place], *rows)
+
+
+def _asked(step: Any, j: int, values: Sequence[Any]) -> np.ndarray | None:
+    """The encoder's answer where one column has these values and the others have their first category."""
+    columns = []
+    for i, categories in enumerate(step.categories_):
+        column = np.empty(len(values), object)
+        column[:] = values if i == j else [plain(categories[0])] * len(values)
+        if categories.dtype.kind in "iuf" or (categories.dtype.kind == "b" and i != j):
+            column = column.astype(np.float64 if categories.dtype.kind != "b" else bool)
+        columns.append(column)
+    names = getattr(step, "feature_names_in_", range(len(columns)))
+    table = pd.DataFrame({i: pd.Series(column, dtype=column.dtype) for i, column in enumerate(columns)})
+    table = table.set_axis(list(names), axis=1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = step.transform(table)
+    except (ValueError, TypeError) as error:
+        known = {plain(category) for category in step.categories_[j]}
+        if all(value in known for value in values if not is_gap(value)) and not any(map(is_gap, values)):
+            raise CannotRead(f"fails on its own categories ({str(error)[:200]})") from error
+        return None
+    return np.asarray(found.todense() if hasattr(found, "todense") else found, np.float64)
+
+
 # --- what transformers make of columns ---
 
 C = TypeVar("C")
@@ -328,7 +400,39 @@ class Transforming(Generic[C]):
                 f"is not supported{self.kind.where}; {shown(self.kind.readable, most=20)}, selectors of columns and "
                 "ColumnTransformer can be read. Apply others to the table before, and examine the rest of the pipeline"
             )
-        return TRANSFORMERS[kind](step, self.there(given), self.kind, name)
+        columns = self.there(given)
+        if kind in ENCODERS:
+            each = zip(columns, lookups(step), step.categories_, strict=True)
+            return [
+                made for column, lookup, known in each for made in self.kind.encoded(column, lookup, knows_gap(known))
+            ]
+        if kind in SCALERS:
+            return self._scaled(step, columns, name)
+        if kind == "SimpleImputer":
+            return [self.kind.filled(column, value) for column, value in zip(columns, statistics_of(step), strict=True)]
+        if kind == "PCA":
+            if step.whiten:
+                raise CannotRead("whitens the components, which is not supported; scale them by a StandardScaler")
+            weight = np.asarray(step.components_, np.float64).T
+            return self.kind.rotated(columns, weight, -step.mean_ @ weight)
+        func = getattr(step.func, "func", step.func)  # histogram boosting checks its numbers by one
+        if func is not None and getattr(func, "__module__", "") != "sklearn.utils.validation":
+            raise CannotRead(
+                "applies a function of yours, which cannot be read; apply it to the table before, and examine the rest"
+            )
+        return columns
+
+    def _scaled(self, step: Any, columns: Sequence[C], name: str) -> list[C]:
+        """By operations with learned numbers, one for each column; none where nothing was learned."""
+        learned = [(what, number(step)) for what, number in SCALERS[type(step).__name__]]
+        count = (len(columns),)
+        numbers = [(what, np.broadcast_to(np.asarray(n, np.float64), count)) for what, n in learned if n is not None]
+        ends = step.feature_range if getattr(step, "clip", False) else ()
+        held = list(zip(("at least", "at most"), map(float, ends), strict=False))
+        return [
+            self.kind.scaled(column, [*((what, float(each[i])) for what, each in numbers), *held], name)
+            for i, column in enumerate(columns)
+        ]
 
     @staticmethod
     def there(columns: Sequence[C | None]) -> list[C]:
@@ -339,56 +443,10 @@ class Transforming(Generic[C]):
         return found
 
 
-def _looked_up(step: Any, given: Sequence[C], kind: ColumnKind[C], name: str) -> Sequence[C]:
-    """An encoder: for each column, one column for each number that it makes."""
-    each = zip(given, lookups(step), step.categories_, strict=True)
-    return [made for column, lookup, known in each for made in kind.encoded(column, lookup, knows_gap(known))]
-
-
-def _scaled(step: Any, given: Sequence[C], kind: ColumnKind[C], name: str) -> Sequence[C]:
-    """A scaler: operations with learned numbers, one for each column; none where nothing was learned."""
-    learned = [(what, number(step)) for what, number in SCALERS[type(step).__name__]]
-    count = (len(given),)
-    numbers = [(what, np.broadcast_to(np.asarray(n, np.float64), count)) for what, n in learned if n is not None]
-    ends = step.feature_range if getattr(step, "clip", False) else ()
-    held = list(zip(("at least", "at most"), map(float, ends), strict=False))
-    return [
-        kind.scaled(column, [*((what, float(each[i])) for what, each in numbers), *held], name)
-        for i, column in enumerate(given)
-    ]
-
-
-def _imputed(step: Any, given: Sequence[C], kind: ColumnKind[C], name: str) -> Sequence[C]:
-    return [kind.filled(column, value) for column, value in zip(given, statistics_of(step), strict=True)]
-
-
-def _identity(step: Any, given: Sequence[C], kind: ColumnKind[C], name: str) -> Sequence[C]:
-    func = getattr(step.func, "func", step.func)  # histogram boosting checks its numbers by one
-    if func is not None and getattr(func, "__module__", "") != "sklearn.utils.validation":
-        raise CannotRead(
-            "applies a function of yours, which cannot be read; apply it to the table before, and examine the rest"
-        )
-    return given
-
-
-def _rotated(step: Any, given: Sequence[C], kind: ColumnKind[C], name: str) -> Sequence[C]:
-    """Principal components: affine in the columns."""
-    if step.whiten:
-        raise CannotRead("whitens the components, which is not supported; scale them by a StandardScaler")
-    weight = np.asarray(step.components_, np.float64).T
-    return kind.rotated(given, weight, -step.mean_ @ weight)
-
-
 SCALERS: dict[str, tuple[tuple[str, Callable[[Any], Any]], ...]] = {
     "StandardScaler": (("minus", lambda s: s.mean_ if s.with_mean else None), ("over", lambda s: s.scale_)),
     "MinMaxScaler": (("times", lambda s: s.scale_), ("plus", lambda s: s.min_)),
     "MaxAbsScaler": (("over", lambda s: s.scale_),),
     "RobustScaler": (("minus", lambda s: s.center_), ("over", lambda s: s.scale_)),
 }
-TRANSFORMERS: dict[str, Callable[..., Sequence[Any]]] = {
-    **dict.fromkeys(ENCODERS, _looked_up),
-    **dict.fromkeys(SCALERS, _scaled),
-    "PCA": _rotated,
-    "SimpleImputer": _imputed,
-    "FunctionTransformer": _identity,
-}
+TRANSFORMERS = (*ENCODERS, *SCALERS, "PCA", "SimpleImputer", "FunctionTransformer")

@@ -1,7 +1,8 @@
-"""The layers of Keras that can be read: which settings each may have, the steps it is read as, and its own formula.
+"""Dense stacks in Keras files (.h5 and .keras), read by their published layout and without TensorFlow.
 
-A setting that is not listed is refused by layer and key. `run` computes layers from the raw configuration by the
-formulas of Keras's documentation and uses none of the steps, so that it can judge them.
+The configuration is JSON and the weights are arrays; nothing else of the file is looked at, and nothing is executed. A
+setting that is not listed is refused by layer and key. `run` computes layers from the raw configuration by the formulas
+of Keras's documentation and uses none of the steps, so that it can judge them.
 """
 
 from __future__ import annotations
@@ -149,28 +150,21 @@ def _relu(layer: KerasLayer) -> list[Step]:
     return [Step("leaky", layer.label, (slope,)) if slope else Step("relu", layer.label)]
 
 
-def _leaky(layer: KerasLayer) -> list[Step]:
-    return [Step("leaky", layer.label, (_leak(layer),))]
-
-
 def _leak(layer: KerasLayer) -> float:
     """Keras 2 calls it alpha."""
     return layer.number("negative_slope" if "negative_slope" in layer.settings else "alpha", 0.3)
 
 
-def _batch_normalisation(layer: KerasLayer) -> list[Step]:
-    gamma, beta, mean, variance = _moments(layer)
-    return [normalisation(layer.label, mean, variance, gamma, beta, layer.number("epsilon", 1e-3))]
-
-
-def _moments(layer: KerasLayer) -> list[np.ndarray]:
-    """gamma, beta, mean and variance."""
+def _moments(layer: KerasLayer) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of batch normalisation: mean, variance, gamma and beta."""
     scale, centre, weights = layer.get("scale", True), layer.get("center", True), layer.weights
     if len(weights) != 2 + bool(scale) + bool(centre) or any(w.shape != weights[0].shape for w in weights):
         raise InputError(f"{layer.label} has {len(weights)} arrays of weights; is the file complete?")
     rest = list(weights)
     gamma = rest.pop(0) if scale else np.ones(weights[0].shape)
-    return [gamma, rest.pop(0) if centre else np.zeros(weights[0].shape), *rest]
+    beta = rest.pop(0) if centre else np.zeros(weights[0].shape)
+    mean, variance = rest
+    return mean, variance, gamma, beta
 
 
 def _normalisation(layer: KerasLayer) -> list[Step]:
@@ -193,15 +187,6 @@ def _standard(layer: KerasLayer) -> tuple[np.ndarray, np.ndarray]:
     return mean.ravel(), np.maximum(np.sqrt(variance.ravel()), 1e-7)
 
 
-def _rescaling(layer: KerasLayer) -> list[Step]:
-    return [Step("scale", layer.label, (layer.array("scale", 1.0), layer.array("offset", 0.0)))]
-
-
-def _passed_on(layer: KerasLayer) -> list[Step]:
-    """Nothing happens at inference."""
-    return []
-
-
 # Each function: the step that is read, and its formula over rows.
 ACTIVATIONS: dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray]]] = {
     "relu": (("relu",), lambda z: np.maximum(z, 0.0)),
@@ -214,19 +199,19 @@ ACTIVATIONS: dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray]]] = {
     "log_softmax": (("log_softmax",), lambda z: z - np.logaddexp.reduce(z, axis=1, keepdims=True)),
 }
 FUNCTIONS_AS_LAYERS = ("ReLU", "LeakyReLU", "Softmax", "Activation")
-READERS: dict[str, Callable[[KerasLayer], list[Step]]] = {
-    "InputLayer": _passed_on,
+READERS: dict[str, Callable[[KerasLayer], list[Step]]] = {  # no step: nothing happens at inference
+    "InputLayer": lambda layer: [],
     "Dense": _dense,
     "Activation": _activation,
     "ReLU": _relu,
-    "LeakyReLU": _leaky,
+    "LeakyReLU": lambda layer: [Step("leaky", layer.label, (_leak(layer),))],
     "Softmax": lambda layer: [Step("softmax", layer.label)],
-    "BatchNormalization": _batch_normalisation,
+    "BatchNormalization": lambda layer: [normalisation(layer.label, *_moments(layer), layer.number("epsilon", 1e-3))],
     "Normalization": _normalisation,
-    "Rescaling": _rescaling,
-    "Dropout": _passed_on,
-    "GaussianNoise": _passed_on,
-    "Flatten": _passed_on,
+    "Rescaling": lambda layer: [Step("scale", layer.label, (layer.array("scale", 1.0), layer.array("offset", 0.0)))],
+    "Dropout": lambda layer: [],
+    "GaussianNoise": lambda layer: [],
+    "Flatten": lambda layer: [],
 }
 
 # --- which settings a layer may have ---
@@ -242,14 +227,11 @@ def _columns(value: Any) -> bool:
     return value is None or (isinstance(value, list) and len(value) == 2)
 
 
-def _last(value: Any) -> bool:
-    return value in (-1, 1, [-1], [1])
+def _one_of(*allowed: Any) -> Callable[[Any], bool]:
+    return lambda value: value in allowed
 
 
-def _off(value: Any) -> bool:
-    return value in (None, False)
-
-
+_OFF, _LAST = _one_of(None, False), _one_of(-1, 1, [-1], [1])
 Allowed = Callable[[Any], bool] | None  # None: it is read, or it matters in training only
 OTHERWISE = "save the model without it, or export it to ONNX (tf2onnx)"
 COMMON: dict[str, Allowed] = {
@@ -257,7 +239,7 @@ COMMON: dict[str, Allowed] = {
     "activity_regularizer": None,
 }  # fmt: skip
 SETTINGS: dict[str, dict[str, Allowed]] = {
-    "InputLayer": {"sparse": _off, "ragged": _off, "optional": _off},
+    "InputLayer": {"sparse": _OFF, "ragged": _OFF, "optional": _OFF},
     "Dense": dict.fromkeys((
         "units", "activation", "use_bias", "kernel_initializer", "bias_initializer", "kernel_regularizer",
         "bias_regularizer", "kernel_constraint", "bias_constraint",
@@ -265,14 +247,13 @@ SETTINGS: dict[str, dict[str, Allowed]] = {
     "Activation": {"activation": None},
     "ReLU": {"max_value": None, "negative_slope": None, "threshold": None},
     "LeakyReLU": {"negative_slope": None, "alpha": None},
-    "Softmax": {"axis": _last, "robust_masking": None},
+    "Softmax": {"axis": _LAST, "robust_masking": None},
     "BatchNormalization": dict.fromkeys((
         "momentum", "epsilon", "center", "scale", "beta_initializer", "gamma_initializer", "moving_mean_initializer",
         "moving_variance_initializer", "beta_regularizer", "gamma_regularizer", "beta_constraint", "gamma_constraint",
         "synchronized", "fused", "renorm_clipping", "renorm_momentum",
-    )) | {"axis": _last, "renorm": _off},
-    "Normalization": {"axis": lambda value: value is None or _last(value), "invert": _off, "mean": None,
-                      "variance": None},
+    )) | {"axis": _LAST, "renorm": _OFF},
+    "Normalization": {"axis": _one_of(None, -1, 1, [-1], [1]), "invert": _OFF, "mean": None, "variance": None},
     "Rescaling": {"scale": None, "offset": None},
     "Dropout": {"rate": None, "seed": None, "noise_shape": None, "rng_type": None},
     "GaussianNoise": {"stddev": None, "seed": None},
@@ -312,13 +293,8 @@ def _run_relu(layer: KerasLayer, x: np.ndarray) -> np.ndarray:
 
 
 def _run_batch_normalisation(layer: KerasLayer, x: np.ndarray) -> np.ndarray:
-    gamma, beta, mean, variance = _moments(layer)
+    mean, variance, gamma, beta = _moments(layer)
     return gamma * (x - mean) / np.sqrt(variance + layer.number("epsilon", 1e-3)) + beta
-
-
-def _run_normalisation(layer: KerasLayer, x: np.ndarray) -> np.ndarray:
-    mean, spread = _standard(layer)
-    return (x - mean) / spread
 
 
 def _softmax(x: np.ndarray) -> np.ndarray:
@@ -333,7 +309,7 @@ _FORMULAS: dict[str, Callable[[KerasLayer, np.ndarray], np.ndarray]] = {
     "LeakyReLU": lambda layer, x: np.where(x < 0, _leak(layer) * x, x),
     "Softmax": lambda layer, x: _softmax(x),
     "BatchNormalization": _run_batch_normalisation,
-    "Normalization": _run_normalisation,
+    "Normalization": lambda layer, x: (x - _standard(layer)[0]) / _standard(layer)[1],
     "Rescaling": lambda layer, x: x * layer.array("scale", 1.0) + layer.array("offset", 0.0),
 }
 
@@ -350,7 +326,12 @@ def read_keras(source: str | Path) -> StackSource:
     try:
         config = json.loads(text)
         found = _layers(path, config, _weights(layers, numbered=path.suffix.lower() == ".keras"))
-        steps = [step for layer in found for step in _steps(path, layer)]
+        steps = []
+        for one in found:
+            try:
+                steps += READERS[one.kind](one)
+            except (InputError, ValueError, IndexError) as error:
+                raise InputError(f"'{path}': {error}") from error
         return StackSource(f"'{path}'", steps, outputs=lambda rows: run(found, rows))
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, InputError):
@@ -414,13 +395,6 @@ def _layers(path: Path, config: Any, weights: Weights) -> list[KerasLayer]:
     if len(set(names)) < len(names):
         raise InputError(f"'{path}': two layers have one name; is the file broken?")
     return found
-
-
-def _steps(path: Path, layer: KerasLayer) -> list[Step]:
-    try:
-        return READERS[layer.kind](layer)
-    except (InputError, ValueError, IndexError) as error:
-        raise InputError(f"'{path}': {error}") from error
 
 
 def _check_chain(path: Path, inner: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from bornfair.importers.onnx_file import RUNTIME, GraphInput, GraphRun, OnnxFile
 from bornfair.importers.onnx_trees import OnnxTrees, classifier, ensemble, regressor
 from bornfair.importers.tree_source import ForestJudge, ForestSource, Ran, composed
 from bornfair.models.deciding import CARRIERS, FLOATS, Kind, Output, deciding
-from bornfair.models.forest.columns import SplitColumn, Step
+from bornfair.models.forest.columns import SplitColumn
 from bornfair.models.forest.forest import Cut, Forest, Precision
 from bornfair.models.forest.links import SOFTMAX_SLACK, cut_of, sigmoid_in_float32, sigmoid_in_float64
 from bornfair.models.reading import Reading
@@ -121,22 +121,20 @@ def _cut(trees: OnnxTrees, end: _End, asked: Reading) -> Cut:
 
 
 def _inputs(file: OnnxFile) -> tuple[tuple[str, ...], dict[str, Columns]]:
+    def column(source: int, given: GraphInput) -> SplitColumn:
+        return SplitColumn(source, ((given.dtype.name, 0.0),) if given.dtype.name in ("float32", "float64") else ())
+
     only = file.only_input
     if only is None:
         names = tuple(one.name for one in file.inputs)
-        return names, {one.name: [_column(i, one)] for i, one in enumerate(file.inputs)}
+        return names, {one.name: [column(i, one)] for i, one in enumerate(file.inputs)}
     if only.width is None:
         raise InputError(f"{file.origin}: input '{only.name}' does not say how many columns it takes.")
     if not 0 < only.width <= MOST_COLUMNS:
         raise InputError(
             f"{file.origin}: input '{only.name}' takes {only.width:,} columns; from 1 to {MOST_COLUMNS:,} can be read."
         )
-    return tuple(f"x{i}" for i in range(only.width)), {only.name: [_column(i, only) for i in range(only.width)]}
-
-
-def _column(source: int, given: GraphInput) -> SplitColumn:
-    steps: tuple[Step, ...] = ((given.dtype.name, 0.0),) if given.dtype.name in ("float32", "float64") else ()
-    return SplitColumn(source, steps)
+    return tuple(f"x{i}" for i in range(only.width)), {only.name: [column(i, only) for i in range(only.width)]}
 
 
 def _columns(file: OnnxFile, trees: Any, raw: dict[str, Columns]) -> dict[str, Any]:
@@ -165,14 +163,6 @@ def _columns(file: OnnxFile, trees: Any, raw: dict[str, Columns]) -> dict[str, A
             raise InputError(f"{label} does not fit what it is given ({error}); is the file broken?") from error
         values |= dict.fromkeys(node.output, made)
     return values
-
-
-def _constant(given: list[Any], attributes: dict[str, Any]) -> Any:
-    return np.asarray(next(iter(attributes.values())))
-
-
-def _same(given: list[Any], attributes: dict[str, Any]) -> Any:
-    return given[0]
 
 
 def _cast(given: list[Any], attributes: dict[str, Any]) -> Any:
@@ -267,10 +257,11 @@ def _then(column: SplitColumn, name: str, number: float = 0.0) -> SplitColumn:
 
 
 BEFORE: dict[str, Callable[[list[Any], dict[str, Any]], Any]] = {
-    "Constant": _constant, "Identity": _same, "Reshape": _same, "Flatten": _same, "Cast": _cast, "Concat": _concat,
-    "FeatureVectorizer": _concat, "ArrayFeatureExtractor": _picked, "Gather": _picked, "Scaler": _scaled,
-    "Imputer": _imputed, "Sub": _arithmetic("minus"), "Add": _arithmetic("plus"), "Mul": _arithmetic("times"),
-    "Div": _arithmetic("over"), "OneHotEncoder": _one_hot, "LabelEncoder": _label_encoded,
+    "Constant": lambda given, attributes: np.asarray(next(iter(attributes.values()))),
+    **dict.fromkeys(("Identity", "Reshape", "Flatten"), lambda given, attributes: given[0]), "Cast": _cast,
+    "Concat": _concat, "FeatureVectorizer": _concat, "ArrayFeatureExtractor": _picked, "Gather": _picked,
+    "Scaler": _scaled, "Imputer": _imputed, "Sub": _arithmetic("minus"), "Add": _arithmetic("plus"),
+    "Mul": _arithmetic("times"), "Div": _arithmetic("over"), "OneHotEncoder": _one_hot, "LabelEncoder": _label_encoded,
 }  # fmt: skip
 
 

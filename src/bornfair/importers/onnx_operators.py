@@ -113,29 +113,26 @@ def _quotient(node: Node, one: Forms, other: Forms) -> Forms:
     return one.scaled(1.0 / other.constant)
 
 
-def _larger(node: Node, one: Forms, other: Forms) -> Forms:
-    if one.parts and other.parts:
-        return one.plus(relu(other.minus(one), node.name))
-    value, bound = (one, other) if one.parts else (other, one)
-    return clipped(value, bound.constant, np.inf, node.name)
+def _extreme(*, larger: bool) -> Callable[[Node, Forms, Forms], Forms]:
+    def forms(node: Node, one: Forms, other: Forms) -> Forms:
+        if one.parts and other.parts:
+            if larger:
+                return one.plus(relu(other.minus(one), node.name))
+            return one.minus(relu(one.minus(other), node.name))
+        value, bound = (one, other.constant) if one.parts else (other, one.constant)
+        return clipped(value, bound if larger else -np.inf, np.inf if larger else bound, node.name)
 
-
-def _smaller(node: Node, one: Forms, other: Forms) -> Forms:
-    if one.parts and other.parts:
-        return one.minus(relu(one.minus(other), node.name))
-    value, bound = (one, other) if one.parts else (other, one)
-    return clipped(value, -np.inf, bound.constant, node.name)
-
-
-def _power(node: Node, one: Forms, other: Forms) -> Forms:
-    if other.parts or not (other.constant == 1).all():
-        raise CannotRead("raises a computed value to a power, which is not supported")
-    return one
+    return forms
 
 
 def power(node: Node) -> Value:
+    def forms(_: Node, one: Forms, other: Forms) -> Forms:
+        if other.parts or not (other.constant == 1).all():
+            raise CannotRead("raises a computed value to a power, which is not supported")
+        return one
+
     node.needed(1)
-    return pointwise(2, np.power, _power)(node)
+    return pointwise(2, np.power, forms)(node)
 
 
 add = pointwise(2, np.add, lambda node, one, other: one.plus(other))
@@ -243,10 +240,6 @@ def _elementwise(forms: Callable[[Node, Forms], Forms]) -> Handler:
     return handler
 
 
-def _prelu(node: Node, value: Forms) -> Forms:
-    return leaky_relu(value, np.broadcast_to(beside(value, node.needed(1)), value.tail).ravel(), node.name)
-
-
 def _hard_sigmoid(node: Node, value: Forms) -> Forms:
     alpha, beta = float(node.attributes.get("alpha", 0.2)), float(node.attributes.get("beta", 0.5))
     return clipped(value.scaled(alpha).plus(beta), 0.0, 1.0, node.name)
@@ -266,10 +259,6 @@ def _rowwise(kind: str) -> Handler:
         return activation(kind, value, node.name)
 
     return handler
-
-
-def _abs(node: Node, value: Forms) -> Forms:
-    return relu(value, node.name).plus(relu(value.scaled(-1.0), node.name))
 
 
 # --- the decision ---
@@ -326,17 +315,20 @@ STANDARD: dict[str, Handler] = {
     **MOVING,
     "Add": add, "Sub": pointwise(2, np.subtract, lambda node, one, other: one.minus(other)), "Mul": multiply,
     "Div": pointwise(2, _divided, _quotient), "Sum": several(add), "Pow": power, "MatMul": matmul, "Gemm": gemm,
-    "Max": several(pointwise(2, np.maximum, _larger)), "Min": several(pointwise(2, np.minimum, _smaller)),
+    "Max": several(pointwise(2, np.maximum, _extreme(larger=True))),
+    "Min": several(pointwise(2, np.minimum, _extreme(larger=False))),
     "BatchNormalization": batch_normalization, "ReduceSum": reduce(False), "ReduceMean": reduce(True),
     "Neg": _elementwise(lambda node, v: v.scaled(-1.0)),
     "Relu": _elementwise(lambda node, v: relu(v, node.name)),
     "LeakyRelu": _elementwise(lambda node, v: leaky_relu(v, float(node.attributes.get("alpha", 0.01)), node.name)),
-    "PRelu": _elementwise(_prelu),
+    "PRelu": _elementwise(
+        lambda node, v: leaky_relu(v, np.broadcast_to(beside(v, node.needed(1)), v.tail).ravel(), node.name)
+    ),
     "Tanh": _elementwise(lambda node, v: activation("tanh", v, node.name)),
     "Sigmoid": _elementwise(lambda node, v: activation("sigmoid", v, node.name)),
     "HardSigmoid": _elementwise(_hard_sigmoid),
     "Gelu": _elementwise(_gelu),
-    "Abs": _elementwise(_abs),
+    "Abs": _elementwise(lambda node, v: relu(v, node.name).plus(relu(v.scaled(-1.0), node.name))),
     "Clip": _clip, "Softmax": _rowwise("softmax"), "LogSoftmax": _rowwise("log_softmax"),
     "Sqrt": pointwise(1, np.sqrt), "Exp": pointwise(1, np.exp), "Log": pointwise(1, np.log),
     "Reciprocal": pointwise(1, lambda v: 1.0 / v), "Floor": pointwise(1, np.floor), "IsNaN": is_nan,

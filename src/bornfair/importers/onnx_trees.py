@@ -32,7 +32,6 @@ class OnnxTrees:
     kind: Kind
     classes: tuple[Value, ...] | None
     link: Link
-    halved: bool = False  # one score, of weights that are all positive, decides above ½: it is a share
 
 
 class _Given:
@@ -73,10 +72,10 @@ def classifier(attributes: Mapping[str, Any], origin: str, width: int, precision
         ids, base = np.zeros_like(ids), base[-1:]
     forest = _planted(given, origin, width, 1 if binary else len(classes), "class", ids, weights, base, 1.0, precision)
     link = _link(str(attributes.get("post_transform", "NONE")), origin)
-    positive = bool((weights >= 0).all()) and binary
+    positive = bool((weights >= 0).all()) and binary  # then one score is a share, and decides above ½
     link = "probability" if positive and link == "none" else link
     cut = Cut(0.5 if positive else 0.0, link=link)
-    return OnnxTrees(replace(forest, cut=cut), "classifier", classes, link, positive)
+    return OnnxTrees(replace(forest, cut=cut), "classifier", classes, link)
 
 
 def regressor(attributes: Mapping[str, Any], origin: str, width: int, precision: Precision) -> OnnxTrees:
@@ -85,8 +84,11 @@ def regressor(attributes: Mapping[str, Any], origin: str, width: int, precision:
     ids = given.numbers("target_ids", kind=np.int64)
     weights = given.numbers("target_weights_as_tensor", "target_weights", kind=np.float64, count=len(ids))
     base = given.numbers("base_values_as_tensor", "base_values", kind=np.float64)
-    share = _share(str(attributes.get("aggregate_function", "SUM")), len(np.unique(_trees(given))), origin)
-    forest = _planted(given, origin, width, targets, "target", ids, weights, base, share, precision)
+    how = str(attributes.get("aggregate_function", "SUM"))
+    if how not in ("SUM", "AVERAGE"):
+        raise InputError(f"{origin} joins its trees by {how}, which is not supported; SUM and AVERAGE can be read.")
+    divisor = float(len(np.unique(_trees(given)))) if how == "AVERAGE" else 1.0
+    forest = _planted(given, origin, width, targets, "target", ids, weights, base, divisor, precision)
     link = _link(str(attributes.get("post_transform", "NONE")), origin)
     return OnnxTrees(replace(forest, cut=Cut(link=link)), "regressor", None, link)
 
@@ -156,12 +158,6 @@ def _tree_numbers(
             np.concatenate([mine[inner], mine[inner]]),
         )
     return tree
-
-
-def _share(how: str, trees: int, origin: str) -> float:
-    if how not in ("SUM", "AVERAGE"):
-        raise InputError(f"{origin} joins its trees by {how}, which is not supported; SUM and AVERAGE can be read.")
-    return float(trees) if how == "AVERAGE" else 1.0
 
 
 def _link(name: str, origin: str) -> Link:

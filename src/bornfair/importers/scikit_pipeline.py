@@ -219,12 +219,10 @@ def fills_of(steps: Sequence[tuple[str, Any]], names: Sequence[str]) -> dict[str
     if kind != "ColumnTransformer":
         return {}
     filled: dict[str, Value] = {}
-    several: set[str] = set()
-    for _, inner, positions in parts_of(steps[0][1], names):
-        read = [names[i] for i in positions]
-        several |= {
-            name for name in read if name in filled
-        }  # read twice: what one way fills in need not be the other's
+    several: set[str] = set()  # read twice: what one way fills in need not be the other's
+    for _, inner, places in parts_of(steps[0][1], names):
+        read = [names[i] for i in places]
+        several |= filled.keys() & set(read)
         filled |= fills_of(inner, read)
     return {name: value for name, value in filled.items() if name not in several}
 
@@ -402,10 +400,8 @@ class Transforming(Generic[C]):
             )
         columns = self.there(given)
         if kind in ENCODERS:
-            each = zip(columns, lookups(step), step.categories_, strict=True)
-            return [
-                made for column, lookup, known in each for made in self.kind.encoded(column, lookup, knows_gap(known))
-            ]
+            each = zip(columns, lookups(step), map(knows_gap, step.categories_), strict=True)
+            return [made for column, lookup, gaps in each for made in self.kind.encoded(column, lookup, gaps)]
         if kind in SCALERS:
             return self._scaled(step, columns, name)
         if kind == "SimpleImputer":

@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from bornfair.models.reading import Reading
 from bornfair.people.columns import Scale
 from bornfair.people.domain import Domain
 from bornfair.people.encoding import Encoding
-from bornfair.people.features import NUMERIC, Feature, Value
+from bornfair.people.features import NUMERIC, Value
 from bornfair.people.policies import complete
 from bornfair.people.tables import as_pandas
 
@@ -217,7 +217,10 @@ def _extremes(domain: Domain, score: Score, people: pd.DataFrame, random: np.ran
     features = [free[i] for i in random.permutation(len(free))[:MOST_FEATURES]]
     each = np.arange(len(climbing))
     for feature in features:
-        tried = [climbing.assign(**{feature.name: _filled(value, climbing[feature.name])}) for value in _ends(feature)]
+        is_number, like = isinstance(feature, NUMERIC), climbing[feature.name]
+        ends = [feature.low, feature.high] if is_number else list(feature.levels())[:MOST_LEVELS]
+        columns = (pd.Series([value] * len(like), index=like.index, dtype=like.dtype) for value in ends)
+        tried = [climbing.assign(**{feature.name: column}) for column in columns]
         values = np.stack([_goals(score(one))[each, each] for one in tried])
         best = values.argmax(axis=0)
         climbing = pd.concat([tried[best[i]].iloc[[i]] for i in each], ignore_index=True)
@@ -232,14 +235,6 @@ def _goals(scores: np.ndarray) -> np.ndarray:
         ranked = np.sort(scores, axis=1)
         goals += [ranked[:, -2:-1], -ranked[:, -1:]]
     return np.concatenate(goals, axis=1)
-
-
-def _ends(feature: Feature) -> list[Any]:
-    return [feature.low, feature.high] if isinstance(feature, NUMERIC) else list(feature.levels())[:MOST_LEVELS]
-
-
-def _filled(value: Any, like: pd.Series) -> pd.Series:
-    return pd.Series([value] * len(like), index=like.index, dtype=like.dtype)
 
 
 def _boundary(domain: Domain, decide: Score, pool: pd.DataFrame, random: np.random.Generator) -> pd.DataFrame:

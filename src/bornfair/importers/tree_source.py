@@ -115,7 +115,15 @@ def imported_forest(source: ForestSource, who: Who, asked: Reading) -> ForestMod
     if source.over is not None:
         source = dataclasses.replace(source, forest=source.over(domain, columns.names))
     _check_kinds(source, domain, columns.names)
-    domain = _with_gaps_it_takes(source, domain, columns.names, asked_for=who.domain is not None)
+    refused = [
+        name for name in domain.gappy if name in columns.names and not _takes(source, domain, columns.names, name)
+    ]
+    if refused and who.domain is not None:
+        raise InputError(
+            f"{shown(refused)} may be missing in the domain, but {source.origin} refuses missing values there; remove "
+            '"missing" from the domain, or put an imputer into the model.'
+        )
+    domain = _without_gaps(domain, refused) if refused else domain
     model = ForestModel(source.forest, domain, columns.names, native=source.native)
     if asked.threshold is not None:
         asked = asked.for_classes(domain.label.classes)  # type: ignore[union-attr]
@@ -124,24 +132,14 @@ def imported_forest(source: ForestSource, who: Who, asked: Reading) -> ForestMod
             point = dataclasses.replace(point, logit=True)
         model = model.at(point, who.table)
     if asked.decision == "logit" and asked.threshold is None and model.forest.outputs == 1:
-        model = dataclasses.replace(model, forest=_at_zero(model.forest))
+        cut = dataclasses.replace(model.forest.cut, at=0.0, slack=0.0)
+        model = dataclasses.replace(model, forest=dataclasses.replace(model.forest, cut=cut))
     notes = [*source.notes, asked.note]
     if source.judge is None:
         notes.append("its library is not installed, so that it was not compared with the original's own predictions")
     else:
         model = compared(model, source, asked, who.table)
     return dataclasses.replace(model, note="; ".join(note for note in notes if note))
-
-
-def _with_gaps_it_takes(source: ForestSource, domain: Domain, names: tuple[str, ...], *, asked_for: bool) -> Domain:
-    """The domain; what the original refuses to be without is never missing."""
-    refused = [name for name in domain.gappy if name in names and not _takes(source, domain, names, name)]
-    if refused and asked_for:
-        raise InputError(
-            f"{shown(refused)} may be missing in the domain, but {source.origin} refuses missing values there; remove "
-            '"missing" from the domain, or put an imputer into the model.'
-        )
-    return _without_gaps(domain, refused) if refused else domain
 
 
 def _without_gaps(domain: Domain, names: Sequence[str]) -> Domain:
@@ -164,10 +162,6 @@ def _runs(judge: ForestJudge, raw: list[Any]) -> bool:
     except Exception:  # noqa: BLE001  # each library refuses in its own way
         return False
     return True
-
-
-def _at_zero(forest: Forest) -> Forest:
-    return dataclasses.replace(forest, cut=dataclasses.replace(forest.cut, at=0.0, slack=0.0))
 
 
 def _check_kinds(source: ForestSource, domain: Domain, names: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,11 +76,16 @@ def catboost_model(document: dict[str, Any], origin: str) -> CatboostModel:
     forest = replace(forest, cut=_cut(forest, loss, info, origin))
     named = not all(name == f"{i}" for i, name in enumerate(names))
     categorical = tuple(one.source for one in categories.values())
-    return CatboostModel(forest, named, _classes(info, outputs), categorical, growing.bits)
+    given = info.fields.get("class_params")
+    classes = given.get("class_names") if isinstance(given, dict) else None
+    named_twice = isinstance(classes, list) and len(set(map(str, classes))) < len(classes)
+    if not isinstance(classes, list) or len(classes) != max(outputs, 2) or named_twice:
+        classes = []
+    known = all(isinstance(name, (bool, int, float, str)) for name in classes)
+    return CatboostModel(forest, named, tuple(classes) if classes and known else None, categorical, growing.bits)
 
 
-@dataclass(frozen=True)
-class _Input:
+class _Input(NamedTuple):
     source: int
     column: int
     missing_left: bool = True
@@ -202,14 +207,6 @@ def _scale_and_bias(page: Page) -> tuple[float, tuple[float, ...]]:
     if not np.isfinite(numbers).all() or len(numbers) < 2:
         raise page.wrong("scale_and_bias")
     return float(numbers[0]), tuple(numbers[1:].tolist())
-
-
-def _classes(info: Page, outputs: int) -> tuple[Value, ...] | None:
-    given = info.fields.get("class_params")
-    names = given.get("class_names") if isinstance(given, dict) else None
-    if isinstance(names, list) and len(names) == max(outputs, 2) and len(set(map(str, names))) == len(names):
-        return tuple(names) if all(isinstance(name, (bool, int, float, str)) for name in names) else None
-    return None
 
 
 def _cut(forest: Forest, loss: str, info: Page, origin: str) -> Cut:

@@ -77,7 +77,9 @@ class StackSource:
         outputs: Callable[[np.ndarray], np.ndarray] | None = None,
         layer: str = "dense",
     ) -> None:
-        width = _first_width(steps)
+        takes = (step for step in steps if step.kind in ("dense", "scale"))
+        widths = (len(step.numbers[0]) for step in takes if step.kind == "dense" or np.size(step.numbers[0]) > 1)
+        width = next(widths, None)
         if width is None:
             raise InputError(f"{origin} has no {layer} layer.")
         self._steps, self._runtime = steps, runtime
@@ -129,12 +131,7 @@ def normalisation(
     return Step("scale", name, (factor, beta - mean * factor))
 
 
-def _first_width(steps: Sequence[Step]) -> int | None:
-    """How many numbers the stack takes."""
-    for step in steps:
-        if step.kind == "dense" or (step.kind == "scale" and np.size(step.numbers[0]) > 1):
-            return len(step.numbers[0])
-    return None
+# --- PyTorch ---
 
 
 def read_torch(module: Any) -> StackSource:
@@ -160,12 +157,12 @@ def _steps(module: Any, name: str) -> list[Step]:
     if kind == "Sequential":
         return [step for child, part in module.named_children() for step in _steps(part, child)]
     label = f"layer '{name}' ({kind})"
-    if kind not in READERS or not type(module).__module__.startswith("torch.nn."):
+    if kind not in TORCH_LAYERS or not type(module).__module__.startswith("torch.nn."):
         raise InputError(
-            f"{label} is not supported; a Sequential of {shown(READERS, most=30)} can be read. Export other models "
-            "with torch.onnx.export."
+            f"{label} is not supported; a Sequential of {shown(TORCH_LAYERS, most=30)} can be read. Export other "
+            "models with torch.onnx.export."
         )
-    step = READERS[kind](module, label)
+    step = TORCH_LAYERS[kind](module, label)
     return [] if step is None else [step]
 
 
@@ -199,14 +196,6 @@ def _flatten(module: Any, label: str) -> None:
         raise InputError(f"{label} flattens from axis {module.start_dim}; people must stay in the first axis.")
 
 
-def _passed_on(module: Any, label: str) -> None:
-    """Nothing happens at inference."""
-
-
-def _plain(kind: Kind) -> Callable[[Any, str], Step]:
-    return lambda module, label: Step(kind, label)
-
-
 def _rowwise(kind: Kind) -> Callable[[Any, str], Step]:
     def read(module: Any, label: str) -> Step:
         if module.dim not in (1, -1):
@@ -216,21 +205,21 @@ def _rowwise(kind: Kind) -> Callable[[Any, str], Step]:
     return read
 
 
-READERS: dict[str, Callable[[Any, str], Step | None]] = {
+TORCH_LAYERS: dict[str, Callable[[Any, str], Step | None]] = {  # no step: nothing happens at inference
     "Linear": _linear,
     "BatchNorm1d": _batch_norm,
-    "ReLU": _plain("relu"),
+    "ReLU": lambda module, label: Step("relu", label),
     "LeakyReLU": lambda module, label: Step("leaky", label, (float(module.negative_slope),)),
     "PReLU": lambda module, label: Step("leaky", label, (_array(module.weight),)),
     "ReLU6": lambda module, label: Step("clip", label, (0.0, 6.0)),
     "Hardtanh": lambda module, label: Step("clip", label, (float(module.min_val), float(module.max_val))),
-    "Tanh": _plain("tanh"),
-    "Sigmoid": _plain("sigmoid"),
+    "Tanh": lambda module, label: Step("tanh", label),
+    "Sigmoid": lambda module, label: Step("sigmoid", label),
     "GELU": _gelu,
     "Softmax": _rowwise("softmax"),
     "LogSoftmax": _rowwise("log_softmax"),
-    "Dropout": _passed_on,
-    "AlphaDropout": _passed_on,
-    "Identity": _passed_on,
+    "Dropout": lambda module, label: None,
+    "AlphaDropout": lambda module, label: None,
+    "Identity": lambda module, label: None,
     "Flatten": _flatten,
 }

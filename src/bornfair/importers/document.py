@@ -174,7 +174,6 @@ class _Reader:
             return np.frombuffer(self.take(count * size.itemsize), size).astype(size.newbyteorder("="))
         found: list[Any] = []
         if count is not None:
-            self.bounded(count)
             return [self.value(self.marker(), level + 1) for _ in range(count)]
         while (marker := self.marker()) != "]":
             found.append(self.value(marker, level + 1))
@@ -185,16 +184,12 @@ class _Reader:
         if kind is not None:
             raise self.wrong(f"an object of values of the type {kind!r} alone")
         found: dict[str, Any] = {}
-        if count is not None:
-            self.bounded(count)
-            for _ in range(count):
-                name = self.take(self.length()).decode()
-                found[name] = self.value(self.marker(), level + 1)
-            return found
-        while self.content[self.at : self.at + 1] != b"}":
+        left = count
+        while left != 0 if left is not None else self.content[self.at : self.at + 1] != b"}":
             name = self.take(self.length()).decode()
             found[name] = self.value(self.marker(), level + 1)
-        self.take(1)
+            left = None if left is None else left - 1
+        self.take(0 if count is not None else 1)
         return found
 
     def header(self) -> tuple[str | None, int | None]:
@@ -205,12 +200,10 @@ class _Reader:
             kind = self.marker()
         if self.content[self.at : self.at + 1] == b"#":
             self.take(1)
-            return kind, self.length()
+            count = self.length()
+            if kind is None and count > len(self.content) - self.at:  # every value takes a byte at least
+                raise self.wrong(f"{count} values are announced, but {len(self.content) - self.at} bytes are left")
+            return kind, count
         if kind is not None:
             raise self.wrong("a type of values without their number")
         return None, None
-
-    def bounded(self, count: int) -> None:
-        """Every value takes a byte at least."""
-        if count > len(self.content) - self.at:
-            raise self.wrong(f"{count} values are announced, but {len(self.content) - self.at} bytes are left")

@@ -45,7 +45,11 @@ def folded(
     layers, activation = _layers(head.logits, tape.input)
     first = layers[0]
     encoding = _encoding(domain, table, first, scales or {})
-    layers[0] = _over_raw_numbers(first, tape, domain) if encoding.raw else _over_encoding(first, tape, encoding)
+    if encoding.raw:
+        order = [tape.columns[name].start for name in (*domain.free_names, *domain.sensitive)]
+        layers[0] = AffineLayer(first.weight[:, order], first.bias)
+    else:
+        layers[0] = _over_encoding(first, tape, encoding)
     made = [Layer(rounded(layer.weight), rounded(layer.bias)) for layer in layers]
     if head.tie_is_positive:  # z ≥ 0 is z > 0 one step of the bias higher
         last = made[-1]
@@ -192,11 +196,6 @@ def _scale(feature: NumericFeature, mirrored: bool) -> Scale:
             "narrow its range in the domain."
         )
     return Scale(centre=centre, exponent=int(np.clip(exponent, -1000, 1000)))
-
-
-def _over_raw_numbers(first: AffineLayer, tape: Tape, domain: Domain) -> AffineLayer:
-    order = [tape.columns[name].start for name in (*domain.free_names, *domain.sensitive)]
-    return AffineLayer(first.weight[:, order], first.bias)
 
 
 def _over_encoding(first: AffineLayer, tape: Tape, encoding: Encoding) -> AffineLayer:

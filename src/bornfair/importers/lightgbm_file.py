@@ -196,7 +196,10 @@ def _tables(page: _Page, rest: str, features: int) -> list[tuple[tuple[Value, fl
         raise InputError(f"{page.origin}: its list of categories (pandas_categorical) cannot be read.") from None
     if not lists:
         return tables
-    if not isinstance(lists, list) or not all(_are_categories(part) for part in lists):
+    fits = isinstance(lists, list) and all(
+        isinstance(part, list) and all(isinstance(value, (bool, int, float, str)) for value in part) for part in lists
+    )
+    if not fits:
         raise InputError(f"{page.origin}: its list of categories (pandas_categorical) cannot be read.")
     infos = page.fields.get("feature_infos", "").split()
     told = next((line for line in rest.splitlines() if line.startswith("[categorical_feature:")), "")
@@ -210,10 +213,6 @@ def _tables(page: _Page, rest: str, features: int) -> list[tuple[tuple[Value, fl
     for i, categories in zip(listed, lists, strict=True):
         tables[i] = tuple((value, float(code)) for code, value in enumerate(categories))
     return tables
-
-
-def _are_categories(part: Any) -> bool:
-    return isinstance(part, list) and all(isinstance(value, (bool, int, float, str)) for value in part)
 
 
 class _Page:

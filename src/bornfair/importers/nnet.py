@@ -59,12 +59,10 @@ class NnetFile:
         """
         features: list[Feature] = []
         for i, (low, high) in enumerate(zip(self.low.tolist(), self.high.tolist(), strict=True)):
-            whole = low == round(low) and high == round(high) and max(abs(low), abs(high)) <= LARGEST_WHOLE
-            features.append(
-                IntegerFeature(name=f"x{i}", low=int(low), high=int(high))
-                if whole
-                else RealFeature(name=f"x{i}", low=low, high=high)
-            )
+            if low == round(low) and high == round(high) and max(abs(low), abs(high)) <= LARGEST_WHOLE:
+                features.append(IntegerFeature(name=f"x{i}", low=int(low), high=int(high)))
+            else:
+                features.append(RealFeature(name=f"x{i}", low=low, high=high))
         return Domain(features=tuple(features))
 
     def domain_as_in(self, table: pd.DataFrame, target: str | None) -> Domain:
@@ -129,7 +127,8 @@ def read_nnet(path: str | Path) -> NnetFile:
     for before, after in itertools.pairwise(widths):
         weight = np.array([lines.numbers(before) for _ in range(after)])
         made.append((weight, np.array([lines.numbers(1)[0] for _ in range(after)])))
-    lines.end()
+    if left := [line for line in lines.rest if line.strip()]:
+        raise lines.wrong(f"{len(left)} more lines than the layer sizes say")
     return NnetFile(Path(path), tuple(made), low, high, means, ranges)
 
 
@@ -190,7 +189,13 @@ class _Lines:
         self.rest: Iterator[str] = iter(text.splitlines())
 
     def numbers(self, count: int) -> np.ndarray:
-        line = self._next()
+        line = ""
+        for line in self.rest:
+            self.number += 1
+            if not line.startswith("//"):
+                break
+        else:
+            raise self.wrong("the file ends too early; is it truncated?")
         fields = line.rstrip().rstrip(",").split(",")
         try:
             found = np.array([float(field) for field in fields])
@@ -206,17 +211,5 @@ class _Lines:
             raise self.wrong(f"expected whole numbers above 0, found {found.tolist()}")
         return [int(value) for value in found]
 
-    def end(self) -> None:
-        left = [line for line in self.rest if line.strip()]
-        if left:
-            raise self.wrong(f"{len(left)} more lines than the layer sizes say")
-
     def wrong(self, what: str) -> InputError:
         return InputError(f"'{self.path}' is not a .nnet file we can read: line {self.number}: {what}.")
-
-    def _next(self) -> str:
-        for line in self.rest:
-            self.number += 1
-            if not line.startswith("//"):
-                return line
-        raise self.wrong("the file ends too early; is it truncated?")

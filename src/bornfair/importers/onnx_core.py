@@ -15,6 +15,7 @@ import pandas as pd
 from bornfair.core.errors import InputError, plain_value, shown
 from bornfair.importers.onnx_file import OnnxFile
 from bornfair.importers.onnx_node import UNKNOWN_ROWS
+from bornfair.importers.source import rows_within
 from bornfair.models.columns import Columns, Who, columns_for, with_classes
 from bornfair.models.deciding import served
 from bornfair.models.graph.around import Core, Form, LabelOutput, Taken
@@ -97,11 +98,9 @@ def _tried(file: OnnxFile, model: Any, columns: Columns, wanted: Sequence[str], 
     from onnx import ModelProto, ValueInfoProto
 
     people = columns.domain.sample(TRIED, seed=0)
-    rows, names = None if table is None else as_pandas(table), list(columns.domain.names)
-    if rows is not None and set(names) <= set(map(str, rows.columns)):
-        rows = rows[names].dropna()
-        rows = rows[~columns.domain.outside(rows)]
-        people = pd.concat([people, rows.sample(min(ROWS, len(rows)), random_state=0)], ignore_index=True)
+    rows = rows_within(columns.domain, None if table is None else as_pandas(table), ROWS)
+    if rows is not None:
+        people = pd.concat([people, rows], ignore_index=True)
     feed = file.fed([(name, people[name]) for name in columns.names])
     made = ModelProto()
     made.CopyFrom(model)

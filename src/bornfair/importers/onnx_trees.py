@@ -87,7 +87,7 @@ def regressor(attributes: Mapping[str, Any], origin: str, width: int, precision:
     how = str(attributes.get("aggregate_function", "SUM"))
     if how not in ("SUM", "AVERAGE"):
         raise InputError(f"{origin} joins its trees by {how}, which is not supported; SUM and AVERAGE can be read.")
-    divisor = float(len(np.unique(_trees(given)))) if how == "AVERAGE" else 1.0
+    divisor = float(len(np.unique(given.numbers("nodes_treeids", kind=np.int64)))) if how == "AVERAGE" else 1.0
     forest = _planted(given, origin, width, targets, "target", ids, weights, base, divisor, precision)
     link = _link(str(attributes.get("post_transform", "NONE")), origin)
     return OnnxTrees(replace(forest, cut=Cut(link=link)), "regressor", None, link)
@@ -166,16 +166,12 @@ def _link(name: str, origin: str) -> Link:
     return LINKS[name]
 
 
-def _trees(given: _Given) -> np.ndarray:
-    return given.numbers("nodes_treeids", kind=np.int64)
-
-
 def _planted(
     given: _Given, origin: str, width: int, outputs: int, what: str, ids: np.ndarray, weights: np.ndarray,
     base: np.ndarray, divisor: float, precision: Precision,
 ) -> Forest:  # fmt: skip
     """The nodes, found by the numbers of tree and node; leaves may have several values."""
-    trees = _trees(given)
+    trees = given.numbers("nodes_treeids", kind=np.int64)
     count = len(trees)
     if not count or not 0 < outputs <= MOST_OUTPUTS:
         raise InputError(f"{origin} has {count} nodes and {outputs} outputs, which cannot be read.")
@@ -210,69 +206,38 @@ def _planted(
         raise InputError(f"{origin}: a leaf's value belongs to no leaf or class; is the file broken?")
     values = np.zeros((count, outputs))
     values[by_name[place], ids] = weights.astype(precision)
-    planting = Planting(origin, outputs)
-    compared = _Compared.of(mode, threshold, precision, tracks, children[0], children[1], planting)
+    if (mode == MODES.index("BRANCH_MEMBER")).any():
+        raise InputError(f"{origin} splits by BRANCH_MEMBER, which is not supported.")
+    planting, kind = Planting(origin, outputs), np.dtype(precision).type
+    # Every mode becomes number ≤ threshold or number in a set; of some, the children change places.
+    with np.errstate(over="ignore"):
+        before = np.nextafter(threshold.astype(kind), kind(-np.inf)).astype(np.float64)
+    chosen, turned = np.isin(mode, (4, 5)), np.isin(mode, (2, 3, 5))
+    members = np.full(count, -1)
+    numbers, places = np.unique(threshold[chosen], return_inverse=True)
+    members[chosen] = places
+    planting.sets.extend(np.array([number]) for number in numbers)
+    threshold = np.where(chosen, 0.0, np.where(np.isin(mode, (1, 2)), before, threshold))
+    left, right = np.where(turned, children[::-1], children)
+    missing_left = (tracks | (mode == 5)) ^ turned  # NaN is in no relation but ≠: it goes the false way unless tracked
     for tree in range(len(order)):
-        _add(planting, compared, np.flatnonzero(rank == tree), leaf, feature, values, width, origin)
+        mine = np.flatnonzero(rank == tree)
+        inner = mine[~leaf[mine]]
+        if ((feature[inner] < 0) | (feature[inner] >= width)).any():
+            raise InputError(f"{origin}: a split reads a column that is not among the {width}; is the file broken?")
+        if mine[0] in np.concatenate([left[inner], right[inner]]):  # the root is the node that is listed first
+            raise planting.wrong("its first node is the child of another, so that it has no root")
+        new = dict(zip(mine.tolist(), range(len(mine)), strict=True))
+        yes, no = (np.array([-1 if leaf[i] else new[int(side[i])] for i in mine]) for side in (left, right))
+        planting.add(
+            np.where(leaf[mine], -1, feature[mine]), threshold[mine], yes, no, missing_left[mine], values[mine],
+            members[mine],
+        )  # fmt: skip
     columns = [SplitColumn(i, ((precision, 0.0),)) for i in range(width)]
     start = np.zeros(outputs)
     start[: min(len(base), outputs)] = base[:outputs]
-    kind = np.dtype(precision).type
     how = Summation(
         precision, tuple(start.astype(kind).astype(np.float64).tolist()), base_first=False, divisor=divisor,
         in_order=len(order) == 1,  # onnxruntime shares out the trees of a person who is asked about alone
     )  # fmt: skip
     return planting.forest([f"column {i}" for i in range(width)], columns, how, Cut())
-
-
-@dataclass(frozen=True, eq=False)
-class _Compared:
-    """Every mode as ours: thresholds, sets, and which child is left."""
-
-    threshold: np.ndarray
-    members: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    missing_left: np.ndarray
-
-    @staticmethod
-    def of(
-        mode: np.ndarray, threshold: np.ndarray, precision: Precision, tracks: np.ndarray, yes: np.ndarray,
-        no: np.ndarray, planting: Planting,
-    ) -> _Compared:  # fmt: skip
-        if (mode == MODES.index("BRANCH_MEMBER")).any():
-            raise InputError(f"{planting.origin} splits by BRANCH_MEMBER, which is not supported.")
-        kind = np.dtype(precision).type
-        with np.errstate(over="ignore"):
-            before = np.nextafter(threshold.astype(kind), kind(-np.inf)).astype(np.float64)
-        strict, turned = np.isin(mode, (1, 2)), np.isin(mode, (2, 3, 5))
-        chosen = np.isin(mode, (4, 5))
-        members = np.full(len(mode), -1)
-        numbers, places = np.unique(threshold[chosen], return_inverse=True)
-        members[chosen] = len(planting.sets) + places
-        planting.sets.extend(np.array([number]) for number in numbers)
-        # NaN is in no relation but ≠, so that it goes the false way unless it is tracked.
-        to_yes = tracks | (mode == 5)
-        return _Compared(
-            np.where(chosen, 0.0, np.where(strict, before, threshold)), members, np.where(turned, no, yes),
-            np.where(turned, yes, no), np.where(turned, ~to_yes, to_yes),
-        )  # fmt: skip
-
-
-def _add(
-    planting: Planting, compared: _Compared, mine: np.ndarray, leaf: np.ndarray, feature: np.ndarray,
-    values: np.ndarray, width: int, origin: str,
-) -> None:  # fmt: skip
-    """One tree; its root is the node that is listed first."""
-    inner = mine[~leaf[mine]]
-    if ((feature[inner] < 0) | (feature[inner] >= width)).any():
-        raise InputError(f"{origin}: a split reads a column that is not among the {width}; is the file broken?")
-    below = np.concatenate([compared.left[inner], compared.right[inner]])
-    if mine[0] in below:
-        raise planting.wrong("its first node is the child of another, so that it has no root")
-    new = dict(zip(mine.tolist(), range(len(mine)), strict=True))
-    child = [[-1 if leaf[i] else new[int(side[i])] for i in mine] for side in (compared.left, compared.right)]
-    planting.add(
-        np.where(leaf[mine], -1, feature[mine]), compared.threshold[mine], np.array(child[0]), np.array(child[1]),
-        compared.missing_left[mine], values[mine], compared.members[mine],
-    )  # fmt: skip

@@ -19,6 +19,7 @@ from bornfair.core.errors import InputError, plain_value
 from bornfair.importers.onnx_file import RUNTIME, TOGETHER, GraphRun, OnnxFile, read_onnx
 from bornfair.importers.registry import is_graph
 from bornfair.importers.scikit_pipeline import Opened
+from bornfair.importers.source import rows_within
 from bornfair.models.columns import Columns, Wanted, Who, columns_for, with_classes
 from bornfair.models.deciding import served
 from bornfair.models.graph.model import WiredModel
@@ -46,6 +47,7 @@ FIRST = 16  # people who are asked about first; then four times as many, while t
 TRIAL = 256  # people who are asked about twice
 TRIAL_SECONDS = 3.0  # for those, about
 OTHERWISE = 97  # rows together, when they are asked about again
+NOT_ROWS = ("torch", "tensorflow", "keras", "jax")  # callables that take tensors
 
 
 def is_run(source: Any) -> bool:
@@ -63,7 +65,12 @@ def outside_of(source: Any, asked: Reading | None = None) -> Outside | None:
         if not is_graph(source) or not Path(source).is_file():
             return None
         return OpaqueGraph(Path(source), asked or Reading())
-    return object_outside(source) if can_be_asked(source) else None
+    family = {cls.__module__.split(".")[0] for cls in type(source).__mro__}
+    if family & set(NOT_ROWS) or isinstance(source, type):
+        return None
+    if callable(getattr(source, "predict", None)):
+        return PredictingObject(source)
+    return Function(source) if callable(source) else None
 
 
 def opaque_model(source: Any, who: Who, asked: Reading, *, unread: str = "") -> OpaqueModel:
@@ -118,12 +125,9 @@ def opaque_model(source: Any, who: Who, asked: Reading, *, unread: str = "") -> 
 
 def _trial_people(columns: Columns, table: pd.DataFrame | None) -> pd.DataFrame:
     """People of the domain, and of the table where it has them."""
-    names, drawn = list(columns.domain.names), columns.domain.sample(TRIAL, seed=0)
-    if table is None or not set(names) <= set(map(str, table.columns)):
+    drawn, rows = columns.domain.sample(TRIAL, seed=0), rows_within(columns.domain, table, TRIAL // 2)
+    if rows is None:
         return drawn
-    rows = table[names].dropna()
-    rows = rows[~columns.domain.outside(rows)] if len(rows) else rows
-    rows = rows.sample(min(TRIAL // 2, len(rows)), random_state=0)
     both = pd.concat([drawn.iloc[: TRIAL - len(rows)], rows], ignore_index=True)
     return both.sample(len(both), random_state=1).reset_index(drop=True)
 
@@ -160,8 +164,6 @@ def _takes_gaps(model: OpaqueModel, table: pd.DataFrame | None) -> bool:
 
 
 # --- graphs and objects of this process ---
-
-NOT_ROWS = ("torch", "tensorflow", "keras", "jax")  # callables that take tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +226,8 @@ class OpaqueGraph(Outside):
             )
         if numbers is not None:
             finite(numbers, self.name)
-        return Said(labels, numbers, classes if labels is None or _named(classes, labels) else None)
+        named = labels is None or (classes is not None and all(value in classes for value in labels.tolist()))
+        return Said(labels, numbers, classes if named else None)  # else maps write their keys in another way
 
     def _labels(self, name: str, found: np.ndarray, rows: int) -> np.ndarray:
         if len(found) != rows or found.shape[1] != 1:
@@ -244,23 +247,6 @@ def _of_maps(found: Any, origin: str) -> tuple[np.ndarray, tuple[Value, ...]]:
         raise InputError(f"{origin} maps other classes for some people than for others.")
     numbers = np.array([[float(one[name]) for name in names] for one in found])
     return numbers, tuple(int(name) if name.lstrip("-").isdigit() else name for name in names)
-
-
-def _named(classes: tuple[Value, ...] | None, labels: np.ndarray) -> bool:
-    """Whether the keys of maps are written as the labels are."""
-    return classes is not None and all(value in classes for value in labels.tolist())
-
-
-def can_be_asked(source: Any) -> bool:
-    """Whether an object decides about rows."""
-    family = {cls.__module__.split(".")[0] for cls in type(source).__mro__}
-    if family & set(NOT_ROWS) or isinstance(source, type):
-        return False
-    return callable(getattr(source, "predict", None)) or callable(source)
-
-
-def object_outside(source: Any) -> PredictingObject | Function:
-    return PredictingObject(source) if callable(getattr(source, "predict", None)) else Function(source)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,6 @@ ships.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,7 +173,7 @@ def network_model(source: Any, who: Who, asked: Reading) -> Model:
         found = dataclasses.replace(who, sensitive=None).about(own)
         if (found.sensitive, found.combinations) != (own.sensitive, own.combinations):
             return _about_others(about, own.sensitive, who)
-    return about if who.twins is None else _with_twins(about, who.twins)
+    return about if who.twins is None else _over(about, about.domain.with_twins(who.twins))
 
 
 def _moved(model: Model, asked: Reading, who: Who) -> Model:
@@ -218,12 +217,6 @@ def _about_others(model: Model, names: tuple[str, ...], who: Who) -> Model:
     return dataclasses.replace(found, note="; ".join(notes), offsets=model.offsets)
 
 
-def _with_twins(model: Model, twins: str | Sequence[str]) -> Model:
-    """The model with other rules for twins; what was proven under the old ones is left behind."""
-    encoding = dataclasses.replace(model.encoding, domain=model.domain.with_twins(twins))
-    return dataclasses.replace(model, encoding=encoding, certificate=None)
-
-
 def _with_ranges(model: Model, domain: Domain) -> Model:
     """The model over another domain of the same features, where numbers may have other ranges."""
     own = model.domain
@@ -235,6 +228,9 @@ def _with_ranges(model: Model, domain: Domain) -> Model:
                 f"feature '{mine.name}' is encoded into the network as {mine.kind} with "
                 f"{shown(mine.levels())}; another domain may change only the ranges of numbers that are not sensitive."
             )
-    changed = domain.replaced(sensitive=own.sensitive, combinations=own.combinations, label=own.label)
-    encoding = dataclasses.replace(model.encoding, domain=changed)
-    return dataclasses.replace(model, encoding=encoding, certificate=None)
+    return _over(model, domain.replaced(sensitive=own.sensitive, combinations=own.combinations, label=own.label))
+
+
+def _over(model: Model, domain: Domain) -> Model:
+    """The model over another domain, without what was proven over its own."""
+    return dataclasses.replace(model, encoding=dataclasses.replace(model.encoding, domain=domain), certificate=None)

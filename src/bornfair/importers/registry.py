@@ -141,21 +141,23 @@ def _by_wires(file: OnnxFile, who: Who, asked: Reading, unread: InputError) -> W
     return found
 
 
-def _through(importing: str, opening: str) -> Callable[[Any, Who, Reading], Decider]:
-    """Open the source by one function, and import what that gives by another one."""
-    imported, opened = later(importing), later(opening)
-    return lambda source, who, asked: imported(opened(source), who, asked)
+_network = later("importers.source.imported")
+_forest = later("importers.tree_source.imported_forest")
+
+
+def _opened(opening: Callable[[Any], Any], importing: Callable[..., Decider]) -> Callable[[Any, Who, Reading], Decider]:
+    """Open the source, and import what that gives for the people who are asked about."""
+    return lambda source, who, asked: importing(opening(source), who, asked)
 
 
 def _scikit(source: Any, who: Who, asked: Reading) -> Decider:
     from bornfair.importers.scikit_forest import ends_in_forest
 
-    return (_SCIKIT_FOREST if ends_in_forest(source) else _SCIKIT_NETWORK)(source, who, asked)
+    if ends_in_forest(source):
+        return _opened(later("importers.scikit_forest.scikit_forest"), _forest)(source, who, asked)
+    return _opened(later("importers.scikit.ScikitSource"), _network)(source, who, asked)
 
 
-NETWORK, FOREST = "importers.source.imported", "importers.tree_source.imported_forest"
-_SCIKIT_NETWORK = _through(NETWORK, "importers.scikit.ScikitSource")
-_SCIKIT_FOREST = _through(FOREST, "importers.scikit_forest.scikit_forest")
 OWN: tuple[Reader, ...] = (
     Reader(lambda source: made_here(source, "graph") is not None, later("importers.own.wired_model"), chooses=True),
     Reader(
@@ -169,10 +171,10 @@ OWN: tuple[Reader, ...] = (
 """Of models that were read or made here."""
 READERS = [
     Reader(lambda source: _suffix(source) == ".nnet", later("importers.nnet.nnet_model")),
-    Reader(a_file(".h5", ".hdf5", ".keras"), _through(NETWORK, "importers.keras_file.read_keras")),
-    Reader(a_file(".json", ".ubj", ".txt"), _through(FOREST, "importers.boosting.forest_file")),
-    Reader(_of_library("xgboost", "lightgbm", "catboost"), _through(FOREST, "importers.boosting.forest_object")),
-    Reader(_of_library("torch"), _through(NETWORK, "importers.dense_stack.read_torch")),
+    Reader(a_file(".h5", ".hdf5", ".keras"), _opened(later("importers.keras_file.read_keras"), _network)),
+    Reader(a_file(".json", ".ubj", ".txt"), _opened(later("importers.boosting.forest_file"), _forest)),
+    Reader(_of_library("xgboost", "lightgbm", "catboost"), _opened(later("importers.boosting.forest_object"), _forest)),
+    Reader(_of_library("torch"), _opened(later("importers.dense_stack.read_torch"), _network)),
     Reader(_of_library("sklearn"), _scikit),
 ]
 """Of files and objects of other libraries. A program adds a reader of its own at the front."""

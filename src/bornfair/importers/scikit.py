@@ -40,26 +40,23 @@ class ScikitSource:
     """A fitted classifier, alone or at the end of a pipeline."""
 
     def __init__(self, model: Any) -> None:
-        opened = Opened.of(model)
-        self._model, self._transformers = opened.model, opened.transformers
-        self._name, self._final, self._point = opened.name, opened.final, opened.point
-        self._all_names, self.wanted = opened.names, opened.wanted
-        self._given = opened.given
+        self._opened = Opened.of(model)
+        self.wanted = self._opened.wanted
 
     def read(self, columns: Columns, asked: Reading) -> Read:
         tape, origin = Tape(columns.domain.features), self.wanted.origin
         names = self.wanted.names or columns.names
         read = {name: tape.column(f, _plain_levels) for name, f in zip(names, columns.features, strict=True)}
-        order = self._all_names or names
+        opened, order = self._opened, self._opened.names or names
         pipeline: Transforming[Column] = Transforming(_Affine(tape), origin)
-        given = pipeline.through(self._transformers, [read.get(name) for name in order], order)
-        name, final = self._name, self._final
+        given = pipeline.through(opened.transformers, [read.get(name) for name in order], order)
+        name, final = opened.name, opened.final
         try:
             steps = _classifier(final, label_of(name, final))
             row = concatenated([tape.forms(column) for column in pipeline.there(given)], 0)
             scores = formed(steps, row, origin)
-            if self._point is not None and not asked.moves_the_decision:
-                head = _at_the_point(self._point, scores, steps, final)
+            if opened.point is not None and not asked.moves_the_decision:
+                head = _at_the_point(opened.point, scores, steps, final)
             else:
                 head = read_head(scores, _asked(asked, scores, steps))
         except CannotRead as error:
@@ -71,21 +68,21 @@ class ScikitSource:
         """The estimator itself."""
         import sklearn
 
-        model, order = self._model, {plain(value): i for i, value in enumerate(self._final.classes_)}
+        opened, order = self._opened, {plain(value): i for i, value in enumerate(self._opened.final.classes_)}
 
         def scores(table: pd.DataFrame) -> np.ndarray:
             shows = "predict_proba" if head.probabilities else "decision_function"
-            found = np.asarray(getattr(model, shows)(self._given(table, columns.names)))
+            found = np.asarray(getattr(opened.model, shows)(opened.given(table, columns.names)))
             return found[:, None] if found.ndim == 1 else found
 
         def decide(table: pd.DataFrame) -> np.ndarray:
             if asked.moves_the_decision:
                 return head.decided_by_it(scores(table))
-            found = model.predict(self._given(table, columns.names))
+            found = opened.model.predict(opened.given(table, columns.names))
             return np.array([order[plain(value)] for value in found], dtype=np.int64)
 
         known = self.wanted.names or columns.names
-        filled = fills_of(self._transformers, self._all_names or known)
+        filled = fills_of(opened.transformers, opened.names or known)
         fills = {own: filled[name] for name, own in zip(known, columns.names, strict=True) if name in filled}
         return Original(f"scikit-learn {sklearn.__version__}", scores, decide, fills=fills)
 

@@ -107,6 +107,9 @@ def ends_in_forest(model: Any) -> bool:
 
 def scikit_forest(model: Any) -> ForestSource:
     """A fitted forest, alone or at the end of a pipeline."""
+    import sklearn
+    from threadpoolctl import threadpool_limits
+
     opened = Opened.of(model)
     final, wanted = opened.final, opened.wanted
     origin = wanted.origin
@@ -133,19 +136,16 @@ def scikit_forest(model: Any) -> ForestSource:
         forest = _at(forest, opened.point, origin)
     classes = tuple(plain_value(value) for value in final.classes_)
     filled = fills_of(opened.transformers, read)
-    judge = ForestJudge(_runtime(), lambda raw: _ran(opened, end, read, raw))
+
+    def run(raw: list[Any]) -> Ran:
+        with threadpool_limits(1, user_api="openmp"):  # on a busy machine several threads wait for each other
+            return _said(opened, end, read, raw)
+
+    judge = ForestJudge(f"scikit-learn {sklearn.__version__}", run)
     return ForestSource(
         origin, forest, opened.names is not None, judge, classes, categories=dict(wanted.categories),
         fills={name: value for name, value in filled.items() if name in places},
     )  # fmt: skip
-
-
-def _ran(opened: Opened, end: End, names: list[str], raw: list[Any]) -> Ran:
-    """What the estimator itself says, in one thread: on a busy machine several wait for each other."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, user_api="openmp"):
-        return _said(opened, end, names, raw)
 
 
 def _said(opened: Opened, end: End, names: list[str], raw: list[Any]) -> Ran:
@@ -171,12 +171,6 @@ def _at(forest: Forest, point: Point, origin: str) -> Forest:
     at = number if point.for_last else -number
     at = just_below(at, forest.summation.precision) if point.for_last else at
     return dataclasses.replace(forest, cut=dataclasses.replace(forest.cut, at=at, slack=0.0))
-
-
-def _runtime() -> str:
-    import sklearn
-
-    return f"scikit-learn {sklearn.__version__}"
 
 
 # --- forests of other libraries ---
@@ -233,15 +227,7 @@ def _planted(planting: Planting, tree: Any, values: np.ndarray) -> None:
     )  # fmt: skip
 
 
-def _single(model: Any, origin: str) -> End:
-    return _bag([model], model, origin)
-
-
-def _bagged(model: Any, origin: str) -> End:
-    return _bag(model.estimators_, model, origin)
-
-
-def _bag(estimators: Sequence[Any], model: Any, origin: str) -> End:
+def _bagged(estimators: Sequence[Any], model: Any, origin: str) -> End:
     """The mean of trees' shares, in float64."""
     planting = Planting(origin, len(model.classes_))
     for estimator in estimators:
@@ -314,8 +300,8 @@ def _inputs(model: Any, steps: tuple[Step, ...] = (("float32", 0.0),)) -> tuple[
 
 
 READERS: dict[str, Callable[[Any, str], End]] = {
-    **dict.fromkeys(TREES, _single),
-    **dict.fromkeys(BAGGED, _bagged),
+    **dict.fromkeys(TREES, lambda model, origin: _bagged([model], model, origin)),
+    **dict.fromkeys(BAGGED, lambda model, origin: _bagged(model.estimators_, model, origin)),
     "GradientBoostingClassifier": _boosted,
     "HistGradientBoostingClassifier": _histogram,
 }

@@ -199,13 +199,21 @@ def telling_people(
             ends = np.where(random.random(len(corners)) < 0.5, feature.low, feature.high)
             corners[feature.name] = pd.Series(ends).astype(corners[feature.name].dtype)
     found = [corners, _extremes(domain, score, corners, random)]
-    if table is not None and set(domain.names) <= set(map(str, table.columns)):
-        rows = table[list(domain.names)].dropna()
-        rows = rows[~domain.outside(rows)].astype(corners.dtypes)
-        found.append(rows.sample(min(ROWS, len(rows)), random_state=seed))
+    if (rows := rows_within(domain, table, ROWS, seed)) is not None:
+        found.append(rows.astype(corners.dtypes))
     pool = pd.concat([domain.sample(CORNERS, seed=seed + 2), *found], ignore_index=True)
     found += [_boundary(domain, decide, pool, random) for decide in deciders]
     return pd.concat(found, ignore_index=True)
+
+
+def rows_within(domain: Domain, table: pd.DataFrame | None, most: int, seed: int = 0) -> pd.DataFrame | None:
+    """Rows of a table that lie in the domain, at most so many; None without a table that has all its columns."""
+    names = list(domain.names)
+    if table is None or not set(names) <= set(map(str, table.columns)):
+        return None
+    rows = table[names].dropna()
+    rows = rows[~domain.outside(rows)] if len(rows) else rows
+    return rows.sample(min(most, len(rows)), random_state=seed)
 
 
 def _extremes(domain: Domain, score: Score, people: pd.DataFrame, random: np.random.Generator) -> pd.DataFrame:

@@ -60,7 +60,13 @@ def catboost_model(document: dict[str, Any], origin: str) -> CatboostModel:
         if features.listed(kind):
             raise InputError(f"{origin} reads {kind.replace('_', ' ')}, which is not supported.")
     names, columns, numbers, categories = _inputs(features, origin)
-    scale, bias = _scale_and_bias(page)
+    given = page.listed("scale_and_bias")
+    if len(given) != 2:
+        raise page.wrong("scale_and_bias")
+    shift = given[1] if isinstance(given[1], list) else [given[1]]
+    scale, *bias = Page({"scale_and_bias": [given[0], *shift]}, origin).numbers("scale_and_bias", np.float64).tolist()
+    if not np.isfinite([scale, *bias]).all() or not bias:
+        raise page.wrong("scale_and_bias")
     several = loss.startswith("Multi")
     outputs = len(bias)
     if (outputs > 1) != several:
@@ -71,13 +77,13 @@ def catboost_model(document: dict[str, Any], origin: str) -> CatboostModel:
     for tree in page.listed("trees"):
         growing.branching(Page(tree, origin))
     # Its sums differ by a last place between its own ways to run a model, which are not documented.
-    how = Summation("float64", bias, base_first=False, scale=scale, plain=False)
+    how = Summation("float64", tuple(bias), base_first=False, scale=scale, plain=False)
     forest = growing.planting.forest(names, columns, how, Cut())
     forest = replace(forest, cut=_cut(forest, loss, info, origin))
     named = not all(name == f"{i}" for i, name in enumerate(names))
     categorical = tuple(one.source for one in categories.values())
-    given = info.fields.get("class_params")
-    classes = given.get("class_names") if isinstance(given, dict) else None
+    parameters = info.fields.get("class_params")
+    classes = parameters.get("class_names") if isinstance(parameters, dict) else None
     named_twice = isinstance(classes, list) and len(set(map(str, classes))) < len(classes)
     if not isinstance(classes, list) or len(classes) != max(outputs, 2) or named_twice:
         classes = []
@@ -196,17 +202,6 @@ class _Growing:
             children.append([-1, -1])
         left, right = np.array(children).T
         self.planting.add(np.array(columns), np.array(thresholds), left, right, np.array(missing), np.stack(values))
-
-
-def _scale_and_bias(page: Page) -> tuple[float, tuple[float, ...]]:
-    given = page.listed("scale_and_bias")
-    if len(given) != 2:
-        raise page.wrong("scale_and_bias")
-    shift = given[1] if isinstance(given[1], list) else [given[1]]
-    numbers = Page({"scale_and_bias": [given[0], *shift]}, page.origin).numbers("scale_and_bias", np.float64)
-    if not np.isfinite(numbers).all() or len(numbers) < 2:
-        raise page.wrong("scale_and_bias")
-    return float(numbers[0]), tuple(numbers[1:].tolist())
 
 
 def _cut(forest: Forest, loss: str, info: Page, origin: str) -> Cut:

@@ -7,6 +7,7 @@ our scores is remembered, to compare with what the model itself gives.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -154,31 +155,24 @@ def _range(score: Forms) -> tuple[float, float]:
     if outer is not None and outer.kind == "clip":
         ends = outer.constant, outer.constant + outer.weight * outer.height
         return min(ends), max(ends)
-    known: dict[ValueBlock, tuple[np.ndarray, np.ndarray]] = {}
-    low, high = _bounds(score, known)
+    low, high = _bounds(score, {})
     return float(low[0]), float(high[0])
 
 
 def _bounds(forms: Forms, known: dict[ValueBlock, tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     low, high = forms.constant.copy(), forms.constant.copy()
     for block, matrix in forms.parts.items():
-        if block not in known:
-            known[block] = _block_bounds(block, known)
+        if block not in known and block.kind == "relu" and block.before is not None:
+            below, above = _bounds(block.before, known)
+            known[block] = np.maximum(below, 0.0), np.maximum(above, 0.0)
+        elif block not in known:
+            ends = RANGES.get(block.kind, (-math.inf, math.inf))
+            known[block] = np.full(block.width, ends[0]), np.full(block.width, ends[1])
         least, most = known[block]
         with np.errstate(invalid="ignore"):  # 0 · ∞
             one, other = (np.where(matrix == 0, 0.0, matrix * end) for end in (least, most))
         low, high = low + np.minimum(one, other).sum(axis=1), high + np.maximum(one, other).sum(axis=1)
     return low, high
-
-
-def _block_bounds(
-    block: ValueBlock, known: dict[ValueBlock, tuple[np.ndarray, np.ndarray]]
-) -> tuple[np.ndarray, np.ndarray]:
-    if block.kind == "relu" and block.before is not None:
-        low, high = _bounds(block.before, known)
-        return np.maximum(low, 0.0), np.maximum(high, 0.0)
-    least, most = RANGES.get(block.kind, (-math.inf, math.inf))
-    return np.full(block.width, least), np.full(block.width, most)
 
 
 RANGES = {
@@ -218,7 +212,7 @@ def _peeled(score: Forms, ties: bool) -> _Peeled:
         at, slope = _inverse(outer, place, reaches=(sign > 0) != ties)
         score = outer.before.plus(-at).scaled(sign)
         slack = min((slack + STEP * abs(outer.constant)) / (abs(outer.weight) * slope) + STEP * abs(at), 1e300)
-        shows.append(_shows(outer, sign, at))
+        shows.append(functools.partial(_shown, outer, sign, at))
 
     def show(z: np.ndarray) -> np.ndarray:
         for function in reversed(shows):
@@ -228,9 +222,9 @@ def _peeled(score: Forms, ties: bool) -> _Peeled:
     return _Peeled(score, show, slack)
 
 
-def _shows(outer: _Outer, sign: float, at: float) -> Show:
-    function = FUNCTIONS.get(outer.kind, lambda z: np.clip(z, 0.0, outer.height))
-    return lambda z: outer.constant + outer.weight * function(sign * z + at)
+def _shown(outer: _Outer, sign: float, at: float, z: np.ndarray) -> np.ndarray:
+    function = FUNCTIONS.get(outer.kind, lambda values: np.clip(values, 0.0, outer.height))
+    return outer.constant + outer.weight * function(sign * z + at)
 
 
 def _inverse(outer: _Outer, place: float, *, reaches: bool) -> tuple[float, float]:

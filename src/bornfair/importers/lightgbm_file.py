@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -84,34 +84,27 @@ def lightgbm_model(text: str, origin: str) -> tuple[Forest, bool]:
     divisor = float(len(parts) // each) if "average_output" in page.bare else 1.0
     how = Summation("float64", (0.0,) * each, divisor=divisor)
     forest = planting.forest(names, columns.made, how, Cut())
-    slope = _option(objective, "sigmoid", origin) if name in ("binary", "multiclassova") else 1.0
-    forest = replace(forest, cut=_cut(forest, name, slope))
+    forest = replace(forest, cut=_cut(forest, name, objective[1:], origin))
     return forest, any(name != f"Column_{i}" for i, name in enumerate(names))
 
 
-def _cut(forest: Forest, objective: str, slope: float) -> Cut:
+def _cut(forest: Forest, objective: str, options: Sequence[str], origin: str) -> Cut:
     if objective == "multiclass":
         return Cut(link="softmax", slack=SOFTMAX_SLACK["float64"])
+    pairs = (option.partition(":") for option in options)
+    given = next((value for key, _, value in pairs if key == "sigmoid"), "1")
+    try:
+        slope = float(given) if objective != "cross_entropy" else 1.0
+    except ValueError:
+        slope = math.nan
+    if not 0 < slope < 1e6:
+        raise InputError(f"{origin}: the sigmoid {given!r} of its objective is no number above 0.")
     if objective == "multiclassova":  # sigmoids of large scores are equal sooner than the scores
         largest = float(forest.magnitudes.max()) / forest.summation.divisor * slope
         slack = 2.0**-49 * math.exp(min(largest, 500.0)) / slope
         return Cut(link="none", slack=slack, slope=slope)
     at, slack = cut_of(sigmoid_in_float64(slope), 0.5, "float64")
     return Cut(at, slack, slope=slope)
-
-
-def _option(words: list[str], name: str, origin: str) -> float:
-    for word in words[1:]:
-        key, _, value = word.partition(":")
-        if key == name:
-            try:
-                found = float(value)
-            except ValueError:
-                found = math.nan
-            if not 0 < found < 1e6:
-                raise InputError(f"{origin}: the {name} {value!r} of its objective is no number above 0.")
-            return found
-    return 1.0
 
 
 # --- trees ---
@@ -132,7 +125,11 @@ def _plant(planting: Planting, tree: _Page, output: int, features: int, columns:
     feature = tree.numbers("split_feature", np.int64, splits)
     threshold = tree.numbers("threshold", np.float64, splits)
     kinds = tree.numbers("decision_type", np.int64, splits)
-    left, right = (_children(planting, tree.numbers(f"{side}_child", np.int64, splits)) for side in ("left", "right"))
+    children = np.stack([tree.numbers(f"{side}_child", np.int64, splits) for side in ("left", "right")])
+    if ((children >= splits) | (children < -splits - 1)).any():
+        raise planting.wrong("a split has a child that is not there")
+    # Leaves are numbered from −1 downwards; here they come after the splits.
+    left, right = np.where(children >= 0, children, splits - 1 - children)
     if ((feature < 0) | (feature >= features)).any():
         raise planting.wrong(f"a split reads a feature that is not among the {features}")
     chosen, missing = (kinds & CATEGORICAL) > 0, (kinds >> 2) & 3
@@ -153,14 +150,6 @@ def _plant(planting: Planting, tree: _Page, output: int, features: int, columns:
         values,
         np.concatenate([members, ends]),
     )
-
-
-def _children(planting: Planting, given: np.ndarray) -> np.ndarray:
-    """Leaves are numbered from −1 downwards, and stand behind the splits."""
-    splits = len(given)
-    if ((given >= splits) | (given < -splits - 1)).any():
-        raise planting.wrong("a split has a child that is not there")
-    return np.where(given >= 0, given, splits - 1 - given)
 
 
 def _sets(planting: Planting, tree: _Page, which: np.ndarray) -> np.ndarray:

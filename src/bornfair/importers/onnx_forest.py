@@ -19,7 +19,7 @@ from bornfair.core.errors import InputError, shown
 from bornfair.importers.affine import CannotRead
 from bornfair.importers.onnx_file import RUNTIME, GraphInput, GraphRun, OnnxFile, array_of, attribute_of
 from bornfair.importers.onnx_trees import OnnxTrees, classifier, ensemble, regressor
-from bornfair.importers.tree_source import ForestJudge, ForestSource, Ran, composed
+from bornfair.importers.tree_source import ForestJudge, ForestSource, Ran, composed, then
 from bornfair.models.deciding import CARRIERS, FLOATS, Kind, Output, deciding
 from bornfair.models.forest.columns import SplitColumn
 from bornfair.models.forest.forest import Cut, Forest, Precision
@@ -170,7 +170,7 @@ def _cast(given: list[Any], attributes: dict[str, Any]) -> Any:
         return given[0]
     kind = attributes["to"]
     if kind in PRECISIONS:
-        return [_then(column, PRECISIONS[kind]) for column in given[0]]
+        return [then(column, (PRECISIONS[kind], 0.0)) for column in given[0]]
     if kind in (6, 7, 8):  # whole numbers, texts: what is looked up
         return given[0]
     raise CannotRead(f"casts to type {kind}, which is not supported")
@@ -196,7 +196,7 @@ def _scaled(given: list[Any], attributes: dict[str, Any]) -> Any:
         for name, default in (("offset", [0.0]), ("scale", [1.0]))
     )
     return [
-        _then(_then(_then(column, "float32"), "minus", o), "times", s)
+        then(column, ("float32", 0.0), ("minus", float(o)), ("times", float(s)))
         for column, o, s in zip(columns, offset, scale, strict=True)
     ]
 
@@ -206,7 +206,7 @@ def _imputed(given: list[Any], attributes: dict[str, Any]) -> Any:
     if not math.isnan(replaced) or "imputed_value_floats" not in attributes:
         raise CannotRead("fills in something else than NaN, which is not supported")
     filled = np.broadcast_to(np.asarray(attributes["imputed_value_floats"], np.float64), (len(given[0]),))
-    return [_then(column, "missing is", v) for column, v in zip(given[0], filled, strict=True)]
+    return [then(column, ("missing is", float(v))) for column, v in zip(given[0], filled, strict=True)]
 
 
 def _arithmetic(name: str) -> Callable[[list[Any], dict[str, Any]], Any]:
@@ -214,7 +214,7 @@ def _arithmetic(name: str) -> Callable[[list[Any], dict[str, Any]], Any]:
         if not isinstance(given[0], list) or isinstance(given[1], list):
             raise CannotRead("computes with other columns, which is not supported before trees")
         numbers = np.broadcast_to(np.asarray(given[1], np.float64).ravel(), (len(given[0]),))
-        return [_then(column, name, number) for column, number in zip(given[0], numbers, strict=True)]
+        return [then(column, (name, float(number))) for column, number in zip(given[0], numbers, strict=True)]
 
     return made
 
@@ -250,10 +250,6 @@ def _table(column: SplitColumn, table: tuple[tuple[Any, float], ...], other: flo
         raise CannotRead("encodes a column that was computed before, which is not supported")
     gaps = math.nan if other is None else other
     return SplitColumn(column.source, (), table, other, gaps)
-
-
-def _then(column: SplitColumn, name: str, number: float = 0.0) -> SplitColumn:
-    return dataclasses.replace(column, steps=(*column.steps, (name, float(number))))
 
 
 BEFORE: dict[str, Callable[[list[Any], dict[str, Any]], Any]] = {

@@ -89,7 +89,14 @@ def _results(file: OnnxFile, proto: Any, name: str, values: dict[str, Any], tape
     if failed is not None:
         return [failed] * len(proto.output)
     try:
-        handler = _handler(proto)
+        tables = {"ai.onnx.ml": MACHINE_LEARNING} | dict.fromkeys(STANDARD_NAMES, STANDARD)
+        handler = tables.get(proto.domain, {}).get(proto.op_type)
+        if handler is None:
+            where = "" if proto.domain in STANDARD_NAMES else f" of '{proto.domain}'"
+            raise CannotRead(
+                f"is an operator{where} that is not supported; dense layers with ReLU, tanh or sigmoid, linear models "
+                "and their encoders can be read"
+            )
         if any(isinstance(value, Zipped) for value in given):
             raise CannotRead("computes on with a map from classes to scores, which is not supported")
         version = file.versions.get(proto.domain, file.versions.get("", 1))
@@ -103,17 +110,6 @@ def _results(file: OnnxFile, proto: Any, name: str, values: dict[str, Any], tape
         made = (CannotRead(reason),) * len(proto.output)
     several = made if isinstance(made, tuple) else (made,)
     return [InputError(f"{label} {value}.") if isinstance(value, CannotRead) else value for value in several]
-
-
-def _handler(proto: Any) -> Any:
-    table = STANDARD if proto.domain in STANDARD_NAMES else MACHINE_LEARNING if proto.domain == "ai.onnx.ml" else {}
-    if proto.op_type not in table:
-        where = "" if proto.domain in STANDARD_NAMES else f" of '{proto.domain}'"
-        raise CannotRead(
-            f"is an operator{where} that is not supported; dense layers with ReLU, tanh or sigmoid, linear models and "
-            "their encoders can be read"
-        )
-    return table[proto.op_type]
 
 
 def _inputs(file: OnnxFile, columns: Columns, tape: Tape) -> Any:

@@ -30,7 +30,7 @@ from bornfair.importers.scikit_pipeline import (
     steps_of,
     thawed,
 )
-from bornfair.importers.tree_source import ForestJudge, ForestSource, Ran, composed, is_raw
+from bornfair.importers.tree_source import ForestJudge, ForestSource, Ran, composed, is_raw, then
 from bornfair.models.forest.columns import SplitColumn, Step
 from bornfair.models.forest.forest import Cut, Forest, Summation
 from bornfair.models.forest.links import just_below, moved_to
@@ -65,7 +65,7 @@ class _Splits:
     readable = tuple(name for name in TRANSFORMERS if name != "PCA")
 
     def scaled(self, column: SplitColumn, steps: Sequence[Step], name: str) -> SplitColumn:
-        return dataclasses.replace(column, steps=(*column.steps, *steps))
+        return then(column, *steps)
 
     def filled(self, column: SplitColumn, value: Any) -> SplitColumn:
         is_number = isinstance(value, (bool, int, float))
@@ -74,7 +74,7 @@ class _Splits:
             return _Filled(column.source, steps, fill=value)
         if not is_number:
             raise CannotRead("fills in categories that were transformed before, which is not supported")
-        return dataclasses.replace(column, steps=(*column.steps, *steps))
+        return then(column, *steps)
 
     def encoded(self, column: SplitColumn, lookup: Lookup, gaps: bool) -> list[SplitColumn]:
         filled = isinstance(column, _Filled) and len(column.steps) <= 1 and column.table is None
@@ -128,7 +128,7 @@ def scikit_forest(model: Any) -> ForestSource:
     family = _family(final)
     end = READERS[type(final).__name__](final, origin) if family is None else _foreign(final, family)
     if family == "xgboost" and _leaves_zeros_out(opened.transformers):
-        columns = [column and dataclasses.replace(column, steps=(*column.steps, ABSENT)) for column in columns]
+        columns = [column and then(column, ABSENT) for column in columns]
     forest = dataclasses.replace(
         end.forest, names=tuple(read), columns=composed(end.forest.columns, columns, f"{origin}: {opened.name}")
     )

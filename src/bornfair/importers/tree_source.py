@@ -16,7 +16,7 @@ import pandas as pd
 from bornfair.core.errors import InputError, shown
 from bornfair.importers.source import PEOPLE, Original
 from bornfair.models.columns import Wanted, Who, columns_for, with_classes
-from bornfair.models.forest.columns import SplitColumn
+from bornfair.models.forest.columns import SplitColumn, Step
 from bornfair.models.forest.forest import Forest
 from bornfair.models.forest.model import ForestModel, Native
 from bornfair.models.reading import Reading
@@ -96,6 +96,11 @@ def composed(
                 SplitColumn(before.source, before.steps + column.steps, before.table, before.other, before.missing)
             )
     return tuple(found)
+
+
+def then(column: SplitColumn, *steps: Step) -> SplitColumn:
+    """A column after further steps."""
+    return dataclasses.replace(column, steps=(*column.steps, *steps))
 
 
 def is_raw(column: SplitColumn) -> bool:
@@ -213,7 +218,14 @@ def compared(model: ForestModel, source: ForestSource, asked: Reading, table: pd
         unclear = _nearness(forest, ours) <= forest.cut.slack + (0.0 if (difference == 0).all() else 2 * allowed.max())
         wrong = (forest.decide(ours) != decided) & ~unclear
         if far.any() or wrong.any():
-            raise _refused(people, far, wrong, difference, source)
+            row = int(np.argmax(wrong if wrong.any() else far))
+            what = "decides otherwise" if wrong.any() else f"differs by {float(difference[row].max()):.3g}"
+            person = ", ".join(f"{name}={value!r}" for name, value in people.iloc[row].to_dict().items())
+            raise InputError(
+                f"what was read of {source.origin} is not the model: it {what} for {int((wrong | far).sum())} of "
+                f"{len(people)} people, such as {person} ({judge.runtime} is the judge). Please report this; until "
+                "then, this model cannot be examined."
+            )
         differences.append(float(difference.max(initial=0.0)))
         original.people_compared += len(people)
     original.largest_difference = max(differences)
@@ -230,20 +242,6 @@ def _nearness(forest: Forest, scores: np.ndarray) -> np.ndarray:
         return np.abs(margins[:, 0])
     ranked = np.sort(margins, axis=1)
     return ranked[:, -1] - ranked[:, -2]
-
-
-def _refused(
-    people: pd.DataFrame, far: np.ndarray, wrong: np.ndarray, difference: np.ndarray, source: ForestSource
-) -> InputError:
-    assert source.judge is not None
-    row = int(np.argmax(wrong if wrong.any() else far))
-    what = "decides otherwise" if wrong.any() else f"differs by {float(difference[row].max()):.3g}"
-    person = ", ".join(f"{name}={value!r}" for name, value in people.iloc[row].to_dict().items())
-    return InputError(
-        f"what was read of {source.origin} is not the model: it {what} for {int((wrong | far).sum())} of {len(people)} "
-        f"people, such as {person} ({source.judge.runtime} is the judge). Please report this; until then, this model "
-        "cannot be examined."
-    )
 
 
 def _people(model: ForestModel, table: pd.DataFrame | None, judge: ForestJudge) -> list[pd.DataFrame]:

@@ -7,7 +7,6 @@ the default way. Leaves are added to the base margin one tree after the other, i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +74,13 @@ def xgboost_model(document: dict[str, Any], origin: str, *, best: bool, in_place
         raise InputError(f"{origin}: a tree belongs to class {int(info.max())} of {outputs}; is the file broken?")
     base = _base(parameters, objective, outputs, origin)
     used = _used(learner, model, len(trees), outputs, origin) if best else len(trees)
-    planting, columns = Planting(origin, outputs), _columns(model, features, types, origin)
+    planting, columns = (
+        Planting(origin, outputs),
+        [
+            SplitColumn(i, CATEGORY if kind == "c" else NUMBER, table)
+            for i, (kind, table) in enumerate(zip(types, _tables(model, features, origin), strict=True))
+        ],
+    )
     for number in range(used):
         tree = Page(trees[number], f"{origin}: tree {number}")
         scaled = (weights[number], base if in_place and kind == "dart" else (0.0,) * outputs) if weighted else None
@@ -174,22 +179,13 @@ def _names(learner: Page, features: int, origin: str) -> tuple[tuple[str, ...], 
     return tuple(names) or tuple(f"f{i}" for i in range(features)), tuple(types) or ("",) * features
 
 
-def _columns(model: Page, features: int, types: Sequence[str], origin: str) -> list[SplitColumn]:
-    known = _known_categories(model, features, origin)
-    made = []
-    for i, kind in enumerate(types):
-        table = None if known[i] is None else tuple((value, float(code)) for code, value in enumerate(known[i] or ()))
-        made.append(SplitColumn(i, CATEGORY if kind == "c" else NUMBER, table))
-    return made
-
-
-def _known_categories(model: Page, features: int, origin: str) -> list[tuple[Value, ...] | None]:
-    """The categories that newer files name, in the order of their codes; None of a feature that has none."""
-    known: list[tuple[Value, ...] | None] = [None] * features
+def _tables(model: Page, features: int, origin: str) -> list[tuple[tuple[Value, float], ...] | None]:
+    """The categories that newer files name, each with its code; None of a feature that has none."""
+    tables: list[tuple[tuple[Value, float], ...] | None] = [None] * features
     stored = model.fields.get("cats")
     encodings = stored.get("enc") if isinstance(stored, dict) else None
     if not isinstance(encodings, list) or len(encodings) != features:
-        return known
+        return tables
     for i, found in enumerate(encodings):
         page = Page(found, f"{origin}: the categories of feature {i}")
         values = page.numbers("values", np.float64)
@@ -201,12 +197,13 @@ def _known_categories(model: Page, features: int, origin: str) -> list[tuple[Val
                 raise page.wrong("offsets")
             text = bytes((letters & 255).tolist())
             parts = [text[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
-            known[i] = tuple(part.decode(errors="replace") for part in parts)
+            known: list[Value] = [part.decode(errors="replace") for part in parts]
         else:
-            known[i] = tuple(int(v) if v == round(v) else float(v) for v in values.tolist())
-        if len(set(known[i] or ())) != len(known[i] or ()):
+            known = [int(v) if v == round(v) else float(v) for v in values.tolist()]
+        if len(set(known)) != len(known):
             raise page.wrong("values")
-    return known
+        tables[i] = tuple((value, float(code)) for code, value in enumerate(known))
+    return tables
 
 
 def _used(learner: Page, model: Page, trees: int, outputs: int, origin: str) -> int:

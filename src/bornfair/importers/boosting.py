@@ -21,6 +21,7 @@ from bornfair.core.errors import InputError, plain_value, shown
 from bornfair.importers.catboost_file import NO_HASH, CatboostModel, catboost_model
 from bornfair.importers.document import parsed, read_bytes, read_document
 from bornfair.importers.lightgbm_file import lightgbm_model
+from bornfair.importers.registry import libraries_of
 from bornfair.importers.tree_source import ForestJudge, ForestSource, Ran
 from bornfair.importers.xgboost_file import SEVERAL, XgboostModel, xgboost_model
 from bornfair.models.forest.columns import SplitColumn, columns_of
@@ -285,11 +286,15 @@ def forest_file(source: str | Path) -> ForestSource:
 
 def forest_object(model: Any) -> ForestSource:
     """A model of one of these libraries."""
-    for cls in type(model).__mro__:
-        family = cls.__module__.split(".")[0]
-        if family in FAMILIES:
-            return FAMILIES[family](model)
-    raise InputError(f"a forest must be a model of {shown(FAMILIES)}, found {type(model).__name__}.")
+    family = family_of(model)
+    if family is None:
+        raise InputError(f"a forest must be a model of {shown(FAMILIES)}, found {type(model).__name__}.")
+    return FAMILIES[family](model)
+
+
+def family_of(model: Any) -> str | None:
+    """Which of these libraries an object comes from."""
+    return next((library for library in libraries_of(model) if library in FAMILIES), None)
 
 
 FAMILIES: dict[str, Callable[[Any], ForestSource]] = {

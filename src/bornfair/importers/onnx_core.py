@@ -158,11 +158,10 @@ def _written(found: np.ndarray, domain: Domain, origin: str, name: str) -> tuple
     classes, seen = domain.classes.tolist(), {plain_value(value) for value in found.ravel()}
     if found.size != len(found):
         raise InputError(f"{origin}: output '{name}' gives {found.size // len(found)} labels for each person.")
-    numbers: tuple[Value, ...] = tuple(range(len(classes)))
-    ways: list[tuple[Value, ...]] = (
-        [tuple(map(str, classes))] if any(isinstance(value, str) for value in seen) else [numbers]
-    )
-    if ways == [numbers] and all(isinstance(one, (bool, int)) for one in classes):
+    ways: list[tuple[Value, ...]] = [tuple(range(len(classes)))]
+    if any(isinstance(value, str) for value in seen):
+        ways = [tuple(map(str, classes))]
+    elif all(isinstance(one, (bool, int)) for one in classes):
         ways.insert(0, tuple(int(one) for one in classes))
     for way in ways:
         if seen <= set(way):

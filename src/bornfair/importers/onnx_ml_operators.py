@@ -74,7 +74,13 @@ def _from_what_is_given(node: Node, names: list[Any], numbers: list[Any]) -> tup
 def _mapped(node: Node, keys: list[Any], values: list[Any]) -> Value:
     if len(set(keys)) != len(keys) or len(keys) != len(values):
         raise CannotRead("lists a key twice, or more keys than values")
-    value, table, default = node.given(0), dict(zip(keys, values, strict=True)), _default(node, values)
+    value, table, given = node.given(0), dict(zip(keys, values, strict=True)), node.attributes
+    if given.get("default_tensor") is not None:
+        default = np.asarray(given["default_tensor"]).ravel().tolist()[0]
+    elif values and isinstance(values[0], str):
+        default = given.get("default_string", "_Unused")
+    else:
+        default = given.get("default_float", -0.0) if "values_floats" in given else given.get("default_int64", -1)
 
     def looked_up(keys: np.ndarray) -> np.ndarray:
         return _column([table.get(key, default) for key in keys.ravel().tolist()]).reshape(keys.shape)
@@ -84,17 +90,6 @@ def _mapped(node: Node, keys: list[Any], values: list[Any]) -> Value:
 
 def _column(values: list[Any]) -> np.ndarray:
     return np.array(values, object) if any(isinstance(value, str) for value in values) else np.array(values)
-
-
-def _default(node: Node, values: list[Any]) -> Any:
-    tensor = node.attributes.get("default_tensor")
-    if tensor is not None:
-        return np.asarray(tensor).ravel().tolist()[0]
-    if values and isinstance(values[0], str):
-        return node.attributes.get("default_string", "_Unused")
-    if "values_floats" in node.attributes:
-        return node.attributes.get("default_float", -0.0)
-    return node.attributes.get("default_int64", -1)
 
 
 def imputer(node: Node) -> Value:

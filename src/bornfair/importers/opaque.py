@@ -17,7 +17,7 @@ import pandas as pd
 
 from bornfair.core.errors import InputError, plain_value
 from bornfair.importers.onnx_file import RUNTIME, TOGETHER, GraphRun, OnnxFile, read_onnx
-from bornfair.importers.registry import is_graph
+from bornfair.importers.registry import is_graph, libraries_of
 from bornfair.importers.scikit_pipeline import Opened
 from bornfair.importers.source import rows_within
 from bornfair.models.columns import Columns, Wanted, Who, columns_for, with_classes
@@ -65,8 +65,7 @@ def outside_of(source: Any, asked: Reading | None = None) -> Outside | None:
         if not is_graph(source) or not Path(source).is_file():
             return None
         return OpaqueGraph(Path(source), asked or Reading())
-    family = {cls.__module__.split(".")[0] for cls in type(source).__mro__}
-    if family & set(NOT_ROWS) or isinstance(source, type):
+    if isinstance(source, type) or not set(NOT_ROWS).isdisjoint(libraries_of(source)):
         return None
     if callable(getattr(source, "predict", None)):
         return PredictingObject(source)
@@ -134,17 +133,13 @@ def _trial_people(columns: Columns, table: pd.DataFrame | None) -> pd.DataFrame:
 
 def _asked_again(model: OpaqueModel, people: pd.DataFrame, before: Decided) -> Steadiness:
     """The same people in another order and in other batches."""
-    order = np.arange(len(people))[::-1]
-    parts = []
-    for start in range(0, len(order), OTHERWISE):
-        some = people.iloc[order[start : start + OTHERWISE]]
-        parts.append(model.meant.answers(model.source.ask(some, model.columns, numbers=True)))
-    again = joined(parts)
-    back = np.argsort(order)
+    turned = people.iloc[::-1]
+    some = (turned.iloc[start : start + OTHERWISE] for start in range(0, len(people), OTHERWISE))
+    again = joined([model.meant.answers(model.source.ask(rows, model.columns, numbers=True)) for rows in some])
     moved = 0.0
     if again.scores is not None and before.scores is not None:
-        moved = float(np.abs(again.scores[back] - before.scores).max(initial=0.0))
-    return Steadiness(len(people), int((again.classes[back] != before.classes).sum()), moved)
+        moved = float(np.abs(again.scores[::-1] - before.scores).max(initial=0.0))
+    return Steadiness(len(people), int((again.classes[::-1] != before.classes).sum()), moved)
 
 
 def _takes_gaps(model: OpaqueModel, table: pd.DataFrame | None) -> bool:
@@ -281,8 +276,7 @@ class PredictingObject(Outside):
 
     @cached_property
     def _opened(self) -> Opened | None:
-        family = {cls.__module__.split(".")[0] for cls in type(self.model).__mro__}
-        return Opened.of(self.model) if "sklearn" in family else None
+        return Opened.of(self.model) if "sklearn" in libraries_of(self.model) else None
 
     @property
     def wires(self) -> WiredModel | None:

@@ -79,10 +79,14 @@ def a_file(*suffixes: str) -> Callable[[Any], bool]:
     return lambda source: _suffix(source) in suffixes and Path(source).exists()
 
 
-def _of_library(*libraries: str) -> Callable[[Any], bool]:
-    """Whether the class of an object, or one that it extends, comes from one of these libraries."""
+def libraries_of(source: Any) -> list[str]:
+    """The libraries of an object's class and of the classes that it extends."""
+    return [cls.__module__.split(".")[0] for cls in type(source).__mro__]
 
-    return lambda source: any(cls.__module__.split(".")[0] in libraries for cls in type(source).__mro__)
+
+def _of_library(*libraries: str) -> Callable[[Any], bool]:
+    """Whether an object comes from one of these libraries."""
+    return lambda source: not set(libraries).isdisjoint(libraries_of(source))
 
 
 def is_graph(source: Any) -> bool:

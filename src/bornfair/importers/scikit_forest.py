@@ -18,7 +18,7 @@ import pandas as pd
 
 from bornfair.core.errors import InputError, plain, plain_value
 from bornfair.importers.affine import CannotRead
-from bornfair.importers.boosting import FAMILIES
+from bornfair.importers.boosting import FAMILIES, family_of
 from bornfair.importers.scikit_pipeline import (
     THRESHOLDED,
     TRANSFORMERS,
@@ -102,7 +102,7 @@ def ends_in_forest(model: Any) -> bool:
     if type(inner).__name__ in THRESHOLDED:
         return ends_in_forest(getattr(inner, "estimator_", inner.estimator))
     *_, (_, final) = steps_of(inner) or [("", None)]
-    return type(final).__name__ in READERS or _family(final) is not None
+    return type(final).__name__ in READERS or family_of(final) is not None
 
 
 def scikit_forest(model: Any) -> ForestSource:
@@ -125,7 +125,7 @@ def scikit_forest(model: Any) -> ForestSource:
         steps.append((opened.name, inner))
     pipeline: Transforming[SplitColumn] = Transforming(_Splits(), origin)
     columns = pipeline.through(steps, given, order)
-    family = _family(final)
+    family = family_of(final)
     end = READERS[type(final).__name__](final, origin) if family is None else _foreign(final, family)
     if family == "xgboost" and _leaves_zeros_out(opened.transformers):
         columns = [column and then(column, ABSENT) for column in columns]
@@ -185,11 +185,6 @@ def _leaves_zeros_out(steps: Sequence[tuple[str, Any]]) -> bool:
         if type(step).__name__ not in ("MaxAbsScaler", "StandardScaler", "RobustScaler", "FunctionTransformer"):
             return False  # those hand on what they are given
     return False
-
-
-def _family(final: Any) -> str | None:
-    found = {cls.__module__.split(".")[0] for cls in type(final).__mro__}
-    return next((family for family in FAMILIES if family in found), None)
 
 
 def _foreign(final: Any, family: str) -> End:

@@ -399,12 +399,12 @@ def _layers(path: Path, config: Any, weights: Weights) -> list[KerasLayer]:
 
 def _check_chain(path: Path, inner: dict[str, Any]) -> None:
     """A functional model must be one chain: each layer reads the one before it, and only that; the last one answers."""
-    before, names = None, []
+    names: list[str] = []
     for layer in inner["layers"]:
         name = layer.get("name", layer["config"].get("name"))
         nodes = layer.get("inbound_nodes", [])
         sources = _sources(nodes)
-        if sources != ([] if before is None else [before]):
+        if sources != names[-1:]:
             raise InputError(
                 f"'{path}': layer '{name}' reads {shown(sources) or 'nothing'}; only a chain of layers can be read. "
                 "Export other models to ONNX (tf2onnx)."
@@ -415,14 +415,13 @@ def _check_chain(path: Path, inner: dict[str, Any]) -> None:
             raise InputError(
                 f"'{path}': layer '{name}' is called with {key} = {value!r:.80}, which is not supported; {OTHERWISE}."
             )
-        before = name
         names.append(name)
     for key, only in (("input_layers", names[0]), ("output_layers", names[-1])):
         found = inner[key]
-        found = [found] if found and isinstance(found[0], str) else found
-        if _sources(found) != [only]:
+        sources = _sources([found] if found and isinstance(found[0], str) else found)
+        if sources != [only]:
             raise InputError(
-                f"'{path}': its {key} are {shown(_sources(found)) or 'missing'}; only a chain of layers with one input "
+                f"'{path}': its {key} are {shown(sources) or 'missing'}; only a chain of layers with one input "
                 f"('{names[0]}') and one output ('{names[-1]}') can be read. Export other models to ONNX (tf2onnx)."
             )
 

@@ -168,6 +168,8 @@ class OpaqueGraph(Outside):
     path: Path
     asked: Reading = field(default_factory=Reading)
 
+    most = TOGETHER
+
     @cached_property
     def file(self) -> OnnxFile:
         return read_onnx(self.path)
@@ -183,10 +185,6 @@ class OpaqueGraph(Outside):
     @cached_property
     def digest(self) -> str:
         return hashlib.sha256(self.file.content).hexdigest()
-
-    @property
-    def most(self) -> int:
-        return TOGETHER
 
     @property
     def wanted(self) -> Wanted:

@@ -155,9 +155,7 @@ def _opened(opening: Callable[[Any], Any], importing: Callable[..., Decider]) ->
 
 
 def _scikit(source: Any, who: Who, asked: Reading) -> Decider:
-    from bornfair.importers.scikit_forest import ends_in_forest
-
-    if ends_in_forest(source):
+    if later("importers.scikit_forest.ends_in_forest")(source):
         return _opened(later("importers.scikit_forest.scikit_forest"), _forest)(source, who, asked)
     return _opened(later("importers.scikit.ScikitSource"), _network)(source, who, asked)
 
